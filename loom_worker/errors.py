@@ -1,0 +1,101 @@
+"""The error tree, by what the catcher does. str(error) of each is safe to show to a user."""
+
+from dataclasses import dataclass
+
+
+class LoomError(Exception):
+    """Base of all we raise."""
+
+
+class Rejected(LoomError):
+    """The request is wrong: answer 4xx, never retry."""
+
+
+class NotFound(Rejected):
+    """No such thing in this workspace (404, also for what belongs to others)."""
+
+
+class Conflict(Rejected):
+    """The thing is in another state than the request needs (409).
+
+    ``args[1]``, if given, is the problem's slug, such as ``session-archived``.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """One invalid place of a request body."""
+
+    pointer: str
+    """JSON pointer of the place, such as ``/webhook/url``."""
+    detail: str
+
+
+class Invalid(Rejected):
+    """Well-formed, but its values are refused (422); ``args[1]`` is a tuple of Flaw."""
+
+    @property
+    def flaws(self) -> tuple[Flaw, ...]:
+        """The places that are wrong; empty when the whole is."""
+        return self.args[1] if len(self.args) > 1 else ()
+
+
+class QueueFull(Rejected):
+    """A lane or a workspace has all the turns it may hold (429); ``args[1]`` is retry_after_s."""
+
+
+class Transient(LoomError):
+    """The world is busy: try again later."""
+
+
+class Unavailable(Transient):
+    """The database or the broker did not answer (503)."""
+
+
+class Overloaded(Transient):
+    """The provider asks us to wait; ``args[1]`` is its wish in seconds, or None."""
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """Seconds the provider asked for, None if it named none."""
+        return self.args[1] if len(self.args) > 1 else None
+
+
+class StreamBroken(Transient):
+    """A reply ended before it was complete: cut, silent, malformed or over its deadline."""
+
+
+class ProviderFailed(LoomError):
+    """The provider refuses this request for good (bad key, unknown model, invalid input)."""
+
+
+class Interrupted(LoomError):
+    """This process stops, or lost its lease: leave the turn to another, charge nothing."""
+
+
+class Fenced(LoomError):
+    """Another worker owns the turn by now: stop, write nothing."""
+
+
+class BudgetExceeded(LoomError):
+    """What must be sent does not fit the model's window."""
+
+
+class ToolFailed(LoomError):
+    """The model is told in 100 characters, the store keeps the rest, the turn goes on.
+
+    ``args[1]``, if given, is the code: INVALID_INPUT, ERROR_NOT_FOUND or DATABASE_ERROR.
+    """
+
+    @property
+    def code(self) -> str | None:
+        """The code for the model, None where none fits."""
+        return self.args[1] if len(self.args) > 1 else None
+
+
+class BadFile(LoomError):
+    """A file of the user's (agent, pattern) cannot be used; the text names file and line."""
+
+
+class BadSettings(LoomError):
+    """One or more settings are wrong; the text lists every one of them."""

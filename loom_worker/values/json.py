@@ -1,0 +1,14 @@
+"""JSON as it enters and leaves, and the times inside it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def rfc3339(moment_ms: int | None) -> str | None:
+    """Milliseconds since 1970 as ``2026-11-21T09:30:00.123Z``; None stays None."""
+    if moment_ms is None:
+        return None
+    moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment_ms % 1000:03d}Z"

@@ -1,0 +1,119 @@
+"""A session and the messages in it."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from loom_worker.values.chat import ChatMessage, Usage
+from loom_worker.values.json import Json, rfc3339
+
+SessionStatus = Literal["active", "paused", "archived"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session as a client asks for it, already validated."""
+
+    id: str | None = None
+    agent: str = "default"
+    user: str | None = None
+    title: str | None = None
+    metadata: Json = field(default_factory=dict)
+    kernel: Json = field(default_factory=dict)
+    budget: Json | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPatch:
+    """The fields of a session that a client changes; None leaves a field as it is."""
+
+    title: str | None = None
+    metadata: Json | None = None
+    kernel: Json | None = None
+    status: SessionStatus | None = None
+    model: str | None = None
+    budget: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session's row. ``lane`` is its internal, unguessable key and never leaves the system."""
+
+    lane: str
+    id: str
+    workspace: str
+    agent: str
+    status: SessionStatus
+    created_ms: int
+    updated_ms: int
+    user: str | None = None
+    title: str | None = None
+    metadata: Json = field(default_factory=dict)
+    kernel: Json = field(default_factory=dict)
+    model: str | None = None
+    budget: Json | None = None
+    usage: Usage = Usage()
+    rom: str | None = None
+    """The system text as first sent: byte-stable for the life of the session."""
+    queue_depth: int = 0
+    """Unfinished turns, the running one included."""
+    is_busy: bool = False
+
+    def as_json(self) -> Json:
+        """The Session of the HTTP API."""
+        return {
+            "id": self.id,
+            "object": "session",
+            "agent": self.agent,
+            "user": self.user,
+            "title": self.title,
+            "status": self.status,
+            "busy": self.is_busy,
+            "queue_depth": self.queue_depth,
+            "metadata": self.metadata,
+            "kernel": self.kernel,
+            "model": self.model,
+            "tools": None,
+            "budget": self.budget,
+            "cumulative_usage": self.usage.as_json(),
+            "created_at": rfc3339(self.created_ms),
+            "updated_at": rfc3339(self.updated_ms),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as it was said; rows are only ever appended."""
+
+    id: str
+    session_id: str
+    turn_id: str
+    chat: ChatMessage
+    token_count: int
+    created_ms: int
+    usage: Usage | None = None
+    """Of an assistant's message: what its reply cost."""
+
+    def as_json(self) -> Json:
+        """The Message of the HTTP API."""
+        return {
+            "id": self.id,
+            "object": "message",
+            "session_id": self.session_id,
+            "turn_id": self.turn_id,
+            "role": self.chat.role,
+            "content": self.chat.text,
+            "tool_calls": [{"id": u.id, "name": u.name, "arguments": u.arguments} for u in self.chat.tool_uses],
+            "tool_results": [
+                {
+                    "tool_id": o.tool_use_id,
+                    "tool_name": o.name,
+                    "error" if o.is_error else "content": o.content,
+                    "duration_ms": o.duration_ms,
+                }
+                for o in self.chat.outcomes
+            ],
+            "usage": None if self.usage is None else self.usage.as_json(),
+            "token_count": self.token_count,
+            "timestamp": rfc3339(self.created_ms),
+        }

@@ -1,0 +1,176 @@
+"""A turn, its journal, and what a client asks for when submitting one."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from loom_worker.values.chat import Usage
+from loom_worker.values.json import Json, rfc3339
+
+TurnStatus = Literal["queued", "in_progress", "requires_action", "completed", "failed", "cancelled", "incomplete"]
+UNFINISHED: tuple[TurnStatus, ...] = ("queued", "in_progress", "requires_action")
+
+CallStatus = Literal["pending", "running", "completed", "failed", "timeout", "denied", "cancelled", "unknown"]
+OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Where the end of a turn is told."""
+
+    url: str
+    secret: str | None = None
+    """``whsec_…``; None: the workspace's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A turn as a client submits it, already validated."""
+
+    input: str
+    webhook: Webhook | None = None
+    deadline_s: float | None = None
+    max_attempts: int | None = None
+    metadata: Json = field(default_factory=dict)
+    budget: Json | None = None
+    double_texting: Literal["enqueue", "reject"] = "enqueue"
+    idempotency_key: str | None = None
+    fingerprint: str | None = None
+    """SHA-256 of the request, told apart from another request with the same idempotency key."""
+    traceparent: str | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call of a turn, from the model's wish to its result."""
+
+    id: str
+    name: str
+    arguments: Json
+    position: int
+    """0, 1, 2… over the whole turn, in the order the model asked."""
+    reply_n: int
+    """The journal step of the reply that asked for it."""
+    status: CallStatus = "pending"
+    sends: int = 0
+    """How often it was sent to the tool queue; the claim of a sender that was overtaken fails."""
+    sent_ms: int | None = None
+    worker: str | None = None
+    """The process that claimed it."""
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    content: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True until there is a result."""
+        return self.status in OPEN_CALL
+
+    @property
+    def duration_ms(self) -> int | None:
+        """Milliseconds from claim to result, None while it runs."""
+        if self.started_ms is None or self.finished_ms is None:
+            return None
+        return self.finished_ms - self.started_ms
+
+    def as_json(self) -> Json:
+        """An entry of a Turn's ``tool_calls``."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "arguments": self.arguments,
+            "status": self.status,
+            "duration_ms": self.duration_ms,
+            "content": None if self.content is None else self.content[:2000],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A row of the journal: what was done and need not be done again."""
+
+    n: int
+    kind: Literal["matched", "reply", "resumed"]
+    payload: Json
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn's row. ``lane`` is the session's internal key and never leaves the system."""
+
+    id: str
+    lane: str
+    session_id: str
+    workspace: str
+    agent: str
+    seq: int
+    status: TurnStatus
+    input: str
+    created_ms: int
+    reason: str | None = None
+    fence: int = 0
+    deaths: int = 0
+    """Owners that died while holding it, since the journal last grew."""
+    max_attempts: int = 3
+    output_text: str | None = None
+    error: Json | None = None
+    usage: Usage = Usage()
+    patterns: tuple[Json, ...] = ()
+    metadata: Json = field(default_factory=dict)
+    webhook: Webhook | None = None
+    deadline_ms: int | None = None
+    budget: Json | None = None
+    trace_id: str | None = None
+    request_id: str | None = None
+    retry_of: str | None = None
+    started_ms: int | None = None
+    completed_ms: int | None = None
+    first_token_ms: int | None = None
+    """Milliseconds from acceptance to the first piece of text."""
+    run_ms: int = 0
+    """Milliseconds spent running: not queued, not parked."""
+    calls: tuple[Call, ...] = ()
+    position: int = 0
+    """Unfinished turns of the session before this one."""
+
+    @property
+    def is_finished(self) -> bool:
+        """True once the status is final."""
+        return self.status not in UNFINISHED
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first owner, one more for each that died; 0 before the first."""
+        return 0 if self.started_ms is None else self.deaths + 1
+
+    def as_json(self) -> Json:
+        """The Turn of the HTTP API."""
+        queued_until = self.started_ms or self.completed_ms
+        return {
+            "id": self.id,
+            "object": "turn",
+            "session_id": self.session_id,
+            "seq": self.seq,
+            "status": self.status,
+            "reason": self.reason,
+            "position": self.position,
+            "attempt": self.attempt,
+            "input": self.input,
+            "output_text": self.output_text,
+            "tool_calls": [call.as_json() for call in self.calls],
+            "patterns": list(self.patterns),
+            "usage": self.usage.as_json(),
+            "error": self.error,
+            "timings": {
+                "queued_ms": None if queued_until is None else queued_until - self.created_ms,
+                "run_ms": self.run_ms if self.is_finished else None,
+                "first_token_ms": self.first_token_ms,
+            },
+            "trace_id": self.trace_id,
+            "metadata": self.metadata,
+            "retry_of": self.retry_of,
+            "created_at": rfc3339(self.created_ms),
+            "started_at": rfc3339(self.started_ms),
+            "completed_at": rfc3339(self.completed_ms),
+        }
