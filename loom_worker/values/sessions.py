@@ -52,7 +52,7 @@ class Session:
     kernel: Json = field(default_factory=dict)
     model: str | None = None
     budget: Json | None = None
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     rom: str | None = None
     """The system text as first sent: byte-stable for the life of the session."""
     queue_depth: int = 0

@@ -115,7 +115,7 @@ class Turn:
     max_attempts: int = 3
     output_text: str | None = None
     error: Json | None = None
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     patterns: tuple[Json, ...] = ()
     metadata: Json = field(default_factory=dict)
     webhook: Webhook | None = None

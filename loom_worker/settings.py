@@ -1,0 +1,357 @@
+"""All knobs: one frozen tree, built once from a mapping, the only reader of the environment."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from loom_worker.errors import BadSettings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LlmSettings:
+    """Which model answers and how long it may take."""
+
+    provider: Literal["anthropic", "scripted"] = "scripted"
+    """LOOM_PROVIDER; anthropic when a key or base URL of its SDK is set, else the demo without network."""
+    model: str = "scripted-demo"
+    """LOOM_MODEL."""
+    api_key: str | None = None
+    """ANTHROPIC_API_KEY."""
+    base_url: str | None = None
+    """ANTHROPIC_BASE_URL: any server that speaks the Messages API."""
+    max_context_tokens: int = 200_000
+    """LOOM_MAX_CONTEXT_TOKENS: the model's window."""
+    reserved_output_tokens: int = 20_000
+    """LOOM_RESERVED_OUTPUT_TOKENS: kept free for the answer; 10 % of the window unless set."""
+    call_timeout_s: float = 120.0
+    """LOOM_LLM_TIMEOUT_S: total deadline of one call; the SDK's own timeout is per read, a slow drip outlives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """What one turn and one lane may use."""
+
+    max_attempts: int = 3
+    """LOOM_MAX_ATTEMPTS: deaths of a turn's owner before the turn is given up."""
+    tool_timeout_s: float = 30.0
+    """LOOM_TOOL_TIMEOUT_S."""
+    turn_timeout_s: float = 300.0
+    """LOOM_TURN_TIMEOUT_S: running time only; not the queue, not what the turn waits for."""
+    max_llm_calls: int = 25
+    """LOOM_MAX_LLM_CALLS per turn."""
+    max_tool_calls: int = 50
+    """LOOM_MAX_TOOL_CALLS per turn."""
+    max_calls_per_reply: int = 20
+    """Tool calls of one reply; those beyond are answered with an error."""
+    lane_depth: int = 100
+    """Unfinished turns a session may have."""
+    workspace_depth: int = 10_000
+    """Unfinished turns a workspace may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSettings:
+    """Leases. A killed worker's turn goes on after about lease_s + sweep_s."""
+
+    lease_s: float = 3.0
+    """LOOM_LEASE_S: a lease that is not renewed for this long is another's."""
+    renew_s: float = 0.5
+    """Seconds between renewals of all leases of a process."""
+    kick_s: float = 1.0
+    """A doorbell not answered within this is rung again, then after 2, 4 and 8 times as long."""
+    max_kick_s: float = 8.0
+    """The longest pause between two rings of a lane."""
+    park_check_s: float = 5.0
+    """A parked turn looks after its open calls this often, should every signal be lost."""
+    sweep_s: float = 1.0
+    """Seconds between sweeps, cluster-wide."""
+    drain_s: float = 10.0
+    """On shutdown a running reply may take this long before the turn is handed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    """The front end."""
+
+    host: str = "127.0.0.1"
+    """LOOM_HOST."""
+    port: int = 8000
+    """LOOM_PORT."""
+    api_keys: Mapping[str, str] = field(default_factory=dict)
+    """LOOM_API_KEYS: key to workspace; empty: only loopback clients are served."""
+    trusted_proxies: int = 0
+    """LOOM_TRUSTED_PROXIES: how many reverse proxies in front may set X-Forwarded-*."""
+    threads: int = 256
+    """32 threads and 200 event readers left the API dead; 256 cost 68 MB and p99 2.8 ms (measured)."""
+    max_body_bytes: int = 1024 * 1024
+    """Larger requests are answered 413."""
+    max_wait_s: int = 60
+    """Longest long poll."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """Webhook delivery."""
+
+    secret: str | None = None
+    """LOOM_WEBHOOK_SECRET (``whsec_…``); ``loom up`` makes one if unset."""
+    allow_private: bool = False
+    """LOOM_ALLOW_PRIVATE_WEBHOOKS=1: loopback and private targets are served too."""
+    timeout_s: float = 15.0
+    """LOOM_WEBHOOK_TIMEOUT_S: total time for one attempt; Standard Webhooks asks for 15-30 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """Logs."""
+
+    level: str = "INFO"
+    """LOOM_LOG_LEVEL."""
+    format: Literal["json", "console"] = "console"
+    """LOOM_LOG_FORMAT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set."""
+
+    home: Path = Path("~/.loom")
+    """LOOM_HOME: the data directory, mode 0700."""
+    database_url: str = ""
+    """LOOM_DATABASE_URL; ``sqlite:///<home>/loom.db`` unless set."""
+    redis_url: str = ""
+    """LOOM_REDIS_URL; unless set, the embedded Valkey's socket in the home."""
+    sqlite_sync: Literal["full", "normal"] = "full"
+    """LOOM_SQLITE_SYNC: full survives power loss where the promise is given, normal the death of any process."""
+    backend_url: str = ""
+    """LOOM_BACKEND_URL: the data the agent works on; unless set, the sample shop in the home."""
+    agents_dir: Path | None = None
+    """LOOM_AGENTS_DIR."""
+    patterns_dir: Path | None = None
+    """LOOM_PATTERNS_DIR; unless set, the library in the package."""
+    worker_concurrency: int = 32
+    """LOOM_WORKER_CONCURRENCY: threads a worker process; turns wait for the network most of their time."""
+    llm: LlmSettings = LlmSettings()
+    limits: LimitSettings = LimitSettings()
+    lanes: LaneSettings = LaneSettings()
+    web: WebSettings = WebSettings()
+    webhook: WebhookSettings = WebhookSettings()
+    log: LogSettings = LogSettings()
+
+    @property
+    def has_embedded_redis(self) -> bool:
+        """True unless LOOM_REDIS_URL names a server."""
+        return self.redis_url.startswith("unix://") and str(self.home) in self.redis_url
+
+    @property
+    def has_sample_backend(self) -> bool:
+        """True while the agent works on the sample shop."""
+        return self.backend_url == f"sqlite:///{self.home / 'shop.db'}"
+
+
+KNOWN = (
+    "LOOM_HOME",
+    "LOOM_DATABASE_URL",
+    "LOOM_REDIS_URL",
+    "LOOM_MODEL",
+    "LOOM_PROVIDER",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "LOOM_AGENTS_DIR",
+    "LOOM_PATTERNS_DIR",
+    "LOOM_BACKEND_URL",
+    "LOOM_MAX_CONTEXT_TOKENS",
+    "LOOM_RESERVED_OUTPUT_TOKENS",
+    "LOOM_LLM_TIMEOUT_S",
+    "LOOM_MAX_ATTEMPTS",
+    "LOOM_LEASE_S",
+    "LOOM_TOOL_TIMEOUT_S",
+    "LOOM_TURN_TIMEOUT_S",
+    "LOOM_MAX_LLM_CALLS",
+    "LOOM_MAX_TOOL_CALLS",
+    "LOOM_SQLITE_SYNC",
+    "LOOM_HOST",
+    "LOOM_PORT",
+    "LOOM_API_KEYS",
+    "LOOM_TRUSTED_PROXIES",
+    "LOOM_WEBHOOK_SECRET",
+    "LOOM_ALLOW_PRIVATE_WEBHOOKS",
+    "LOOM_WEBHOOK_TIMEOUT_S",
+    "LOOM_WORKER_CONCURRENCY",
+    "LOOM_LOG_LEVEL",
+    "LOOM_LOG_FORMAT",
+)
+"""Every variable that is read; each must stand in docs/settings.md (a test checks)."""
+
+SECRET = frozenset({"ANTHROPIC_API_KEY", "LOOM_API_KEYS", "LOOM_WEBHOOK_SECRET"})
+"""Variables whose values are never printed."""
+
+
+class _Reader:
+    """Reads single values and keeps every complaint, so that all bad values are reported at once."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self.complaints: list[str] = []
+
+    def text(self, name: str) -> str | None:
+        return self._environ.get(name, "").strip() or None
+
+    def parsed(self, name: str, default: T, parse: Callable[[str], T], expected: str) -> T:
+        raw = self.text(name)
+        if raw is None:
+            return default
+        try:
+            return parse(raw)
+        except ValueError:
+            shown = "***" if name in SECRET else repr(raw)
+            self.complaints.append(f"{name}={shown}: expected {expected}")
+            return default
+
+    def whole(self, name: str, default: int, *, least: int = 1, most: int = 10_000_000) -> int:
+        return self.parsed(name, default, lambda raw: _within(int(raw), least, most), f"a whole number {least}-{most}")
+
+    def seconds(self, name: str, default: float) -> float:
+        return self.parsed(name, default, lambda raw: _within(float(raw), 0.1, 86_400.0), "seconds, 0.1-86400")
+
+    def choice(self, name: str, default: T, choices: Mapping[str, T]) -> T:
+        def pick(raw: str) -> T:
+            if raw.lower() not in choices:
+                raise ValueError(raw)
+            return choices[raw.lower()]
+
+        return self.parsed(name, default, pick, "one of " + ", ".join(choices))
+
+
+def _within(number: T, least: T, most: T) -> T:
+    if not least <= number <= most:  # type: ignore[operator]  # T is int or float here; a bound would cost a Protocol
+        raise ValueError(number)
+    return number
+
+
+def from_env(environ: Mapping[str, str] | None = None) -> Settings:
+    """Build the settings from a mapping (default: the process environment).
+
+    Raises:
+        BadSettings: names every variable that is wrong, and what was expected.
+    """
+    read = _Reader(os.environ if environ is None else environ)
+    home = Path(read.text("LOOM_HOME") or "~/.loom").expanduser().absolute()
+    settings = Settings(
+        home=home,
+        database_url=_database_url(read, home),
+        redis_url=_redis_url(read, home),
+        sqlite_sync=read.choice("LOOM_SQLITE_SYNC", "full", {"full": "full", "normal": "normal"}),
+        backend_url=read.text("LOOM_BACKEND_URL") or f"sqlite:///{home / 'shop.db'}",
+        agents_dir=_folder(read, "LOOM_AGENTS_DIR"),
+        patterns_dir=_folder(read, "LOOM_PATTERNS_DIR"),
+        worker_concurrency=read.whole("LOOM_WORKER_CONCURRENCY", 32, most=1024),
+        llm=_llm(read),
+        limits=_limits(read),
+        lanes=LaneSettings(lease_s=read.seconds("LOOM_LEASE_S", LaneSettings().lease_s)),
+        web=_web(read),
+        webhook=_webhook(read),
+        log=_log(read),
+    )
+    if read.complaints:
+        raise BadSettings("\n".join(read.complaints))
+    return settings
+
+
+def _database_url(read: _Reader, home: Path) -> str:
+    url = read.text("LOOM_DATABASE_URL") or f"sqlite:///{home / 'loom.db'}"
+    if not url.startswith("sqlite:///"):
+        read.complaints.append("LOOM_DATABASE_URL: expected sqlite:///<absolute path> (the only database served yet)")
+    return url
+
+
+def _redis_url(read: _Reader, home: Path) -> str:
+    url = read.text("LOOM_REDIS_URL") or f"unix://{home / 'valkey.sock'}"
+    url = re.sub(r"^redis\+socket://", "unix://", url)
+    if not url.startswith(("redis://", "rediss://", "unix://")):
+        read.complaints.append("LOOM_REDIS_URL: expected redis://, rediss:// or unix:///path/of.sock")
+    return url
+
+
+def _folder(read: _Reader, name: str) -> Path | None:
+    raw = read.text(name)
+    if raw is None:
+        return None
+    folder = Path(raw).expanduser().absolute()
+    if not folder.is_dir():
+        read.complaints.append(f"{name}={raw!r}: no such folder")
+    return folder
+
+
+def _llm(read: _Reader) -> LlmSettings:
+    key, base = read.text("ANTHROPIC_API_KEY"), read.text("ANTHROPIC_BASE_URL")
+    fallback: Literal["anthropic", "scripted"] = "anthropic" if key or base else "scripted"
+    choices: dict[str, Literal["anthropic", "scripted"]] = {"anthropic": "anthropic", "scripted": "scripted"}
+    provider = read.choice("LOOM_PROVIDER", fallback, choices)
+    if provider == "anthropic" and not (key or base):
+        read.complaints.append("LOOM_PROVIDER=anthropic needs ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)")
+    window = read.whole("LOOM_MAX_CONTEXT_TOKENS", LlmSettings().max_context_tokens, least=2000)
+    reserved = read.whole("LOOM_RESERVED_OUTPUT_TOKENS", window // 10)
+    if reserved >= window:
+        read.complaints.append(f"LOOM_RESERVED_OUTPUT_TOKENS={reserved}: must be below the window of {window}")
+    default_model = "claude-sonnet-4-5" if provider == "anthropic" else "scripted-demo"
+    return LlmSettings(
+        provider=provider,
+        model=read.text("LOOM_MODEL") or default_model,
+        api_key=key,
+        base_url=base,
+        max_context_tokens=window,
+        reserved_output_tokens=reserved,
+        call_timeout_s=read.seconds("LOOM_LLM_TIMEOUT_S", LlmSettings().call_timeout_s),
+    )
+
+
+def _limits(read: _Reader) -> LimitSettings:
+    return LimitSettings(
+        max_attempts=read.whole("LOOM_MAX_ATTEMPTS", LimitSettings().max_attempts, most=100),
+        tool_timeout_s=read.seconds("LOOM_TOOL_TIMEOUT_S", LimitSettings().tool_timeout_s),
+        turn_timeout_s=read.seconds("LOOM_TURN_TIMEOUT_S", LimitSettings().turn_timeout_s),
+        max_llm_calls=read.whole("LOOM_MAX_LLM_CALLS", LimitSettings().max_llm_calls),
+        max_tool_calls=read.whole("LOOM_MAX_TOOL_CALLS", LimitSettings().max_tool_calls, least=0),
+    )
+
+
+def _web(read: _Reader) -> WebSettings:
+    return WebSettings(
+        host=read.text("LOOM_HOST") or WebSettings().host,
+        port=read.whole("LOOM_PORT", WebSettings().port, most=65_535),
+        api_keys=read.parsed("LOOM_API_KEYS", {}, _api_keys, "workspace=key[,workspace=key…]"),
+        trusted_proxies=read.whole("LOOM_TRUSTED_PROXIES", 0, least=0, most=10),
+    )
+
+
+def _api_keys(raw: str) -> dict[str, str]:
+    keys: dict[str, str] = {}
+    for pair in raw.split(","):
+        workspace, equals, key = pair.strip().partition("=")
+        if not (equals and key and re.fullmatch(r"[A-Za-z0-9._-]{1,64}", workspace)) or key in keys:
+            raise ValueError(pair)
+        keys[key] = workspace
+    return keys
+
+
+def _webhook(read: _Reader) -> WebhookSettings:
+    yes_no = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+    return WebhookSettings(
+        secret=read.text("LOOM_WEBHOOK_SECRET"),
+        allow_private=read.choice("LOOM_ALLOW_PRIVATE_WEBHOOKS", False, yes_no),
+        timeout_s=read.seconds("LOOM_WEBHOOK_TIMEOUT_S", WebhookSettings().timeout_s),
+    )
+
+
+def _log(read: _Reader) -> LogSettings:
+    levels = {name.lower(): name for name in ("DEBUG", "INFO", "WARNING", "ERROR")}
+    return LogSettings(
+        level=read.choice("LOOM_LOG_LEVEL", "INFO", levels),
+        format=read.choice("LOOM_LOG_FORMAT", "console", {"json": "json", "console": "console"}),
+    )
