@@ -1,7 +1,9 @@
 """All knobs: one frozen tree, built once from a mapping, the only reader of the environment."""
 
+import hashlib
 import os
 import re
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,8 +147,8 @@ class Settings:
 
     @property
     def has_embedded_redis(self) -> bool:
-        """True unless LOOM_REDIS_URL names a server."""
-        return self.redis_url.startswith("unix://") and str(self.home) in self.redis_url
+        """True unless LOOM_REDIS_URL names a server of its own."""
+        return self.redis_url == f"unix://{embedded_socket(self.home)}"
 
     @property
     def has_sample_backend(self) -> bool:
@@ -263,6 +265,15 @@ def from_env(environ: Mapping[str, str] | None = None) -> Settings:
     return settings
 
 
+def embedded_socket(home: Path) -> Path:
+    """Where the embedded Valkey listens: in the home, or, as sockets fail over 107 bytes, in a short folder."""
+    socket = home / "valkey.sock"
+    if len(os.fsencode(socket)) <= 100:
+        return socket
+    digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"loom-{os.getuid()}-{digest}" / "valkey.sock"
+
+
 def _database_url(read: _Reader, home: Path) -> str:
     url = read.text("LOOM_DATABASE_URL") or f"sqlite:///{home / 'loom.db'}"
     if not url.startswith("sqlite:///"):
@@ -271,7 +282,7 @@ def _database_url(read: _Reader, home: Path) -> str:
 
 
 def _redis_url(read: _Reader, home: Path) -> str:
-    url = read.text("LOOM_REDIS_URL") or f"unix://{home / 'valkey.sock'}"
+    url = read.text("LOOM_REDIS_URL") or f"unix://{embedded_socket(home)}"
     url = re.sub(r"^redis\+socket://", "unix://", url)
     if not url.startswith(("redis://", "rediss://", "unix://")):
         read.complaints.append("LOOM_REDIS_URL: expected redis://, rediss:// or unix:///path/of.sock")

@@ -1,0 +1,47 @@
+"""A webhook delivery: an outbox row from the end of a turn to its receiver's 2xx."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from loom_worker.values.json import Json, rfc3339
+
+DeliveryStatus = Literal["pending", "delivered", "dead", "disabled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A delivery's row; ``id`` is the ``webhook-id`` header of every attempt."""
+
+    id: str
+    workspace: str
+    turn_id: str
+    url: str
+    secret: str | None
+    """``whsec_…``; None: the default secret of the process."""
+    body: str
+    """The JSON text that is signed and sent, byte for byte the same in every attempt."""
+    status: DeliveryStatus
+    attempts: int
+    created_ms: int
+    next_ms: int | None = None
+    """When the next attempt is due; None when there is none."""
+    delivered_ms: int | None = None
+    last_status: int | None = None
+    """HTTP status of the last attempt; None if there was no answer."""
+    last_error: str | None = None
+
+    def as_json(self) -> Json:
+        """The delivery as ``GET /v1/deliveries`` lists it; never the secret."""
+        return {
+            "id": self.id,
+            "object": "delivery",
+            "turn_id": self.turn_id,
+            "url": self.url,
+            "status": self.status,
+            "attempts": self.attempts,
+            "last_status": self.last_status,
+            "last_error": self.last_error,
+            "created_at": rfc3339(self.created_ms),
+            "next_attempt_at": rfc3339(self.next_ms),
+            "delivered_at": rfc3339(self.delivered_ms),
+        }
