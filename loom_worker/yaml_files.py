@@ -48,12 +48,12 @@ def read_documents(path: Path) -> list[tuple[int, Any]]:
 
 def _build(node: yaml.Node) -> Any:
     loader = yaml.SafeLoader("")
-    return loader.construct_document(node)  # type: ignore[no-untyped-call]  # the stubs leave this method untyped
+    return loader.construct_document(node)
 
 
 def _check_shape(path: Path, text: str) -> None:
     depth = aliases = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+    for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             depth += 1
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
@@ -61,4 +61,8 @@ def _check_shape(path: Path, text: str) -> None:
         aliases += isinstance(event, yaml.AliasEvent)
         if depth > MAX_DEPTH or aliases > MAX_ALIASES:
             what = f"nested deeper than {MAX_DEPTH}" if depth > MAX_DEPTH else f"more than {MAX_ALIASES} aliases"
-            raise BadFile(f"{path}:{event.start_mark.line + 1}: {what}")
+            raise BadFile(f"{path}:{_line(event)}: {what}")
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1

@@ -1,1 +1,1 @@
-"""Frozen values that all rooms share: ids, json, turns, sessions, messages, chat, tools, agents, patterns, events, deliveries, pages."""
+"""Frozen values that all rooms share, one file for each kind of thing; json and pages are their common forms."""
