@@ -4,11 +4,24 @@ from dataclasses import dataclass
 
 
 class LoomError(Exception):
-    """Base of all we raise."""
+    """Base of all we raise; its first argument is the text, the others are data for the catcher."""
+
+    def __str__(self) -> str:
+        """The text, safe to show to a user."""
+        return str(self.args[0]) if self.args else ""
 
 
 class Rejected(LoomError):
-    """The request is wrong: answer 4xx, never retry."""
+    """The request is wrong: answer 4xx, never retry.
+
+    The last argument, if it is not the first and a str, is the problem's slug, such as ``session-archived``.
+    """
+
+    @property
+    def slug(self) -> str | None:
+        """Which problem this is, for programs; None where the class says enough."""
+        last = self.args[-1] if len(self.args) > 1 else None
+        return last if isinstance(last, str) else None
 
 
 class NotFound(Rejected):
@@ -16,10 +29,7 @@ class NotFound(Rejected):
 
 
 class Conflict(Rejected):
-    """The thing is in another state than the request needs (409).
-
-    ``args[1]``, if given, is the problem's slug, such as ``session-archived``.
-    """
+    """The thing is in another state than the request needs (409)."""
 
 
 @dataclass(frozen=True, slots=True)

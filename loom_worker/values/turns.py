@@ -174,3 +174,27 @@ class Turn:
             "started_at": rfc3339(self.started_ms),
             "completed_at": rfc3339(self.completed_ms),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A turn that this worker may run now, with what it needs of its session."""
+
+    turn: Turn
+    steps: tuple[Step, ...]
+    rom: str | None
+    """The session's system text as first sent; None before the first turn."""
+    kernel: Json
+    model: str | None
+    """The session's own choice of model."""
+    user: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a turn ends."""
+
+    status: TurnStatus
+    reason: str | None = None
+    output_text: str | None = None
+    error: Json | None = None

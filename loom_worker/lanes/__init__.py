@@ -1,0 +1,1 @@
+"""FIFO lanes on Redis: keys.py names, lanes.py and *.lua the transitions, keeper.py keeps a process' leases alive."""

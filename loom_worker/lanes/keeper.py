@@ -1,0 +1,111 @@
+"""One thread a process renews all its leases and says that it is alive."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from loom_worker.lanes import keys
+from loom_worker.lanes.lanes import Lanes, Lease
+from loom_worker.settings import LaneSettings
+
+log = logging.getLogger(__name__)
+
+
+class Hold:
+    """A lease that is being renewed, until it is let go or lost."""
+
+    def __init__(self, lease: Lease, renewed_s: float) -> None:
+        """Args: renewed_s: monotonic time at which it was granted."""
+        self.lease = lease
+        self.renewed_s = renewed_s
+        self.lost = threading.Event()
+
+
+class Keeper:
+    """Renews the leases of this process every renew_s and beats its heart.
+
+    A lease counts as lost as soon as its last renewal is lease_s old by our own monotonic clock: a process that was
+    stopped, or cut off from Redis, gives up by itself and does not ask whether it may go on.
+    """
+
+    def __init__(self, redis: Any, lanes: Lanes, worker: str, settings: LaneSettings) -> None:
+        """Args: worker: this process' name, never used before."""
+        self.worker = worker
+        self._redis = redis
+        self._lanes = lanes
+        self._settings = settings
+        self._holds: dict[Lease, Hold] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to beat; later calls do nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="loom-keeper", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop beating; the process is no longer counted as alive."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=2)
+        self._guarded(lambda: self._redis.zrem(keys.WORKERS, self.worker))
+
+    def hold(self, lease: Lease) -> Hold:
+        """Keep a lease that was just taken."""
+        hold = Hold(lease, time.monotonic())
+        with self._lock:
+            self._holds[lease] = hold
+        return hold
+
+    def let_go(self, hold: Hold) -> None:
+        """Stop renewing a lease."""
+        with self._lock:
+            self._holds.pop(hold.lease, None)
+
+    def beat(self) -> None:
+        """Renew everything once."""
+        with self._lock:
+            holds = dict(self._holds)
+        now_s = time.monotonic()
+        for lease, hold in list(holds.items()):
+            if now_s - hold.renewed_s > self._settings.lease_s:
+                self._lose(holds.pop(lease))
+        self._redis.zadd(keys.WORKERS, {self.worker: time.time_ns() // 1_000_000})
+        self._redis.set(keys.BORN, time.time_ns() // 1_000_000, nx=True)
+        for lease, is_renewed in self._lanes.renew(holds).items():
+            if is_renewed:
+                holds[lease].renewed_s = now_s
+            else:
+                self._lose(holds[lease])
+
+    def _lose(self, hold: Hold) -> None:
+        log.warning("lease lost", extra={"lane": hold.lease.lane})
+        hold.lost.set()
+        self.let_go(hold)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._settings.renew_s):
+            self._guarded(self.beat)
+
+    @staticmethod
+    def _guarded(action: Callable[[], object]) -> None:
+        try:
+            action()
+        except Exception as error:  # the top of a thread: it must outlive every fault of Redis
+            log.warning("Redis did not answer the keeper: %s", error)
+
+
+def alive_workers(redis: Any, *, since_ms: int) -> frozenset[str]:
+    """Workers whose last heartbeat is not older than since_ms; forgets those a day old."""
+    redis.zremrangebyscore(keys.WORKERS, "-inf", since_ms - 86_400_000)
+    return frozenset(redis.zrange(keys.WORKERS, since_ms, "+inf", byscore=True))
+
+
+def memory_age_ms(redis: Any, *, now_ms: int) -> int:
+    """For how long Redis has kept our keys; 0 just after it lost them."""
+    born = redis.get(keys.BORN)
+    return 0 if born is None else max(0, now_ms - int(born))

@@ -1,0 +1,126 @@
+"""A session's lane: who may run its next turn, and who must be told. Each transition is one Lua script.
+
+A lane is idle, or it has a lease: *kicked* (a doorbell is under way), *running* (a worker holds it) or *parked* (its
+turn waits for something). Redis only orders and wakes; what a worker may write is decided by the database's fence.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Protocol
+
+from loom_worker.lanes import keys
+from loom_worker.settings import LaneSettings
+
+SCRIPTS = ("submit", "take", "renew", "park", "wake", "complete", "release", "drop", "expire")
+
+
+class Script(Protocol):
+    """What redis-py's register_script returns."""
+
+    def __call__(self, keys: list[str], args: list[Any], client: Any = None) -> Any:
+        """Run it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run a lane's next turn, for as long as it is renewed."""
+
+    lane: str
+    token: str
+    last_seq: int
+    """The lane's highest seq when it was taken; turns that arrived since are higher."""
+
+
+class Lanes:
+    """All lanes, on one Redis."""
+
+    def __init__(self, redis: Any, settings: LaneSettings) -> None:
+        """Args: redis: a redis-py client that decodes responses."""
+        self._redis = redis
+        self._lease_ms = int(settings.lease_s * 1000)
+        self._kick_ms = int(settings.kick_s * 1000)
+        self._max_kick_ms = int(settings.max_kick_s * 1000)
+        self._scripts: dict[str, Script] = {name: redis.register_script(_source(name)) for name in SCRIPTS}
+
+    def submit(self, lane: str, turns: Iterable[tuple[int, str]]) -> bool:
+        """Put (seq, turn id) pairs on a lane; True if its doorbell must be rung."""
+        pairs = [part for pair in turns for part in pair]
+        return self._run("submit", lane, self._kick_ms, *pairs) == 1
+
+    def take(self, lane: str, token: str) -> Lease | None:
+        """Take a lane for lease_s; None while another has it.
+
+        Args:
+            token: never used before, by anyone.
+        """
+        last_seq = self._run("take", lane, token, self._lease_ms)
+        return Lease(lane, token, last_seq) if last_seq >= 0 else None
+
+    def renew(self, leases: Iterable[Lease]) -> dict[Lease, bool]:
+        """Prolong leases, in one round trip; False for each that another has taken."""
+        wanted = list(leases)
+        with self._redis.pipeline(transaction=False) as pipe:
+            for lease in wanted:
+                self._run("renew", lease.lane, lease.token, self._lease_ms, client=pipe)
+            answers = pipe.execute() if wanted else []
+        return {lease: answer == 1 for lease, answer in zip(wanted, answers, strict=True)}
+
+    def park(self, lease: Lease, *, wait_ms: int) -> bool:
+        """Let the lane wait; True if it was woken meanwhile and must be rung at once.
+
+        Args:
+            wait_ms: the sweep rings after this, should every other signal be lost.
+        """
+        return self._run("park", lease.lane, lease.token, wait_ms) == 2
+
+    def wake(self, lane: str, ticket: str) -> bool:
+        """End a lane's waiting; True if it must be rung. Repeats with the same ticket do nothing."""
+        return self._run("wake", lane, self._kick_ms, ticket) == 1
+
+    def complete(self, lease: Lease, seq: int) -> bool:
+        """Take all turns up to seq off the lane and give the lane back; True if there is more, so ring."""
+        return self._run("complete", lease.lane, lease.token, seq, self._kick_ms) == 1
+
+    def release(self, lease: Lease, *, wait_ms: int | None = None) -> bool:
+        """Give the lane back with its turn unfinished; True if it was still ours, so ring.
+
+        Args:
+            wait_ms: when the sweep rings; kick_s unless given.
+        """
+        return self._run("release", lease.lane, lease.token, self._kick_ms if wait_ms is None else wait_ms) == 1
+
+    def drop(self, lease: Lease) -> None:
+        """Give the lane back without a doorbell: nothing in it can run now."""
+        self._run("drop", lease.lane, lease.token)
+
+    def expired(self, *, limit: int) -> list[str]:
+        """Lanes whose lease has run out or whose doorbell went unanswered, and that must be rung."""
+        seconds, micros = self._redis.time()
+        now_ms = seconds * 1000 + micros // 1000
+        late = self._redis.zrange(keys.LEASES, "-inf", now_ms, byscore=True, offset=0, num=limit)
+        return [lane for lane in late if self._run("expire", lane, self._kick_ms, self._max_kick_ms) == 1]
+
+    def unleased(self, lanes: Iterable[str]) -> list[str]:
+        """Those lanes that nobody runs, waits for or was told of."""
+        wanted = list(lanes)
+        with self._redis.pipeline(transaction=False) as pipe:
+            for lane in wanted:
+                pipe.exists(keys.lease(lane))
+            answers = pipe.execute() if wanted else []
+        return [lane for lane, known in zip(wanted, answers, strict=True) if not known]
+
+    def forget(self, lane: str) -> None:
+        """Remove a deleted session's lane."""
+        self._redis.delete(keys.lane(lane), keys.lease(lane))
+        self._redis.zrem(keys.LEASES, lane)
+
+    def _run(self, name: str, lane: str, *args: Any, client: Any = None) -> int:
+        lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES]
+        answer: int = self._scripts[name](keys=lane_keys, args=[lane, *args], client=client)
+        return answer
+
+
+def _source(name: str) -> str:
+    folder = files("loom_worker.lanes")
+    return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("common", name))

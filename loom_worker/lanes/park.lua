@@ -1,0 +1,11 @@
+-- ARGV: name, token, ms. 1: parked. 2: a wake came meanwhile, ring at once. 0: lost to another.
+if not is_ours(ARGV[2]) then
+  return 0
+end
+if redis.call('HGET', LEASE, 'again') then
+  become_kicked(tonumber(ARGV[3]), 0)
+  return 2
+end
+redis.call('HSET', LEASE, 'state', 'parked')
+deadline_in(tonumber(ARGV[3]))
+return 1

@@ -1,0 +1,12 @@
+-- ARGV: name, token, ttl_ms. 1: renewed. 0: lost to another.
+-- A lease that is gone was lost with Redis' memory, for only its owner ends a live one: it is written again. The
+-- caller asks only while its last renewal is younger than ttl_ms, so a worker that slept does not come back this way.
+if redis.call('EXISTS', LEASE) == 0 then
+  redis.call('HSET', LEASE, 'state', 'running', 'token', ARGV[2], 'kicks', 0)
+elseif not is_ours(ARGV[2]) then
+  return 0
+end
+if redis.call('HGET', LEASE, 'state') == 'running' then
+  deadline_in(tonumber(ARGV[3]))
+end
+return 1

@@ -1,0 +1,6 @@
+"""The truth, over SQLAlchemy.
+
+schema.py tables · database.py connections and transactions · prepare.py schema versions · sessions.py ·
+submit.py a turn is accepted · reading.py looking at turns · claims.py who runs a turn · journal.py what it did, and
+its end · calls.py tool calls · messages.py · outbox.py webhooks · ledger.py what was spent · rows.py row to value
+"""

@@ -1,0 +1,86 @@
+"""Tool calls: claimed by compare-and-set, checked by their own send number and an unfinished turn.
+
+They are not checked against the turn's fence, for a result may arrive after the turn was entered again.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, and_, func, select, update
+
+from loom_worker.store import rows
+from loom_worker.store.claims import fenced_update
+from loom_worker.store.database import Database
+from loom_worker.store.schema import calls, turns, unfinished
+from loom_worker.values.turns import Call, CallStatus, Claim
+
+
+class Calls:
+    """The table of tool calls."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def send(self, claim: Claim, sent: Sequence[Call], *, now_ms: int) -> tuple[Call, ...]:
+        """Mark calls as sent once more; what an earlier sending of them still does will not count.
+
+        Returns:
+            The calls with their new send number.
+
+        Raises:
+            Fenced: another worker owns the turn.
+        """
+        positions = [call.position for call in sent]
+        here = and_(calls.c.turn_id == claim.turn.id, calls.c.position.in_(positions))
+        again = {"status": "pending", "sends": calls.c.sends + 1, "sent_ms": now_ms, "worker": None, "started_ms": None}
+        with self._database.write() as tx:
+            fenced_update(tx, claim, {"held_by": turns.c.held_by})
+            tx.execute(update(calls).where(here, _is_open()).values(**again))
+            found = tx.execute(select(calls).where(here).order_by(calls.c.position)).mappings().all()
+        return tuple(rows.call(row) for row in found)
+
+    def claim(self, turn_id: str, position: int, send: int, *, worker: str, now_ms: int, durable: bool) -> Call | None:
+        """Take a call that was sent; None if it was taken, sent again, or its turn has ended.
+
+        Args:
+            send: the send number of the message that asks for it.
+            durable: the claim must survive power loss: the call may not run twice.
+        """
+        mine = and_(_is_call(turn_id, position), calls.c.sends == send, calls.c.status == "pending", _turn_goes_on())
+        with self._database.write(durable=durable) as tx:
+            taken = {"status": "running", "worker": worker, "started_ms": now_ms}
+            if tx.execute(update(calls).where(mine).values(**taken)).rowcount != 1:
+                return None
+            row = tx.execute(select(calls).where(_is_call(turn_id, position))).mappings().one()
+        return rows.call(row)
+
+    def close(self, turn_id: str, call: Call, *, status: CallStatus, content: str, now_ms: int) -> int | None:
+        """Store the result of a call that is still ours.
+
+        Returns:
+            How many calls of the turn are still open; None if the result came too late and was dropped.
+        """
+        mine = and_(_is_call(turn_id, call.position), calls.c.sends == call.sends, _is_open(), _turn_goes_on())
+        with self._database.write() as tx:
+            done = {"status": status, "content": content, "finished_ms": now_ms}
+            if tx.execute(update(calls).where(mine).values(**done)).rowcount != 1:
+                return None
+            still_open = select(func.count()).where(calls.c.turn_id == turn_id, _is_open())
+            return int(tx.execute(still_open).scalar_one())
+
+    def lane_of(self, turn_id: str) -> str | None:
+        """The lane of a turn, None if the turn is gone."""
+        with self._database.read() as tx:
+            lane: str | None = tx.execute(select(turns.c.lane).where(turns.c.id == turn_id)).scalar()
+            return lane
+
+
+def _is_call(turn_id: str, position: int) -> ColumnElement[bool]:
+    return and_(calls.c.turn_id == turn_id, calls.c.position == position)
+
+
+def _is_open() -> ColumnElement[bool]:
+    return calls.c.status.in_(("pending", "running"))
+
+
+def _turn_goes_on() -> ColumnElement[bool]:
+    return select(turns.c.id).where(turns.c.id == calls.c.turn_id, unfinished()).exists()

@@ -1,0 +1,159 @@
+"""Who runs a turn: the fence, the attempts, parking and release.
+
+The fence is the only guard that counts. A claim raises it, and every later write of the run names the fence it was
+given: a worker that slept past its lease finds another number and writes nothing.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
+
+from loom_worker.errors import Fenced
+from loom_worker.store import rows
+from loom_worker.store.database import Database
+from loom_worker.store.reading import read_calls
+from loom_worker.store.schema import sessions, steps, turns, unfinished
+from loom_worker.values.turns import Claim, Step
+
+
+class Idle(Enum):
+    """Why a lane has nothing to run."""
+
+    EMPTY = "no unfinished turn is left, or the session is deleted"
+    PAUSED = "the session is paused"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLane:
+    """A lane that has unfinished turns."""
+
+    lane: str
+    turns: tuple[tuple[int, str], ...]
+    """(seq, turn id) of each, in order."""
+    held_by: str | None
+    """The worker that runs the first one, as far as the database knows."""
+
+
+class Claims:
+    """Claims, parks and releases turns."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def claim(self, lane: str, *, worker: str, now_ms: int) -> Claim | Idle:
+        """Give the lane's first unfinished turn to a worker, committed before anything of it runs.
+
+        An attempt is charged if the last owner neither parked nor released the turn: it died.
+
+        Returns:
+            The claim, or why there is none.
+        """
+        with self._database.write() as tx:
+            row = _head(tx, lane)
+            if row is None:
+                return Idle.EMPTY
+            if row["session_status"] == "paused" and row["started_ms"] is None:
+                return Idle.PAUSED
+            changes = {
+                "status": "in_progress",
+                "fence": row["fence"] + 1,
+                "held_by": worker,
+                "deaths": row["deaths"] + (row["held_by"] is not None),
+                "started_ms": row["started_ms"] or now_ms,
+                "parked_until_ms": None,
+            }
+            tx.execute(update(turns).where(turns.c.id == row["id"]).values(**changes))
+            return _claim(tx, {**row, **changes})
+
+    def park(self, claim: Claim, *, until_ms: int, run_ms: int) -> None:
+        """Let the turn wait without an owner; nobody is charged for it.
+
+        Args:
+            run_ms: milliseconds the turn has run so far, over all its owners.
+
+        Raises:
+            Fenced: another worker owns the turn.
+        """
+        self._let_go(claim, parked_until_ms=until_ms, run_ms=run_ms)
+
+    def release(self, claim: Claim, *, run_ms: int) -> None:
+        """Give the turn back as it is, uncharged, for the next worker.
+
+        Raises:
+            Fenced: another worker owns the turn.
+        """
+        self._let_go(claim, parked_until_ms=None, run_ms=run_ms)
+
+    def open_lanes(self, *, created_before_ms: int, limit: int) -> list[OpenLane]:
+        """Lanes that could run a turn, those of the oldest turns first.
+
+        Args:
+            created_before_ms: younger turns are left out: their submitter is about to ring by itself.
+            limit: most lanes.
+        """
+        runnable = or_(sessions.c.status != "paused", turns.c.started_ms.is_not(None))
+        heads = (
+            select(turns.c.lane)
+            .join(sessions, sessions.c.lane == turns.c.lane)
+            .where(unfinished(), turns.c.created_ms < created_before_ms, runnable)
+            .group_by(turns.c.lane)
+            .limit(limit)
+        )
+        with self._database.read() as tx:
+            return [_open_lane(tx, lane) for lane in tx.execute(heads).scalars().all()]
+
+    def _let_go(self, claim: Claim, *, parked_until_ms: int | None, run_ms: int) -> None:
+        with self._database.write() as tx:
+            values = {"held_by": None, "parked_until_ms": parked_until_ms, "run_ms": run_ms}
+            fenced_update(tx, claim, values)
+
+
+def fenced_update(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
+    """Change the row of a turn that is still ours.
+
+    Raises:
+        Fenced: another worker owns the turn, or it is finished or deleted.
+    """
+    changed = tx.execute(update(turns).where(_is_ours(claim)).values(**values)).rowcount
+    if changed != 1:
+        raise Fenced(f"Turn {claim.turn.id} is not ours any more (fence {claim.turn.fence}).")
+
+
+def _is_ours(claim: Claim) -> ColumnElement[bool]:
+    return and_(turns.c.id == claim.turn.id, turns.c.fence == claim.turn.fence, unfinished())
+
+
+def _head(tx: Connection, lane: str) -> dict[str, Any] | None:
+    session_columns = [
+        sessions.c[name].label(f"session_{name}") for name in ("status", "rom", "kernel", "model", "user")
+    ]
+    query = (
+        select(turns, *session_columns)
+        .join(sessions, sessions.c.lane == turns.c.lane)
+        .where(turns.c.lane == lane, unfinished())
+        .order_by(turns.c.seq)
+        .limit(1)
+    )
+    row = tx.execute(query).mappings().first()
+    return None if row is None else dict(row)
+
+
+def _claim(tx: Connection, row: dict[str, Any]) -> Claim:
+    is_new = row["fence"] == 1
+    journal = () if is_new else tx.execute(select(steps).where(steps.c.turn_id == row["id"]).order_by(steps.c.n)).all()
+    return Claim(
+        turn=rows.turn(row, calls=() if is_new else read_calls(tx, row["id"])),
+        steps=tuple(Step(n=s.n, kind=s.kind, payload=s.payload, version=s.version) for s in journal),
+        rom=row["session_rom"],
+        kernel=row["session_kernel"],
+        model=row["session_model"],
+        user=row["session_user"],
+    )
+
+
+def _open_lane(tx: Connection, lane: str) -> OpenLane:
+    query = select(turns.c.seq, turns.c.id, turns.c.held_by).where(turns.c.lane == lane, unfinished())
+    found = tx.execute(query.order_by(turns.c.seq)).all()
+    return OpenLane(lane, tuple((row.seq, row.id) for row in found), found[0].held_by if found else None)

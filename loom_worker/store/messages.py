@@ -1,0 +1,44 @@
+"""Messages as they were said; rows are only ever appended."""
+
+from sqlalchemy import select
+
+from loom_worker.errors import NotFound
+from loom_worker.store import rows
+from loom_worker.store.database import Database
+from loom_worker.store.schema import messages
+from loom_worker.store.sessions import found
+from loom_worker.values.pages import Page
+from loom_worker.values.sessions import Message
+
+
+class Messages:
+    """The table of messages."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def latest(self, lane: str, *, limit: int) -> tuple[Message, ...]:
+        """The last messages of a session, oldest of them first; costs the same at any length of the session."""
+        query = select(messages).where(messages.c.lane == lane).order_by(messages.c.n.desc()).limit(limit)
+        with self._database.read() as tx:
+            newest_first = [rows.message(row) for row in tx.execute(query).mappings()]
+        return tuple(reversed(newest_first))
+
+    def page(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Message]:
+        """List a session's messages, oldest first; ``after`` is the id of the last one seen.
+
+        Raises:
+            NotFound: the workspace has no such session, or the session no such message.
+        """
+        with self._database.read() as tx:
+            lane = found(tx, workspace, session_id)["lane"]
+            query = select(messages).where(messages.c.lane == lane).order_by(messages.c.n).limit(limit + 1)
+            if after is not None:
+                seen = select(messages.c.n).where(messages.c.lane == lane, messages.c.id == after)
+                last = tx.execute(seen).scalar()
+                if last is None:
+                    raise NotFound(f"There is no message {after!r} in session {session_id!r}.")
+                query = query.where(messages.c.n > last)
+            listed = [rows.message(row) for row in tx.execute(query).mappings()]
+        items = tuple(listed[:limit])
+        return Page(items, items[-1].id if len(listed) > limit else None)

@@ -1,0 +1,65 @@
+"""Webhook deliveries: written with the turn's end, taken by one worker at a time, kept until delivered or dead."""
+
+from sqlalchemy import select, update
+
+from loom_worker.errors import NotFound
+from loom_worker.store import rows
+from loom_worker.store.database import Database
+from loom_worker.store.schema import outbox
+from loom_worker.values.deliveries import Delivery
+from loom_worker.values.pages import Page
+
+
+class Outbox:
+    """The table of deliveries."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def due(self, *, now_ms: int, limit: int) -> tuple[str, ...]:
+        """Ids of deliveries whose next attempt is due."""
+        query = select(outbox.c.id).where(outbox.c.status == "pending", outbox.c.next_ms <= now_ms)
+        with self._database.read() as tx:
+            return tuple(tx.execute(query.order_by(outbox.c.next_ms).limit(limit)).scalars())
+
+    def take(self, delivery_id: str, *, now_ms: int, hold_ms: int) -> Delivery | None:
+        """Take a due delivery for one attempt; None if it is not due, for then another has it.
+
+        Args:
+            hold_ms: should this worker die, the delivery is due again after so long.
+        """
+        mine = (outbox.c.id == delivery_id, outbox.c.status == "pending", outbox.c.next_ms <= now_ms)
+        with self._database.write() as tx:
+            if tx.execute(update(outbox).where(*mine).values(next_ms=now_ms + hold_ms)).rowcount != 1:
+                return None
+            return rows.delivery(tx.execute(select(outbox).where(outbox.c.id == delivery_id)).mappings().one())
+
+    def save(self, delivery: Delivery) -> None:
+        """Store the state after an attempt."""
+        names = ("status", "attempts", "next_ms", "delivered_ms", "last_status", "last_error")
+        with self._database.write() as tx:
+            values = {name: getattr(delivery, name) for name in names}
+            tx.execute(update(outbox).where(outbox.c.id == delivery.id).values(**values))
+
+    def replay(self, workspace: str, delivery_id: str, *, now_ms: int) -> Delivery:
+        """Make a delivery due now, with all its attempts before it again.
+
+        Raises:
+            NotFound: the workspace has no such delivery.
+        """
+        mine = (outbox.c.id == delivery_id, outbox.c.workspace == workspace)
+        with self._database.write(durable=True) as tx:
+            again = {"status": "pending", "attempts": 0, "next_ms": now_ms, "delivered_ms": None}
+            if tx.execute(update(outbox).where(*mine).values(**again)).rowcount != 1:
+                raise NotFound(f"There is no delivery {delivery_id!r}.")
+            return rows.delivery(tx.execute(select(outbox).where(*mine)).mappings().one())
+
+    def page(self, workspace: str, *, limit: int, after: str | None) -> Page[Delivery]:
+        """List deliveries, the newest first; ``after`` is the id of the last one seen."""
+        query = select(outbox).where(outbox.c.workspace == workspace).order_by(outbox.c.id.desc()).limit(limit + 1)
+        if after is not None:
+            query = query.where(outbox.c.id < after)
+        with self._database.read() as tx:
+            listed = [rows.delivery(row) for row in tx.execute(query).mappings()]
+        items = tuple(listed[:limit])
+        return Page(items, items[-1].id if len(listed) > limit else None)

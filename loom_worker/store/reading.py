@@ -1,0 +1,95 @@
+"""Reading turns: one, many, and what is needed to run one."""
+
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from loom_worker.errors import NotFound
+from loom_worker.store import rows
+from loom_worker.store.database import Database
+from loom_worker.store.schema import calls, turns, unfinished
+from loom_worker.store.sessions import found
+from loom_worker.values.json import Json
+from loom_worker.values.pages import Page
+from loom_worker.values.turns import Call, Turn
+
+
+class Turns:
+    """The table of turns, for those who look on."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, workspace: str, turn_id: str) -> Turn:
+        """Return a turn with its tool calls and its place in the queue.
+
+        Raises:
+            NotFound: the workspace has no such turn.
+        """
+        with self._database.read() as tx:
+            query = select(turns).where(turns.c.id == turn_id, turns.c.workspace == workspace)
+            row = tx.execute(query).mappings().first()
+            if row is None:
+                raise NotFound(f"There is no turn {turn_id!r}.")
+            return read_turn(tx, row)
+
+    def page(self, workspace: str, where: Json, *, limit: int, after: str | None) -> Page[Turn]:
+        """List turns, the newest first; ``after`` is the id of the last one seen.
+
+        Args:
+            where: any of session_id, status and reason, each a value to match.
+
+        Raises:
+            NotFound: the workspace has no such session.
+        """
+        query = select(turns).where(turns.c.workspace == workspace).order_by(turns.c.id.desc()).limit(limit + 1)
+        for name, value in where.items():
+            query = query.where(turns.c[name] == value)
+        if after is not None:
+            query = query.where(turns.c.id < after)
+        with self._database.read() as tx:
+            if "session_id" in where:
+                found(tx, workspace, where["session_id"])
+            listed = tx.execute(query).mappings().all()
+            items = tuple(read_turn(tx, row) for row in listed[:limit])
+        return Page(items, items[-1].id if len(listed) > limit else None)
+
+    def stats(self, workspace: str, *, now_ms: int) -> Json:
+        """Counts of a workspace's unfinished turns, and the age of the oldest that waits."""
+        waiting = turns.c.parked_until_ms.is_not(None)
+        query = select(
+            func.count(func.distinct(turns.c.lane)),
+            func.count().filter(turns.c.status == "queued"),
+            func.count().filter(turns.c.held_by.is_not(None)),
+            func.count().filter(waiting),
+            func.min(turns.c.created_ms).filter(turns.c.status == "queued"),
+        ).where(turns.c.workspace == workspace, unfinished())
+        dead = select(func.count()).where(
+            turns.c.workspace == workspace, turns.c.status == "failed", turns.c.reason == "dead"
+        )
+        with self._database.read() as tx:
+            lanes, queued, running, parked, oldest_ms = tx.execute(query).one()
+            dead_turns = tx.execute(dead).scalar_one()
+        return {
+            "lanes": lanes,
+            "queued": queued,
+            "running": running,
+            "waiting": parked,
+            "oldest_queued_age_s": None if oldest_ms is None else round((now_ms - oldest_ms) / 1000, 3),
+            "dead": dead_turns,
+        }
+
+
+def read_turn(tx: Connection, row: Any) -> Turn:
+    """A turn's row with its calls and, while it is unfinished, its place in the queue."""
+    ahead = 0
+    if row["completed_ms"] is None:
+        before = select(func.count()).where(turns.c.lane == row["lane"], turns.c.seq < row["seq"], unfinished())
+        ahead = tx.execute(before).scalar_one()
+    return rows.turn(row, calls=read_calls(tx, row["id"]), position=ahead)
+
+
+def read_calls(tx: Connection, turn_id: str) -> tuple[Call, ...]:
+    """The calls of a turn, in the order the model asked for them."""
+    query = select(calls).where(calls.c.turn_id == turn_id).order_by(calls.c.position)
+    return tuple(rows.call(row) for row in tx.execute(query).mappings())

@@ -1,0 +1,102 @@
+"""From rows to values; the only place that knows how a value lies in columns."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
+from loom_worker.values.deliveries import Delivery
+from loom_worker.values.json import Json
+from loom_worker.values.sessions import Message, Session
+from loom_worker.values.turns import Call, Turn, Webhook
+
+Row = Mapping[Any, Any]
+
+_NOT_COLUMNS = {"usage", "patterns", "webhook", "trace_id", "calls", "position", "queue_depth", "is_busy"}
+_TURN_FIELDS = tuple(name for name in Turn.__slots__ if name not in _NOT_COLUMNS)
+_SESSION_FIELDS = tuple(name for name in Session.__slots__ if name not in _NOT_COLUMNS)
+
+
+def session(row: Row, *, queue_depth: int = 0, is_busy: bool = False) -> Session:
+    """A row of ``sessions``."""
+    fields = {name: row[name] for name in _SESSION_FIELDS}
+    return Session(**fields, usage=Usage.from_json(row["usage"]), queue_depth=queue_depth, is_busy=is_busy)
+
+
+def turn(row: Row, *, calls: Sequence[Call] = (), position: int = 0) -> Turn:
+    """A row of ``turns``."""
+    return Turn(
+        **{name: row[name] for name in _TURN_FIELDS},
+        usage=Usage.from_json(row["usage"]),
+        patterns=tuple(row["patterns"]),
+        webhook=Webhook(row["webhook_url"], row["webhook_secret"]) if row["webhook_url"] else None,
+        trace_id=trace_id(row["traceparent"]),
+        calls=tuple(calls),
+        position=position,
+    )
+
+
+def call(row: Row) -> Call:
+    """A row of ``calls``."""
+    return Call(**{name: row[name] for name in Call.__slots__})
+
+
+def delivery(row: Row) -> Delivery:
+    """A row of ``outbox``."""
+    return Delivery(**{name: row[name] for name in Delivery.__slots__})
+
+
+def message(row: Row) -> Message:
+    """A row of ``messages``."""
+    return Message(
+        id=row["id"],
+        session_id=row["session_id"],
+        turn_id=row["turn_id"],
+        chat=ChatMessage(
+            role=row["role"],
+            text=row["content"],
+            context=row["context"],
+            tool_uses=tuple(ToolUse(**use) for use in row["tool_calls_json"] or ()),
+            outcomes=tuple(ToolOutcome(**outcome) for outcome in row["tool_result_json"] or ()),
+            opaque=tuple(row["opaque_json"] or ()),
+        ),
+        token_count=row["token_count"],
+        created_ms=row["created_ms"],
+        usage=Usage.from_json(row["usage"]) if row["usage"] else None,
+    )
+
+
+def message_columns(said: Message, *, lane: str) -> Json:
+    """The columns of ``messages`` for a value."""
+    chat = said.chat
+    return {
+        "id": said.id,
+        "lane": lane,
+        "session_id": said.session_id,
+        "turn_id": said.turn_id,
+        "role": chat.role,
+        "content": chat.text,
+        "context": chat.context,
+        "tool_calls_json": [use_json(use) for use in chat.tool_uses] or None,
+        "tool_use_id": chat.outcomes[0].tool_use_id if chat.outcomes else None,
+        "tool_result_json": [outcome_json(outcome) for outcome in chat.outcomes] or None,
+        "opaque_json": list(chat.opaque) or None,
+        "token_count": said.token_count,
+        "cost_usd": said.usage.cost_usd if said.usage else None,
+        "usage": said.usage.as_json() if said.usage else None,
+        "created_ms": said.created_ms,
+    }
+
+
+def use_json(use: ToolUse) -> Json:
+    """A tool use as it is stored."""
+    return {"id": use.id, "name": use.name, "arguments": use.arguments, "flaw": use.flaw}
+
+
+def outcome_json(outcome: ToolOutcome) -> Json:
+    """A tool outcome as it is stored."""
+    return {name: getattr(outcome, name) for name in ToolOutcome.__slots__}
+
+
+def trace_id(traceparent: str | None) -> str | None:
+    """The 32 hex digits of a W3C ``traceparent``."""
+    return traceparent.split("-")[1] if traceparent else None

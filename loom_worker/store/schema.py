@@ -1,0 +1,191 @@
+"""The tables. Rows of conversation and journal are only ever appended; no history is rewritten."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    literal_column,
+    text,
+)
+
+from loom_worker.values.turns import UNFINISHED
+
+VERSION = "0001"
+"""The schema version this code reads and writes; the last file in migrations/versions."""
+
+metadata = MetaData()
+
+_json = JSON(none_as_null=True)
+_UNFINISHED = text("status IN ('queued', 'in_progress', 'requires_action')")
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("lane", String(40), primary_key=True),  # unguessable; names are only unique in their workspace
+    Column("workspace", String(64), nullable=False),
+    Column("id", String(128), nullable=False),
+    Column("agent", String(128), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("user", Text),
+    Column("title", Text),
+    Column("metadata", _json, nullable=False),
+    Column("kernel", _json, nullable=False),
+    Column("model", String(128)),
+    Column("budget", _json),
+    Column("usage", _json, nullable=False),
+    Column("rom", Text),
+    Column("next_seq", Integer, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    UniqueConstraint("workspace", "id"),
+    Index("sessions_by_time", "workspace", "created_ms", "id"),
+)
+
+turns = Table(
+    "turns",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("lane", ForeignKey("sessions.lane", ondelete="CASCADE"), nullable=False),
+    Column("session_id", String(128), nullable=False),
+    Column("workspace", String(64), nullable=False),
+    Column("agent", String(128), nullable=False),
+    Column("seq", Integer, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("reason", String(32)),
+    Column("fence", Integer, nullable=False, server_default="0"),
+    Column("deaths", Integer, nullable=False, server_default="0"),
+    Column("held_by", String(64)),  # the worker that runs it; null when parked, released or finished
+    Column("parked_until_ms", BigInteger),
+    Column("max_attempts", Integer, nullable=False),
+    Column("input", Text, nullable=False),
+    Column("output_text", Text),
+    Column("error", _json),
+    Column("usage", _json, nullable=False),
+    Column("patterns", _json, nullable=False),
+    Column("metadata", _json, nullable=False),
+    Column("budget", _json),
+    Column("webhook_url", Text),
+    Column("webhook_secret", Text),
+    Column("idempotency_key", String(255)),
+    Column("fingerprint", String(64)),
+    Column("deadline_ms", BigInteger),
+    Column("traceparent", String(64)),
+    Column("request_id", String(128)),
+    Column("retry_of", String(40)),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("started_ms", BigInteger),
+    Column("completed_ms", BigInteger),
+    Column("first_token_ms", Integer),
+    Column("run_ms", Integer, nullable=False, server_default="0"),
+    UniqueConstraint("lane", "seq"),
+    Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
+    Index("turns_open_by_workspace", "workspace", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
+    Index("turns_by_workspace", "workspace", "id"),
+    Index("turns_by_key", "workspace", "idempotency_key", unique=True),
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    Column("turn_id", ForeignKey("turns.id", ondelete="CASCADE"), primary_key=True),
+    Column("n", Integer, primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("payload", _json, nullable=False),
+)
+
+calls = Table(
+    "calls",
+    metadata,
+    Column("turn_id", ForeignKey("turns.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("id", String(128), nullable=False),
+    Column("reply_n", Integer, nullable=False),
+    Column("name", String(128), nullable=False),
+    Column("arguments", _json, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("sends", Integer, nullable=False),
+    Column("sent_ms", BigInteger),
+    Column("worker", String(64)),
+    Column("started_ms", BigInteger),
+    Column("finished_ms", BigInteger),
+    Column("content", Text),
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    Column("n", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(40), nullable=False, unique=True),
+    Column("lane", ForeignKey("sessions.lane", ondelete="CASCADE"), nullable=False),
+    Column("session_id", String(128), nullable=False),
+    Column("turn_id", String(40), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("content", Text, nullable=False),
+    Column("context", Text, nullable=False),
+    Column("tool_calls_json", _json),
+    Column("tool_use_id", Text),
+    Column("tool_result_json", _json),
+    Column("opaque_json", _json),
+    Column("token_count", Integer, nullable=False),
+    Column("cost_usd", Float),
+    Column("usage", _json),
+    Column("created_ms", BigInteger, nullable=False),
+    Index("messages_by_session", "lane", "n"),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("workspace", String(64), nullable=False),
+    Column("turn_id", ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("secret", Text),
+    Column("body", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_ms", BigInteger),
+    Column("last_status", Integer),
+    Column("last_error", Text),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("delivered_ms", BigInteger),
+    Index(
+        "outbox_due", "next_ms", sqlite_where=text("status = 'pending'"), postgresql_where=text("status = 'pending'")
+    ),
+    Index("outbox_by_workspace", "workspace", "id"),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("n", Integer, primary_key=True, autoincrement=True),
+    Column("workspace", String(64), nullable=False),
+    Column("session_id", String(128), nullable=False),
+    Column("turn_id", String(40), nullable=False),
+    Column("agent", String(128), nullable=False),
+    Column("model", String(128), nullable=False),
+    Column("input_tokens", Integer, nullable=False),
+    Column("output_tokens", Integer, nullable=False),
+    Column("cache_read_tokens", Integer, nullable=False),
+    Column("cache_write_tokens", Integer, nullable=False),
+    Column("llm_calls", Integer, nullable=False),
+    Column("cost_usd", Float),
+    Column("at_ms", BigInteger, nullable=False),
+    Index("usage_by_workspace", "workspace", "at_ms"),
+)
+
+
+def unfinished() -> ColumnElement[bool]:
+    """The condition of the partial indexes, in literals: with bound values SQLite would not use them."""
+    return turns.c.status.in_([literal_column(f"'{status}'") for status in UNFINISHED])

@@ -1,0 +1,142 @@
+"""Sessions: made, found, listed, changed, deleted; always within a workspace."""
+
+import secrets
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+
+from loom_worker.errors import Conflict, NotFound
+from loom_worker.store import rows
+from loom_worker.store.database import Database
+from loom_worker.store.schema import sessions, turns, unfinished
+from loom_worker.values.chat import Usage
+from loom_worker.values.ids import new_id
+from loom_worker.values.pages import Page
+from loom_worker.values.sessions import NewSession, Session, SessionPatch
+
+
+class Sessions:
+    """The table of sessions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, workspace: str, new: NewSession, *, now_ms: int) -> Session:
+        """Make a session; without an id of the client's it gets one.
+
+        Raises:
+            Conflict: the workspace has a session of that id.
+        """
+        with self._database.write(durable=True) as tx:
+            if new.id is not None and find(tx, workspace, new.id) is not None:
+                raise Conflict(f"Session {new.id!r} exists already.", "session-exists")
+            return rows.session(add(tx, workspace, new, now_ms=now_ms))
+
+    def get(self, workspace: str, session_id: str) -> Session:
+        """Return a session with its queue.
+
+        Raises:
+            NotFound: the workspace has no such session.
+        """
+        with self._database.read() as tx:
+            row = found(tx, workspace, session_id)
+            depth, busy = _queue(tx, row["lane"])
+            return rows.session(row, queue_depth=depth, is_busy=busy > 0)
+
+    def page(self, workspace: str, *, limit: int, after: str | None) -> Page[Session]:
+        """List sessions, the newest first; ``after`` is the id of the last one seen."""
+        query = select(sessions).where(sessions.c.workspace == workspace)
+        query = query.order_by(sessions.c.created_ms.desc(), sessions.c.id.desc()).limit(limit + 1)
+        with self._database.read() as tx:
+            if after is not None:
+                last = found(tx, workspace, after)
+                query = query.where(
+                    or_(
+                        sessions.c.created_ms < last["created_ms"],
+                        and_(sessions.c.created_ms == last["created_ms"], sessions.c.id < after),
+                    )
+                )
+            listed = tx.execute(query).mappings().all()
+            queues = {row["lane"]: _queue(tx, row["lane"]) for row in listed[:limit]}
+        items = tuple(
+            rows.session(row, queue_depth=queues[row["lane"]][0], is_busy=queues[row["lane"]][1] > 0)
+            for row in listed[:limit]
+        )
+        return Page(items, items[-1].id if len(listed) > limit else None)
+
+    def patch(self, workspace: str, session_id: str, patch: SessionPatch, *, now_ms: int) -> Session:
+        """Change the fields that the patch names.
+
+        Raises:
+            NotFound: the workspace has no such session.
+        """
+        names = ("title", "metadata", "kernel", "status", "model", "budget")
+        changes = {name: getattr(patch, name) for name in names if getattr(patch, name) is not None}
+        with self._database.write(durable=True) as tx:
+            row = found(tx, workspace, session_id)
+            tx.execute(update(sessions).where(sessions.c.lane == row["lane"]).values(**changes, updated_ms=now_ms))
+        return self.get(workspace, session_id)
+
+    def delete(self, workspace: str, session_id: str) -> str:
+        """Delete a session with its turns, messages and deliveries; return its lane.
+
+        Raises:
+            NotFound: the workspace has no such session.
+        """
+        with self._database.write(durable=True) as tx:
+            lane: str = found(tx, workspace, session_id)["lane"]
+            tx.execute(delete(sessions).where(sessions.c.lane == lane))
+        return lane
+
+    def keep_rom(self, lane: str, rom: str) -> None:
+        """Keep the system text as first sent; later calls change nothing."""
+        with self._database.write() as tx:
+            tx.execute(update(sessions).where(sessions.c.lane == lane, sessions.c.rom.is_(None)).values(rom=rom))
+
+
+def find(tx: Connection, workspace: str, session_id: str) -> Any | None:
+    """The row of a session, None if the workspace has none of that id."""
+    query = select(sessions).where(sessions.c.workspace == workspace, sessions.c.id == session_id)
+    return tx.execute(query).mappings().first()
+
+
+def found(tx: Connection, workspace: str, session_id: str) -> Any:
+    """The row of a session.
+
+    Raises:
+        NotFound: the workspace has no such session.
+    """
+    row = find(tx, workspace, session_id)
+    if row is None:
+        raise NotFound(f"There is no session {session_id!r}.")
+    return row
+
+
+def add(tx: Connection, workspace: str, new: NewSession, *, now_ms: int) -> dict[str, Any]:
+    """Insert a session and return its row."""
+    row = {
+        "lane": secrets.token_hex(16),
+        "workspace": workspace,
+        "id": new.id or new_id("sess_"),
+        "agent": new.agent,
+        "status": "active",
+        "user": new.user,
+        "title": new.title,
+        "metadata": new.metadata,
+        "kernel": new.kernel,
+        "model": new.model,
+        "budget": new.budget,
+        "usage": Usage().as_json(),
+        "rom": None,
+        "next_seq": 1,
+        "created_ms": now_ms,
+        "updated_ms": now_ms,
+    }
+    tx.execute(insert(sessions), row)
+    return row
+
+
+def _queue(tx: Connection, lane: str) -> tuple[int, int]:
+    queued = select(func.count(), func.count(turns.c.held_by)).where(turns.c.lane == lane, unfinished())
+    depth, busy = tx.execute(queued).one()
+    return depth, busy

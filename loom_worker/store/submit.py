@@ -1,0 +1,108 @@
+"""A turn is accepted: its row is committed before anyone is told of it."""
+
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from loom_worker.errors import Conflict, Invalid, QueueFull
+from loom_worker.settings import LimitSettings
+from loom_worker.store import rows
+from loom_worker.store.database import Database
+from loom_worker.store.reading import read_turn
+from loom_worker.store.schema import sessions, turns, unfinished
+from loom_worker.store.sessions import add, find
+from loom_worker.values.chat import Usage
+from loom_worker.values.ids import new_id
+from loom_worker.values.sessions import NewSession
+from loom_worker.values.turns import NewTurn, Turn
+
+
+def submit(
+    database: Database, limits: LimitSettings, session: tuple[str, NewSession], new: NewTurn, *, now_ms: int
+) -> tuple[Turn, bool]:
+    """Commit a turn at the tail of its session, which is made if it is new.
+
+    Args:
+        session: the workspace, and the session as it would be made; its id must be given.
+
+    Returns:
+        The turn, and True if it is an earlier one of the same idempotency key.
+
+    Raises:
+        Conflict: the session is archived, or busy where the client wants it idle.
+        Invalid: the idempotency key came with another request before.
+        QueueFull: the lane or the workspace holds all the turns it may.
+        Unavailable: the database did not answer; nothing was accepted.
+    """
+    workspace, new_session = session
+    with database.write(durable=True) as tx:
+        earlier = _earlier(tx, workspace, new)
+        if earlier is not None:
+            return earlier, True
+        owner = find(tx, workspace, str(new_session.id)) or add(tx, workspace, new_session, now_ms=now_ms)
+        depth = _admit(tx, limits, owner, new)
+        return _insert(tx, limits, owner, new, now_ms=now_ms, position=depth), False
+
+
+def _earlier(tx: Connection, workspace: str, new: NewTurn) -> Turn | None:
+    if new.idempotency_key is None:
+        return None
+    query = select(turns).where(turns.c.workspace == workspace, turns.c.idempotency_key == new.idempotency_key)
+    row = tx.execute(query).mappings().first()
+    if row is None:
+        return None
+    if row["fingerprint"] != new.fingerprint:
+        raise Invalid("This Idempotency-Key came with another request before.", (), "idempotency-mismatch")
+    return read_turn(tx, row)
+
+
+def _admit(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn) -> int:
+    if owner["status"] == "archived":
+        raise Conflict(f"Session {owner['id']!r} is archived; set its status to active first.", "session-archived")
+    depth: int = tx.execute(select(func.count()).where(turns.c.lane == owner["lane"], unfinished())).scalar_one()
+    if new.double_texting == "reject" and depth:
+        raise Conflict(f"Session {owner['id']!r} is busy with {depth} turns.", "lane-busy")
+    if depth >= limits.lane_depth:
+        raise QueueFull(f"Session {owner['id']!r} has {depth} unfinished turns, the most it may have.", 5.0)
+    open_turns = select(turns.c.id).where(turns.c.workspace == owner["workspace"], unfinished())
+    capped = open_turns.limit(limits.workspace_depth).subquery()
+    if tx.execute(select(func.count()).select_from(capped)).scalar_one() >= limits.workspace_depth:
+        raise QueueFull(f"The workspace has {limits.workspace_depth} unfinished turns, the most it may have.", 5.0)
+    return depth
+
+
+def _insert(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn, *, now_ms: int, position: int) -> Turn:
+    row = {
+        **dict.fromkeys(turns.c.keys()),
+        "id": new_id("turn_"),
+        "lane": owner["lane"],
+        "session_id": owner["id"],
+        "workspace": owner["workspace"],
+        "agent": owner["agent"],
+        "seq": owner["next_seq"],
+        "status": "queued",
+        "fence": 0,
+        "deaths": 0,
+        "run_ms": 0,
+        "max_attempts": new.max_attempts or limits.max_attempts,
+        "input": new.input,
+        "usage": Usage().as_json(),
+        "patterns": [],
+        "metadata": new.metadata,
+        "budget": new.budget,
+        "webhook_url": new.webhook.url if new.webhook else None,
+        "webhook_secret": new.webhook.secret if new.webhook else None,
+        "idempotency_key": new.idempotency_key,
+        "fingerprint": new.fingerprint,
+        "deadline_ms": None if new.deadline_s is None else now_ms + int(new.deadline_s * 1000),
+        "traceparent": new.traceparent,
+        "request_id": new.request_id,
+        "created_ms": now_ms,
+    }
+    tx.execute(
+        update(sessions)
+        .where(sessions.c.lane == owner["lane"])
+        .values(next_seq=sessions.c.next_seq + 1, updated_ms=now_ms)
+    )
+    tx.execute(insert(turns), row)
+    return rows.turn(row, position=position)
