@@ -4,6 +4,7 @@ They are not checked against the turn's fence, for a result may arrive after the
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, and_, func, select, update
 
@@ -12,6 +13,17 @@ from loom_worker.store.claims import fenced_update
 from loom_worker.store.database import Database
 from loom_worker.store.schema import calls, turns, unfinished
 from loom_worker.values.turns import Call, CallStatus, Claim
+
+
+@dataclass(frozen=True, slots=True)
+class CallOwner:
+    """Where a call belongs."""
+
+    lane: str
+    agent: str
+    session_id: str
+    tool: str
+    reply_n: int
 
 
 class Calls:
@@ -67,11 +79,13 @@ class Calls:
             still_open = select(func.count()).where(calls.c.turn_id == turn_id, _is_open())
             return int(tx.execute(still_open).scalar_one())
 
-    def lane_of(self, turn_id: str) -> str | None:
-        """The lane of a turn, None if the turn is gone."""
+    def owner_of(self, turn_id: str, position: int) -> CallOwner | None:
+        """Whose call it is; None if the turn or the call is gone."""
+        columns = (turns.c.lane, turns.c.agent, turns.c.session_id, calls.c.name, calls.c.reply_n)
+        query = select(*columns).join(calls, calls.c.turn_id == turns.c.id).where(_is_call(turn_id, position))
         with self._database.read() as tx:
-            lane: str | None = tx.execute(select(turns.c.lane).where(turns.c.id == turn_id)).scalar()
-            return lane
+            row = tx.execute(query).one_or_none()
+        return None if row is None else CallOwner(*row)
 
 
 def _is_call(turn_id: str, position: int) -> ColumnElement[bool]:

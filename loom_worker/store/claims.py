@@ -15,7 +15,7 @@ from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.reading import read_calls
 from loom_worker.store.schema import sessions, steps, turns, unfinished
-from loom_worker.values.turns import Claim, Step
+from loom_worker.values.turns import Claim
 
 
 class Idle(Enum):
@@ -51,7 +51,7 @@ class Claims:
             The claim, or why there is none.
         """
         with self._database.write() as tx:
-            row = _head(tx, lane)
+            row = _first(tx, turns.c.lane == lane)
             if row is None:
                 return Idle.EMPTY
             if row["session_status"] == "paused" and row["started_ms"] is None:
@@ -86,15 +86,15 @@ class Claims:
         """
         self._let_go(claim, parked_until_ms=None, run_ms=run_ms)
 
-    def open_lanes(self, *, created_before_ms: int, limit: int) -> list[OpenLane]:
-        """Lanes that could run a turn, those of the oldest turns first.
+    def open_lanes(self, *, created_before_ms: int, limit: int) -> tuple[str, ...]:
+        """Lanes that could run a turn.
 
         Args:
-            created_before_ms: younger turns are left out: their submitter is about to ring by itself.
+            created_before_ms: lanes of younger turns alone are left out: their submitter is about to ring by itself.
             limit: most lanes.
         """
         runnable = or_(sessions.c.status != "paused", turns.c.started_ms.is_not(None))
-        heads = (
+        query = (
             select(turns.c.lane)
             .join(sessions, sessions.c.lane == turns.c.lane)
             .where(unfinished(), turns.c.created_ms < created_before_ms, runnable)
@@ -102,7 +102,20 @@ class Claims:
             .limit(limit)
         )
         with self._database.read() as tx:
-            return [_open_lane(tx, lane) for lane in tx.execute(heads).scalars().all()]
+            return tuple(tx.execute(query).scalars())
+
+    def open_lane(self, lane: str) -> OpenLane:
+        """The unfinished turns of a lane."""
+        query = select(turns.c.seq, turns.c.id, turns.c.held_by).where(turns.c.lane == lane, unfinished())
+        with self._database.read() as tx:
+            found = tx.execute(query.order_by(turns.c.seq)).all()
+        return OpenLane(lane, tuple((row.seq, row.id) for row in found), found[0].held_by if found else None)
+
+    def resume(self, turn_id: str, *, fence: int) -> Claim | None:
+        """The claim that another process of ours made, None if it does not hold any more."""
+        with self._database.read() as tx:
+            row = _first(tx, turns.c.id == turn_id, turns.c.fence == fence)
+            return None if row is None else _claim(tx, row)
 
     def _let_go(self, claim: Claim, *, parked_until_ms: int | None, run_ms: int) -> None:
         with self._database.write() as tx:
@@ -125,35 +138,23 @@ def _is_ours(claim: Claim) -> ColumnElement[bool]:
     return and_(turns.c.id == claim.turn.id, turns.c.fence == claim.turn.fence, unfinished())
 
 
-def _head(tx: Connection, lane: str) -> dict[str, Any] | None:
-    session_columns = [
-        sessions.c[name].label(f"session_{name}") for name in ("status", "rom", "kernel", "model", "user")
-    ]
-    query = (
-        select(turns, *session_columns)
-        .join(sessions, sessions.c.lane == turns.c.lane)
-        .where(turns.c.lane == lane, unfinished())
-        .order_by(turns.c.seq)
-        .limit(1)
-    )
-    row = tx.execute(query).mappings().first()
+def _first(tx: Connection, *where: ColumnElement[bool]) -> dict[str, Any] | None:
+    needed = ("status", "rom", "kernel", "model", "user")
+    session_columns = [sessions.c[name].label(f"session_{name}") for name in needed]
+    query = select(turns, *session_columns).join(sessions, sessions.c.lane == turns.c.lane)
+    row = tx.execute(query.where(*where, unfinished()).order_by(turns.c.seq).limit(1)).mappings().first()
     return None if row is None else dict(row)
 
 
 def _claim(tx: Connection, row: dict[str, Any]) -> Claim:
-    is_new = row["fence"] == 1
-    journal = () if is_new else tx.execute(select(steps).where(steps.c.turn_id == row["id"]).order_by(steps.c.n)).all()
+    is_new = row["fence"] == 1  # nobody ran it before, so it has no journal
+    query = select(steps).where(steps.c.turn_id == row["id"]).order_by(steps.c.n)
+    journal = () if is_new else tuple(rows.step(step) for step in tx.execute(query).mappings())
     return Claim(
         turn=rows.turn(row, calls=() if is_new else read_calls(tx, row["id"])),
-        steps=tuple(Step(n=s.n, kind=s.kind, payload=s.payload, version=s.version) for s in journal),
+        steps=journal,
         rom=row["session_rom"],
         kernel=row["session_kernel"],
         model=row["session_model"],
         user=row["session_user"],
     )
-
-
-def _open_lane(tx: Connection, lane: str) -> OpenLane:
-    query = select(turns.c.seq, turns.c.id, turns.c.held_by).where(turns.c.lane == lane, unfinished())
-    found = tx.execute(query.order_by(turns.c.seq)).all()
-    return OpenLane(lane, tuple((row.seq, row.id) for row in found), found[0].held_by if found else None)

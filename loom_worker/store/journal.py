@@ -1,9 +1,10 @@
 """What a turn did: a step that is written is not done again, and its end is one transaction."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from loom_worker.store import rows
 from loom_worker.store.claims import fenced_update
@@ -14,6 +15,23 @@ from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import Message
 from loom_worker.values.turns import Call, Claim, Ending, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """All that is written when a turn ends."""
+
+    ending: Ending
+    progress: Json
+    """Columns of the turn: usage, run_ms, patterns, first_token_ms, completed_ms."""
+    steps: Sequence[Step] = ()
+    calls: Sequence[Call] = ()
+    said: Sequence[Message] = ()
+    delivery: Delivery | None = None
+    model: str = ""
+    """The model that answered, for the ledger."""
+    rom: str | None = None
+    """The system text that was sent; kept if the session has none yet."""
 
 
 class Journal:
@@ -35,42 +53,26 @@ class Journal:
             fenced_update(tx, claim, {**progress, "deaths": 0})
             _append(tx, claim, new_steps, new_calls)
 
-    def finish(
-        self,
-        claim: Claim,
-        ending: Ending,
-        *,
-        steps: Sequence[Step],
-        progress: Json,
-        said: Sequence[Message],
-        delivery: Delivery | None,
-    ) -> None:
+    def finish(self, claim: Claim, final: Final) -> None:
         """End the turn: last steps, status, messages, usage and webhook, all or nothing.
 
         Raises:
             Fenced: another worker owns the turn; nothing was written.
             Unavailable: the database refused; there is no answer.
         """
-        turn = claim.turn
-        spent = Usage.from_json(progress["usage"])
+        now_ms = final.progress["completed_ms"]
         with self._database.write(durable=True) as tx:
-            fenced_update(tx, claim, {**progress, **_ended(ending), "held_by": None, "parked_until_ms": None})
-            _append(tx, claim, steps, ())
-            _close_open_calls(tx, turn.id, now_ms=progress["completed_ms"])
-            if said:
-                tx.execute(insert(messages), [rows.message_columns(message, lane=turn.lane) for message in said])
-            _charge(tx, claim, spent, model=progress_model(steps, claim.steps), now_ms=progress["completed_ms"])
-            if delivery is not None:
-                tx.execute(insert(outbox), {name: getattr(delivery, name) for name in Delivery.__slots__})
-
-
-def progress_model(*journals: Sequence[Step]) -> str:
-    """The model of the latest reply in the journals, the newest journal first; empty if there was none."""
-    for journal in journals:
-        for step in reversed(journal):
-            if step.kind == "reply":
-                return str(step.payload["model"])
-    return ""
+            fenced_update(
+                tx, claim, {**final.progress, **_ended(final.ending), "held_by": None, "parked_until_ms": None}
+            )
+            _append(tx, claim, final.steps, final.calls)
+            _close_open_calls(tx, claim.turn.id, now_ms=now_ms)
+            if final.said:
+                columns = [rows.message_columns(message, lane=claim.turn.lane) for message in final.said]
+                tx.execute(insert(messages), columns)
+            _charge(tx, claim, final, now_ms=now_ms)
+            if final.delivery is not None:
+                tx.execute(insert(outbox), {name: getattr(final.delivery, name) for name in Delivery.__slots__})
 
 
 def _ended(ending: Ending) -> dict[str, Any]:
@@ -100,11 +102,13 @@ def _close_open_calls(tx: Connection, turn_id: str, *, now_ms: int) -> None:
     tx.execute(update(calls).where(*still_open).values(status="cancelled", finished_ms=now_ms, content="Cancelled."))
 
 
-def _charge(tx: Connection, claim: Claim, spent: Usage, *, model: str, now_ms: int) -> None:
+def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
     turn = claim.turn
-    so_far = tx.execute(select(sessions.c.usage).where(sessions.c.lane == turn.lane)).scalar_one()
-    total = Usage.from_json(so_far) + spent
-    tx.execute(update(sessions).where(sessions.c.lane == turn.lane).values(usage=total.as_json(), updated_ms=now_ms))
+    spent = Usage.from_json(final.progress["usage"])
+    mine = sessions.c.lane == turn.lane
+    total = Usage.from_json(tx.execute(select(sessions.c.usage).where(mine)).scalar_one()) + spent
+    rom = func.coalesce(sessions.c.rom, final.rom)
+    tx.execute(update(sessions).where(mine).values(usage=total.as_json(), updated_ms=now_ms, rom=rom))
     if not spent.llm_calls:
         return
     row = {
@@ -112,7 +116,7 @@ def _charge(tx: Connection, claim: Claim, spent: Usage, *, model: str, now_ms: i
         "session_id": turn.session_id,
         "turn_id": turn.id,
         "agent": turn.agent,
-        "model": model,
+        "model": final.model,
         "at_ms": now_ms,
     }
     tx.execute(insert(usage), {**row, **spent.as_json()})

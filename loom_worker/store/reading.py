@@ -7,11 +7,11 @@ from sqlalchemy import Connection, func, select
 from loom_worker.errors import NotFound
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.schema import calls, turns, unfinished
+from loom_worker.store.schema import calls, steps, turns, unfinished
 from loom_worker.store.sessions import found
 from loom_worker.values.json import Json
 from loom_worker.values.pages import Page
-from loom_worker.values.turns import Call, Turn
+from loom_worker.values.turns import Call, Step, Turn
 
 
 class Turns:
@@ -53,6 +53,12 @@ class Turns:
             listed = tx.execute(query).mappings().all()
             items = tuple(read_turn(tx, row) for row in listed[:limit])
         return Page(items, items[-1].id if len(listed) > limit else None)
+
+    def journal(self, turn_id: str) -> tuple[Step, ...]:
+        """The steps of a turn, in order."""
+        query = select(steps).where(steps.c.turn_id == turn_id).order_by(steps.c.n)
+        with self._database.read() as tx:
+            return tuple(rows.step(row) for row in tx.execute(query).mappings())
 
     def stats(self, workspace: str, *, now_ms: int) -> Json:
         """Counts of a workspace's unfinished turns, and the age of the oldest that waits."""

@@ -7,7 +7,7 @@ from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import Message, Session
-from loom_worker.values.turns import Call, Turn, Webhook
+from loom_worker.values.turns import Call, Step, Turn, Webhook
 
 Row = Mapping[Any, Any]
 
@@ -38,6 +38,11 @@ def turn(row: Row, *, calls: Sequence[Call] = (), position: int = 0) -> Turn:
 def call(row: Row) -> Call:
     """A row of ``calls``."""
     return Call(**{name: row[name] for name in Call.__slots__})
+
+
+def step(row: Row) -> Step:
+    """A row of ``steps``."""
+    return Step(n=row["n"], kind=row["kind"], payload=row["payload"], version=row["version"])
 
 
 def delivery(row: Row) -> Delivery:

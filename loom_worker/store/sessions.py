@@ -88,11 +88,6 @@ class Sessions:
             tx.execute(delete(sessions).where(sessions.c.lane == lane))
         return lane
 
-    def keep_rom(self, lane: str, rom: str) -> None:
-        """Keep the system text as first sent; later calls change nothing."""
-        with self._database.write() as tx:
-            tx.execute(update(sessions).where(sessions.c.lane == lane, sessions.c.rom.is_(None)).values(rom=rom))
-
 
 def find(tx: Connection, workspace: str, session_id: str) -> Any | None:
     """The row of a session, None if the workspace has none of that id."""

@@ -90,7 +90,8 @@ class Step:
     """A row of the journal: what was done and need not be done again."""
 
     n: int
-    kind: Literal["matched", "reply", "resumed"]
+    kind: Literal["matched", "reply", "waited", "events"]
+    """matched: patterns found · reply: the model answered · waited: the provider was busy · events: what readers saw."""
     payload: Json
     version: int = 1
 

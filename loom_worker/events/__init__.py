@@ -1,0 +1,1 @@
+"""A turn's event log: log.py keeps it in Redis, writer.py is the running turn's pen, rebuild.py makes it anew."""

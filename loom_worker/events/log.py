@@ -1,0 +1,113 @@
+"""The event logs of turns as Redis streams: read by many while they grow, gone some time after the end.
+
+What is lost here is rebuilt from the journal, so nothing durable depends on it.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from loom_worker.errors import Unavailable
+from loom_worker.values.events import Event
+from loom_worker.values.json import Json
+
+TTL_S = 3600
+"""A stream nobody wrote to for so long is dropped; readers then get it from the journal."""
+
+
+class EventLog:
+    """All streams, on one Redis."""
+
+    def __init__(self, redis: Any, waiting: Any) -> None:
+        """Make the log.
+
+        Args:
+            redis: a redis-py client that decodes responses.
+            waiting: another with a connection for each reader that may wait, and a socket timeout above MAX_BLOCK_MS.
+        """
+        self._redis = redis
+        self._waiting = waiting
+        self._append = redis.register_script((files("loom_worker.events") / "append.lua").read_text(encoding="utf-8"))
+
+    def append(self, turn_id: str, events: Sequence[tuple[str, Json]], *, least: int) -> int | None:
+        """Add events; return the id of the last one.
+
+        Args:
+            least: ids the log must already have; -1: none at all.
+
+        Returns:
+            None if the log has fewer, for it was lost (or any, where it should be empty); nothing was added then.
+
+        Raises:
+            Unavailable: Redis did not answer.
+        """
+        pairs = [part for kind, data in events for part in (kind, _text(data))]
+        last = _asked(lambda: self._append(keys=[_key(turn_id)], args=[TTL_S, least, *pairs]))
+        return None if last == -1 else int(last)
+
+    def queue_opening(self, pipe: Any, turn_id: str, data: Json) -> None:
+        """Add ``turn.queued`` to a pipeline, as the first event of a log that is empty yet."""
+        self._append(keys=[_key(turn_id)], args=[TTL_S, -1, "turn.queued", _text(data)], client=pipe)
+
+    def last_id(self, turn_id: str) -> int:
+        """The id of the last event, 0 for a log that is not there.
+
+        Raises:
+            Unavailable: Redis did not answer.
+        """
+        tail = _asked(lambda: self._redis.xrevrange(_key(turn_id), count=1))
+        return _number(tail[0][0]) if tail else 0
+
+    def restore(self, turn_id: str, events: Iterable[Event]) -> None:
+        """Write a whole log anew.
+
+        Raises:
+            Unavailable: Redis did not answer.
+        """
+        with self._redis.pipeline(transaction=True) as pipe:
+            pipe.delete(_key(turn_id))
+            for event in events:
+                pipe.xadd(_key(turn_id), {"t": event.type, "d": _text(event.data)}, id=f"{event.id}-0")
+            pipe.expire(_key(turn_id), TTL_S)
+            _asked(pipe.execute)
+
+    def read(self, turn_id: str, *, after: int, wait_ms: int) -> tuple[Event, ...]:
+        """Events behind an id; waits for the first of them up to wait_ms (0: not at all), then returns none.
+
+        Raises:
+            Unavailable: Redis did not answer.
+        """
+        block = wait_ms if wait_ms > 0 else None
+        found = _asked(lambda: self._waiting.xread({_key(turn_id): f"{after}-0"}, count=500, block=block))
+        entries = next(iter(found.values()))[0] if isinstance(found, dict) and found else _entries(found)
+        return tuple(Event(_number(entry_id), fields["t"], json.loads(fields["d"])) for entry_id, fields in entries)
+
+
+MAX_BLOCK_MS = 15_000
+"""Longest wait of one read; readers that wait longer ask again."""
+
+
+def _entries(found: Any) -> Any:
+    return found[0][1] if found else ()
+
+
+def _asked(question: Any) -> Any:
+    try:
+        return question()
+    except RedisError as error:
+        raise Unavailable(f"Redis did not answer: {error}") from error
+
+
+def _key(turn_id: str) -> str:
+    return f"loom:events:{turn_id}"
+
+
+def _number(entry_id: str) -> int:
+    return int(entry_id.partition("-")[0])
+
+
+def _text(data: Json) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,102 @@
+"""The pen of a running turn: it writes the live log and remembers what the journal must know of it."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from loom_worker.errors import Unavailable
+from loom_worker.events.log import EventLog
+from loom_worker.values.events import Event
+from loom_worker.values.json import Json
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+"""A Redis that did not answer is left alone for so long: a turn never waits for its readers."""
+
+
+class Writer:
+    """Writes the events of one turn while this worker owns it.
+
+    A failing Redis never fails the turn: what could not be written is kept and written with the next event.
+    """
+
+    def __init__(self, events: EventLog, turn_id: str, journaled: Callable[[], Sequence[Event]]) -> None:
+        """Begin to write.
+
+        Args:
+            journaled: makes the log anew from the journal as it was at the claim; called only if the log was lost.
+        """
+        self._events = events
+        self._turn_id = turn_id
+        self._journaled = journaled
+        self._told: list[tuple[str, Json]] = []  # everything this owner wrote, in order
+        self._first: int | None = None  # the id of the first of it
+        self._sent = 0  # how many of it are in Redis
+        self._log: list[Json] = []  # the part of it that the journal does not have yet
+        self._logged = 0
+        self._silent_until_s = 0.0
+
+    def emit(self, kind: str, data: Json) -> None:
+        """Write an event."""
+        self._add(kind, data, {"type": kind, "data": data})
+
+    def delta(self, text: str, *, reply_n: int) -> None:
+        """Write a piece of the reply that will become step reply_n."""
+        last = self._log[-1] if self._log else {}
+        if last.get("reply") == reply_n:
+            last["cuts"].append(len(text))
+            self._add("output_text.delta", {"text": text}, None)
+        else:
+            self._add("output_text.delta", {"text": text}, {"reply": reply_n, "cuts": [len(text)]})
+
+    def drop_deltas(self) -> None:
+        """The reply that was streaming will not be journaled: its deltas keep their ids, but have no text any more."""
+        for entry in self._log:
+            if "cuts" in entry:
+                entry["lost"] = len(entry.pop("cuts"))
+                entry.pop("reply")
+
+    def take_log(self) -> Json | None:
+        """What the journal must be told with the next step, None if nothing; to be asked once for each save."""
+        if not self._log:
+            return None
+        if self._first is None:  # Redis has not answered yet; its log will be restored with these ids
+            self._first = len(self._journaled()) + 1
+        payload = {"first": self._first + self._logged, "log": self._log}
+        self._logged, self._log = len(self._told), []
+        return payload
+
+    def _add(self, kind: str, data: Json, entry: Json | None) -> None:
+        self._told.append((kind, data))
+        if entry is not None:
+            self._log.append(entry)
+        if time.monotonic() >= self._silent_until_s:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            if self._first is None:
+                self._open()
+            self._send()
+        except Unavailable as error:
+            self._silent_until_s = time.monotonic() + RETRY_S
+            log.warning("event log: %s", error)
+
+    def _open(self) -> None:
+        last = self._events.last_id(self._turn_id)
+        journaled = self._journaled()
+        if last < len(journaled):
+            self._events.restore(self._turn_id, journaled)
+            last = len(journaled)
+        self._first = last + 1
+
+    def _send(self) -> None:
+        first = self._first or 1
+        last = self._events.append(self._turn_id, self._told[self._sent :], least=first - 1 + self._sent)
+        if last is None:
+            before = list(self._journaled())
+            before += [Event(n, "output_text.delta", {"text": ""}) for n in range(len(before) + 1, first)]
+            told = [Event(first + n, kind, data) for n, (kind, data) in enumerate(self._told)]
+            self._events.restore(self._turn_id, [*before[: first - 1], *told])
+        self._sent = len(self._told)

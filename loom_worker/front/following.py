@@ -1,0 +1,86 @@
+"""Waiting for a turn's end, and reading its events while it runs and after; no database connection is held."""
+
+import time
+from collections.abc import Callable, Iterator
+
+from loom_worker.errors import Unavailable
+from loom_worker.events.log import MAX_BLOCK_MS, EventLog
+from loom_worker.events.rebuild import rebuild
+from loom_worker.store.reading import Turns
+from loom_worker.values.events import Event
+from loom_worker.values.turns import Turn
+
+LOOK_MS = 1_000
+"""A waiter looks up this often: whether it shall stop, and in the database should the live log be lost."""
+
+
+class Following:
+    """Follows turns, for clients."""
+
+    def __init__(self, turns: Turns, events: EventLog) -> None:
+        self._turns = turns
+        self._events = events
+
+    def wait(self, workspace: str, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
+        """Return the turn as soon as it has ended, or as it is after timeout_s.
+
+        Raises:
+            NotFound: the workspace has no such turn.
+        """
+        until_s = time.monotonic() + timeout_s
+        after = 0
+        while True:
+            turn = self._turns.get(workspace, turn_id)
+            if turn.is_finished:
+                return turn
+            is_final = False
+            while not is_final:
+                left_ms = int((until_s - time.monotonic()) * 1000)
+                if left_ms <= 0 or is_stopping():
+                    return self._turns.get(workspace, turn_id)
+                events = self._look(turn_id, after=after, wait_ms=min(left_ms, LOOK_MS))
+                if not events:
+                    break
+                after = events[-1].id
+                is_final = events[-1].is_final
+
+    def events(
+        self, workspace: str, turn_id: str, *, after: int, is_stopping: Callable[[], bool]
+    ) -> Iterator[Event | None]:
+        """Events behind an id, as they come; None when there was nothing to say for 15 s. Ends after a final one.
+
+        A reader that is ahead of the log (it was lost, and rebuilt shorter) gets ``stream.reset`` and then all of it.
+
+        Raises:
+            NotFound: the workspace has no such turn.
+        """
+        turn = self._turns.get(workspace, turn_id)
+        quiet_since_s = time.monotonic()
+        while not is_stopping():
+            found = self._next(turn, after)
+            yield from found
+            if found:
+                after, quiet_since_s = found[-1].id, time.monotonic()
+            if found and found[-1].is_final:
+                return
+            if not found:
+                turn = self._turns.get(workspace, turn_id)
+                if time.monotonic() - quiet_since_s >= MAX_BLOCK_MS / 1000:
+                    quiet_since_s = time.monotonic()
+                    yield None
+
+    def _next(self, turn: Turn, after: int) -> tuple[Event, ...]:
+        found = self._look(turn.id, after=after, wait_ms=0 if turn.is_finished else LOOK_MS)
+        if found or not turn.is_finished:
+            return found
+        whole = rebuild(turn, self._turns.journal(turn.id))
+        if after > len(whole):
+            return (Event(0, "stream.reset", {"turn_id": turn.id}), *whole)
+        return whole[after:]
+
+    def _look(self, turn_id: str, *, after: int, wait_ms: int) -> tuple[Event, ...]:
+        try:
+            return self._events.read(turn_id, after=after, wait_ms=wait_ms)
+        except Unavailable:
+            time.sleep(min(wait_ms, 250) / 1000)  # Redis is away: the database is asked instead, four times a second
+            return ()

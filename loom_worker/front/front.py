@@ -1,0 +1,206 @@
+"""All that a client can ask of Loom; the web front end is a translation of this class to HTTP."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from loom_worker.agents.load import Agents
+from loom_worker.errors import Invalid, LoomError
+from loom_worker.front.following import Following
+from loom_worker.lanes.lanes import Lanes
+from loom_worker.settings import Settings
+from loom_worker.store.database import Database
+from loom_worker.store.ledger import GROUPS, Ledger
+from loom_worker.store.messages import Messages
+from loom_worker.store.outbox import Outbox
+from loom_worker.store.reading import Turns
+from loom_worker.store.sessions import Sessions
+from loom_worker.store.submit import submit
+from loom_worker.values.agents import Agent
+from loom_worker.values.chat import ToolSpec
+from loom_worker.values.deliveries import Delivery
+from loom_worker.values.events import Event
+from loom_worker.values.ids import now_ms
+from loom_worker.values.json import Json
+from loom_worker.values.pages import Page
+from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
+from loom_worker.values.turns import NewTurn, Turn, Webhook
+from loom_worker.webhook.address import check_url
+from loom_worker.webhook.sign import check_secret
+
+
+@dataclass(frozen=True, slots=True)
+class Outward:
+    """How the front reaches the workers; each returns at once."""
+
+    announce: Callable[[Turn], None]
+    """Put an accepted turn on its lane and ring."""
+    ring_lane: Callable[[str], None]
+    """Make a lane go on whose session is active again."""
+    deliver: Callable[[str], None]
+    """Send a delivery now."""
+    problems: Callable[[], tuple[str, ...]]
+    """What is missing before a turn could be answered."""
+    workers: Callable[[], int]
+    close: Callable[[], None]
+
+
+class Front:
+    """One workspace at a time, as the caller names it; what belongs to others is not found."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        database: Database,
+        lanes: Lanes,
+        following: Following,
+        agents: Agents,
+        outward: Outward,
+        tools: Callable[[], tuple[ToolSpec, ...]],
+    ) -> None:
+        self.settings = settings
+        self._database = database
+        self._lanes = lanes
+        self._following = following
+        self._agents = agents
+        self._outward = outward
+        self._tools = tools
+        self._sessions = Sessions(database)
+        self._turns = Turns(database)
+        self._messages = Messages(database)
+        self._outbox = Outbox(database)
+        self._ledger = Ledger(database)
+
+    def create_session(self, workspace: str, new: NewSession) -> Session:
+        """Make a session.
+
+        Raises:
+            Conflict: the id exists.
+            Invalid: there is no such agent.
+        """
+        self._check_agent(new.agent)
+        return self._sessions.create(workspace, new, now_ms=now_ms())
+
+    def session(self, workspace: str, session_id: str) -> Session:
+        """Return a session, or raise NotFound."""
+        return self._sessions.get(workspace, session_id)
+
+    def sessions(self, workspace: str, *, limit: int, after: str | None) -> Page[Session]:
+        """List sessions, the newest first."""
+        return self._sessions.page(workspace, limit=limit, after=after)
+
+    def patch_session(self, workspace: str, session_id: str, patch: SessionPatch) -> Session:
+        """Change a session; one that becomes active goes on with its queue."""
+        session = self._sessions.patch(workspace, session_id, patch, now_ms=now_ms())
+        if patch.status is not None and session.status != "paused" and session.queue_depth:
+            self._outward.ring_lane(session.lane)
+        return session
+
+    def delete_session(self, workspace: str, session_id: str) -> None:
+        """Delete a session and all that belongs to it, or raise NotFound."""
+        lane = self._sessions.delete(workspace, session_id)
+        try:
+            self._lanes.forget(lane)
+        except (LoomError, OSError):  # nothing in Redis outlives its use; the database has no such lane any more
+            return
+
+    def submit(self, workspace: str, session_id: str, new: NewTurn, *, agent: str | None) -> tuple[Turn, bool]:
+        """Accept a turn at the tail of its session's lane; when this returns it will not be lost.
+
+        Returns:
+            The turn, and True if it is an earlier one of the same idempotency key.
+
+        Raises:
+            Conflict, Invalid, QueueFull: nothing was accepted.
+            Unavailable: the database did not answer; nothing was accepted.
+        """
+        self._check_agent(agent or "default")
+        session = NewSession(id=session_id, agent=agent or "default")
+        turn, is_replay = submit(self._database, self.settings.limits, (workspace, session), new, now_ms=now_ms())
+        if not is_replay:
+            self._outward.announce(turn)
+        return turn, is_replay
+
+    def turn(self, workspace: str, turn_id: str) -> Turn:
+        """Return a turn, or raise NotFound."""
+        return self._turns.get(workspace, turn_id)
+
+    def wait(self, workspace: str, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
+        """Return a turn as soon as it has ended, or as it is after timeout_s."""
+        return self._following.wait(workspace, turn_id, timeout_s=timeout_s, is_stopping=is_stopping)
+
+    def events(
+        self, workspace: str, turn_id: str, *, after: int, is_stopping: Callable[[], bool]
+    ) -> Iterator[Event | None]:
+        """Events of a turn behind an id, as they come; None after 15 s of silence. Ends after a final one."""
+        return self._following.events(workspace, turn_id, after=after, is_stopping=is_stopping)
+
+    def turns(
+        self,
+        workspace: str,
+        *,
+        session_id: str | None = None,
+        status: str | None = None,
+        reason: str | None = None,
+        limit: int,
+        after: str | None,
+    ) -> Page[Turn]:
+        """List turns, the newest first; a filter that is None lets all pass."""
+        filters = {"session_id": session_id, "status": status, "reason": reason}
+        where = {name: value for name, value in filters.items() if value is not None}
+        return self._turns.page(workspace, where, limit=limit, after=after)
+
+    def messages(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Message]:
+        """List a session's messages, oldest first."""
+        return self._messages.page(workspace, session_id, limit=limit, after=after)
+
+    def deliveries(self, workspace: str, *, limit: int, after: str | None) -> Page[Delivery]:
+        """List webhook deliveries, the newest first."""
+        return self._outbox.page(workspace, limit=limit, after=after)
+
+    def replay_delivery(self, workspace: str, delivery_id: str) -> Delivery:
+        """Send a delivery again, or raise NotFound."""
+        delivery = self._outbox.replay(workspace, delivery_id, now_ms=now_ms())
+        self._outward.deliver(delivery.id)
+        return delivery
+
+    def check_webhook(self, webhook: Webhook) -> None:
+        """Raise Invalid for a webhook that would never be served: a private target, no URL, a bad secret."""
+        try:
+            check_url(webhook.url, allow_private=self.settings.webhook.allow_private)
+            if webhook.secret is not None:
+                check_secret(webhook.secret)
+        except Invalid as error:
+            raise Invalid(str(error), error.flaws, "webhook-url-refused") from error
+
+    def agents(self) -> tuple[Agent, ...]:
+        """All agents, by name."""
+        return tuple(self._agents.agents[name] for name in sorted(self._agents.agents))
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """All tools of the default agent."""
+        return self._tools()
+
+    def queue_stats(self, workspace: str) -> Json:
+        """How many lanes, turns and workers there are, and how old the oldest queued turn is."""
+        return {**self._turns.stats(workspace, now_ms=now_ms()), "workers": self._outward.workers()}
+
+    def usage(self, workspace: str, *, group_by: str) -> tuple[Json, ...]:
+        """What was spent, summed by session, agent, model, workspace or day."""
+        if group_by not in GROUPS:
+            raise Invalid(f"group_by must be one of {', '.join(GROUPS)}.")
+        return self._ledger.totals(workspace, group_by=group_by)
+
+    def readiness(self) -> tuple[str, ...]:
+        """What is missing before a turn could be answered; empty: ready."""
+        return self._outward.problems()
+
+    def close(self) -> None:
+        """Flush what waits to be sent and close everything."""
+        self._outward.close()
+        self._database.close()
+
+    def _check_agent(self, name: str) -> None:
+        if name not in self._agents.agents:
+            known = ", ".join(sorted(self._agents.agents))
+            raise Invalid(f"There is no agent {name!r}; there are: {known}.")

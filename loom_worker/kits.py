@@ -1,0 +1,175 @@
+"""Agents with everything in their hands: model, tools, data and patterns, each built when first needed."""
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+
+from loom_worker.agents.load import Agents
+from loom_worker.backends.sql import SqlBackend
+from loom_worker.errors import Interrupted, LoomError, ProviderFailed
+from loom_worker.llm import tokens
+from loom_worker.llm.anthropic import Anthropic
+from loom_worker.llm.model import Model
+from loom_worker.llm.retry import Retrying
+from loom_worker.llm.scripted import Scripted
+from loom_worker.patterns.library import load, packaged_root
+from loom_worker.patterns.match import Matcher
+from loom_worker.patterns.render import for_message, load_pattern_tool
+from loom_worker.settings import Settings
+from loom_worker.tools.registry import Registry
+from loom_worker.turn.loom import Kit, Stopping
+from loom_worker.values.agents import Agent
+from loom_worker.values.chat import ReplyEvent, Request, ToolSpec
+from loom_worker.values.json import Json
+from loom_worker.values.patterns import Pattern
+from loom_worker.values.tools import Tool
+
+CANDIDATES = 3
+"""Patterns considered for a question; the agent's max_patterns_per_turn of them are put beside it."""
+
+
+class Patterns:
+    """The pattern library and its index, built when first asked: scikit-learn takes a second to load."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._root = settings.patterns_dir or packaged_root()
+        self._lock = threading.Lock()
+        self._matcher: Matcher | None = None
+
+    def matcher(self) -> Matcher:
+        """The index."""
+        with self._lock:
+            if self._matcher is None:
+                self._matcher = Matcher(load(self._root).patterns)
+            return self._matcher
+
+    def by_id(self, pattern_id: str) -> Pattern | None:
+        """The pattern with this path-qualified id, or None."""
+        return self.matcher().by_id(pattern_id)
+
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all patterns."""
+        return self.matcher().ids()
+
+
+class Absent:
+    """The model of an agent that is not there any more: each call says so."""
+
+    def __init__(self, agent: str) -> None:
+        self.name = "none"
+        self._agent = agent
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        """Refuse."""
+        raise ProviderFailed(f"There is no agent {self._agent!r} any more; put its file back into LOOM_AGENTS_DIR.")
+
+
+class Kits:
+    """All kits of a process."""
+
+    def __init__(self, settings: Settings, agents: Agents, *, stopping: Stopping | None = None) -> None:
+        self._settings = settings
+        self._agents = agents
+        self._stopping = stopping or Stopping(settings.lanes.drain_s)
+        self._patterns = Patterns(settings)
+        self._lock = threading.RLock()
+        self._kits: dict[tuple[str, str | None], Kit] = {}
+        self._backends: dict[str, SqlBackend] = {}
+
+    def kit(self, name: str, model: str | None) -> Kit:
+        """The kit of an agent, perhaps with a session's own model."""
+        with self._lock:
+            if (name, model) not in self._kits:
+                self._kits[name, model] = self._build(name, model)
+            return self._kits[name, model]
+
+    def tools(self, name: str) -> tuple[ToolSpec, ...]:
+        """The tools of an agent, as the model sees them; no model and no index is built."""
+        agent = self._agents.agents[name]
+        return Registry(self._tools(agent)).specs(agent.tools)
+
+    def match(self, question: str, agent: Agent) -> tuple[str, tuple[Json, ...]]:
+        """The text that stands beside a question, and the patterns in it."""
+        parts = [f"Today is {datetime.now(UTC):%Y-%m-%d}."]
+        if not agent.patterns_enabled:
+            return parts[0], ()
+        found = self._patterns.matcher().match(question, k=max(CANDIDATES, agent.max_patterns_per_turn))
+        good = [match for match in found if match.score >= agent.min_confidence][: agent.max_patterns_per_turn]
+        text = "\n\n".join(parts + [for_message(match) for match in good])
+        return text, tuple({"id": match.pattern.id, "score": round(match.score, 4)} for match in good)
+
+    def warm(self) -> None:
+        """Build what the first turn would otherwise wait for."""
+        kit = self.kit("default", None)
+        self.match("warm up", kit.agent)
+        kit.count("warm up")
+
+    def close(self) -> None:
+        """Close the connections of all backends."""
+        with self._lock:
+            for backend in self._backends.values():
+                backend.close()
+
+    def _build(self, name: str, model: str | None) -> Kit:
+        agent = self._agents.agents.get(name, Agent(name))
+        llm = self._settings.llm
+        chosen = model or agent.model or llm.model
+        registry = Registry(self._tools(agent))
+        window = agent.max_context_tokens or llm.max_context_tokens
+        reserved = agent.reserved_output_tokens or min(llm.reserved_output_tokens, window // 2)
+        return Kit(
+            agent=agent,
+            model=self._model(agent, chosen) if name in self._agents.agents else Absent(name),
+            count=partial(tokens.count, model=chosen),
+            registry=registry,
+            specs=registry.specs(agent.tools),
+            schema=self._schema(agent),
+            input_budget_tokens=window - reserved,
+            max_tokens=min(agent.max_tokens or 8192, reserved),
+        )
+
+    def _model(self, agent: Agent, chosen: str) -> Model:
+        llm = self._settings.llm
+        if (agent.provider or llm.provider) == "scripted":
+            return Scripted(count=partial(tokens.count, model=chosen))
+        adapter = Anthropic(
+            model=chosen,
+            api_key=llm.api_key,
+            base_url=llm.base_url,
+            call_timeout_s=llm.call_timeout_s,
+            is_stopping=lambda: self._stopping.is_due,
+        )
+        return Retrying(adapter, pause=self._pause, chance=random.random, clock=time.monotonic)
+
+    def _pause(self, wait_s: float) -> None:
+        until_s = time.monotonic() + wait_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            if self._stopping.is_asked:
+                raise Interrupted("The worker stops.")
+            time.sleep(min(left_s, 0.1))
+
+    def _tools(self, agent: Agent) -> tuple[Tool, ...]:
+        tools: tuple[Tool, ...] = ()
+        if agent.has_backend:
+            tools += self._backend(agent).tools()
+        if agent.patterns_enabled:
+            tools += (load_pattern_tool(self._patterns),)
+        return tools
+
+    def _schema(self, agent: Agent) -> str:
+        if not agent.has_backend:
+            return ""
+        try:
+            return self._backend(agent).describe()
+        except LoomError as error:
+            return f"(its schema cannot be read now: {error})"
+
+    def _backend(self, agent: Agent) -> SqlBackend:
+        url = agent.backend_url or self._settings.backend_url
+        with self._lock:
+            if url not in self._backends:
+                self._backends[url] = SqlBackend(url, timeout_s=self._settings.limits.tool_timeout_s)
+            return self._backends[url]

@@ -1,0 +1,90 @@
+"""The Celery app and its settings; every option that is not plain says what breaks without it."""
+
+from typing import Any
+
+from celery import Celery
+
+from loom_worker.settings import Settings
+from loom_worker.tasks import transport
+
+TASK_MODULES = ("loom_worker.tasks.turn", "loom_worker.tasks.tool", "loom_worker.tasks.webhook")
+
+QUEUES = ("turn", "tool", "webhook")
+"""Every queue there is; a task's queue is the second word of its name."""
+
+app = Celery("loom", set_as_current=False)
+
+
+def configure(settings: Settings) -> Celery:
+    """Point the app at this installation's Redis."""
+    transport.install()
+    broker = broker_url(settings)
+    app.conf.update(
+        broker_url=broker,
+        # Celery splits at the first plus, and its backend knows a socket without kombu's "redis+".
+        result_backend=f"loom_worker.tasks.backend:NoWaitRedisBackend+{broker.removeprefix('redis+')}",
+        imports=TASK_MODULES,
+        **_OPTIONS,
+    )
+    if settings.redis_url.startswith("unix://"):
+        # A Unix socket has no keepalive, and redis-py refuses the option there.
+        kept = {key: value for key, value in _OPTIONS["broker_transport_options"].items() if key != "socket_keepalive"}
+        app.conf.broker_transport_options = kept
+        app.conf.redis_socket_keepalive = False
+    return app
+
+
+def broker_url(settings: Settings) -> str:
+    """The Redis URL as kombu spells it."""
+    url = settings.redis_url
+    return f"redis+socket://{url.removeprefix('unix://')}" if url.startswith("unix://") else url
+
+
+_OPTIONS: dict[str, Any] = {
+    # A redelivery must only ever ring a bell that was lost; leases and the sweep recover in seconds, not this.
+    "broker_transport_options": {
+        "visibility_timeout": 1800,
+        "unacked_restore_interval": 5,
+        "unacked_restore_throttle": 2,
+        # Without timeouts a broker that swallows bytes holds a publisher for ever (25 s and counting, measured).
+        "socket_timeout": 15,
+        "socket_connect_timeout": 5,
+        "socket_keepalive": True,
+        "health_check_interval": 25,
+        # One list a queue in each BRPOP instead of four.
+        "priority_steps": [0],
+        "global_keyprefix": "loom:q:",
+        "client_name": "loom-worker",
+    },
+    "result_backend_transport_options": {"global_keyprefix": "loom:r:"},
+    "broker_connection_retry_on_startup": True,
+    # The default gives up after 100 tries and the worker exits.
+    "broker_connection_max_retries": None,
+    "broker_pool_limit": 32,
+    "redis_socket_timeout": 15,
+    "redis_socket_connect_timeout": 5,
+    "redis_socket_keepalive": True,
+    "redis_backend_health_check_interval": 25,
+    "task_serializer": "json",
+    "accept_content": ["json"],
+    "task_ignore_result": True,
+    # With early acknowledgement a SIGKILL loses what runs: a chord's body then never fires.
+    "task_acks_late": True,
+    "task_reject_on_worker_lost": True,
+    # acks_late with 1 reserves exactly as many messages as there are slots; disabling prefetch instead idles the
+    # threads pool for 630 ms a refill.
+    "worker_prefetch_multiplier": 1,
+    "result_expires": 900,
+    "result_chord_expires": 3600,
+    "worker_send_task_events": True,
+    "worker_hijack_root_logger": False,
+    "worker_redirect_stdouts": False,
+    "worker_enable_remote_control": True,
+    # Celery would end running tasks when the broker goes away; ours are fenced by the database and may go on.
+    "worker_cancel_long_running_tasks_on_connection_loss": False,
+    "task_publish_retry_policy": {"max_retries": 3, "interval_start": 0, "interval_step": 0.2, "interval_max": 1},
+    "task_routes": [
+        lambda name, *_args, **_options: {"queue": name.split(".")[1]} if name.startswith("loom.") else None
+    ],
+    "timezone": "UTC",
+}

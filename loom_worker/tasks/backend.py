@@ -1,0 +1,28 @@
+"""Celery's Redis result backend for processes in which nobody waits for a result.
+
+Each header of a chord that is published inside a worker would subscribe to its result and keep the subscription for
+ever (celery#6963, #3808): 1,200 chords left 495 channels on each of 8 connections. Chords still fire.
+"""
+
+from typing import Any
+
+from celery.backends.redis import RedisBackend
+
+
+class NoWaitRedisBackend(RedisBackend):
+    """Counts chords, but never listens."""
+
+    def add_pending_result(self, result: Any, weak: bool = False, start_drainer: bool = True) -> Any:
+        """Do not wait for it."""
+        return result
+
+    def add_pending_results(self, results: Any, weak: bool = False) -> list[Any]:
+        """Do not wait for them."""
+        return list(results)
+
+    def on_task_call(self, producer: Any, task_id: str) -> None:
+        """Do not subscribe."""
+
+    def remove_pending_result(self, result: Any) -> Any:
+        """There is nothing to remove."""
+        return result

@@ -1,0 +1,58 @@
+"""Logs for people or for machines, each line with the ids it is about and never with what a user wrote."""
+
+import json
+import logging
+import sys
+import time
+
+from loom_worker.settings import LogSettings
+
+IDS = ("session", "turn", "request", "lane", "worker", "task", "late", "lost", "due", "status", "duration_ms")
+"""Extra fields that are written if a record has them."""
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render a record."""
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = {
+            "time": f"{moment}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_ids(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class Console(logging.Formatter):
+    """A line for a person: time, level, message, ids."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render a record."""
+        ids = " ".join(f"{name}={value}" for name, value in _ids(record).items())
+        text = super().format(record)
+        return f"{text}  {ids}" if ids else text
+
+
+def set_up(settings: LogSettings) -> None:
+    """Send all logs of this process to standard error, in the chosen form."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if settings.format == "json" else Console())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.level)
+    # Each says one line a task or request; what matters of it, Loom's own lines say with ids.
+    for name in ("celery.app.trace", "celery.worker.strategy", "httpx2", "httpcore2", "waitress.queue"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _ids(record: logging.LogRecord) -> dict[str, object]:
+    return {name: getattr(record, name) for name in IDS if hasattr(record, name)}

@@ -1,0 +1,116 @@
+"""The long-lived Celery processes: a worker, beat, Flower. Each function returns when its process is told to stop."""
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+from celery import signals
+
+from loom_worker import wiring
+from loom_worker.settings import Settings
+from loom_worker.tasks.app import app, configure
+
+FLOWER_USER = "loom"
+FLOWER_KEPT_TASKS = 5000
+"""Tasks that Flower remembers; its own default of 100,000 costs hundreds of megabytes."""
+
+
+def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, name: str) -> int:
+    """Work on these queues until SIGTERM; returns the exit status.
+
+    Args:
+        concurrency: threads; a turn waits for the network most of its time.
+        name: the node's name, to which the host's is added; unlike any other worker's on this host.
+    """
+    configure(settings)
+    process = wiring.start(settings)
+    # The signal keeps weak references: these functions live as long as this one runs.
+    ready, stopping = _when_ready(process), _when_stopping(process)
+    signals.setup_logging.connect(_keep_logging)
+    signals.worker_ready.connect(ready)
+    signals.worker_shutting_down.connect(stopping)
+    worker = app.Worker(
+        hostname=f"{name}@",
+        # Threads: prefork would cost a process for every turn that waits, gevent leaked connections (measured).
+        pool="threads",
+        concurrency=concurrency,
+        queues=list(queues),
+        loglevel=settings.log.level,
+        # Mingle costs a second at start and makes the large replies of celery/kombu#294; gossip tells workers of each
+        # other, and no worker of ours asks.
+        without_mingle=True,
+        without_gossip=True,
+        task_events=True,
+        quiet=True,
+    )
+    try:
+        worker.start()
+    finally:
+        process.stop()
+    return int(worker.exitcode or 0)
+
+
+def _keep_logging(**_: object) -> None:
+    """Celery sets no logging up where somebody answers this signal: the process has done it."""
+
+
+def _when_ready(process: wiring.Process) -> Callable[..., None]:
+    def begin(**_: object) -> None:
+        process.loom.keeper.start()
+        process.sweeper.start()
+        threading.Thread(target=process.kits.warm, name="loom-warm-up", daemon=True).start()
+
+    return begin
+
+
+def _when_stopping(process: wiring.Process) -> Callable[..., None]:
+    def ask(**_: object) -> None:
+        process.loom.stopping.ask()
+
+    return ask
+
+
+def run_beat(settings: Settings) -> None:
+    """Send what is due until SIGTERM.
+
+    The scheduler in memory: Celery's default keeps its schedule in a pickled file, and what Loom schedules is
+    periodic anyway, so nothing is lost with it.
+    """
+    configure(settings)
+    process = wiring.start(settings)
+    process.sweeper.start()
+    signals.setup_logging.connect(_keep_logging)
+    app.Beat(scheduler="celery.beat:Scheduler", pidfile=None, loglevel=settings.log.level, quiet=True).run()
+
+
+def run_flower(settings: Settings, *, port: int, address: str, password: str) -> None:
+    """Serve Flower until SIGTERM or SIGINT, behind basic auth (user ``loom``), remembering nothing on disk.
+
+    Started through its classes and not its command: that one takes the password on a command line, which every
+    user of the machine can read, and FLOWER_* variables, which could open what is closed here.
+    """
+    from flower.app import Flower
+    from flower.options import options
+    from flower.urls import settings as site
+
+    configure(settings)
+    options.port, options.address = port, address
+    options.basic_auth = [f"{FLOWER_USER}:{password}"]
+    options.max_tasks = FLOWER_KEPT_TASKS
+    options.persistent = False
+    flower = Flower(capp=app, options=options, **site)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    flower.start_http_server()
+    logging.getLogger(__name__).info("Flower listens on %s:%d, log level %s", address, port, settings.log.level)
+    try:
+        flower.start()
+    finally:
+        flower.stop()
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(0)

@@ -1,0 +1,82 @@
+"""Sending: doorbells, tool calls and deliveries, by ids alone; a message is under a kilobyte."""
+
+import logging
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+from celery import Celery, chord, signature
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from loom_worker.turn.loom import Doors
+from loom_worker.values.turns import Call
+
+log = logging.getLogger(__name__)
+
+
+def doors(app: Celery) -> Doors:
+    """The ways out of a worker process. A message that cannot be sent is logged and left to the sweep."""
+    return Doors(
+        ring=lambda lane: send(app, "loom.turn.run", lane),
+        fan_out=lambda lane, turn_id, calls, ticket: _guarded(lambda: _fan_out(app, lane, turn_id, calls, ticket)),
+        deliver=lambda delivery_id: send(app, "loom.webhook.deliver", delivery_id),
+        run_alone=_run_alone,
+    )
+
+
+def send(app: Celery, task: str, *ids: str | int) -> None:
+    """Put one task on its queue."""
+    _guarded(lambda: app.send_task(task, args=ids, ignore_result=True, retry=False))
+
+
+def _fan_out(app: Celery, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
+    header = [
+        signature("loom.tool.call", args=(turn_id, call.position, call.sends), immutable=True, app=app)
+        for call in calls
+    ]
+    body = signature("loom.turn.wake", args=(lane, ticket), immutable=True, app=app)
+    chord(header, app=app)(body)
+
+
+def _run_alone(lane: str, token: str, turn_id: str, fence: int) -> int:
+    command = [sys.executable, "-m", "loom_worker.tasks.alone", lane, token, turn_id, str(fence)]
+    return subprocess.run(command, check=False).returncode
+
+
+def _guarded(action: Callable[[], object]) -> None:
+    try:
+        action()
+    except (OperationalError, RedisError, OSError) as error:
+        log.warning("not sent, the sweep will: %s", error)
+
+
+class Publisher:
+    """Sends from a thread of its own: a broker that is dead or swallows bytes never delays a 202."""
+
+    def __init__(self, most_waiting: int = 10_000) -> None:
+        """Args: most_waiting: what waits beyond it is dropped; the sweep finds it in the database."""
+        self._waiting: queue.Queue[Callable[[], object] | None] = queue.Queue(most_waiting)
+        self._thread = threading.Thread(target=self._run, name="loom-publisher", daemon=True)
+        self._thread.start()
+
+    def put(self, action: Callable[[], object]) -> None:
+        """Have something sent soon; never blocks, never raises."""
+        try:
+            self._waiting.put_nowait(action)
+        except queue.Full:
+            log.warning("publisher is full; the sweep will ring")
+
+    def close(self, timeout_s: float = 3.0) -> None:
+        """Send what waits, then stop."""
+        self._waiting.put(None)
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while (action := self._waiting.get()) is not None:
+            try:
+                action()
+            except Exception as error:  # the top of a thread: one bad message must not silence all that follow
+                log.warning("not sent, the sweep will: %s", error)

@@ -1,0 +1,116 @@
+"""The sweep: the one remedy for every lost signal.
+
+It rings lanes whose lease ran out, lanes that have turns in the database and nothing in Redis, and sends webhooks that
+are due. A thread in beat and in every worker runs it, one at a time by a lock in Redis. It does not count on Celery's
+redelivery.
+"""
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from loom_worker.lanes import keys
+from loom_worker.lanes.keeper import alive_workers, memory_age_ms
+from loom_worker.lanes.lanes import Lanes
+from loom_worker.settings import LaneSettings
+from loom_worker.store.claims import Claims
+from loom_worker.store.outbox import Outbox
+from loom_worker.turn.loom import Doors
+from loom_worker.values.ids import now_ms
+
+log = logging.getLogger(__name__)
+
+SUBMIT_GRACE_MS = 1_000
+"""A turn younger than this is being announced by the process that accepted it."""
+
+MOST = 1_000
+"""Lanes and deliveries looked at in one sweep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep has found."""
+
+    late: int
+    """Lanes with a lease that ran out, or an unanswered doorbell."""
+    lost: int
+    """Lanes of which Redis knew nothing."""
+    due: int
+    """Deliveries sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Sweeps once, if nobody else does just now."""
+
+    redis: Any
+    lanes: Lanes
+    claims: Claims
+    outbox: Outbox
+    doors: Doors
+    settings: LaneSettings
+
+    def once(self, worker: str) -> Swept | None:
+        """Ring and send what is due; None if another holds the lock."""
+        if not self.redis.set(keys.SWEEP, worker, nx=True, px=int(self.settings.sweep_s * 900)):
+            return None
+        late = self.lanes.expired(limit=MOST)
+        for lane in late:
+            self.doors.ring(lane)
+        return Swept(late=len(late), lost=self._ring_lost(), due=self._send_due())
+
+    def _ring_lost(self) -> int:
+        lanes = self.claims.open_lanes(created_before_ms=now_ms() - SUBMIT_GRACE_MS, limit=MOST)
+        unleased = self.lanes.unleased(lanes)
+        if not unleased:
+            return 0
+        alive = alive_workers(self.redis, since_ms=now_ms() - int(self.settings.lease_s * 1000))
+        is_young = memory_age_ms(self.redis, now_ms=now_ms()) < self.settings.lease_s * 1000
+        return sum(self._ring_lane(lane, alive, is_young) for lane in unleased)
+
+    def _ring_lane(self, lane: str, alive: frozenset[str], is_young: bool) -> bool:
+        """Ring, unless a living worker runs the lane and will write its lease again within its next beat."""
+        found = self.claims.open_lane(lane)
+        if found.held_by is not None and (found.held_by in alive or is_young):
+            return False
+        if not self.lanes.submit(lane, found.turns):
+            return False
+        self.doors.ring(lane)
+        return True
+
+    def _send_due(self) -> int:
+        due = self.outbox.due(now_ms=now_ms() - SUBMIT_GRACE_MS, limit=MOST)
+        for delivery_id in due:
+            self.doors.deliver(delivery_id)
+        return len(due)
+
+
+class Sweeper:
+    """The thread that sweeps."""
+
+    def __init__(self, sweep: Sweep, worker: str) -> None:
+        self._sweep = sweep
+        self._worker = worker
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="loom-sweeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the sweep under way."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=2)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._sweep.settings.sweep_s):
+            try:
+                swept = self._sweep.once(self._worker)
+            except Exception as error:  # the top of a thread: it must outlive every fault of Redis and the database
+                log.warning("sweep failed, the next one comes: %s", error)
+                continue
+            if swept and (swept.late or swept.lost or swept.due):
+                log.info("sweep", extra={"late": swept.late, "lost": swept.lost, "due": swept.due})

@@ -1,0 +1,149 @@
+"""What a turn needs next: a pure function of its journal."""
+
+from dataclasses import dataclass
+
+from loom_worker.settings import LimitSettings
+from loom_worker.turn.plan import Check
+from loom_worker.turn.work import Work
+from loom_worker.values.json import Json
+from loom_worker.values.turns import Call, Ending, Step
+
+MAX_WAITS = 6
+"""A provider that stays busy this often in a row, with growing pauses, fails the turn (about a minute in all)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Look for patterns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Call the model."""
+
+    may_call_tools: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallHere:
+    """Run one bounded tool in place: a chord costs 14-24 ms."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Store the end of calls that nobody will answer any more."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """Send calls to the tool queue and wait for all that are open."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do but wait for calls under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The turn ends."""
+
+    ending: Ending
+
+
+Decision = Match | Ask | CallHere | Close | FanOut | Wait | End
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What decide must know beside the journal."""
+
+    now_ms: int
+    run_ms: int
+    """For how long the turn has run so far: not queued, not parked."""
+    timeout_s: float
+    """For how long it may."""
+    max_llm_calls: int
+    check: Check
+    """What the calls under way need."""
+    bounded: frozenset[str] = frozenset()
+    """Tools that may run in place."""
+
+
+def decide(work: Work, limits: LimitSettings, now: Situation) -> Decision:
+    """Return what the turn needs next."""
+    ending = _ended_from_outside(work, now)
+    if ending is not None:
+        return End(ending)
+    if work.open_calls:
+        return _tend_calls(work, now)
+    if not work.is_matched:
+        return Match()
+    last = work.last_reply
+    if last is None or last.payload["tool_uses"] or last.payload["stop_reason"] == "pause_turn":
+        return _ask(work, limits, now)
+    return End(_answer(last))
+
+
+def _ended_from_outside(work: Work, now: Situation) -> Ending | None:
+    turn = work.turn
+    if turn.deaths >= turn.max_attempts:
+        text = f"The turn was given up after {turn.deaths} attempts: each time the worker that ran it died."
+        return Ending("failed", "dead", error=problem("dead", text))
+    if turn.deadline_ms is not None and now.now_ms >= turn.deadline_ms:
+        return Ending("incomplete", "deadline", error=problem("deadline", "The turn's deadline has passed."))
+    if now.run_ms >= now.timeout_s * 1000:
+        text = f"The turn ran for {now.timeout_s:g} s, the most it may (LOOM_TURN_TIMEOUT_S)."
+        return Ending("incomplete", "limits", error=problem("timeout", text))
+    if work.waits >= MAX_WAITS:
+        why = str(work.steps[-1].payload.get("why", "")) if work.steps[-1].kind == "waited" else ""
+        return Ending("failed", "provider", error=problem("provider", f"The model could not be reached. {why}".strip()))
+    return None
+
+
+def _tend_calls(work: Work, now: Situation) -> Decision:
+    if now.check.close:
+        return Close(now.check.close)
+    if len(now.check.send) == len(work.open_calls) == 1 and now.check.send[0].name in now.bounded:
+        return CallHere(now.check.send[0])
+    return FanOut(now.check.send) if now.check.send else Wait()
+
+
+def _ask(work: Work, limits: LimitSettings, now: Situation) -> Decision:
+    if _is_spent(work):
+        return End(Ending("incomplete", "budget", error=problem("budget", "The turn's budget is spent.")))
+    asked = work.usage.llm_calls
+    if asked >= now.max_llm_calls:
+        text = f"No answer after {asked} calls of the model (LOOM_MAX_LLM_CALLS)."
+        return End(Ending("incomplete", "limits", error=problem("limits", text)))
+    is_last = asked == now.max_llm_calls - 1 or len(work.calls) >= limits.max_tool_calls
+    return Ask(may_call_tools=not is_last)
+
+
+def _is_spent(work: Work) -> bool:
+    budget = work.turn.budget or {}
+    used = work.usage
+    tokens = used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
+    is_over_tokens = budget.get("tokens") is not None and tokens >= budget["tokens"]
+    is_over_usd = budget.get("usd") is not None and (used.cost_usd or 0.0) >= budget["usd"]
+    return used.llm_calls > 0 and (is_over_tokens or is_over_usd)
+
+
+def _answer(last: Step) -> Ending:
+    text, stop = last.payload["text"], last.payload["stop_reason"]
+    if stop in ("max_tokens", "refusal"):
+        return Ending("incomplete", stop, output_text=text)
+    if not text.strip():
+        return Ending("incomplete", "limits", output_text=text, error=problem("empty", "The model gave no answer."))
+    return Ending("completed", output_text=text)
+
+
+def problem(kind: str, message: str) -> Json:
+    """The ``error`` of a Turn."""
+    return {"type": kind, "message": message, "error_id": None}

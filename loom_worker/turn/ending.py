@@ -1,0 +1,104 @@
+"""A turn ends: what it said, what it cost and who must be told, in one transaction; then, and only then, the news."""
+
+from dataclasses import replace
+
+from loom_worker.events.writer import Writer
+from loom_worker.memory.layers import message_tokens
+from loom_worker.store.journal import Final
+from loom_worker.turn.loom import Shift
+from loom_worker.turn.reply import system_rom
+from loom_worker.turn.run import progress
+from loom_worker.turn.saying import said, usage_of
+from loom_worker.turn.work import Work
+from loom_worker.values.deliveries import Delivery
+from loom_worker.values.ids import new_id
+from loom_worker.values.sessions import Message
+from loom_worker.values.turns import Ending, Turn
+
+
+def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
+    """Commit the end of a turn, then tell readers, the lane and the webhook.
+
+    Raises:
+        Fenced: another worker owns the turn; nothing was written, nobody is told.
+        Unavailable: the database refused; there is no answer.
+    """
+    loom = shift.loom
+    work = work.told(pen.take_log())
+    now_ms = loom.clock_ms()
+    turn = finished(work, ending, now_ms=now_ms, run_ms=shift.run_ms)
+    delivery = _delivery(turn, loom.webhook_body(turn), now_ms) if turn.webhook else None
+    last = work.last_reply
+    loom.journal.finish(
+        work.claim,
+        Final(
+            ending=ending,
+            progress={**progress(work, shift), "run_ms": turn.run_ms, "completed_ms": now_ms},
+            steps=work.unsaved_steps,
+            calls=work.unsaved_calls,
+            said=_messages(work, shift, now_ms),
+            delivery=delivery,
+            model=str(last.payload["model"]) if last else "",
+            rom=system_rom(work, shift) if last else None,
+        ),
+    )
+    pen.emit(f"turn.{turn.status}", turn.as_json())
+    if loom.lanes.complete(shift.hold.lease, turn.seq):
+        loom.doors.ring(turn.lane)
+    if delivery is not None:
+        loom.doors.deliver(delivery.id)
+
+
+def finished(work: Work, ending: Ending, *, now_ms: int, run_ms: int) -> Turn:
+    """The turn as every reader will find it from now on."""
+    closed = tuple(
+        replace(call, status="cancelled", finished_ms=now_ms, content="Cancelled.") if call.is_open else call
+        for call in work.calls
+    )
+    return replace(
+        work.turn,
+        status=ending.status,
+        reason=ending.reason,
+        output_text=ending.output_text,
+        error=ending.error,
+        usage=work.usage,
+        patterns=work.patterns,
+        first_token_ms=work.first_token_ms,
+        calls=closed,
+        completed_ms=now_ms,
+        run_ms=run_ms,
+        position=0,
+    )
+
+
+def _messages(work: Work, shift: Shift, now_ms: int) -> tuple[Message, ...]:
+    turn = work.turn
+    return tuple(
+        Message(
+            id=new_id("msg_"),
+            session_id=turn.session_id,
+            turn_id=turn.id,
+            chat=chat,
+            token_count=message_tokens(chat, shift.kit.count),
+            created_ms=now_ms,
+            usage=usage_of(usage),
+        )
+        for chat, usage in said(work)
+    )
+
+
+def _delivery(turn: Turn, body: str, now_ms: int) -> Delivery | None:
+    if turn.webhook is None:
+        return None
+    return Delivery(
+        id=new_id("whd_"),
+        workspace=turn.workspace,
+        turn_id=turn.id,
+        url=turn.webhook.url,
+        secret=turn.webhook.secret,
+        body=body,
+        status="pending",
+        attempts=0,
+        created_ms=now_ms,
+        next_ms=now_ms,
+    )

@@ -1,0 +1,121 @@
+"""What the loop works with. wiring builds it; tests build it from real parts on temporary places."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from loom_worker.events.log import EventLog
+from loom_worker.lanes.keeper import Hold, Keeper
+from loom_worker.lanes.lanes import Lanes
+from loom_worker.llm.model import Model
+from loom_worker.memory.layers import Count
+from loom_worker.settings import Settings
+from loom_worker.store.calls import Calls
+from loom_worker.store.claims import Claims
+from loom_worker.store.journal import Journal
+from loom_worker.store.messages import Messages
+from loom_worker.tools.registry import Registry
+from loom_worker.values.agents import Agent
+from loom_worker.values.chat import ToolSpec
+from loom_worker.values.ids import now_ms
+from loom_worker.values.json import Json
+from loom_worker.values.turns import Call, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """An agent with everything in its hands."""
+
+    agent: Agent
+    model: Model
+    count: Count
+    registry: Registry
+    specs: tuple[ToolSpec, ...]
+    schema: str
+    """The backend's schema as text, for ROM."""
+    input_budget_tokens: int
+    max_tokens: int
+
+
+class Stopping:
+    """Whether this process shall end; running replies may take until it is due."""
+
+    def __init__(self, drain_s: float) -> None:
+        self._drain_s = drain_s
+        self._asked = threading.Event()
+        self._due_s = float("inf")
+
+    def ask(self) -> None:
+        """Stop soon."""
+        if not self._asked.is_set():
+            self._due_s = time.monotonic() + self._drain_s
+            self._asked.set()
+
+    @property
+    def is_asked(self) -> bool:
+        """True: begin nothing new."""
+        return self._asked.is_set()
+
+    @property
+    def is_due(self) -> bool:
+        """True: give up what runs."""
+        return self._asked.is_set() and time.monotonic() >= self._due_s
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """How this process reaches other processes, by ids alone."""
+
+    ring: Callable[[str], None]
+    """Ring a lane's doorbell."""
+    fan_out: Callable[[str, str, Sequence[Call], str], None]
+    """(lane, turn id, calls, ticket): send calls to the tool queue; when all are done the lane is woken."""
+    deliver: Callable[[str], None]
+    """Send a webhook delivery now."""
+    run_alone: Callable[[str, str, str, int], int]
+    """(lane, token, turn id, fence): run a claimed turn in a process that runs nothing else; its exit status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loom:
+    """The parts of a worker process."""
+
+    settings: Settings
+    worker: str
+    """This process' name, never used before."""
+    claims: Claims
+    journal: Journal
+    calls: Calls
+    messages: Messages
+    lanes: Lanes
+    keeper: Keeper
+    events: EventLog
+    doors: Doors
+    kit: Callable[[str, str | None], Kit]
+    """(agent, the session's own model)."""
+    match: Callable[[str, Agent], tuple[str, tuple[Json, ...]]]
+    """(question, agent) to the text beside the message and the patterns found."""
+    alive_workers: Callable[[], frozenset[str]]
+    webhook_body: Callable[[Turn], str]
+    stopping: Stopping
+    is_alone: bool = False
+    """True in the process of a last attempt."""
+    clock_ms: Callable[[], int] = field(default=now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """One worker's time with one turn."""
+
+    loom: Loom
+    kit: Kit
+    hold: Hold
+    began_s: float
+    """Monotonic."""
+    ran_before_ms: int
+
+    @property
+    def run_ms(self) -> int:
+        """Milliseconds the turn has run, over all its owners."""
+        return self.ran_before_ms + int((time.monotonic() - self.began_s) * 1000)

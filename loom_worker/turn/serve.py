@@ -1,0 +1,149 @@
+"""The doors of the room: a doorbell rang, a tool call came, a wait is over."""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from loom_worker.errors import Fenced, Interrupted, LoomError
+from loom_worker.events.rebuild import rebuild
+from loom_worker.events.writer import Writer
+from loom_worker.lanes.keeper import Hold
+from loom_worker.store.claims import Idle
+from loom_worker.tools.call import call as call_tool
+from loom_worker.turn.ending import end
+from loom_worker.turn.loom import Loom, Shift
+from loom_worker.turn.reply import retell
+from loom_worker.turn.run import Done, Waiting, run, save
+from loom_worker.turn.work import Work
+from loom_worker.values.turns import Call, Claim
+
+log = logging.getLogger(__name__)
+
+AGAIN_MS = 1_000
+"""A turn that failed in a way we did not foresee is tried again after this; each time counts as an attempt."""
+
+
+def serve_lane(lane: str, loom: Loom) -> None:
+    """Run a lane's next turn, or go on with a parked one; ringing twice does nothing twice."""
+    lease = loom.lanes.take(lane, f"{loom.worker}-{secrets.token_hex(6)}")
+    if lease is None:
+        return
+    hold = loom.keeper.hold(lease)
+    try:
+        match loom.claims.claim(lane, worker=loom.worker, now_ms=loom.clock_ms()):
+            case Idle.EMPTY:
+                _ring_if(loom.lanes.complete(lease, lease.last_seq), lane, loom)
+            case Idle.PAUSED:
+                loom.lanes.drop(lease)
+            case Claim() as claim:
+                serve_claim(claim, hold, loom)
+    finally:
+        loom.keeper.let_go(hold)
+
+
+def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
+    """Run a turn that is ours, and leave its lane in a state from which it goes on."""
+    lane, lease = claim.turn.lane, hold.lease
+    if _needs_own_process(claim, loom):
+        status = loom.doors.run_alone(lane, lease.token, claim.turn.id, claim.turn.fence)
+        if status != 0:
+            log.error("turn died in a process of its own", extra={"turn": claim.turn.id, "status": status})
+            _ring_if(loom.lanes.release(lease), lane, loom)
+        return
+    shift = Shift(loom, loom.kit(claim.turn.agent, claim.model), hold, time.monotonic(), claim.turn.run_ms)
+    try:
+        _advance(claim, shift)
+    except Interrupted as error:
+        log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
+        _quietly(lambda: loom.claims.release(claim, run_ms=shift.run_ms))
+        _ring_if(loom.lanes.release(lease), lane, loom)
+    except Fenced as error:
+        log.warning("fenced off: %s", error, extra={"turn": claim.turn.id})
+        _ring_if(loom.lanes.release(lease), lane, loom)
+    except Exception:  # the top of a task: whatever else failed counts as a death of the turn's owner, and is told
+        log.exception("turn failed unforeseen", extra={"turn": claim.turn.id})
+        loom.lanes.release(lease, wait_ms=AGAIN_MS)
+
+
+def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
+    """Run one tool call, store its result, and wake the turn if it was the last. Never raises for what a tool does."""
+    owner = loom.calls.owner_of(turn_id, position)
+    tool = None if owner is None else loom.kit(owner.agent, None).registry.get(owner.tool)
+    if owner is None or tool is None:
+        return
+    now_ms = loom.clock_ms()
+    durable = not tool.is_idempotent
+    call = loom.calls.claim(turn_id, position, send, worker=loom.worker, now_ms=now_ms, durable=durable)
+    if call is None:
+        return
+    outcome = call_tool(tool, call.arguments, timeout_s=loom.settings.limits.tool_timeout_s)
+    done = replace(call, status=outcome.status, content=outcome.content, finished_ms=loom.clock_ms())
+    left = loom.calls.close(
+        turn_id, done, status=done.status, content=outcome.content, now_ms=done.finished_ms or now_ms
+    )
+    if left is None:
+        return
+    _quietly(lambda: loom.events.append(turn_id, [("tool_call.completed", done.as_json())], least=0))
+    if left == 0:
+        serve_wake(owner.lane, ticket(turn_id, call), loom)
+
+
+def serve_wake(lane: str, turn_ticket: str, loom: Loom) -> None:
+    """End a lane's waiting; repeats of a ticket do nothing."""
+    _ring_if(loom.lanes.wake(lane, turn_ticket), lane, loom)
+
+
+def ticket(turn_id: str, call: Call) -> str:
+    """What makes all signals of one fan-out the same."""
+    return f"{turn_id}:{call.reply_n}"
+
+
+def _advance(claim: Claim, shift: Shift) -> None:
+    loom, turn = shift.loom, claim.turn
+    pen = Writer(loom.events, turn.id, lambda: rebuild(turn, claim.steps))
+    work = Work.begin(claim)
+    if turn.fence == 1:
+        pen.emit("turn.started", {"attempt": turn.attempt})
+    elif turn.deaths:
+        retell(work, pen, "the worker that ran it died")
+    match run(work, shift, pen):
+        case Done(work, ending):
+            end(work, ending, shift, pen)
+        case Waiting(work, calls, wait_ms):
+            _wait(work, calls, wait_ms, shift, pen)
+
+
+def _wait(work: Work, calls: tuple[Call, ...], wait_ms: int, shift: Shift, pen: Writer) -> None:
+    """Free the slot: first the database, then the lane, and only then anyone who could wake it."""
+    loom, lane, now_ms = shift.loom, work.turn.lane, shift.loom.clock_ms()
+    new = {call.position for call in work.unsaved_calls}
+    sent = tuple(replace(call, sends=1, sent_ms=now_ms) for call in calls if call.position in new)
+    again = tuple(call for call in calls if call.position not in new)
+    if again:
+        sent += loom.calls.send(work.claim, again, now_ms=now_ms)
+    save(work.with_calls(sent), shift, pen, {"held_by": None, "parked_until_ms": now_ms + wait_ms})
+    if loom.lanes.park(shift.hold.lease, wait_ms=wait_ms):
+        loom.doors.ring(lane)
+    if sent:
+        loom.doors.fan_out(lane, work.turn.id, sent, ticket(work.turn.id, sent[0]))
+
+
+def _needs_own_process(claim: Claim, loom: Loom) -> bool:
+    """The last attempt of a turn whose owners died runs where it can take no neighbour with it."""
+    deaths = claim.turn.deaths
+    return not loom.is_alone and 0 < deaths == claim.turn.max_attempts - 1
+
+
+def _ring_if(is_needed: bool, lane: str, loom: Loom) -> None:
+    if is_needed:
+        loom.doors.ring(lane)
+
+
+def _quietly(action: Callable[[], object]) -> None:
+    """For what another remedy makes good: the sweep, or the journal."""
+    try:
+        action()
+    except LoomError as error:
+        log.warning("%s", error)

@@ -1,0 +1,229 @@
+"""The one place that builds objects. Nothing is built, connected or imported before it is needed.
+
+``front`` is what the web talks to; ``start`` makes this process a worker, whose tasks then find their parts through
+``loom`` and ``mail``.
+"""
+
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from loom_worker.agents import load as agent_files
+from loom_worker.errors import LoomError
+from loom_worker.events.log import MAX_BLOCK_MS, EventLog
+from loom_worker.events.rebuild import queued
+from loom_worker.front.following import Following
+from loom_worker.front.front import Front, Outward
+from loom_worker.kits import Kits
+from loom_worker.lanes.keeper import Keeper, alive_workers
+from loom_worker.lanes.lanes import Lanes
+from loom_worker.settings import Settings, WebhookSettings
+from loom_worker.store.calls import Calls
+from loom_worker.store.claims import Claims
+from loom_worker.store.database import Database
+from loom_worker.store.journal import Journal
+from loom_worker.store.messages import Messages
+from loom_worker.store.outbox import Outbox
+from loom_worker.store.reading import Turns
+from loom_worker.tasks.app import configure
+from loom_worker.tasks.publish import Publisher, doors, send
+from loom_worker.tasks.sweep import Sweep, Sweeper
+from loom_worker.turn.loom import Loom, Stopping
+from loom_worker.values.ids import now_ms
+from loom_worker.values.turns import Turn
+from loom_worker.webhook.body import completed
+
+__all__ = ["Front", "Mail", "Process", "alone", "front", "loom", "mail", "start"]
+
+REDIS_TIMEOUT_S = 5.0
+"""A Redis that swallows bytes holds a caller no longer than this; redis-py's own default is the same, by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """What the delivery of webhooks works with."""
+
+    outbox: Outbox
+    settings: WebhookSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A worker process: its parts, and what must be ended when it ends."""
+
+    loom: Loom
+    mail: Mail
+    kits: Kits
+    database: Database
+    sweeper: Sweeper
+
+    def stop(self) -> None:
+        """Flush and close what this process holds."""
+        self.sweeper.stop()
+        self.loom.keeper.stop()
+        self.kits.close()
+        self.database.close()
+
+
+_process: Process | None = None
+
+
+def loom() -> Loom:
+    """The parts of this worker process."""
+    return _started().loom
+
+
+def mail() -> Mail:
+    """The webhook parts of this worker process."""
+    return _started().mail
+
+
+def start(settings: Settings) -> Process:
+    """Make this process a worker; nothing runs before its keeper and sweeper are started."""
+    global _process  # Celery calls tasks by name alone: they find their parts here
+    _process = _build(settings, is_alone=False)
+    return _process
+
+
+def alone(settings: Settings) -> Loom:
+    """The parts of a process that runs one turn and nothing else."""
+    return _build(settings, is_alone=True).loom
+
+
+def front(settings: Settings) -> Front:
+    """What clients can ask."""
+    app = configure(settings)
+    database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads)
+    client, events = _redis(settings), _events(settings)
+    lanes = Lanes(client, settings.lanes)
+    publisher = Publisher()
+    agents = agent_files.load(settings.agents_dir)
+    kits = Kits(settings, agents)
+
+    def ring(lane: str) -> None:
+        publisher.put(lambda: send(app, "loom.turn.run", lane))
+
+    def announce(turn: Turn) -> None:
+        publisher.put(lambda: _announce(turn, client, lanes, events, lambda: send(app, "loom.turn.run", turn.lane)))
+
+    def close() -> None:
+        publisher.close()
+        kits.close()
+
+    outward = Outward(
+        announce=announce,
+        ring_lane=ring,
+        deliver=lambda delivery_id: publisher.put(lambda: send(app, "loom.webhook.deliver", delivery_id)),
+        problems=lambda: _problems(database, client, settings),
+        workers=lambda: len(_alive(client, settings)),
+        close=close,
+    )
+    return Front(
+        settings,
+        database=database,
+        lanes=lanes,
+        following=Following(Turns(database), events),
+        agents=agents,
+        outward=outward,
+        tools=lambda: kits.tools("default"),
+    )
+
+
+def _started() -> Process:
+    if _process is None:
+        raise RuntimeError("this process is no worker: wiring.start(settings) was not called")
+    return _process
+
+
+def _build(settings: Settings, *, is_alone: bool) -> Process:
+    worker = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    client = _redis(settings)
+    database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.worker_concurrency)
+    lanes = Lanes(client, settings.lanes)
+    claims, outbox = Claims(database), Outbox(database)
+    ways = doors(configure(settings))
+    stopping = Stopping(settings.lanes.drain_s)
+    kits = Kits(settings, agent_files.load(settings.agents_dir), stopping=stopping)
+    parts = Loom(
+        settings=settings,
+        worker=worker,
+        claims=claims,
+        journal=Journal(database),
+        calls=Calls(database),
+        messages=Messages(database),
+        lanes=lanes,
+        keeper=Keeper(client, lanes, worker, settings.lanes),
+        events=_events(settings),
+        doors=ways,
+        kit=kits.kit,
+        match=kits.match,
+        alive_workers=lambda: _alive(client, settings),
+        webhook_body=lambda turn: completed(turn, now_ms=now_ms(), url=f"{_base_url(settings)}/v1/turns/{turn.id}"),
+        stopping=stopping,
+        is_alone=is_alone,
+    )
+    sweep = Sweep(client, lanes, claims, outbox, ways, settings.lanes)
+    return Process(parts, Mail(outbox, settings.webhook), kits, database, Sweeper(sweep, worker))
+
+
+def _announce(turn: Turn, client: Any, lanes: Lanes, events: EventLog, ring: Callable[[], None]) -> None:
+    with client.pipeline(transaction=False) as pipe:
+        events.queue_opening(pipe, turn.id, queued(turn))
+        pipe.execute()
+    if lanes.submit(turn.lane, [(turn.seq, turn.id)]):
+        ring()
+
+
+def _redis(settings: Settings) -> Any:
+    """A client for questions that are answered at once."""
+    return redis.Redis.from_url(
+        settings.redis_url,
+        decode_responses=True,
+        socket_timeout=REDIS_TIMEOUT_S,
+        socket_connect_timeout=REDIS_TIMEOUT_S,
+        max_connections=settings.web.threads + settings.worker_concurrency,
+        # Retried by whoever asks: a keeper, a sweeper and a pen each have their own next time.
+        retry=Retry(NoBackoff(), 1),
+    )
+
+
+def _events(settings: Settings) -> EventLog:
+    waiting = redis.Redis.from_url(
+        settings.redis_url,
+        decode_responses=True,
+        socket_timeout=MAX_BLOCK_MS / 1000 + REDIS_TIMEOUT_S,
+        socket_connect_timeout=REDIS_TIMEOUT_S,
+        max_connections=settings.web.threads,
+        retry=Retry(NoBackoff(), 0),
+    )
+    return EventLog(_redis(settings), waiting)
+
+
+def _alive(client: Any, settings: Settings) -> frozenset[str]:
+    return alive_workers(client, since_ms=now_ms() - int(settings.lanes.lease_s * 1000))
+
+
+def _problems(database: Database, client: Any, settings: Settings) -> tuple[str, ...]:
+    found = []
+    try:
+        with database.read() as tx:
+            tx.exec_driver_sql("SELECT 1 FROM turns LIMIT 1")
+    except LoomError as error:
+        found.append(f"database: {error}")
+    try:
+        if not _alive(client, settings):
+            found.append("workers: none is alive")
+    except redis.RedisError as error:
+        found.append(f"redis: {error}")
+    return tuple(found)
+
+
+def _base_url(settings: Settings) -> str:
+    return f"http://{settings.web.host}:{settings.web.port}"
