@@ -9,12 +9,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FLOOR_1 = "lanes patterns memory llm tools judge store webhook trace events backends guard blobs agents skills"
 FLOORS = {
-    **dict.fromkeys("values errors settings yaml_files __init__".split(), 0),
+    **dict.fromkeys("values errors settings yaml_files __init__ __version__".split(), 0),
     **dict.fromkeys(FLOOR_1.split(), 1),
     **dict.fromkeys("turn front workflows".split(), 2),
     **dict.fromkeys("tasks wiring kits cli supervise".split(), 3),
 }
-WEB_MAY_IMPORT = {"wiring", "settings", "errors", "values", "__init__"}
+WEB_MAY_IMPORT = {"wiring", "settings", "errors", "values", "__init__", "__version__"}
 CLI_MAY_IMPORT_WEB = {"loom_worker/cli/process.py"}  # the command that starts the front end
 
 
@@ -27,7 +27,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def room(dotted: str) -> str:
-    return (dotted.split(".") + ["__init__"])[1]
+    return [*dotted.split("."), "__init__"][1]
 
 
 def python_files(package: str) -> Iterator[tuple[str, Path]]:

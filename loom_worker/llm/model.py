@@ -1,0 +1,29 @@
+"""What every model is to the rest of Loom."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from loom_worker.values.chat import ReplyEvent, Request
+
+
+class Model(Protocol):
+    """A language model: the Anthropic adapter, the scripted one, or a wrapper around either."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as prices and token factors know it."""
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        """Answer one request; nothing happens before the first ``next``.
+
+        Yields text as it comes (TextDelta), perhaps a Restarted that takes back the deltas before it, and exactly
+        one Reply, as the last event; its text is the join of the deltas since the last Restarted. An iterator that
+        ends without a Reply has raised. Closing the iterator gives up the call and its connection. Safe to use
+        from many threads at once.
+
+        Raises:
+            Overloaded: the provider asks to wait; ``retry_after_s`` says how long, if it said so.
+            StreamBroken: the reply was cut, malformed or too late; nothing of it counts.
+            ProviderFailed: the provider refuses this request for good.
+            Interrupted: this process was asked to stop meanwhile.
+        """

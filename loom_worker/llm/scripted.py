@@ -1,0 +1,140 @@
+"""The model of the demo: no LLM and no network, yet it calls tools and answers from their rows.
+
+It reads what a real model would read - the pattern beside the message, the tools' results - and is a pure function
+of the request, so the same conversation always gives the same replies.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+
+from loom_worker.llm.demo import (
+    INTRODUCTION,
+    Task,
+    answer,
+    missing_tables,
+    read_result,
+    read_task,
+    read_today,
+)
+from loom_worker.llm.slots import Slots, read
+from loom_worker.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, ToolOutcome, ToolUse, Usage
+from loom_worker.values.json import Json
+
+_PIECE = re.compile(r"(?:\S+\s*){1,4}|\s+")
+"""What streams at once: up to four words."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What the script wants: a text to say, tools to call, or both."""
+
+    text: str
+    calls: tuple[tuple[str, Json], ...] = ()
+
+
+class Scripted:
+    """The scripted model, ``scripted-demo``."""
+
+    name = "scripted-demo"
+
+    def __init__(self, count: Callable[[str], int]) -> None:
+        """Args: count: tokens of a text, for the usage that replies report."""
+        self._count = count
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        """Stream the reply to a request, a few words at a time; nothing costs anything."""
+        said = _script(request)
+        yield from (TextDelta(piece) for piece in _PIECE.findall(said.text))
+        uses = tuple(ToolUse(_call_id(request, n), name, arguments) for n, (name, arguments) in enumerate(said.calls))
+        yield Reply(
+            text=said.text,
+            stop_reason="tool_use" if uses else "end_turn",
+            usage=self._usage(request, said),
+            model=self.name,
+            tool_uses=uses,
+        )
+
+    def _usage(self, request: Request, said: _Said) -> Usage:
+        sent = "\n".join([request.system, *(_as_text(message) for message in request.messages)])
+        tools = json.dumps([[tool.name, tool.description, dict(tool.input_schema)] for tool in request.tools])
+        output = said.text + (json.dumps(said.calls) if said.calls else "")
+        return Usage(
+            input_tokens=self._count(sent) + (self._count(tools) if request.tools else 0),
+            output_tokens=self._count(output),
+            cost_usd=0.0,
+            llm_calls=1,
+        )
+
+
+def _script(request: Request) -> _Said:
+    """Decide the next step of the current turn: introduce, look at the tables, query, or answer."""
+    question, outcomes = _current(request.messages)
+    slots = read(question.text, read_today(question.context))
+    task = read_task(question.context, slots.rest)
+    if task is None or "execute_sql" not in _callable_names(request):
+        return _Said(INTRODUCTION)
+    queried = outcomes.get("execute_sql")
+    if queried is not None:
+        return _Said(_answer(task, slots, queried))
+    if not request.may_call_tools:
+        return _Said(f"I may call no more tools in this turn and have no rows yet, so I cannot answer. {INTRODUCTION}")
+    looks = _looks(request, task)
+    if looks and not outcomes:
+        return _Said(f'I follow the pattern "{task.title}" and look at the tables first.', looks)
+    return _query(task, slots, outcomes)
+
+
+def _current(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, dict[str, ToolOutcome]]:
+    """The user message that is being answered, and the latest outcome of each tool since."""
+    outcomes: dict[str, ToolOutcome] = {}
+    for message in reversed(messages):
+        if message.role == "user":
+            return message, outcomes
+        for outcome in reversed(message.outcomes):
+            outcomes.setdefault(outcome.name, outcome)
+    return ChatMessage("user"), outcomes
+
+
+def _callable_names(request: Request) -> frozenset[str]:
+    return frozenset(tool.name for tool in request.tools)
+
+
+def _looks(request: Request, task: Task) -> tuple[tuple[str, Json], ...]:
+    wanted: tuple[tuple[str, Json], ...] = (("list_tables", {}), ("get_schema", {"tables": list(task.tables())}))
+    return tuple(call for call in wanted if call[0] in _callable_names(request))
+
+
+def _query(task: Task, slots: Slots, outcomes: dict[str, ToolOutcome]) -> _Said:
+    listed = outcomes.get("list_tables")
+    missing = missing_tables(task.tables(), listed.content) if listed else ()
+    if missing:
+        return _Said(
+            f'I have no answer: the pattern "{task.title}" ({task.pattern_id}) reads {", ".join(missing)}, and this '
+            "database has no such table. The scripted demo model cannot adapt a pattern to other tables; an LLM can."
+        )
+    for outcome in outcomes.values():
+        if outcome.is_error and outcome.name in ("list_tables", "get_schema"):
+            return _Said(f"I could not look at the tables, so I have no answer. {outcome.content}")
+    return _Said("The tables are there; now the query.", (("execute_sql", {"sql": task.query(slots)}),))
+
+
+def _answer(task: Task, slots: Slots, queried: ToolOutcome) -> str:
+    result = None if queried.is_error else read_result(queried.content)
+    if result is None:
+        why = "failed" if queried.is_error else "gave a result I cannot read"
+        return f'I have no answer: the query of the pattern "{task.title}" {why}. {queried.content[:500]}'
+    return answer(task, slots, result)
+
+
+def _as_text(message: ChatMessage) -> str:
+    uses = [f"{use.name} {json.dumps(use.arguments)}" for use in message.tool_uses]
+    return "\n".join([message.context, message.text, *uses, *(outcome.content for outcome in message.outcomes)])
+
+
+def _call_id(request: Request, n: int) -> str:
+    """An id that no other call of the conversation has: what was said before is part of it."""
+    said = "\0".join(_as_text(message) for message in request.messages)
+    return "toolu_" + sha256(f"{len(request.messages)} {n} {said}".encode("utf-8", "replace")).hexdigest()[:24]

@@ -1,0 +1,45 @@
+"""Server-sent events whose data is JSON."""
+
+import json
+from collections.abc import Iterable, Iterator
+
+from loom_worker.errors import StreamBroken
+from loom_worker.values.json import Json
+
+MALFORMED = "The model's provider sent a malformed reply."
+
+
+def events(chunks: Iterable[bytes]) -> Iterator[Json]:
+    """Split a body of server-sent events into the JSON objects in it; an unfinished last event is left out.
+
+    Raises:
+        StreamBroken: an event holds no JSON object.
+    """
+    data: list[bytes] = []
+    for line in _lines(chunks):
+        if line.startswith(b"data:"):
+            data.append(line[5:])
+        elif not line and data:
+            yield _object(b"\n".join(data))
+            data = []
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    # httpx splits lines at U+2028 and others too, which JSON may contain: split at line feeds only.
+    parts: list[bytes] = []
+    for chunk in chunks:
+        head, *more = chunk.split(b"\n")
+        parts.append(head)
+        for piece in more:
+            yield b"".join(parts).rstrip(b"\r")
+            parts = [piece]
+
+
+def _object(data: bytes) -> Json:
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise StreamBroken(MALFORMED) from error
+    if not isinstance(event, dict):
+        raise StreamBroken(MALFORMED)
+    return event

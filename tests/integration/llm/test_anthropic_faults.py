@@ -1,0 +1,284 @@
+"""The adapter and the real SDK against a real server that misbehaves in every way we know of."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from loom_worker.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.llm.anthropic import NO_KEY, Anthropic
+from loom_worker.llm.retry import Retrying
+from loom_worker.values.chat import ChatMessage, Reply, Request, Restarted, TextDelta, ToolSpec
+from tests.support.messages_server import (
+    Cut,
+    Drip,
+    Hang,
+    MessagesServer,
+    Pings,
+    Plain,
+    Say,
+    Stream,
+    events,
+    failure,
+)
+from tests.support.messages_wire import WireCall, answer, error_event, sse, start, text_block
+from tests.support.until import until
+
+pytestmark = pytest.mark.integration
+
+KEY = "sk-ant-test-verysecret"
+REQUEST = Request("You help.", (ChatMessage("user", "hello", context="today"),))
+WHOLE = sse(answer("one two", [WireCall("c1", "find", {"q": "x" * 20})]))
+SHORT_S = 0.4
+LONG_S = 30.0
+
+
+@pytest.fixture
+def server():
+    with MessagesServer() as running:
+        yield running
+
+
+def model_of(server, **fields):
+    return Anthropic(**{"model": "claude-test", "api_key": KEY, "base_url": server.url, **fields})
+
+
+def reply_of(server, *behaviours, **fields):
+    server.then(*behaviours)
+    return list(model_of(server, **fields).reply(REQUEST))[-1]
+
+
+def test_a_question_is_answered_and_streamed(server):
+    *deltas, reply = model_of(server).reply(REQUEST)
+    assert [type(delta) for delta in deltas] == [TextDelta] * 2
+    assert reply.text == "".join(delta.text for delta in deltas) == "echo: hello"
+    assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_reply_is_priced(server):
+    usage = {"input_tokens": 1000, "output_tokens": 100}
+    reply = reply_of(server, Say("hi", model="claude-haiku-4-5-20251001", usage=usage))
+    assert reply.usage.cost_usd == pytest.approx(0.0015)
+
+
+def test_deltas_come_while_the_reply_is_still_being_made(server):
+    release = threading.Event()
+    early = sse([start(), *text_block(0, ["Hel"])[:2]])
+    server.then(Hang(release, body=early + sse(answer("lo"))[len(sse([start()])) :], after_bytes=len(early)))
+    replies = model_of(server).reply(REQUEST)
+    assert next(replies) == TextDelta("Hel")
+    release.set()
+    assert isinstance(list(replies)[-1], Reply)
+
+
+def test_a_server_of_ones_own_needs_no_key(server):
+    reply_of(server, api_key=None)
+    assert server.headers[0]["authorization"] == f"Bearer {NO_KEY}"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-3-opus-20240229"])
+def test_a_deprecated_model_does_not_warn(server, model):
+    assert reply_of(server, model=model).text == "echo: hello"
+
+
+def test_calls_share_connections(server):
+    for _ in range(20):
+        reply_of(server)
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("after_bytes", [*range(0, len(WHOLE), 37), len(WHOLE) - 1])
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_cut_stream_is_never_an_answer(server, after_bytes, is_clean):
+    with pytest.raises(StreamBroken):
+        reply_of(server, Cut(WHOLE, after_bytes, is_clean=is_clean))
+
+
+def test_a_connection_cut_after_the_last_event_is_an_answer(server):
+    assert reply_of(server, Cut(WHOLE, len(WHOLE))).text == "one two"
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        Plain(200, b"<html><body>Welcome to the portal</body></html>", "text/html"),
+        Plain(200, b"", "text/event-stream"),
+        Plain(200, b'{"type": "message", "content": []}'),
+        Stream(b"data: {broken\n\n"),
+        Stream(b"data: [1, 2]\n\n"),
+        Stream(b"\x00\xff\xfe garbage \n\n" * 100),
+        Stream(b"not gzip at all", headers={"content-encoding": "gzip"}),
+        Stream(sse([{"type": "ping"}] * 20)),
+        events(start(), text_block(0, ["x"]), {"type": "message_stop"}),
+        events({"type": "content_block_delta", "index": 4, "delta": {"type": "text_delta", "text": "x"}}),
+        events(start(), error_event("novel_error")),
+    ],
+)
+def test_what_is_no_reply_is_a_broken_stream(server, behaviour):
+    with pytest.raises(StreamBroken):
+        reply_of(server, behaviour)
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+def test_a_busy_provider_is_overloaded_with_its_wish(server, status):
+    with pytest.raises(Overloaded) as caught:
+        reply_of(server, failure(status, "whatever", headers={"retry-after": "4294967"}))
+    assert caught.value.retry_after_s == 4_294_967.0
+
+
+def test_the_sdk_does_not_retry_by_itself(server):
+    with pytest.raises(Overloaded):
+        reply_of(server, *[failure(529, "overloaded_error")] * 3)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("kind", ["overloaded_error", "rate_limit_error", "api_error"])
+def test_an_error_event_in_the_stream_is_overloaded(server, kind):
+    with pytest.raises(Overloaded):
+        reply_of(server, events(start(), text_block(0, ["x"]), error_event(kind)))
+
+
+def test_a_proxys_html_error_page_is_overloaded(server):
+    with pytest.raises(Overloaded):
+        reply_of(server, Plain(503, b"<html>busy</html>", "text/html"))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "named"),
+    [
+        (400, "invalid_request_error", "prompt is too long"),
+        (401, "authentication_error", "ANTHROPIC_API_KEY"),
+        (403, "permission_error", "ANTHROPIC_API_KEY"),
+        (404, "not_found_error", "LOOM_MODEL"),
+        (413, "request_too_large", "LOOM_MAX_CONTEXT_TOKENS"),
+        (422, "unprocessable", "prompt is too long"),
+    ],
+)
+def test_a_refusal_names_its_remedy_and_never_the_key(server, status, kind, named):
+    with pytest.raises(ProviderFailed) as caught:
+        reply_of(server, failure(status, kind, f"prompt is too long (key {KEY})"))
+    assert named in str(caught.value)
+    assert "verysecret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [b'{"error": "no such model"}', b"no such model", b"[]", b""])
+def test_a_refusal_of_another_shape_is_a_refusal_too(server, body):
+    with pytest.raises(ProviderFailed, match="LOOM_MODEL"):
+        reply_of(server, Plain(404, body))
+
+
+def test_an_invalid_request_is_refused_as_by_the_real_server(server):
+    message = ChatMessage("assistant", "I begin.")
+    with pytest.raises(ProviderFailed, match="user role"):
+        list(model_of(server).reply(Request("", (message,))))
+
+
+def test_no_server_is_a_broken_stream():
+    with MessagesServer() as gone:
+        pass
+    with pytest.raises(StreamBroken):
+        reply_of(gone)
+
+
+def test_no_key_and_no_address_names_the_setting(monkeypatch, tmp_path):
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path))
+    with pytest.raises(ProviderFailed, match="ANTHROPIC_API_KEY"):
+        list(Anthropic(model="claude-test").reply(REQUEST))
+
+
+def test_an_address_that_is_no_url_names_the_setting():
+    with pytest.raises(ProviderFailed, match="ANTHROPIC_BASE_URL"):
+        list(Anthropic(model="claude-test", base_url="nowhere").reply(REQUEST))
+
+
+@pytest.mark.parametrize("kind", ["silent before the head", "silent in the middle", "pings", "slow drip"])
+def test_no_slowness_outlives_the_deadline(server, kind):
+    release = threading.Event()
+    behaviour = {
+        "silent before the head": Hang(release),
+        "silent in the middle": Hang(release, body=WHOLE, after_bytes=300),
+        "pings": Pings(release),
+        "slow drip": Drip(release, WHOLE, every_s=0.02),
+    }[kind]
+    began = time.monotonic()
+    with pytest.raises(StreamBroken, match="LOOM_LLM_TIMEOUT_S"):
+        reply_of(server, behaviour, call_timeout_s=SHORT_S)
+    assert time.monotonic() - began < SHORT_S + 2.0
+    release.set()
+
+
+@pytest.mark.parametrize("after_bytes", [None, 300])
+def test_a_stopping_process_does_not_wait_for_a_silent_server(server, after_bytes):
+    release, stopping = threading.Event(), threading.Event()
+    server.then(Hang(release, body=WHOLE, after_bytes=after_bytes))
+    replies = model_of(server, is_stopping=stopping.is_set, call_timeout_s=LONG_S).reply(REQUEST)
+    with ThreadPoolExecutor(1) as pool:
+        seen = pool.submit(list, replies)
+        until(lambda: server.requests, 5.0, "the request")
+        stopping.set()
+        with pytest.raises(Interrupted):
+            seen.result(timeout=LONG_S / 3)
+    release.set()
+
+
+def test_a_call_given_up_in_the_middle_drops_its_connection_and_hurts_no_other(server):
+    release = threading.Event()
+    server.then(Hang(release, body=WHOLE, after_bytes=600))
+    replies = model_of(server).reply(REQUEST)
+    assert isinstance(next(replies), TextDelta)
+    replies.close()
+    readers = [thread for thread in threading.enumerate() if thread.name == "loom-llm-read"]
+    until(lambda: not any(thread.is_alive() for thread in readers), 5.0, "the end of the reading thread")
+    assert reply_of(server).text == "echo: hello"
+    release.set()
+
+
+def test_many_threads_share_one_adapter(server):
+    model = model_of(server)
+
+    def ask(n):
+        return list(model.reply(Request("", (ChatMessage("user", f"number {n}"),))))[-1].text
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(ask, range(100))) == [f"echo: number {n}" for n in range(100)]
+
+
+def test_a_cut_reply_is_tried_again_and_its_deltas_taken_back(server):
+    server.then(Cut(WHOLE, 600), failure(529, "overloaded_error"), Say("whole"))
+    model = Retrying(model_of(server), pause=lambda _: None, chance=lambda: 0.0, clock=time.monotonic)
+    seen = list(model.reply(REQUEST))
+    assert [type(event) for event in seen[:2]] == [TextDelta, Restarted]
+    assert seen[-1].text == "whole"
+    assert len(server.requests) == 3
+
+
+def test_a_tool_call_survives_the_round_trip(server):
+    spec = ToolSpec("find", "Finds.", {"type": "object"})
+    server.then(Say("Let me see.", [WireCall("c1", "find", {"q": "é"})]))
+    (first,) = [event for event in model_of(server).reply(REQUEST) if isinstance(event, Reply)]
+    said = ChatMessage("assistant", first.text, tool_uses=first.tool_uses, opaque=first.opaque)
+    with pytest.raises(ProviderFailed, match="tool_result"):
+        list(model_of(server).reply(Request("", (*REQUEST.messages, said), tools=(spec,))))
+    assert server.requests[1]["messages"][1]["content"][1]["input"] == {"q": "é"}
+
+
+IMPORT = """
+import json, sys, time
+began = time.process_time()
+import loom_worker.llm.anthropic, loom_worker.llm.retry, loom_worker.llm.tokens
+made = loom_worker.llm.anthropic.Anthropic(model="m", base_url="http://127.0.0.1:9")
+loaded = [name for name in ("anthropic", "httpx2", "tiktoken", "pydantic") if name in sys.modules]
+print(json.dumps({"loaded": loaded}))
+"""
+
+
+def test_importing_and_making_the_adapter_loads_no_sdk():
+    out = subprocess.run([sys.executable, "-c", IMPORT], check=True, capture_output=True, text=True, timeout=60).stdout
+    assert json.loads(out)["loaded"] == []

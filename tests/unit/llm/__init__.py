@@ -1,0 +1,1 @@
+"""Tests of loom_worker.llm."""

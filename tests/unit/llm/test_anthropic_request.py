@@ -1,0 +1,154 @@
+"""The request's JSON, checked against the rules of the real API as well."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_worker.llm.anthropic_request import PLACE_KEY, request_body
+from loom_worker.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
+from tests.support.messages_rules import complaint
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+SPEC = ToolSpec("find", "Finds things.", {"type": "object", "properties": {}})
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+
+
+def asked(text="hello", **fields):
+    return ChatMessage("user", text, **fields)
+
+
+def called(*ids, text="", opaque=()):
+    return ChatMessage("assistant", text, tool_uses=tuple(ToolUse(i, "find", {"q": i}) for i in ids), opaque=opaque)
+
+
+def answered(*ids, content="found", is_error=False):
+    return ChatMessage("tool", outcomes=tuple(ToolOutcome(i, "find", content, is_error) for i in ids))
+
+
+def built(*messages, system="You help.", model="m", **fields):
+    return request_body(Request(system=system, messages=messages, **fields), model)
+
+
+def contents(*messages, **fields):
+    return [message["content"] for message in built(*messages, cache_marks=False, **fields)["messages"]]
+
+
+def test_the_whole_request_is_what_the_api_documents():
+    body = built(asked("hello", context="today"), tools=(SPEC,), max_tokens=7, stop_sequences=("END",))
+    assert body == {
+        "model": "m",
+        "max_tokens": 7,
+        "stream": True,
+        "stop_sequences": ["END"],
+        "system": [{"type": "text", "text": "You help.", **MARK}],
+        "tools": [{"name": "find", "description": "Finds things.", "input_schema": SPEC.input_schema}],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "today"}, {"type": "text", "text": "hello", **MARK}]}
+        ],
+    }
+
+
+def test_tools_stay_listed_when_they_may_not_be_called():
+    body = built(asked(), tools=(SPEC,), may_call_tools=False)
+    assert body["tool_choice"] == {"type": "none"}
+    assert [tool["name"] for tool in body["tools"]] == ["find"]
+
+
+def test_a_request_without_tools_says_nothing_of_tools():
+    assert not {"tools", "tool_choice"} & built(asked(), may_call_tools=False).keys()
+
+
+def test_without_cache_marks_nothing_is_marked():
+    assert "cache_control" not in json.dumps(built(asked(), tools=(SPEC,), cache_marks=False))
+
+
+def test_the_last_block_of_the_last_message_is_marked_and_no_other_message():
+    body = built(asked(), called("a", "b"), answered("a", "b"))
+    marked = ["cache_control" in block for message in body["messages"] for block in message["content"]]
+    assert marked == [False, False, False, False, True]
+
+
+def test_results_follow_in_order_and_errors_are_told_apart():
+    outcomes = (ToolOutcome("a", "find", "1"), ToolOutcome("b", "find", "no", is_error=True))
+    content = contents(asked(), called("a", "b"), ChatMessage("tool", outcomes=outcomes))[2]
+    assert content == [
+        {"type": "tool_result", "tool_use_id": "a", "content": "1"},
+        {"type": "tool_result", "tool_use_id": "b", "content": "no", "is_error": True},
+    ]
+
+
+def test_messages_of_one_role_in_a_row_become_one():
+    body = built(asked("one"), asked("two"), called("a"), answered("a"), asked("three"))
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
+    assert [block["type"] for block in body["messages"][2]["content"]] == ["tool_result", "text"]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n\t"])
+def test_blank_texts_are_never_sent(blank):
+    body = built(asked("x", context=blank), ChatMessage("assistant", blank), asked(blank), asked("y"), system=blank)
+    assert "system" not in body
+    assert [block["text"] for block in body["messages"][0]["content"]] == ["x", "y"]
+
+
+def test_an_error_without_output_still_has_content():
+    body = built(asked(), called("a"), answered("a", content="", is_error=True))
+    assert body["messages"][2]["content"][0]["content"]
+    assert complaint(body) is None
+
+
+def test_a_reply_to_go_on_with_does_not_end_in_white_space():
+    assert built(asked(), ChatMessage("assistant", "so far \n"))["messages"][-1]["content"][0]["text"] == "so far"
+
+
+def test_thinking_goes_back_unchanged_before_text_and_calls():
+    content = contents(asked(), called("a", text="Let me see.", opaque=(THOUGHT,)), answered("a"))[1]
+    assert content[0] == THOUGHT
+    assert [block["type"] for block in content] == ["thinking", "text", "tool_use"]
+
+
+def test_thinking_goes_back_to_where_it_stood():
+    later = {"type": "redacted_thinking", "data": "xyz", PLACE_KEY: {"model": "m", "text": 3, "calls": 1}}
+    content = contents(asked(), called("a", "b", text="one two", opaque=(THOUGHT, later)), answered("a", "b"))[1]
+    shown = [block.get("text") or block.get("id") or block["type"] for block in content]
+    assert shown == ["thinking", "one", "a", "redacted_thinking", " two", "b"]
+    assert PLACE_KEY not in json.dumps(content)
+
+
+def test_thinking_of_another_model_or_provider_is_left_out():
+    foreign = ({**THOUGHT, PLACE_KEY: {"model": "other", "text": 0, "calls": 0}}, {"type": "scratch"})
+    content = contents(asked(), called("a", opaque=foreign), answered("a"))[1]
+    assert [block["type"] for block in content] == ["tool_use"]
+
+
+def test_a_message_that_is_all_thinking_is_left_out():
+    body = built(asked("x"), ChatMessage("assistant", opaque=(THOUGHT,)), asked("y"))
+    assert [message["role"] for message in body["messages"]] == ["user"]
+
+
+texts = st.text(max_size=5)
+
+
+@st.composite
+def conversations(draw):
+    messages = [asked(draw(texts) + "x")]
+    for n in range(draw(st.integers(0, 4))):
+        ids = tuple(f"c{n}_{k}" for k in range(draw(st.integers(0, 2))))
+        messages.append(called(*ids, text=draw(texts), opaque=(THOUGHT,) * draw(st.integers(0, 1))))
+        messages += [answered(*ids, content=draw(texts), is_error=draw(st.booleans()))] if ids else []
+        messages.append(asked(draw(texts), context=draw(texts)))
+    return tuple(messages)
+
+
+@given(conversations(), texts, st.booleans())
+def test_no_conversation_becomes_a_request_that_the_api_refuses(messages, system, cache_marks):
+    body = built(*messages, system=system, cache_marks=cache_marks, tools=(SPEC,))
+    assert complaint(body) is None
+    json.dumps(body, ensure_ascii=False).encode()
+
+
+def test_a_lone_surrogate_in_a_tool_result_does_not_reach_the_encoder():
+    content = contents(asked("\ud800"), called("a"), answered("a", content="x\udfff\0"))
+    assert content[0][0]["text"] == "�"
+    assert content[2][0]["content"] == "x��"

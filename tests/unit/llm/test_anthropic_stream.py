@@ -1,0 +1,187 @@
+"""Reading a reply out of events."""
+
+import pytest
+
+from loom_worker.errors import StreamBroken
+from loom_worker.llm.anthropic_request import PLACE_KEY, request_body
+from loom_worker.llm.anthropic_stream import Assembly, ErrorEvent, read_tool_use
+from loom_worker.values.chat import ChatMessage, Request
+from tests.support.messages_wire import (
+    WireCall,
+    answer,
+    block,
+    call_block,
+    error_event,
+    finish,
+    start,
+    text_block,
+    thinking_block,
+)
+
+
+def assembled(events):
+    assembly = Assembly("claude-asked")
+    deltas = [assembly.feed(event) for event in events]
+    return assembly, "".join(deltas)
+
+
+def read(*parts):
+    events = [event for part in parts for event in (part if isinstance(part, list) else [part])]
+    assembly, text = assembled(events)
+    reply = assembly.reply()
+    assert reply.text == text
+    return reply
+
+
+def called(raw, stop_reason="tool_use"):
+    (use,) = read(start(), call_block(0, WireCall("c1", "find", raw)), finish(stop_reason)).tool_uses
+    return use
+
+
+def test_text_comes_piece_by_piece_and_whole():
+    assembly, _ = assembled([start(model="claude-real")])
+    pieces = [assembly.feed(event) for event in [*text_block(0, ["Hel", "lo"]), *finish("end_turn")]]
+    assert [piece for piece in pieces if piece] == ["Hel", "lo"]
+    assert (assembly.reply().text, assembly.reply().model) == ("Hello", "claude-real")
+
+
+def test_text_in_the_opening_of_a_block_counts():
+    assert read(start(), block(0, {"type": "text", "text": "Hi"}, []), finish("end_turn")).text == "Hi"
+
+
+def test_usage_takes_the_later_figures_and_keeps_those_left_out():
+    first = {"input_tokens": 10, "output_tokens": 1, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 3}
+    last = {"output_tokens": 20, "input_tokens": None, "cache_read_input_tokens": 6}
+    usage = read(start(usage=first), text_block(0, ["x"]), finish("end_turn", usage=last)).usage
+    figures = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
+    assert figures == (10, 20, 6, 3)
+    assert (usage.llm_calls, usage.cost_usd) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "has_calls", "expected"),
+    [
+        ("end_turn", False, "end_turn"),
+        ("tool_use", True, "tool_use"),
+        ("max_tokens", False, "max_tokens"),
+        ("max_tokens", True, "max_tokens"),
+        ("model_context_window_exceeded", False, "max_tokens"),
+        ("stop_sequence", False, "stop_sequence"),
+        ("refusal", False, "refusal"),
+        ("pause_turn", False, "pause_turn"),
+        ("something_new", False, "end_turn"),
+        ("something_new", True, "tool_use"),
+        ("end_turn", True, "tool_use"),
+        ("tool_use", False, "end_turn"),
+    ],
+)
+def test_the_stop_reason_is_one_that_loom_knows(given, has_calls, expected):
+    calls = [WireCall("c1", "find", {"a": 1})] if has_calls else []
+    assert read(answer("text", calls, stop_reason=given)).stop_reason == expected
+
+
+def test_parallel_calls_keep_their_order_and_arguments():
+    calls = [WireCall("c1", "find", {"q": "é"}), WireCall("c2", "count", {}), WireCall("c3", "find", {"n": [1, {}]})]
+    uses = read(answer("", calls)).tool_uses
+    assert [(use.id, use.name, use.arguments, use.flaw) for use in uses] == [
+        (call.id, call.name, call.arguments, None) for call in calls
+    ]
+
+
+def test_a_call_that_streams_only_an_empty_piece_has_no_arguments():
+    use = called("")
+    assert (use.arguments, use.flaw) == ({}, None)
+
+
+@pytest.mark.parametrize("raw", ['{"q": "a', "{", "[1]", "7", "null", '{"q": NaN}', '{"q": "\\ud800"}', "[" * 90_000])
+def test_arguments_that_cannot_be_read_are_a_flaw(raw):
+    use = called(raw)
+    assert use.flaw
+    assert use.arguments == {}
+
+
+@pytest.mark.parametrize("raw", ["", '{"q": "a', '{"q'])
+def test_a_call_cut_by_the_token_limit_is_a_flaw_and_not_empty_arguments(raw):
+    assert "cut off" in called(raw, stop_reason="max_tokens").flaw
+
+
+def test_a_call_that_was_complete_before_the_token_limit_is_whole():
+    events = [call_block(0, WireCall("c1", "find", "")), text_block(1, ["and th"])]
+    (use,) = read(start(), *events, finish("max_tokens")).tool_uses
+    assert use.flaw is None
+
+
+def test_a_call_whose_block_was_never_ended_is_a_flaw():
+    events = call_block(0, WireCall("c1", "find", ""))[:-1]
+    assert read(start(), events, finish("tool_use")).tool_uses[0].flaw
+
+
+def test_arguments_given_in_the_opening_are_taken():
+    opening = {"type": "tool_use", "id": "c1", "name": "find", "input": {"q": 1}}
+    assert read_tool_use(opening, "", was_cut=False).arguments == {"q": 1}
+
+
+def test_thinking_is_kept_with_its_signature_and_goes_back_as_it_came():
+    redacted = block(2, {"type": "redacted_thinking", "data": "opaque"}, [])
+    events = [thinking_block(0, "hm", "sig"), text_block(1, ["a"]), redacted, call_block(3, WireCall("c1", "find", ""))]
+    reply = read(start(), *events, finish("tool_use"))
+    message = ChatMessage("assistant", reply.text, tool_uses=reply.tool_uses, opaque=reply.opaque)
+    sent = request_body(Request("", (message,), cache_marks=False), "claude-asked")["messages"][0]["content"]
+    assert sent == [
+        {"type": "thinking", "thinking": "hm", "signature": "sig"},
+        {"type": "text", "text": "a"},
+        {"type": "redacted_thinking", "data": "opaque"},
+        {"type": "tool_use", "id": "c1", "name": "find", "input": {}},
+    ]
+    assert [each[PLACE_KEY]["model"] for each in reply.opaque] == ["claude-asked"] * 2
+
+
+def test_unknown_events_blocks_and_deltas_are_passed_over():
+    unknown = block(0, {"type": "server_tool_use", "id": "s"}, [{"type": "novel_delta", "x": 1}])
+    cited = block(1, {"type": "text", "text": ""}, [{"type": "citations_delta"}, {"type": "text_delta", "text": "ok"}])
+    assert read(start(), {"type": "novelty"}, {}, unknown, cited, finish("end_turn")).text == "ok"
+
+
+@pytest.mark.parametrize("kept", range(len(answer("one two", [WireCall("c", "find", {"a": 1})]))))
+def test_a_stream_that_lacks_its_end_is_never_a_reply(kept):
+    assembly, _ = assembled(answer("one two", [WireCall("c", "find", {"a": 1})])[:kept])
+    with pytest.raises(StreamBroken):
+        assembly.reply()
+
+
+def test_a_stream_without_a_stop_reason_is_never_a_reply():
+    with pytest.raises(StreamBroken):
+        read(start(), text_block(0, ["x"]), finish(None))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "message_start"},
+        {"type": "message_start", "message": []},
+        {"type": "message_start", "message": {"usage": 7}},
+        {"type": "content_block_start", "index": 0},
+        {"type": "content_block_start", "index": 0, "content_block": {}},
+        {"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta", "text": "x"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": None}},
+        {"type": "message_delta", "delta": None},
+    ],
+)
+def test_an_event_of_another_shape_breaks_the_stream(event):
+    with pytest.raises(StreamBroken):
+        assembled([start(), *text_block(0, ["x"]), event])
+
+
+def test_a_call_without_an_id_breaks_the_stream():
+    opening = {"type": "tool_use", "name": "find", "input": {}}
+    with pytest.raises(StreamBroken):
+        read(start(), block(0, opening, []), finish("tool_use"))
+
+
+def test_an_error_event_carries_its_kind():
+    with pytest.raises(ErrorEvent, match="overloaded_error"):
+        assembled([start(), error_event("overloaded_error")])
+
+
+def test_lone_surrogates_and_nul_are_replaced_in_deltas_and_text_alike():
+    assert read(start(), text_block(0, ["a\ud800", "\0b"]), finish("end_turn")).text == "a��b"

@@ -1,0 +1,80 @@
+"""What calls cost."""
+
+import json
+from datetime import date
+from importlib.resources import files
+
+import pytest
+
+from loom_worker.llm.prices import cost_usd, table, with_cost
+from loom_worker.values.chat import Reply, Usage
+
+MILLION = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("model", "usd_in", "usd_out"),
+    [
+        ("claude-3-haiku-20240307", 0.25, 1.25),
+        ("claude-3-5-haiku-latest", 0.8, 4),
+        ("claude-haiku-4-5-20251001", 1, 5),
+        ("claude-3-5-sonnet-20240620", 3, 15),
+        ("claude-3-7-sonnet-20250219", 3, 15),
+        ("claude-sonnet-4-20250514", 3, 15),
+        ("claude-sonnet-4-5", 3, 15),
+        ("claude-sonnet-4-6", 3, 15),
+        ("claude-3-opus-20240229", 15, 75),
+        ("claude-opus-4-20250514", 15, 75),
+        ("claude-opus-4-0", 15, 75),
+        ("claude-opus-4-1-20250805", 15, 75),
+        ("claude-opus-4-5@20251101", 5, 25),
+        ("claude-opus-4-8", 5, 25),
+        ("claude-opus-5-5", 4, 20),
+        ("claude-sonnet-5-5", 2, 10),
+    ],
+)
+def test_a_model_costs_its_list_price(model, usd_in, usd_out):
+    # In hundredths of a million, as some models have other rates for longer prompts.
+    assert cost_usd(model, Usage(input_tokens=MILLION // 100)) == pytest.approx(usd_in / 100)
+    assert cost_usd(model, Usage(output_tokens=MILLION)) == pytest.approx(usd_out)
+
+
+def test_cache_writes_and_reads_have_their_own_rates():
+    usage = Usage(input_tokens=1000, output_tokens=100, cache_read_tokens=10_000, cache_write_tokens=2000)
+    expected = (1000 * 3 + 100 * 15 + 10_000 * 0.3 + 2000 * 3.75) / MILLION
+    assert cost_usd("claude-sonnet-4-5", usage) == pytest.approx(expected)
+
+
+def test_a_long_prompt_has_its_rates_for_the_whole_call():
+    short = Usage(input_tokens=90_000, cache_read_tokens=10_000)
+    long = Usage(input_tokens=90_000, cache_read_tokens=10_001, output_tokens=1000)
+    assert cost_usd("claude-haiku-5-5", short) == pytest.approx((90_000 * 0.1 + 10_000 * 0.01) / MILLION)
+    assert cost_usd("claude-haiku-5-5", long) == pytest.approx((90_000 * 0.5 + 10_001 * 0.05 + 1000 * 2.5) / MILLION)
+
+
+@pytest.mark.parametrize("model", ["", "llama3", "claude", "claude-opus-4-99", "claude-sonnet-4-5-mini", "gpt-5"])
+def test_an_unknown_model_has_no_price_rather_than_none_to_pay(model):
+    assert cost_usd(model, Usage(input_tokens=5)) is None
+
+
+def test_the_scripted_model_is_free():
+    assert cost_usd("scripted-demo", Usage(input_tokens=5)) == 0.0
+
+
+def test_a_reply_is_priced_by_the_model_that_answered():
+    reply = Reply("", "end_turn", Usage(output_tokens=MILLION, cost_usd=None), "claude-haiku-4-5-20251001")
+    assert with_cost(reply).usage == Usage(output_tokens=MILLION, cost_usd=5.0)
+
+
+def test_the_table_says_when_and_whence():
+    raw = json.loads(files("loom_worker.llm").joinpath("prices.json").read_text())
+    assert date.fromisoformat(raw["date"]) >= date(2026, 11, 1)
+    assert raw["source"].startswith("https://")
+
+
+@pytest.mark.parametrize("family", sorted(table()))
+def test_reading_the_cache_costs_less_and_writing_it_more_than_plain_input(family):
+    rates = table()[family].rates
+    assert rates.cache_read <= 0.12 * rates.input
+    assert rates.input < rates.cache_write <= 1.25 * rates.input
+    assert rates.output == pytest.approx(5 * rates.input)

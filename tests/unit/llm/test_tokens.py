@@ -1,0 +1,130 @@
+"""Counting tokens: exact for cl100k, upwards for everything else."""
+
+import base64
+import gzip
+import hashlib
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loom_worker.llm import tokens
+from loom_worker.llm.tokens import EXACT_BYTES, cl100k_tokens, count, factor, read_ranks
+
+SCRIPTED = "scripted-demo"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", 0),
+        ("hello world", 2),
+        ("tiktoken is great!", 6),
+        ("antidisestablishmentarianism", 6),
+        ("2 + 2 = 4", 7),
+        ("お誕生日おめでとう", 9),
+    ],
+)
+def test_counts_are_those_that_openai_publishes_for_cl100k(text, expected):
+    assert count(text, SCRIPTED) == expected
+
+
+def test_special_tokens_are_ordinary_text():
+    assert count("<|endoftext|>", SCRIPTED) > 1
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("claude-3-haiku-20240307", 1.28),
+        ("claude-3-7-sonnet-latest", 1.28),
+        ("claude-2.1", 1.28),
+        ("claude-sonnet-4-20250514", 1.28),
+        ("claude-sonnet-4-0", 1.28),
+        ("claude-sonnet-4-5-20250929", 1.28),
+        ("claude-haiku-4-5", 1.28),
+        ("claude-opus-4-6", 1.28),
+        ("claude-opus-4-7", 1.89),
+        ("claude-opus-4-8-20260501", 1.89),
+        ("claude-sonnet-5", 1.89),
+        ("claude-haiku-5-5", 1.89),
+        ("claude-novelty-9", 1.89),
+        ("scripted-demo", 1.0),
+        ("llama3", 1.28),
+    ],
+)
+def test_each_family_has_its_highest_measured_ratio(model, expected):
+    assert factor(model) == expected
+    assert count("hello world", model) == math.ceil(2 * expected)
+
+
+@given(st.text(max_size=300))
+def test_no_text_makes_counting_fail_or_exceeds_its_bytes(text):
+    assert 0 <= count(text, SCRIPTED) <= len(text.encode())
+
+
+def test_a_lone_surrogate_is_counted():
+    assert count("a\ud800b", SCRIPTED) > 0
+
+
+def patches(rng):
+    """Long texts of mixed density: prose, JSON, white space, digits, Chinese, emoji, base64."""
+    kinds = [
+        lambda: "The quick brown fox jumps over the lazy dog. " * 20,
+        lambda: json.dumps({"id": rng.randrange(10**9), "price": rng.random(), "tags": ["a", "b"]}) * 10,
+        lambda: " " * 800,
+        lambda: str(rng.randrange(10**300)),
+        lambda: "漢字仮名交じり文" * 40,
+        lambda: "😀🎉" * 100,
+        lambda: base64.b64encode(hashlib.sha256(str(rng.random()).encode()).digest() * 20).decode(),
+    ]
+    chosen = rng.sample(kinds, k=rng.randint(1, 4))
+    runs = (rng.choice(chosen)() * rng.randint(1, 30) for _ in iter(int, 1))
+    text = ""
+    while len(text) < EXACT_BYTES * 2:
+        text += next(runs)
+    return text
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**9))
+def test_the_estimate_of_a_long_text_is_never_below_the_count(seed):
+    text = patches(random.Random(seed))
+    assert tokens._exact(text) <= cl100k_tokens(text) <= len(text.encode())
+
+
+def test_the_estimate_of_even_text_is_close():
+    text = "The quick brown fox jumps over the lazy dog. " * 10_000
+    assert cl100k_tokens(text) <= 1.05 * tokens._exact(text)
+
+
+def test_a_long_text_of_few_characters_is_estimated_too():
+    text = "漢" * (EXACT_BYTES // 2)
+    assert tokens._exact(text) <= cl100k_tokens(text) <= len(text.encode())
+
+
+LOAD = """
+import sys
+from loom_worker.llm.tokens import count
+assert "tiktoken" not in sys.modules
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(8) as pool:
+    assert set(pool.map(lambda _: count("hello world", "scripted"), range(8))) == {2}
+"""
+
+
+def test_loading_is_late_and_leaves_nothing_in_the_temporary_folder(tmp_path):
+    env = {name: text for name, text in os.environ.items() if name != "TIKTOKEN_CACHE_DIR"} | {"TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", LOAD], env=env, check=True, timeout=60)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_other_than_the_published_are_refused():
+    with pytest.raises(RuntimeError, match="damaged"):
+        read_ranks(gzip.compress(b"IQ== 0\nIg== 1\n"))
