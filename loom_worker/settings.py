@@ -310,7 +310,7 @@ def _llm(read: _Reader) -> LlmSettings:
     reserved = read.whole("LOOM_RESERVED_OUTPUT_TOKENS", window // 10)
     if reserved >= window:
         read.complaints.append(f"LOOM_RESERVED_OUTPUT_TOKENS={reserved}: must be below the window of {window}")
-    default_model = "claude-sonnet-4-5" if provider == "anthropic" else "scripted-demo"
+    default_model = "claude-sonnet-5-5" if provider == "anthropic" else "scripted-demo"
     return LlmSettings(
         provider=provider,
         model=read.text("LOOM_MODEL") or default_model,
