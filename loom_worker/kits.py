@@ -171,5 +171,5 @@ class Kits:
         url = agent.backend_url or self._settings.backend_url
         with self._lock:
             if url not in self._backends:
-                self._backends[url] = SqlBackend(url, timeout_s=self._settings.limits.tool_timeout_s)
+                self._backends[url] = SqlBackend(url, timeout_s=max(1.0, self._settings.limits.tool_timeout_s - 1))
             return self._backends[url]

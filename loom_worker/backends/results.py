@@ -1,0 +1,97 @@
+"""A query's result as JSON: rows until either cap is reached, every value made safe."""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from itertools import islice
+
+from loom_worker.values.json import Json
+
+MAX_CELL_CHARS = 2000
+"""Longer texts are cut, so that one cell cannot push out all other rows."""
+MAX_NAME_CHARS = 200
+FETCH_ROWS = 20
+"""Rows asked for at a time: few, as each may be a megabyte."""
+
+
+class TooWide(ValueError):
+    """The names of the columns leave no room for a row.
+
+    No ToolFailed, as the guard's process imports as little as can be: the error tree would cost it 15 ms.
+    """
+
+
+def encode(value: object) -> str:
+    """JSON text in its shortest form; NaN never leaves."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def collect(
+    names: Sequence[str], fetchmany: Callable[[int], Sequence[Sequence[object]]], *, max_rows: int, max_bytes: int
+) -> Json:
+    """Read rows until there are ``max_rows`` or their JSON text would exceed ``max_bytes`` (UTF-8).
+
+    Returns:
+        ``columns``, ``rows``, ``row_count`` (rows that are here) and ``truncated`` (a row or part of a cell is not).
+
+    Raises:
+        TooWide: the columns' names alone are too many.
+    """
+    result: Json = {"columns": [_cut(name, MAX_NAME_CHARS) for name in names], "rows": [], "row_count": 0}
+    result["truncated"] = False
+    room = max_bytes - len(encode(result).encode()) - len(str(max_rows))
+    if room < 0:
+        raise TooWide(f"{len(names)} columns do not fit a result: name those you need")
+    for row in islice(_each(fetchmany), max_rows + 1):
+        cells = [safe(cell) for cell in row]
+        room -= len(encode(cells).encode()) + 1
+        if room < 0 or len(result["rows"]) == max_rows:
+            result["truncated"] = True
+            break
+        result["rows"].append(cells)
+        result["truncated"] |= any(isinstance(cell, str) and len(cell) > MAX_CELL_CHARS for cell in row)
+    result["row_count"] = len(result["rows"])
+    return result
+
+
+def safe(value: object) -> object:
+    """A value as JSON can say it: bytes by their length, times in ISO form, Decimal as a number, NaN as null."""
+    match value:
+        case None | bool() | int():
+            return value
+        case str():
+            return _cut(value, MAX_CELL_CHARS)
+        case float():
+            return value if math.isfinite(value) else None
+        case Decimal():
+            return _number(value)
+        case bytes() | bytearray() | memoryview():
+            return {"bytes": len(value)}
+        case datetime() | date() | time():
+            return value.isoformat()
+        case list() | tuple():
+            return [safe(each) for each in value]
+        case dict():
+            return {str(key): safe(each) for key, each in value.items()}
+        case _:
+            return _cut(str(value), MAX_CELL_CHARS)
+
+
+def _number(value: Decimal) -> int | float | None:
+    if not value.is_finite():
+        return None
+    number = float(value)
+    if value == value.to_integral_value() and abs(number) < 1e30:
+        return int(value)
+    return number if math.isfinite(number) else None
+
+
+def _each(fetchmany: Callable[[int], Sequence[Sequence[object]]]) -> Iterator[Sequence[object]]:
+    while rows := fetchmany(FETCH_ROWS):
+        yield from rows
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

@@ -1,0 +1,183 @@
+"""The program that runs one statement of the model's on a SQLite file, in a process of its own.
+
+Opening read-only does not make SQLite a safe tool: ATTACH writes other files, VACUUM INTO copies this one out, and
+zeroblob or instr run for seconds past a progress handler. So there are five walls, each for what the others cannot:
+the file is opened ``mode=ro`` by its URI; an authorizer knows the few actions, functions and tables that are
+harmless; limits bound texts and programs; a progress handler ends loops; and the process itself, with limits on
+memory and processor time, is killed by its parent. The last is not optional: a statement of 29 nested CTEs, each used
+twice, doubles 29 times while it is *prepared*, where SQLite 3.40 calls neither handler and heeds no interrupt (it
+took a machine's memory in seconds).
+
+Request and answer are one JSON object each, on stdin and stdout. See ``sqlite_process`` for the other end.
+"""
+
+import contextlib
+import json
+import sqlite3
+import sys
+import time
+from collections.abc import Callable
+from typing import TypedDict
+
+from loom_worker.backends.results import TooWide, collect, encode
+from loom_worker.values.json import Json
+
+MAX_MEMORY_BYTES = 512 * 1024 * 1024
+STEPS_BETWEEN_CHECKS = 1000
+
+FUNCTIONS = frozenset(
+    """
+    abs char coalesce concat concat_ws format glob hex ifnull iif instr length like likelihood likely lower ltrim max
+    min nullif octet_length printf quote replace round rtrim sign soundex substr substring trim typeof unhex unicode
+    unlikely upper
+    date time datetime julianday strftime timediff unixepoch current_date current_time current_timestamp
+    avg count group_concat string_agg sum total median percentile
+    row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value
+    acos asin atan atan2 ceil ceiling cos cosh degrees exp floor ln log log10 log2 mod pi pow power radians sin sinh
+    sqrt tan tanh trunc
+    json json_array json_array_length json_extract json_group_array json_group_object json_object json_patch
+    json_quote json_remove json_replace json_set json_type json_valid -> ->>
+    match bm25 highlight snippet
+    """.split()
+)
+"""Functions that compute from their arguments alone; no random*, load_extension, fts3_tokenizer, writefile, edit."""
+
+TABLE_FUNCTIONS = frozenset({"json_each", "json_tree", "generate_series"})
+
+LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 1_000_000,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
+    sqlite3.SQLITE_LIMIT_VDBE_OP: 25_000,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 0,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+
+_FAULTS = frozenset(
+    {
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
+"""Codes that are not the statement's own fault: they become DATABASE_ERROR, all others INVALID_INPUT."""
+
+
+class Order(TypedDict):
+    """What the parent asks for."""
+
+    uri: str
+    """``file:…?mode=ro``, so that no file is ever made."""
+    sql: str
+    max_rows: int
+    max_bytes: int
+    timeout_s: float
+
+
+def guard(connection: sqlite3.Connection, *, timeout_s: float) -> None:
+    """Make a connection fit for the model's SQL: authorized, limited, and stopped ``timeout_s`` from now.
+
+    Raises:
+        sqlite3.Error: the file is no database.
+    """
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    # In memory, where the process's limit holds: a runaway sort on disk would fill it within the time allowed.
+    connection.execute("PRAGMA temp_store=MEMORY")
+    modules = {str(name).lower() for (name,) in connection.execute("SELECT name FROM pragma_module_list")}
+    _connect_virtual_tables(connection)
+    for category, limit in LIMITS.items():
+        connection.setlimit(category, limit)
+    deadline = time.monotonic() + timeout_s
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_CHECKS)
+    connection.set_authorizer(_authorizer(frozenset(modules) - TABLE_FUNCTIONS))
+
+
+def _connect_virtual_tables(connection: sqlite3.Connection) -> None:
+    """Let virtual tables set themselves up now: they declare their columns by actions that will be denied."""
+    names = [*sorted(TABLE_FUNCTIONS)]
+    names += [
+        name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL %'")
+    ]
+    for name in names:
+        quoted = name.replace('"', '""')
+        with contextlib.suppress(sqlite3.Error):  # a table whose module is not built in stays unreadable
+            connection.execute(f'PRAGMA table_info("{quoted}")').fetchall()
+
+
+def _authorizer(modules: frozenset[str]) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
+    """Allow reading tables, calling harmless functions and recursion; deny all else, known or yet to come."""
+
+    def authorize(action: int, first: str | None, second: str | None, _base: str | None, _source: str | None) -> int:
+        match action:
+            case sqlite3.SQLITE_SELECT | sqlite3.SQLITE_RECURSIVE:
+                is_allowed = True
+            case sqlite3.SQLITE_READ:
+                name = (first or "").lower()
+                is_allowed = name not in modules and not name.startswith("pragma_")
+            case sqlite3.SQLITE_FUNCTION:
+                is_allowed = (second or "").lower() in FUNCTIONS
+            case sqlite3.SQLITE_PRAGMA:
+                # A counter that FTS5 asks for whenever one of its tables is read; no other, and never set.
+                is_allowed = first == "data_version" and second is None
+            case _:
+                is_allowed = False
+        return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
+
+    return authorize
+
+
+def answer(order: Order) -> Json:
+    """Run the statement: ``{"result": …}`` or, with the reason for the model, ``{"failure": …, "code": …}``."""
+    try:
+        opened = sqlite3.connect(order["uri"], uri=True, timeout=order["timeout_s"] / 2, isolation_level=None)
+        with contextlib.closing(opened) as connection:
+            guard(connection, timeout_s=order["timeout_s"])
+            cursor = connection.execute(order["sql"])
+            names = [column[0] for column in cursor.description or ()]
+            caps = {"max_rows": order["max_rows"], "max_bytes": order["max_bytes"]}
+            return {"result": collect(names, cursor.fetchmany, **caps)}
+    except sqlite3.Error as error:
+        return _failure(error, order)
+    except TooWide as error:
+        return {"failure": str(error), "code": "INVALID_INPUT"}
+    except MemoryError:
+        return {"failure": "the query needs too much memory: select or group less", "code": "DATABASE_ERROR"}
+
+
+def _failure(error: sqlite3.Error, order: Order) -> Json:
+    # The low byte is the primary code; errors of the Python module itself carry none and are the statement's fault.
+    fault = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if "authoriz" in str(error) or "prohibited" in str(error):
+        return {"failure": f"read-only, tables and harmless functions only: {error}", "code": "INVALID_INPUT"}
+    texts = {
+        sqlite3.SQLITE_INTERRUPT: f"the query took longer than {order['timeout_s']:g} s: select or group less",
+        sqlite3.SQLITE_TOOBIG: "a text or blob of the query is longer than 1,000,000 bytes",
+    }
+    code = "DATABASE_ERROR" if fault in _FAULTS else "INVALID_INPUT"
+    return {"failure": texts.get(fault, str(error)), "code": code}
+
+
+def _limit_process(timeout_s: float) -> None:
+    """Bound memory and processor time, also for when the parent dies and nobody is left to kill."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no limits; some systems refuse them
+        import resource
+
+        seconds = int(timeout_s) + 2
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main() -> None:
+    """Read an order from stdin, write the answer to stdout."""
+    order: Order = json.loads(sys.stdin.buffer.read())
+    _limit_process(order["timeout_s"])
+    sys.stdout.buffer.write(encode(answer(order)).encode())

@@ -1,0 +1,51 @@
+"""What SQL text may be run at all: one statement, and one that reads."""
+
+import re
+
+from loom_worker.errors import ToolFailed
+
+MAX_SQL_CHARS = 20_000
+READING = ("SELECT", "WITH", "VALUES", "EXPLAIN")
+"""First words a statement may have. What follows them is the database's affair: authorizer, read-only transaction."""
+
+_PIECE = re.compile(
+    r"""(?P<quoted>'(?:[^']|'')*'?|"(?:[^"]|"")*"?|`[^`]*`?|\[[^\]]*\]?)"""
+    r"""|(?P<blank>\s+|--[^\n]*|/\*.*?(?:\*/|\Z))"""
+    r"""|(?P<end>;)"""
+    r"""|(?P<code>[^\s'"`\[;/-]+|.)""",
+    re.DOTALL,
+)
+
+
+def only_statement(sql: str) -> str:
+    """Return the one statement of ``sql``, without what may stand around it: blanks, comments, a last semicolon.
+
+    Raises:
+        ToolFailed: there is none or a second one, it does not begin with a word that reads, or it is too long.
+    """
+    if len(sql) > MAX_SQL_CHARS or "\0" in sql:
+        raise ToolFailed(f"the SQL is longer than {MAX_SQL_CHARS} characters or holds a NUL", "INVALID_INPUT")
+    pieces = [piece for piece in _PIECE.finditer(sql) if piece.lastgroup != "blank"]
+    kinds = [piece.lastgroup for piece in pieces]
+    last = kinds.index("end") if "end" in kinds else len(pieces)
+    if set(kinds[last:]) - {"end"}:
+        raise ToolFailed("one statement at a time: send the others in calls of their own", "INVALID_INPUT")
+    words = [piece.group() for piece in pieces[:last]]
+    if not words or not words[0].lstrip("(").upper().startswith(READING):
+        raise ToolFailed("read-only: a statement begins with " + ", ".join(READING), "INVALID_INPUT")
+    return sql[pieces[0].start() : pieces[last - 1].end()]
+
+
+def without_tricks(statement: str) -> str:
+    """Refuse what only a database's own grammar could judge; for databases that have no authorizer.
+
+    How backslashes and dollars quote differs between databases, so the text is not trusted to be split rightly: no
+    semicolon may be in it at all, nor INTO (which writes tables and files), nor MySQL's executable comments.
+
+    Raises:
+        ToolFailed: it holds one of them, be it inside a text.
+    """
+    found = re.search(r";|/\*!|\binto\b", statement, re.IGNORECASE)
+    if found:
+        raise ToolFailed(f"{found.group()!r} may not be used here, not even inside a text", "INVALID_INPUT")
+    return statement

@@ -1,0 +1,320 @@
+import contextlib
+import hashlib
+import json
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from loom_worker.backends.sql import SqlBackend
+from loom_worker.errors import BadSettings, ToolFailed
+
+BIG_TEXT = "WITH x(s) AS MATERIALIZED (SELECT printf('%.*c', 990000, 'a')) "
+DOUBLING = ", ".join(f"a{n} AS (SELECT x.q FROM a{n - 1} x, a{n - 1} y)" for n in range(1, 30))
+SLOW = {
+    "a cross join": "SELECT sum(a.id * b.id) FROM order_lines a, order_lines b, order_lines c",
+    "a recursion without end": "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT max(n) FROM c",
+    "a recursion that grows": "WITH RECURSIVE c(n) AS (SELECT 1 UNION SELECT n + 1 FROM c) SELECT count(*) FROM c",
+    "a sort of everything": "SELECT a.id FROM order_lines a, order_lines b ORDER BY a.unit_price * b.quantity",
+    "a search for a long text": BIG_TEXT + "SELECT instr(s, substr(s, 1, 490000) || 'b') FROM x",
+    "a replacement of a long text": BIG_TEXT + "SELECT replace(s, substr(s, 1, 490000) || 'b', '') FROM x",
+    "a trim by a long set": BIG_TEXT + "SELECT trim(s, printf('%.*c', 80000, 'b') || 'a') FROM x",
+    "patterns of wildcards": BIG_TEXT + "SELECT " + ", ".join(["s GLOB '*[a]*aaaaaaaaaaaaaab'"] * 500) + " FROM x",
+    "likes of wildcards": BIG_TEXT + "SELECT " + ", ".join(["s LIKE '%_aaaaaaaaaaaaaab'"] * 500) + " FROM x",
+    "a plan that doubles": f"WITH a0 AS (SELECT 1 AS q), {DOUBLING} SELECT count(*) FROM a29",
+}
+
+
+def backend_of(path: Path, **settings: Any) -> SqlBackend:
+    return SqlBackend(f"sqlite:///{path}", **settings)
+
+
+def run(backend: SqlBackend, name: str, **arguments: object) -> Any:
+    """Check the arguments as the registry would, run the tool, read its JSON."""
+    tool = next(tool for tool in backend.tools() if tool.spec.name == name)
+    jsonschema.validate(arguments, dict(tool.spec.input_schema))
+    return json.loads(tool.run(arguments))
+
+
+@pytest.fixture(scope="module")
+def backend(shop_path: Path) -> Iterator[SqlBackend]:
+    with contextlib.closing(backend_of(shop_path)) as made:
+        yield made
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(
+            """CREATE TABLE parent (a INTEGER, b TEXT, PRIMARY KEY (a, b));
+               CREATE TABLE child (id INTEGER PRIMARY KEY, a INTEGER, b TEXT, odd,
+                                   FOREIGN KEY (a, b) REFERENCES parent (a, b));
+               CREATE VIEW both AS SELECT id, child.b FROM child JOIN parent USING (a);
+               INSERT INTO parent VALUES (1, 'x');
+               INSERT INTO child VALUES (1, 1, 'x', x'0102');"""
+        )
+    return path
+
+
+def test_tables_are_listed_by_name_with_their_columns_counted(backend: SqlBackend) -> None:
+    listed = run(backend, "list_tables")
+    assert list(listed) == ["tables"]
+    assert {"name": "orders", "columns": 7} in listed["tables"]
+    names = [table["name"] for table in listed["tables"]]
+    assert names == sorted(names)
+    assert len(names) == 11
+
+
+def test_a_schema_tells_columns_types_and_keys(backend: SqlBackend) -> None:
+    assert run(backend, "get_schema", tables=["order_lines"]) == {
+        "tables": [
+            {
+                "name": "order_lines",
+                "columns": [
+                    {"name": "id", "type": "INTEGER"},
+                    {"name": "order_id", "type": "INTEGER"},
+                    {"name": "product_id", "type": "INTEGER"},
+                    {"name": "quantity", "type": "INTEGER"},
+                    {"name": "unit_price", "type": "REAL"},
+                    {"name": "discount", "type": "REAL"},
+                ],
+                "primary_key": ["id"],
+                "foreign_keys": ["order_id -> orders.id", "product_id -> products.id"],
+            }
+        ]
+    }
+
+
+def test_composite_keys_views_and_columns_without_type_are_told(small: Path) -> None:
+    tables = run(backend_of(small), "get_schema", tables=["parent", "child", "both", "child"])["tables"]
+    assert [table["name"] for table in tables] == ["parent", "child", "both"]
+    assert tables[0]["primary_key"] == ["a", "b"]
+    assert tables[1]["foreign_keys"] == ["a -> parent.a", "b -> parent.b"]
+    assert [column["name"] for column in tables[2]["columns"]] == ["id", "b"]
+
+
+def test_a_query_answers_with_exactly_four_fields(backend: SqlBackend) -> None:
+    assert run(backend, "execute_sql", sql="SELECT id, name FROM categories ORDER BY id LIMIT 2; -- two") == {
+        "columns": ["id", "name"],
+        "rows": [[1, "Garden"], [2, "Kitchen"]],
+        "row_count": 2,
+        "truncated": False,
+    }
+
+
+def test_the_best_sellers_of_last_year_are_found(backend: SqlBackend) -> None:
+    sql = """
+        WITH sold AS (
+            SELECT l.product_id, sum(l.quantity * l.unit_price * (1 - l.discount)) AS revenue
+            FROM order_lines l JOIN orders o ON o.id = l.order_id
+            WHERE o.ordered_at >= '2025-01-01' AND o.ordered_at < '2026-01-01' GROUP BY 1)
+        SELECT p.name, round(revenue, 2), rank() OVER (ORDER BY revenue DESC) AS place
+        FROM sold JOIN products p ON p.id = product_id ORDER BY place LIMIT 3"""
+    assert run(backend, "execute_sql", sql=sql)["rows"] == [
+        ["Mossby Studio Microphone", 38610.6, 1],
+        ["Dellmark Head Torch", 33577.05, 2],
+        ["Larkmere Headphones", 33364.03, 3],
+    ]
+
+
+def test_rows_are_capped_and_the_cap_is_told(shop_path: Path) -> None:
+    result = run(backend_of(shop_path, max_rows=7), "execute_sql", sql="SELECT * FROM order_lines")
+    assert (result["row_count"], len(result["rows"]), result["truncated"]) == (7, 7, True)
+
+
+def test_bytes_are_capped_and_the_cap_is_told(shop_path: Path) -> None:
+    backend = backend_of(shop_path, max_rows=10_000, max_result_bytes=3000)
+    tool = backend.tools()[2]
+    text = tool.run({"sql": "SELECT * FROM customers"})
+    assert 2500 < len(text.encode()) <= 3000
+    assert json.loads(text)["truncated"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT quantty FROM order_lines", "no such column: quantty; columns of order_lines: quantity, "),
+        ("SELECT l.pryce FROM orders o JOIN order_lines l", "no such column: l.pryce; columns of order_lines: unit_p"),
+        ("SELECT * FROM costumers", "no such table: costumers; tables: customers, "),
+        ("SELECT FROM orders", 'near "FROM": syntax error'),
+        ("SELECT " + ", ".join(f"1 AS {'c' * 85}{n}" for n in range(200)), "200 columns do not fit"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_would_have_been_right(backend: SqlBackend, sql: str, expected: str) -> None:
+    with pytest.raises(ToolFailed) as caught:
+        run(backend, "execute_sql", sql=sql)
+    assert str(caught.value.args[0]).startswith(expected)
+    assert caught.value.code == "INVALID_INPUT"
+
+
+def test_an_unknown_table_is_answered_with_the_likeliest_one(backend: SqlBackend) -> None:
+    with pytest.raises(ToolFailed, match="no such table: product; tables: products, ") as caught:
+        run(backend, "get_schema", tables=["orders", "product"])
+    assert caught.value.code == "INVALID_INPUT"
+
+
+@pytest.mark.parametrize("sql", ["DROP TABLE orders", "SELECT 1; SELECT 2", "ATTACH 'x' AS y", "VACUUM INTO 'x.db'"])
+def test_what_writes_or_escapes_is_refused_before_it_reaches_the_database(backend: SqlBackend, sql: str) -> None:
+    with pytest.raises(ToolFailed) as caught:
+        run(backend, "execute_sql", sql=sql)
+    assert caught.value.code == "INVALID_INPUT"
+
+
+@pytest.mark.parametrize("attack", SLOW)
+def test_nothing_runs_past_its_time(shop_path: Path, attack: str) -> None:
+    before = hashlib.sha256(shop_path.read_bytes()).digest()
+    start = time.monotonic()
+    with pytest.raises(ToolFailed, match=r"took longer|too much"):
+        run(backend_of(shop_path, timeout_s=0.3), "execute_sql", sql=SLOW[attack])
+    # The cap, the start of the child, and as much again for a busy machine.
+    assert time.monotonic() - start < 2 * (0.3 + 0.5)
+    assert hashlib.sha256(shop_path.read_bytes()).digest() == before
+    assert [each.name for each in shop_path.parent.iterdir()] == [shop_path.name]
+
+
+def test_a_query_that_eats_memory_dies_alone(shop_path: Path) -> None:
+    hungry = """WITH RECURSIVE c(n, s) AS (
+        SELECT 1, printf('%.*c', 999000, 'a') UNION ALL SELECT n + 1, s || '' FROM c LIMIT 5000)
+        SELECT * FROM c ORDER BY s"""
+    with pytest.raises(ToolFailed, match="too much memory") as caught:
+        run(backend_of(shop_path), "execute_sql", sql=hungry)
+    assert caught.value.code == "DATABASE_ERROR"
+
+
+def test_a_missing_file_is_named_and_not_made(tmp_path: Path) -> None:
+    backend = backend_of(tmp_path / "gone.db")
+    for ask in (
+        backend.describe,
+        lambda: run(backend, "list_tables"),
+        lambda: run(backend, "execute_sql", sql="SELECT 1"),
+    ):
+        with pytest.raises(ToolFailed, match=r"gone\.db does not exist"):
+            ask()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_database_is_a_failure_and_no_crash(tmp_path: Path) -> None:
+    (tmp_path / "note.db").write_text("hello " * 500)
+    with pytest.raises(ToolFailed, match="not a database") as caught:
+        backend_of(tmp_path / "note.db").describe()
+    assert caught.value.code == "DATABASE_ERROR"
+
+
+def test_a_file_that_appears_or_changes_later_is_read_as_it_is_then(tmp_path: Path) -> None:
+    path = tmp_path / "a b % c#.db"
+    backend = SqlBackend(f"sqlite:///{path}")
+    with pytest.raises(ToolFailed):
+        backend.describe()
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE first (a)")
+        assert [table["name"] for table in run(backend, "list_tables")["tables"]] == ["first"]
+        connection.execute("CREATE TABLE second (a)")
+    assert run(backend, "execute_sql", sql="SELECT count(*) FROM second")["rows"] == [[0]]
+
+
+def test_a_database_in_wal_mode_is_read_while_another_writes(small: Path) -> None:
+    backend = backend_of(small)
+    with contextlib.closing(sqlite3.connect(small, isolation_level=None)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("INSERT INTO parent VALUES (2, 'y')")
+        assert run(backend, "execute_sql", sql="SELECT count(*) FROM parent")["rows"] == [[1]]
+        writer.execute("COMMIT")
+        assert run(backend, "execute_sql", sql="SELECT count(*) FROM parent")["rows"] == [[2]]
+
+
+def test_a_database_that_stays_locked_is_a_failure_of_the_database(small: Path) -> None:
+    with contextlib.closing(sqlite3.connect(small, isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(ToolFailed, match=r"locked|took longer") as caught:
+            run(backend_of(small, timeout_s=0.4), "execute_sql", sql="SELECT count(*) FROM parent")
+    assert caught.value.code == "DATABASE_ERROR"
+
+
+def test_a_closed_backend_opens_again_when_used(shop_path: Path) -> None:
+    backend = backend_of(shop_path)
+    before = backend.describe()
+    backend.close()
+    backend.close()
+    assert backend.describe() == before
+
+
+def test_the_description_is_the_same_in_every_process_and_names_every_table(small: Path) -> None:
+    assert backend_of(small).describe() == (
+        "SQL dialect: sqlite. Tables (PK: primary key, ->: refers to):\n"
+        "both(id INTEGER, b TEXT)\n"
+        "child(id INTEGER PK, a INTEGER -> parent.a, b TEXT -> parent.b, odd)\n"
+        "parent(a INTEGER PK, b TEXT PK)"
+    )
+
+
+def test_a_schema_too_large_for_a_result_asks_for_fewer_tables(small: Path) -> None:
+    with pytest.raises(ToolFailed, match="ask for fewer"):
+        run(backend_of(small, max_result_bytes=300), "get_schema", tables=["parent", "child", "both"])
+
+
+def test_a_list_too_large_for_a_result_says_that_it_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "wide.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        tables = "".join(f"CREATE TABLE table_{number:03} (a);" for number in range(60))
+        connection.executescript(f"BEGIN; {tables} COMMIT;")
+    listed = run(backend_of(path, max_result_bytes=1000), "list_tables")
+    assert listed["truncated"]
+    assert 10 < len(listed["tables"]) < 60
+
+
+def test_many_threads_may_ask_at_once(backend: SqlBackend) -> None:
+    answers: list[int] = []
+
+    def ask(number: int) -> None:
+        answers.append(run(backend, "execute_sql", sql=f"SELECT {number}")["rows"][0][0])
+        answers.append(len(run(backend, "list_tables")["tables"]))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(100, 108)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(answers) == [11] * 8 + list(range(100, 108))
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nonsense", "expected a SQLAlchemy URL"),
+        ("sqlite://", "expected a file"),
+        ("sqlite:///:memory:", "expected a file"),
+        ("mssql+pyodbc://sa:secret@host/db", "mssql is not served"),
+        ("://sa:secret@", "expected a SQLAlchemy URL"),
+    ],
+)
+def test_a_url_that_cannot_be_served_is_refused_at_once_and_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(BadSettings, match=said) as caught:
+        SqlBackend(url)
+    assert "LOOM_BACKEND_URL" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "package"),
+    [
+        ("postgresql+psycopg://u:secret@localhost/x", "psycopg"),
+        ("mysql+pymysql://u:secret@localhost/x", "pymysql"),
+        ("duckdb:////data/x.duckdb", "duckdb-engine"),
+    ],
+)
+def test_a_missing_driver_is_named_with_the_package_that_brings_it(
+    url: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("psycopg", "pymysql", "duckdb_engine"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(BadSettings, match=f"LOOM_BACKEND_URL.*pip install '{package}") as caught:
+        SqlBackend(url).describe()
+    assert "secret" not in str(caught.value)

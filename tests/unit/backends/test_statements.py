@@ -1,0 +1,76 @@
+import pytest
+
+from loom_worker.backends.statements import MAX_SQL_CHARS, only_statement, without_tricks
+from loom_worker.errors import ToolFailed
+
+
+@pytest.mark.parametrize(
+    ("sql", "statement"),
+    [
+        ("SELECT 1", "SELECT 1"),
+        ("  select 1 ;  ", "select 1"),
+        ("SELECT 1; -- done", "SELECT 1"),
+        ("SELECT 1;;\n/* bye */ ;", "SELECT 1"),
+        ("-- first\n/* then; */ WITH a AS (SELECT 1) SELECT * FROM a", "WITH a AS (SELECT 1) SELECT * FROM a"),
+        ("SELECT ';' AS \"a;b\", [c;d], `e;f` FROM t -- ;", "SELECT ';' AS \"a;b\", [c;d], `e;f` FROM t"),
+        ("SELECT 'it''s; fine'", "SELECT 'it''s; fine'"),
+        ("SELECT 4 - 2 / 1", "SELECT 4 - 2 / 1"),
+        ("(SELECT 1)", "(SELECT 1)"),
+        ("VALUES (1), (2)", "VALUES (1), (2)"),
+        ("EXPLAIN QUERY PLAN SELECT 1", "EXPLAIN QUERY PLAN SELECT 1"),
+    ],
+)
+def test_the_one_statement_is_found_whatever_stands_around_it(sql: str, statement: str) -> None:
+    assert only_statement(sql) == statement
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "",
+        "  ",
+        ";",
+        "-- nothing",
+        "/* SELECT 1 */",
+        "DELETE FROM t",
+        "pragma user_version",
+        "/* SELECT */ DROP TABLE t",
+    ],
+)
+def test_what_does_not_read_is_refused(sql: str) -> None:
+    with pytest.raises(ToolFailed, match="read-only") as caught:
+        only_statement(sql)
+    assert caught.value.code == "INVALID_INPUT"
+
+
+@pytest.mark.parametrize("sql", ["SELECT 1; SELECT 2", "SELECT 1;DROP TABLE t", "SELECT '\\'; DROP TABLE t; --'"])
+def test_a_second_statement_is_refused(sql: str) -> None:
+    with pytest.raises(ToolFailed, match="one statement"):
+        only_statement(sql)
+
+
+@pytest.mark.parametrize("sql", ["SELECT 1\0", "SELECT " + "1," * MAX_SQL_CHARS + "1"])
+def test_nul_and_endless_text_are_refused(sql: str) -> None:
+    with pytest.raises(ToolFailed, match="longer than"):
+        only_statement(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT '\\'' ; DROP TABLE t; -- '",
+        "SELECT $$ ; $$",
+        "SELECT * INTO copy FROM t",
+        "SELECT 'x' into outfile '/tmp/x'",
+        "SELECT 1 /*!50000 UNION SELECT 2 */",
+    ],
+)
+def test_text_that_databases_read_differently_is_refused_where_no_authorizer_stands_behind(sql: str) -> None:
+    with pytest.raises(ToolFailed, match="may not be used here"):
+        without_tricks(sql)
+
+
+def test_an_ordinary_statement_passes_unchanged() -> None:
+    assert without_tricks("SELECT pinto FROM beans WHERE a LIKE '%x%'") == (
+        "SELECT pinto FROM beans WHERE a LIKE '%x%'"
+    )

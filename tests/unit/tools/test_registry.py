@@ -1,0 +1,153 @@
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from loom_worker.errors import BadSettings
+from loom_worker.tools.registry import MAX_FLAW_CHARS, Registry
+from loom_worker.values.chat import ToolSpec, ToolUse
+from loom_worker.values.json import Json
+from loom_worker.values.tools import Tool
+
+SQL: Json = {
+    "type": "object",
+    "properties": {
+        "sql": {"type": "string", "minLength": 1},
+        "options": {
+            "type": "object",
+            "properties": {"a/b": {"type": "array", "items": {"$ref": "#/$defs/count"}}},
+        },
+    },
+    "$defs": {"count": {"type": "integer", "minimum": 0}},
+    "required": ["sql"],
+    "additionalProperties": False,
+}
+
+
+def tool(name: str, schema: Mapping[str, object] | None = None) -> Tool:
+    return Tool(ToolSpec(name, f"Does {name}.", schema or {"type": "object"}), lambda _: "done")
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry([tool("list_tables"), tool("execute_sql", SQL), tool("get_schema")])
+
+
+def use(name: str, arguments: Any = None, flaw: str | None = None) -> ToolUse:
+    return ToolUse("toolu_1", name, arguments if arguments is not None else {}, flaw)
+
+
+def test_specs_come_in_the_same_order_however_the_tools_were_given() -> None:
+    names = ["b", "a", "Z", "c_1", "c-1"]
+    forward, backward = Registry(map(tool, names)), Registry(map(tool, reversed(names)))
+    assert forward.specs() == backward.specs()
+    assert [spec.name for spec in forward.specs()] == sorted(names)
+    assert json.dumps([spec.name for spec in forward.specs()]) == json.dumps([spec.name for spec in backward.specs()])
+
+
+def test_an_agent_is_shown_what_it_is_allowed_and_nothing_else(registry: Registry) -> None:
+    assert [spec.name for spec in registry.specs(("list_tables", "execute_sql", "nonesuch"))] == [
+        "execute_sql",
+        "list_tables",
+    ]
+    assert registry.specs(()) == ()
+    assert len(registry.specs(None)) == 3
+
+
+def test_a_tool_is_got_by_its_name(registry: Registry) -> None:
+    found = registry.get("get_schema")
+    assert found is not None
+    assert found.spec.name == "get_schema"
+    assert registry.get("nonesuch") is None
+
+
+def test_a_call_that_fits_has_no_flaw(registry: Registry) -> None:
+    assert registry.flaw(use("execute_sql", {"sql": "SELECT 1", "options": {"a/b": [1, 2]}})) is None
+    assert registry.flaw(use("list_tables"), ("list_tables",)) is None
+
+
+def test_an_unknown_tool_is_answered_with_the_likely_one(registry: Registry) -> None:
+    flaw = registry.flaw(use("exec_sql"))
+    assert flaw == "there is no tool 'exec_sql'; did you mean execute_sql?"
+
+
+def test_an_unknown_tool_like_no_other_is_answered_with_all(registry: Registry) -> None:
+    flaw = registry.flaw(use("zzz"))
+    assert flaw == "there is no tool 'zzz'; tools: execute_sql, get_schema, list_tables"
+    assert registry.flaw(use("zzz"), ()) == "there is no tool 'zzz'; tools: none"
+
+
+def test_tools_an_agent_may_not_use_are_not_proposed_to_it(registry: Registry) -> None:
+    flaw = registry.flaw(use("exec_sql"), ("list_tables",))
+    assert flaw is not None
+    assert "execute_sql" not in flaw
+
+
+def test_a_tool_that_is_not_allowed_is_refused_by_name(registry: Registry) -> None:
+    flaw = registry.flaw(use("execute_sql", {"sql": "SELECT 1"}), ("list_tables",))
+    assert flaw == "the tool 'execute_sql' is not allowed for this agent"
+
+
+def test_arguments_that_could_not_be_read_are_not_checked_against_the_schema(registry: Registry) -> None:
+    flaw = registry.flaw(use("list_tables", {}, flaw="cut at 40 characters"))
+    assert flaw == "the arguments could not be read: cut at 40 characters"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pointer", "said"),
+    [
+        ({}, "/: ", "'sql' is a required property"),
+        ({"sql": 1}, "/sql: ", "1 is not of type 'string'"),
+        ({"sql": "x", "limit": 1}, "/: ", "'limit' was unexpected"),
+        ({"sql": "x", "options": {"a/b": [1, -2]}}, "/options/a~1b/1: ", "-2 is less than the minimum of 0"),
+        (["x"], "/: ", "is not of type 'object'"),
+    ],
+)
+def test_a_violation_is_told_with_its_place(registry: Registry, arguments: Any, pointer: str, said: str) -> None:
+    flaw = registry.flaw(use("execute_sql", arguments))
+    assert flaw is not None
+    assert flaw.startswith(pointer)
+    assert said in flaw
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        use("execute_sql", {"sql": ["x" * 100_000]}),
+        use("n" * 100_000),
+        use("list_tables", {}, flaw="why " * 10_000),
+    ],
+)
+def test_a_flaw_stays_short_whatever_the_model_sent(registry: Registry, call: ToolUse) -> None:
+    flaw = registry.flaw(call)
+    assert flaw is not None
+    assert len(flaw) <= MAX_FLAW_CHARS
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "object", "properties": {"a": {"type": "text"}}}, "/properties/a/type"),
+        ({"type": "object", "required": "sql"}, "/required"),
+        ({"type": "string"}, "must be object"),
+        ({"properties": {}}, "must be object"),
+        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}}, "refers to"),
+        ({"type": "object", "allOf": [{"$ref": "https://example.com/schema.json"}]}, "refers to"),
+    ],
+)
+def test_a_tool_with_an_invalid_schema_is_refused_with_its_place(schema: Json, said: str) -> None:
+    with pytest.raises(BadSettings, match=said) as caught:
+        Registry([tool("good"), tool("bad", schema)])
+    assert "'bad'" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 65, "tool\n", "a.b"])
+def test_a_name_that_a_provider_would_refuse_is_refused_first(name: str) -> None:
+    with pytest.raises(BadSettings, match="a name is"):
+        Registry([tool(name)])
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(BadSettings, match="two tools are named 'a'"):
+        Registry([tool("a"), tool("b"), tool("a")])
