@@ -16,7 +16,9 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 50
 """Deepest nesting of lists and mappings."""
 MAX_ALIASES = 100
-"""Most references to anchors: a few lines of them can stand for gigabytes."""
+"""Most references to anchors in a file."""
+MAX_NODES = 100_000
+"""Most values of a document, with every alias written out."""
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -46,9 +48,28 @@ def read_documents(path: Path) -> list[tuple[int, Any]]:
         raise BadFile(f"{path}: {error}") from error
 
 
+class _Builder(yaml.SafeLoader):
+    """Builds plain data: dates stay the text they are, as in JSON."""
+
+
+_Builder.add_constructor("tag:yaml.org,2002:timestamp", yaml.SafeLoader.construct_yaml_str)
+
+
 def _build(node: yaml.Node) -> Any:
-    loader = yaml.SafeLoader("")
-    return loader.construct_document(node)
+    if _expanded(node, {}, ()) > MAX_NODES:
+        raise ValueError(f"more than {MAX_NODES} values once its aliases are written out")
+    return _Builder("").construct_document(node)
+
+
+def _expanded(node: yaml.Node, known: dict[int, int], above: tuple[int, ...]) -> int:
+    """How many values a node stands for with every alias written out: a few lines of them can mean billions."""
+    if id(node) in above:
+        raise ValueError("an alias that contains itself")
+    if id(node) not in known:
+        inside = node.value if isinstance(node, (yaml.SequenceNode, yaml.MappingNode)) else ()
+        parts = [part for entry in inside for part in (entry if isinstance(entry, tuple) else (entry,))]
+        known[id(node)] = 1 + sum(_expanded(part, known, (*above, id(node))) for part in parts)
+    return known[id(node)]
 
 
 def _check_shape(path: Path, text: str) -> None:

@@ -28,8 +28,9 @@ class Agent:
     max_tool_calls: int | None = None
     timeout_s: float | None = None
     patterns_enabled: bool = True
-    min_confidence: float = 0.15
-    """Cosine (0-1) below which no pattern is put beside the message."""
+    min_confidence: float = 0.18
+    """Score (0-1) below which no pattern is put beside the message: 115 of 116 questions about the shop were above
+    it, 100 of 104 others below (tests/unit/patterns)."""
     max_patterns_per_turn: int = 1
     unknown_keys: tuple[str, ...] = ()
     """Keys of the file that Loom does not know, as dotted paths; kept in ``raw`` and reported."""

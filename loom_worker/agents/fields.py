@@ -1,0 +1,112 @@
+"""Reading a mapping key by key: types are checked, and what nobody asked for is known at the end."""
+
+from math import isfinite
+from typing import Any
+
+from loom_worker.errors import BadFile
+from loom_worker.values.json import Json
+
+
+class Fields:
+    """A mapping of a file; every reader gives None for a missing or null key and raises BadFile for a wrong type."""
+
+    def __init__(self, value: Any, path: str = "") -> None:
+        self._path = path
+        self._value: Json = {} if value is None else value
+        self._seen: set[str] = set()
+        self._children: list[Fields] = []
+        self._idle: list[str] = []
+        if not isinstance(self._value, dict):
+            raise BadFile(f"{path or 'an agent'}: a mapping is needed, not {_kind(value)}")
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._value
+
+    def get(self, key: str) -> Any:
+        """The value as it is."""
+        self._seen.add(key)
+        return self._value.get(key)
+
+    def at(self, key: str) -> str:
+        """The dotted path of a key, for a message."""
+        return f"{self._path}.{key}" if self._path else key
+
+    def under(self, key: str) -> "Fields":
+        """The mapping below a key; empty if there is none."""
+        child = Fields(self.get(key), self.at(key))
+        self._children.append(child)
+        return child
+
+    def text(self, key: str) -> str | None:
+        """A text; numbers are taken as they were written (``version: 2``)."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise self._wrong(key, "a text", value)
+        return str(value)
+
+    def choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
+        """One of the allowed texts."""
+        value = self.text(key)
+        if value is not None and value not in allowed:
+            raise self._wrong(key, "one of " + ", ".join(allowed), value)
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...] | None:
+        """A list of texts."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+            raise self._wrong(key, "a list of texts", value)
+        return tuple(value)
+
+    def whole(self, key: str, least: int = 1) -> int | None:
+        """A whole number, ``least`` or more."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise self._wrong(key, f"a whole number from {least}", value)
+        return value
+
+    def number(self, key: str, *, most: float = float("inf")) -> float | None:
+        """A number above 0 and up to ``most``; 0 itself only where there is an upper end."""
+        value = self.get(key)
+        if value is None:
+            return None
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+        if not is_number or value < 0 or value > most or (value == 0 and most == float("inf")):
+            raise self._wrong(
+                key, "a number above 0" if most == float("inf") else f"a number from 0 to {most:g}", value
+            )
+        return float(value)
+
+    def flag(self, key: str) -> bool | None:
+        """True or false."""
+        value = self.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self._wrong(key, "true or false", value)
+        return value
+
+    def keep(self, *keys: str) -> None:
+        """Take note of keys that may stand here and have no effect yet; their values stay in the raw file."""
+        self._seen.update(keys)
+        self._idle += [self.at(key) for key in keys if self._value.get(key) is not None]
+
+    def idle(self) -> tuple[str, ...]:
+        """The kept keys that are there, as dotted paths, those of all mappings below included."""
+        return (*self._idle, *(path for child in self._children for path in child.idle()))
+
+    def unknown(self) -> tuple[str, ...]:
+        """The keys nobody asked for, as dotted paths, those of all mappings below included."""
+        own = tuple(self.at(str(key)) for key in self._value if key not in self._seen)
+        return (*own, *(path for child in self._children for path in child.unknown()))
+
+    def _wrong(self, key: str, needed: str, value: Any) -> BadFile:
+        return BadFile(f"{self.at(key)}: {needed} is needed, not {str(value)[:40]!r}")
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else type(value).__name__

@@ -1,0 +1,176 @@
+from pathlib import Path
+
+import pytest
+
+from loom_worker.agents.load import Agents, load
+
+HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\n"
+FULL = """
+apiVersion: loom/v1
+kind: Agent
+metadata: {name: analyst, version: 2, description: Counts., labels: {team: x}}
+spec:
+  backend: {type: sql, url: "sqlite:///x.db"}
+  llm:
+    provider: anthropic
+    model: some-model
+    max_tokens: 100
+    max_context_tokens: 1000
+    reserved_output_tokens: 50
+    stop_sequences: [STOP]
+  tools: [list_tables, execute_sql]
+  system_prompt: Be brief.
+  config:
+    max_turns: 3
+    max_tool_executions: 7
+    timeout_seconds: 12.5
+    patterns: {enabled: false, min_confidence: 0.3, max_patterns_per_turn: 2}
+"""
+
+
+def agents(folder: Path, *texts: str) -> Agents:
+    for n, text in enumerate(texts):
+        (folder / f"{n}.yaml").write_text(text, encoding="utf-8")
+    return load(folder)
+
+
+def test_the_default_agent_is_there_without_any_file() -> None:
+    found = load(None)
+    assert set(found.agents) == {"default"}
+    assert found.problems == ()
+    default = found.agents["default"]
+    assert all(name in default.system_prompt for name in ("list_tables", "get_schema", "execute_sql", "<pattern>"))
+    assert default.tools is None
+    assert default.max_llm_calls is None
+
+
+def test_every_field_arrives(tmp_path: Path) -> None:
+    found = agents(tmp_path, FULL)
+    agent = found.agents["analyst"]
+    assert found.problems == ()
+    assert (agent.name, agent.version, agent.description) == ("analyst", "2", "Counts.")
+    assert (agent.provider, agent.model, agent.max_tokens) == ("anthropic", "some-model", 100)
+    assert (agent.max_context_tokens, agent.reserved_output_tokens) == (1000, 50)
+    assert agent.stop_sequences == ("STOP",)
+    assert (agent.backend_url, agent.has_backend) == ("sqlite:///x.db", True)
+    assert agent.tools == ("list_tables", "execute_sql")
+    assert agent.system_prompt == "Be brief."
+    assert (agent.max_llm_calls, agent.max_tool_calls, agent.timeout_s) == (3, 7, 12.5)
+    assert (agent.patterns_enabled, agent.min_confidence, agent.max_patterns_per_turn) == (False, 0.3, 2)
+    assert agent.raw["metadata"]["labels"] == {"team": "x"}
+    assert agent.source == f"{tmp_path}/0.yaml:2"
+
+
+def test_a_root_agent_has_the_same_fields(tmp_path: Path) -> None:
+    text = "agent:\n  name: flat\n  version: 3\n  system_prompt: Hi.\n  llm: {model: m}\n  config: {max_turns: 4}\n"
+    agent = agents(tmp_path, text).agents["flat"]
+    assert (agent.version, agent.system_prompt, agent.model, agent.max_llm_calls) == ("3", "Hi.", "m", 4)
+    assert agent.unknown_keys == ()
+
+
+def test_what_is_not_said_is_left_to_the_process(tmp_path: Path) -> None:
+    agent = agents(tmp_path, HEAD).agents["a"]
+    assert (agent.model, agent.max_llm_calls, agent.timeout_s, agent.tools, agent.backend_url) == (None,) * 5
+    assert agent.has_backend
+    assert agent.patterns_enabled
+
+
+def test_tools_may_be_sorted_by_where_they_come_from(tmp_path: Path) -> None:
+    found = agents(tmp_path, HEAD + "spec: {tools: {builtin: [x], custom: [y], mcp: [{server: s}]}}")
+    assert found.agents["a"].tools == ("x", "y")
+    assert found.problems == (f"{tmp_path}/0.yaml:1: agent a: without effect yet: spec.tools.mcp",)
+
+
+def test_no_tool_at_all_is_not_every_tool(tmp_path: Path) -> None:
+    assert agents(tmp_path, HEAD + "spec: {tools: []}").agents["a"].tools == ()
+
+
+def test_an_agent_may_have_no_backend(tmp_path: Path) -> None:
+    assert not agents(tmp_path, HEAD + "spec: {backend: false}").agents["a"].has_backend
+
+
+def test_a_backend_that_is_not_served_yet_is_told_and_never_replaced_by_another(tmp_path: Path) -> None:
+    found = agents(tmp_path, HEAD + "spec: {backend: {type: rest, url: 'http://x'}}")
+    assert not found.agents["a"].has_backend
+    assert "without effect yet: spec.backend.type, spec.backend.url" in found.problems[0]
+
+
+def test_unknown_keys_are_kept_and_told_with_their_path(tmp_path: Path) -> None:
+    found = agents(tmp_path, HEAD + "extra: 1\nspec: {llm: {temprature: 0.1}, config: {patterns: {on: 1}}}")
+    agent = found.agents["a"]
+    assert set(agent.unknown_keys) == {"extra", "spec.llm.temprature", "spec.config.patterns.True"}
+    assert agent.raw["extra"] == 1
+    assert found.problems[0].startswith(f"{tmp_path}/0.yaml:1: agent a: unknown keys: extra")
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ("{llm: {max_tokens: many}}", "spec.llm.max_tokens: a whole number from 1 is needed, not 'many'"),
+        ("{llm: {max_tokens: true}}", "spec.llm.max_tokens: a whole number from 1 is needed, not 'True'"),
+        ("{llm: {max_tokens: 0}}", "spec.llm.max_tokens: a whole number from 1 is needed, not '0'"),
+        ("{llm: {stop_sequences: x}}", "spec.llm.stop_sequences: a list of texts is needed, not 'x'"),
+        ("{llm: [x]}", "spec.llm: a mapping is needed, not list"),
+        ("{llm: {model: [x]}}", "spec.llm.model: a text is needed, not \"['x']\""),
+        (
+            "{llm: {provider: acme}}",
+            "spec.llm.provider: one of anthropic, bedrock, ollama, scripted is needed, not 'acme'",
+        ),
+        ("{tools: [1]}", "spec.tools: a list of texts is needed, not '[1]'"),
+        ("{config: {timeout_seconds: 0}}", "spec.config.timeout_seconds: a number above 0 is needed, not '0'"),
+        ("{config: {timeout_seconds: .nan}}", "spec.config.timeout_seconds: a number above 0 is needed, not 'nan'"),
+        ("{config: {patterns: {enabled: 1}}}", "spec.config.patterns.enabled: true or false is needed, not '1'"),
+        (
+            "{config: {patterns: {min_confidence: 15}}}",
+            "spec.config.patterns.min_confidence: a number from 0 to 1 is needed, not '15'",
+        ),
+        ("text", "spec: a mapping is needed, not str"),
+    ],
+)
+def test_a_wrong_type_costs_that_agent_and_no_other(tmp_path: Path, spec: str, reason: str) -> None:
+    found = agents(tmp_path, f"{HEAD}spec: {spec}\n---\n{FULL}")
+    assert set(found.agents) == {"default", "analyst"}
+    assert found.problems == (f"{tmp_path}/0.yaml:1: {reason}",)
+
+
+def test_a_number_without_end_costs_its_own_agent(tmp_path: Path) -> None:
+    found = agents(tmp_path, HEAD + f"spec: {{system_prompt: 0x{'f' * 9000}}}", FULL)
+    assert set(found.agents) == {"default", "analyst"}
+    assert f"{tmp_path}/0.yaml:1: " in found.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("kind: Agent\nmetadata: {name: a}", "apiVersion: loom/v1 is needed, not nothing"),
+        ("apiVersion: loom/v1\nkind: Workflow", "kind: Agent is needed, not Workflow"),
+        ("apiVersion: loom/v1\nkind: Agent", "metadata.name: letters, digits, '.', '_' and '-' are needed"),
+        ("agent: {name: a/b}", "agent.name: letters, digits, '.', '_' and '-' are needed"),
+        ("[a]", "an agent: a mapping is needed, not list"),
+        ("null", "kind: Agent is needed, not nothing"),
+        ("{", "expected"),
+    ],
+)
+def test_what_is_no_agent_is_told_with_its_place(tmp_path: Path, text: str, reason: str) -> None:
+    found = agents(tmp_path, text)
+    assert set(found.agents) == {"default"}
+    assert found.problems[0].startswith(f"{tmp_path}/0.yaml:1: ") or text == "{"
+    assert reason in found.problems[0]
+
+
+def test_a_default_of_the_folder_replaces_the_packaged_one(tmp_path: Path) -> None:
+    found = agents(tmp_path, HEAD.replace("name: a", "name: default") + "spec: {system_prompt: Mine.}")
+    assert found.agents["default"].system_prompt == "Mine."
+    assert found.problems == ()
+
+
+def test_a_name_given_twice_is_told_and_the_first_one_stays(tmp_path: Path) -> None:
+    found = agents(tmp_path, HEAD + "spec: {system_prompt: one}", HEAD + "spec: {system_prompt: two}")
+    assert found.agents["a"].system_prompt == "one"
+    assert found.problems == (f"{tmp_path}/1.yaml:1: agent a is already defined in {tmp_path}/0.yaml:1",)
+
+
+def test_a_missing_folder_is_told_and_the_default_remains(tmp_path: Path) -> None:
+    found = load(tmp_path / "nowhere")
+    assert set(found.agents) == {"default"}
+    assert found.problems == (f"{tmp_path}/nowhere: no such folder",)

@@ -1,0 +1,236 @@
+import json
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+from loom_worker.llm.scripted import Scripted
+from loom_worker.patterns.library import load, packaged_root
+from loom_worker.patterns.match import Matcher
+from loom_worker.patterns.render import for_message
+from loom_worker.values.chat import ChatMessage, Reply, Request, TextDelta, ToolOutcome, ToolSpec
+from tests.support.tiny_shop import call, open_shop
+
+MATCHER = Matcher(load(packaged_root()).patterns)
+TOOLS = tuple(ToolSpec(name, name, {"type": "object"}) for name in ("list_tables", "get_schema", "execute_sql"))
+MODEL = Scripted(count=len)
+BEST = "Which three products sold best last year, and how much did each bring in?"
+
+
+def user(question: str) -> ChatMessage:
+    found = [for_message(match) for match in MATCHER.match(question, k=1) if match.score >= 0.18]
+    return ChatMessage("user", question, context="\n\n".join([*found, "Today is 2026-11-21."]))
+
+
+def request(*messages: ChatMessage) -> Request:
+    return Request("You are an analyst.", messages, TOOLS)
+
+
+def reply(asked: Request) -> Reply:
+    last = list(MODEL.reply(asked))[-1]
+    assert isinstance(last, Reply)
+    return last
+
+
+def said(answer: Reply) -> ChatMessage:
+    return ChatMessage("assistant", answer.text, tool_uses=answer.tool_uses)
+
+
+def run(answer: Reply, shop: sqlite3.Connection) -> ChatMessage:
+    outcomes = []
+    for use in answer.tool_uses:
+        try:
+            outcomes.append(ToolOutcome(use.id, use.name, call(shop, use.name, use.arguments)))
+        except sqlite3.Error as error:
+            outcomes.append(ToolOutcome(use.id, use.name, f"DATABASE_ERROR: {error}", is_error=True))
+    return ChatMessage("tool", outcomes=tuple(outcomes))
+
+
+def converse(question: str, shop: sqlite3.Connection, *before: ChatMessage) -> list[ChatMessage]:
+    """Run a turn to its answer; gives all messages, the answer last."""
+    messages = [*before, user(question)]
+    for _ in range(5):
+        answer = reply(request(*messages))
+        messages.append(said(answer))
+        if not answer.tool_uses:
+            return messages
+        messages.append(run(answer, shop))
+    raise AssertionError("the script never came to an answer")
+
+
+def ask(question: str) -> str:
+    return converse(question, open_shop())[-1].text
+
+
+def test_three_products_are_three_products_with_their_revenue() -> None:
+    lines = [line for line in ask(BEST).splitlines() if line[:1].isdigit()]
+    assert lines == [
+        "1. Red Tent: revenue 1,000.00, units 20",
+        "2. Blue Tent: revenue 320.00, units 4",
+        "3. Desk Lamp: revenue 90.00, units 3",
+    ]
+
+
+def test_the_steps_are_look_then_query_then_answer() -> None:
+    messages = converse(BEST, open_shop())
+    assert [[use.name for use in message.tool_uses] for message in messages if message.role == "assistant"] == [
+        ["list_tables", "get_schema"],
+        ["execute_sql"],
+        [],
+    ]
+    assert messages[1].tool_uses[1].arguments == {"tables": ["order_lines", "orders", "products"]}
+
+
+@pytest.mark.parametrize(
+    ("question", "fact"),
+    [
+        ("Who are our best customers?", "1. Ada Quist: revenue 1,140.00, orders 2, last order 2025-03-02"),
+        ("Which 2 customers spent the most in 2025?", "2. Bo Lind: revenue 320.00"),
+        ("bestsellers in March 2025", "1. Red Tent: revenue 1,000.00"),
+        ("Which items sold the most units since 2024?", "1. Red Tent: units 21"),
+        ("Monthly revenue trend this year", "2026-02: revenue 100.00, orders 1"),
+        ("Show me revenue per quarter in 2025", "1. 2025-Q1: revenue 1,040.00"),
+        ("What was our revenue in March 2025?", "2025-03: revenue 1,040.00"),
+        ("Is this year better than last year?", "2025: revenue 1,450.00, revenue before 100.00"),
+        ("Are sales up compared with last year?", "change 1,350.0 %"),
+        ("What is the return rate by category?", "1. Tents: units sold 25, units returned 2, return rate 8.0 %"),
+        ("Which products are returned most often?", "1. Blue Tent: units sold 4, units returned 2"),
+        ("Why do people return things?", "broken: units returned 1, refunds 80.00"),
+        ("Revenue by country last year", "1. Switzerland: revenue 1,130.00"),
+        ("Which cities bring in the most?", "1. Bern: country Switzerland, revenue 1,230.00"),
+        ("What is our average order value?", "orders 5, revenue 1,650.00, average order value 330.00"),
+        ("Which payment methods do customers use?", "1. card: payments 2, amount 1,140.00, share 78.1 %"),
+        ("Which categories sell best?", "1. Tents: revenue 1,420.00"),
+        ("revenue by supplier", "North Works: revenue 1,650.00"),
+        ("Which products did not sell last year?", "1. Unsold Lamp: units 0"),
+        ("Do an ABC analysis", "1. Red Tent: class A"),
+        ("How many orders were cancelled?", "cancelled: orders 1, share 16.7 %"),
+        ("Which products are bought together?", "Red Tent + Head Lamp: orders 1"),
+        ("Which store has the highest revenue?", "1. Online: revenue 1,230.00"),
+        ("most profitable products", "1. Blue Tent: revenue 320.00, margin 120.00, margin 37.5 %"),
+        ("were our promotions worth it?", "Spring: orders 1, revenue 1,040.00"),
+        ("missing values", "orders.promotion_id: row total 6, missing 5"),
+    ],
+)
+def test_a_question_is_answered_with_figures_of_the_shop(question: str, fact: str) -> None:
+    assert fact in ask(question)
+
+
+def test_the_answer_names_pattern_period_and_that_no_llm_spoke() -> None:
+    text = ask(BEST)
+    assert "2025-01-01 to 2025-12-31 (last year)" in text
+    assert "(sql/top_n)" in text
+    assert "no LLM" in text
+
+
+def test_a_period_without_orders_gives_no_figures() -> None:
+    text = ask("Best selling products in 2031")
+    assert "gave no rows" in text
+    assert "revenue " not in text.split("\n", 1)[1]
+
+
+@pytest.mark.parametrize("question", ["hello", "What is the weather like today?", "Tell me a joke", ""])
+def test_what_no_pattern_covers_gets_an_introduction_with_examples(question: str) -> None:
+    answer = reply(request(user(question)))
+    assert answer.stop_reason == "end_turn"
+    assert "scripted demo model" in answer.text
+    assert BEST in answer.text
+
+
+def test_without_a_tool_for_queries_nothing_is_called() -> None:
+    asked = replace(request(user(BEST)), tools=TOOLS[:2])
+    assert reply(asked).tool_uses == ()
+
+
+def test_without_tools_to_look_the_query_comes_at_once() -> None:
+    asked = replace(request(user(BEST)), tools=TOOLS[2:])
+    assert [use.name for use in reply(asked).tool_uses] == ["execute_sql"]
+
+
+def test_a_missing_table_is_named_and_nothing_queried() -> None:
+    shop = open_shop()
+    shop.execute("DROP TABLE products")
+    messages = converse(BEST, shop)
+    assert "reads products, and this database has no such table" in messages[-1].text
+    assert "execute_sql" not in [use.name for message in messages for use in message.tool_uses]
+
+
+def test_a_failed_query_is_told_and_no_figure_invented() -> None:
+    shop = open_shop()
+    shop.execute("ALTER TABLE order_lines DROP COLUMN discount")
+    text = converse(BEST, shop)[-1].text
+    assert "I have no answer" in text
+    assert "DATABASE_ERROR: no such column: l.discount" in text
+
+
+def test_a_failed_look_is_told() -> None:
+    first = reply(request(user(BEST)))
+    failed = tuple(ToolOutcome(use.id, use.name, "database is away", is_error=True) for use in first.tool_uses)
+    text = reply(request(user(BEST), said(first), ChatMessage("tool", outcomes=failed))).text
+    assert text == "I could not look at the tables, so I have no answer. database is away"
+
+
+def test_a_result_that_was_stored_elsewhere_is_not_guessed() -> None:
+    outcome = ToolOutcome("toolu_1", "execute_sql", "[Large dataset stored: ref_1]")
+    text = reply(request(user(BEST), ChatMessage("assistant"), ChatMessage("tool", outcomes=(outcome,)))).text
+    assert "gave a result I cannot read" in text
+
+
+def test_a_second_question_is_not_answered_with_the_rows_of_the_first() -> None:
+    shop = open_shop()
+    messages = converse(BEST, shop)
+    messages = converse("Who are our best customers?", shop, *messages)
+    assert "Ada Quist" in messages[-1].text
+    ids = [use.id for message in messages for use in message.tool_uses]
+    assert len(set(ids)) == len(ids) == 6
+
+
+def test_when_tools_may_not_be_called_it_says_what_it_has() -> None:
+    asked = replace(request(user(BEST)), may_call_tools=False)
+    answer = reply(asked)
+    assert answer.tool_uses == ()
+    assert "have no rows" in answer.text
+    messages = converse(BEST, open_shop())
+    assert "1,000.00" in reply(replace(request(*messages[:-1]), may_call_tools=False)).text
+
+
+def test_the_same_request_gets_the_same_reply() -> None:
+    assert list(MODEL.reply(request(user(BEST)))) == list(Scripted(len).reply(request(user(BEST))))
+
+
+def test_the_deltas_join_to_the_text_of_the_reply() -> None:
+    for asked in (request(user("hello")), request(user(BEST)), request(*converse(BEST, open_shop())[:-1])):
+        *deltas, last = MODEL.reply(asked)
+        assert isinstance(last, Reply)
+        assert len(deltas) > 1
+        assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == last.text
+
+
+def test_usage_counts_what_was_sent_and_said() -> None:
+    answer = reply(request(user("hello")))
+    longer = reply(request(user("hello there, how are you?")))
+    assert answer.usage.output_tokens == len(answer.text)
+    assert longer.usage.input_tokens == answer.usage.input_tokens + len(" there, how are you?")
+    assert (answer.usage.cost_usd, answer.usage.llm_calls, answer.model) == (0.0, 1, MODEL.name)
+
+
+def test_a_call_costs_output_too() -> None:
+    answer = reply(request(user(BEST)))
+    assert answer.stop_reason == "tool_use"
+    assert answer.usage.output_tokens > len(answer.text)
+
+
+def test_the_question_reaches_the_query_only_as_digits() -> None:
+    hostile = "Which three products sold best last year'; DROP TABLE orders; --"
+    messages = converse(hostile, open_shop())
+    (sql,) = [use.arguments["sql"] for message in messages for use in message.tool_uses if use.name == "execute_sql"]
+    assert "DROP" not in sql
+    assert "'2025-01-01'" in sql
+
+
+def test_a_lone_surrogate_in_a_question_does_no_harm() -> None:
+    assert reply(request(user("\ud800" + BEST))).tool_uses
+
+
+def test_arguments_are_json() -> None:
+    assert all(json.dumps(use.arguments) for use in reply(request(user(BEST))).tool_uses)
