@@ -11,10 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
+from loom_worker import redis_client
 from loom_worker.agents import load as agent_files
 from loom_worker.errors import LoomError
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
@@ -41,9 +38,6 @@ from loom_worker.values.turns import Turn
 from loom_worker.webhook.body import completed
 
 __all__ = ["Front", "Mail", "Process", "alone", "front", "loom", "mail", "start"]
-
-REDIS_TIMEOUT_S = 5.0
-"""A Redis that swallows bytes holds a caller no longer than this; redis-py's own default is the same, by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,26 +177,11 @@ def _announce(turn: Turn, client: Any, lanes: Lanes, events: EventLog, ring: Cal
 
 def _redis(settings: Settings) -> Any:
     """A client for questions that are answered at once."""
-    return redis.Redis.from_url(
-        settings.redis_url,
-        decode_responses=True,
-        socket_timeout=REDIS_TIMEOUT_S,
-        socket_connect_timeout=REDIS_TIMEOUT_S,
-        max_connections=settings.web.threads + settings.worker_concurrency,
-        # Retried by whoever asks: a keeper, a sweeper and a pen each have their own next time.
-        retry=Retry(NoBackoff(), 1),
-    )
+    return redis_client.client(settings.redis_url, connections=settings.web.threads + settings.worker_concurrency)
 
 
 def _events(settings: Settings) -> EventLog:
-    waiting = redis.Redis.from_url(
-        settings.redis_url,
-        decode_responses=True,
-        socket_timeout=MAX_BLOCK_MS / 1000 + REDIS_TIMEOUT_S,
-        socket_connect_timeout=REDIS_TIMEOUT_S,
-        max_connections=settings.web.threads,
-        retry=Retry(NoBackoff(), 0),
-    )
+    waiting = redis_client.client(settings.redis_url, connections=settings.web.threads, wait_s=MAX_BLOCK_MS / 1000)
     return EventLog(_redis(settings), waiting)
 
 
@@ -220,7 +199,7 @@ def _problems(database: Database, client: Any, settings: Settings) -> tuple[str,
     try:
         if not _alive(client, settings):
             found.append("workers: none is alive")
-    except redis.RedisError as error:
+    except LoomError as error:
         found.append(f"redis: {error}")
     return tuple(found)
 

@@ -52,7 +52,7 @@ class _Builder(yaml.SafeLoader):
     """Builds plain data: dates stay the text they are, as in JSON."""
 
 
-_Builder.add_constructor("tag:yaml.org,2002:timestamp", yaml.SafeLoader.construct_yaml_str)
+_Builder.add_constructor("tag:yaml.org,2002:timestamp", lambda _loader, node: str(node.value))
 
 
 def _build(node: yaml.Node) -> Any:

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any
 
-from redis.exceptions import RedisError
-
-from loom_worker.errors import Unavailable
+from loom_worker.redis_client import in_our_words
 from loom_worker.values.events import Event
 from loom_worker.values.json import Json
 
@@ -45,7 +43,8 @@ class EventLog:
             Unavailable: Redis did not answer.
         """
         pairs = [part for kind, data in events for part in (kind, _text(data))]
-        last = _asked(lambda: self._append(keys=[_key(turn_id)], args=[TTL_S, least, *pairs]))
+        with in_our_words():
+            last = self._append(keys=[_key(turn_id)], args=[TTL_S, least, *pairs])
         return None if last == -1 else int(last)
 
     def queue_opening(self, pipe: Any, turn_id: str, data: Json) -> None:
@@ -58,7 +57,8 @@ class EventLog:
         Raises:
             Unavailable: Redis did not answer.
         """
-        tail = _asked(lambda: self._redis.xrevrange(_key(turn_id), count=1))
+        with in_our_words():
+            tail = self._redis.xrevrange(_key(turn_id), count=1)
         return _number(tail[0][0]) if tail else 0
 
     def restore(self, turn_id: str, events: Iterable[Event]) -> None:
@@ -67,12 +67,12 @@ class EventLog:
         Raises:
             Unavailable: Redis did not answer.
         """
-        with self._redis.pipeline(transaction=True) as pipe:
+        with in_our_words(), self._redis.pipeline(transaction=True) as pipe:
             pipe.delete(_key(turn_id))
             for event in events:
                 pipe.xadd(_key(turn_id), {"t": event.type, "d": _text(event.data)}, id=f"{event.id}-0")
             pipe.expire(_key(turn_id), TTL_S)
-            _asked(pipe.execute)
+            pipe.execute()
 
     def read(self, turn_id: str, *, after: int, wait_ms: int) -> tuple[Event, ...]:
         """Events behind an id; waits for the first of them up to wait_ms (0: not at all), then returns none.
@@ -81,7 +81,8 @@ class EventLog:
             Unavailable: Redis did not answer.
         """
         block = wait_ms if wait_ms > 0 else None
-        found = _asked(lambda: self._waiting.xread({_key(turn_id): f"{after}-0"}, count=500, block=block))
+        with in_our_words():
+            found = self._waiting.xread({_key(turn_id): f"{after}-0"}, count=500, block=block)
         entries = next(iter(found.values()))[0] if isinstance(found, dict) and found else _entries(found)
         return tuple(Event(_number(entry_id), fields["t"], json.loads(fields["d"])) for entry_id, fields in entries)
 
@@ -92,13 +93,6 @@ MAX_BLOCK_MS = 15_000
 
 def _entries(found: Any) -> Any:
     return found[0][1] if found else ()
-
-
-def _asked(question: Any) -> Any:
-    try:
-        return question()
-    except RedisError as error:
-        raise Unavailable(f"Redis did not answer: {error}") from error
 
 
 def _key(turn_id: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from loom_worker.agents.load import Agents
-from loom_worker.errors import Invalid, LoomError
+from loom_worker.errors import Invalid, Unavailable
 from loom_worker.front.following import Following
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings
@@ -101,7 +101,7 @@ class Front:
         lane = self._sessions.delete(workspace, session_id)
         try:
             self._lanes.forget(lane)
-        except (LoomError, OSError):  # nothing in Redis outlives its use; the database has no such lane any more
+        except Unavailable:  # what Redis keeps of the lane is dropped when somebody looks: the database has nothing
             return
 
     def submit(self, workspace: str, session_id: str, new: NewTurn, *, agent: str | None) -> tuple[Turn, bool]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease
+from loom_worker.redis_client import in_our_words
 from loom_worker.settings import LaneSettings
 
 log = logging.getLogger(__name__)
@@ -101,11 +102,13 @@ class Keeper:
 
 def alive_workers(redis: Any, *, since_ms: int) -> frozenset[str]:
     """Workers whose last heartbeat is not older than since_ms; forgets those a day old."""
-    redis.zremrangebyscore(keys.WORKERS, "-inf", since_ms - 86_400_000)
-    return frozenset(redis.zrange(keys.WORKERS, since_ms, "+inf", byscore=True))
+    with in_our_words():
+        redis.zremrangebyscore(keys.WORKERS, "-inf", since_ms - 86_400_000)
+        return frozenset(redis.zrange(keys.WORKERS, since_ms, "+inf", byscore=True))
 
 
 def memory_age_ms(redis: Any, *, now_ms: int) -> int:
     """For how long Redis has kept our keys; 0 just after it lost them."""
-    born = redis.get(keys.BORN)
+    with in_our_words():
+        born = redis.get(keys.BORN)
     return 0 if born is None else max(0, now_ms - int(born))

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any, Protocol
 
 from loom_worker.lanes import keys
+from loom_worker.redis_client import in_our_words
 from loom_worker.settings import LaneSettings
 
 SCRIPTS = ("submit", "take", "renew", "park", "wake", "complete", "release", "drop", "expire")
@@ -60,7 +61,7 @@ class Lanes:
     def renew(self, leases: Iterable[Lease]) -> dict[Lease, bool]:
         """Prolong leases, in one round trip; False for each that another has taken."""
         wanted = list(leases)
-        with self._redis.pipeline(transaction=False) as pipe:
+        with in_our_words(), self._redis.pipeline(transaction=False) as pipe:
             for lease in wanted:
                 self._run("renew", lease.lane, lease.token, self._lease_ms, client=pipe)
             answers = pipe.execute() if wanted else []
@@ -96,15 +97,16 @@ class Lanes:
 
     def expired(self, *, limit: int) -> list[str]:
         """Lanes whose lease has run out or whose doorbell went unanswered, and that must be rung."""
-        seconds, micros = self._redis.time()
-        now_ms = seconds * 1000 + micros // 1000
-        late = self._redis.zrange(keys.LEASES, "-inf", now_ms, byscore=True, offset=0, num=limit)
+        with in_our_words():
+            seconds, micros = self._redis.time()
+            now_ms = seconds * 1000 + micros // 1000
+            late = self._redis.zrange(keys.LEASES, "-inf", now_ms, byscore=True, offset=0, num=limit)
         return [lane for lane in late if self._run("expire", lane, self._kick_ms, self._max_kick_ms) == 1]
 
     def unleased(self, lanes: Iterable[str]) -> list[str]:
         """Those lanes that nobody runs, waits for or was told of."""
         wanted = list(lanes)
-        with self._redis.pipeline(transaction=False) as pipe:
+        with in_our_words(), self._redis.pipeline(transaction=False) as pipe:
             for lane in wanted:
                 pipe.exists(keys.lease(lane))
             answers = pipe.execute() if wanted else []
@@ -112,12 +114,14 @@ class Lanes:
 
     def forget(self, lane: str) -> None:
         """Remove a deleted session's lane."""
-        self._redis.delete(keys.lane(lane), keys.lease(lane))
-        self._redis.zrem(keys.LEASES, lane)
+        with in_our_words():
+            self._redis.delete(keys.lane(lane), keys.lease(lane))
+            self._redis.zrem(keys.LEASES, lane)
 
     def _run(self, name: str, lane: str, *args: Any, client: Any = None) -> int:
         lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES]
-        answer: int = self._scripts[name](keys=lane_keys, args=[lane, *args], client=client)
+        with in_our_words():
+            answer: int = self._scripts[name](keys=lane_keys, args=[lane, *args], client=client)
         return answer
 
 

@@ -52,12 +52,14 @@ def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
             log.error("turn died in a process of its own", extra={"turn": claim.turn.id, "status": status})
             _ring_if(loom.lanes.release(lease), lane, loom)
         return
-    shift = Shift(loom, loom.kit(claim.turn.agent, claim.model), hold, time.monotonic(), claim.turn.run_ms)
+    began_s = time.monotonic()
     try:
-        _advance(claim, shift)
+        kit = loom.kit(claim.turn.agent, claim.model)
+        _advance(claim, Shift(loom, kit, hold, began_s, claim.turn.run_ms))
     except Interrupted as error:
         log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
-        _quietly(lambda: loom.claims.release(claim, run_ms=shift.run_ms))
+        run_ms = claim.turn.run_ms + int((time.monotonic() - began_s) * 1000)
+        _quietly(lambda: loom.claims.release(claim, run_ms=run_ms))
         _ring_if(loom.lanes.release(lease), lane, loom)
     except Fenced as error:
         log.warning("fenced off: %s", error, extra={"turn": claim.turn.id})

@@ -91,7 +91,7 @@ class Step:
 
     n: int
     kind: Literal["matched", "reply", "waited", "events"]
-    """matched: patterns found · reply: the model answered · waited: the provider was busy · events: what readers saw."""
+    """matched: patterns found · reply: the model answered · waited: it was too busy · events: what readers saw."""
     payload: Json
     version: int = 1
 

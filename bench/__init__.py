@@ -1,0 +1,1 @@
+"""Benchmarks: `make bench` prints one JSON line a figure, then a table. See bench/run.py."""

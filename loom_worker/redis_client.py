@@ -1,0 +1,43 @@
+"""Redis, as all rooms use it: a client with its timeouts, and its failures in our own words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from loom_worker.errors import Unavailable
+
+TIMEOUT_S = 5.0
+"""A Redis that swallows bytes holds a caller no longer than this."""
+
+
+def client(url: str, *, connections: int, wait_s: float = 0.0) -> Any:
+    """A client that decodes responses; nothing is connected yet.
+
+    Args:
+        connections: most of them at once; redis-py's own pool stops at 100.
+        wait_s: longest blocking read. redis-py's default timeout of 5 s would end a longer one.
+    """
+    # Not retried here, save once for a connection that Redis closed while it idled: the keeper, the sweep and the
+    # pens each have their own next time.
+    retry = Retry(NoBackoff(), 0 if wait_s else 1)
+    return redis.Redis.from_url(
+        url,
+        decode_responses=True,
+        socket_timeout=TIMEOUT_S + wait_s,
+        socket_connect_timeout=TIMEOUT_S,
+        max_connections=connections,
+        retry=retry,
+    )
+
+
+@contextmanager
+def in_our_words() -> Iterator[None]:
+    """Raise Unavailable where redis-py raises its own."""
+    try:
+        yield
+    except redis.RedisError as error:
+        raise Unavailable(f"Redis did not answer: {error}") from error
