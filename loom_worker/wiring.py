@@ -117,6 +117,7 @@ def front(settings: Settings) -> Front:
         deliver=lambda delivery_id: publisher.put(lambda: send(app, "loom.webhook.deliver", delivery_id)),
         problems=lambda: _problems(database, client, settings),
         workers=lambda: len(_alive(client, settings)),
+        tools=lambda: kits.tools("default"),
         close=close,
     )
     return Front(
@@ -126,7 +127,6 @@ def front(settings: Settings) -> Front:
         following=Following(Turns(database), events),
         agents=agents,
         outward=outward,
-        tools=lambda: kits.tools("default"),
     )
 
 

@@ -41,6 +41,9 @@ class Outward:
     problems: Callable[[], tuple[str, ...]]
     """What is missing before a turn could be answered."""
     workers: Callable[[], int]
+    """How many are alive."""
+    tools: Callable[[], tuple[ToolSpec, ...]]
+    """The default agent's."""
     close: Callable[[], None]
 
 
@@ -56,7 +59,6 @@ class Front:
         following: Following,
         agents: Agents,
         outward: Outward,
-        tools: Callable[[], tuple[ToolSpec, ...]],
     ) -> None:
         self.settings = settings
         self._database = database
@@ -64,7 +66,6 @@ class Front:
         self._following = following
         self._agents = agents
         self._outward = outward
-        self._tools = tools
         self._sessions = Sessions(database)
         self._turns = Turns(database)
         self._messages = Messages(database)
@@ -179,7 +180,7 @@ class Front:
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """All tools of the default agent."""
-        return self._tools()
+        return self._outward.tools()
 
     def queue_stats(self, workspace: str) -> Json:
         """How many lanes, turns and workers there are, and how old the oldest queued turn is."""

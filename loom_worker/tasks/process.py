@@ -91,6 +91,9 @@ def run_flower(settings: Settings, *, port: int, address: str, password: str) ->
 
     Started through its classes and not its command: that one takes the password on a command line, which every
     user of the machine can read, and FLOWER_* variables, which could open what is closed here.
+
+    Raises:
+        SystemExit: 1, with one line that says why, if the address cannot be bound.
     """
     from flower.app import Flower
     from flower.options import options
@@ -104,7 +107,10 @@ def run_flower(settings: Settings, *, port: int, address: str, password: str) ->
     flower = Flower(capp=app, options=options, **site)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    flower.start_http_server()
+    try:
+        flower.start_http_server()
+    except OSError as error:
+        raise SystemExit(f"loom flower: cannot listen on {address}:{port}: {error.strerror or error}") from error
     logging.getLogger(__name__).info("Flower listens on %s:%d, log level %s", address, port, settings.log.level)
     try:
         flower.start()

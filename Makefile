@@ -1,0 +1,44 @@
+# GNU make and a POSIX shell. PYTHON names the interpreter that .venv is made with, PORT the web's port.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(wildcard constraints.txt),-c constraints.txt)
+NEEDS := pyproject.toml $(wildcard constraints.txt)
+
+.PHONY: up test lint bench
+
+# exec: make's only child is Loom itself, so Ctrl-C and SIGTERM reach it and make waits for its end.
+up: $(VENV)/.installed
+	@exec $(BIN)/loom up $(if $(PORT),--port $(PORT))
+
+test: $(VENV)/.installed-dev
+	@exec $(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed
+	@exec $(BIN)/python -m bench $(ARGS)
+
+$(VENV)/.installed: $(NEEDS) | $(BIN)/python
+	@echo "installing Loom into $(VENV); the first time takes a minute"
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(NEEDS) | $(BIN)/python
+	@echo "installing Loom and its test tools into $(VENV); the first time takes a minute"
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo "$(PYTHON) not found: install Python 3.11 or newer, or name one: make up PYTHON=/path/of/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Loom needs Python 3.11 or newer, and $(PYTHON) is `$(PYTHON) -V 2>&1`; name another: make up PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "this Python cannot make virtual environments; bring that with:" >&2; \
+	    echo "  sudo apt-get install `$(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'`" >&2; exit 1; }
+	@echo "making $(VENV) with `$(PYTHON) -V`"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }

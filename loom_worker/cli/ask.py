@@ -1,0 +1,45 @@
+"""`loom ask`: one turn."""
+
+import json
+import sys
+
+import click
+
+from loom_worker import settings as knobs
+from loom_worker.cli import talk
+from loom_worker.cli.http import client
+from loom_worker.values.events import Event
+
+
+@click.command()
+@click.argument("question")
+@click.option("--session", help="Continue this session; default a new one.")
+@click.option("--url", envvar="LOOM_URL", help="Of another Loom than this machine's.")
+@click.option("--json", "as_json", is_flag=True, help="Print the finished turn as JSON instead of its answer.")
+@click.pass_context
+def ask(ctx: click.Context, question: str, session: str | None, url: str | None, *, as_json: bool) -> None:
+    """Ask one question and print the answer; exit code 0 if the turn completed.
+
+    On a terminal the answer is streamed; into a pipe or file goes the final text alone.
+    """
+    loom = client(knobs.from_env(), url)
+    turn = talk.submit(loom, session or talk.fresh_session("ask"), question)
+    is_streamed = sys.stdout.isatty() and not as_json
+    teller = talk.terminal_teller()
+    try:
+        turn = talk.follow(loom, turn["id"], teller.tell if is_streamed else _say_nothing)
+    except KeyboardInterrupt:
+        click.echo(f"\n{talk.still_running(turn['id'])}", err=True)
+        ctx.exit(1)
+    teller.end()
+    if as_json:
+        click.echo(json.dumps(turn, indent=2, ensure_ascii=False))
+    elif not is_streamed and turn.get("output_text"):
+        click.echo(talk.printable(turn["output_text"]))
+    if why := talk.verdict(turn):
+        click.echo(f"loom: {why}", err=True)
+        ctx.exit(1)
+
+
+def _say_nothing(_event: Event) -> None:
+    """Nobody watches: the final text is printed at the end."""

@@ -1,0 +1,202 @@
+"""What `loom doctor` looks at; each check that fails says what to do about it."""
+
+import importlib.metadata
+import os
+import re
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from loom_worker.errors import BadFile, BadSettings
+from loom_worker.settings import Settings
+from loom_worker.supervise import home, ready, valkey
+from loom_worker.supervise.screen import SOUND_SQLITE, model_line, without_password
+
+LEAST_PYTHON = (3, 11)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was looked at and what was found."""
+
+    name: str
+    is_ok: bool
+    found: str
+    fix: str = ""
+    """What to do if it is not."""
+    warning: str = ""
+    """What to know though it is."""
+
+
+def of_installation() -> Iterator[Check]:
+    """What can be looked at without settings."""
+    yield python()
+    yield from packages()
+    yield sqlite()
+
+
+def of_settings(settings: Settings) -> Iterator[Check]:
+    """What the settings name; each check stands alone, so that one failure hides no other."""
+    yield data_directory(settings)
+    yield server_binary(settings)
+    yield redis(settings)
+    yield database(settings)
+    yield backend(settings)
+    yield from agents(settings)
+    yield model(settings)
+    yield running(settings)
+
+
+def python() -> Check:
+    """Is it new enough?"""
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Check(
+        "python", sys.version_info >= LEAST_PYTHON, f"{version} ({sys.executable})", "use Python 3.11 or newer"
+    )
+
+
+def packages() -> Iterator[Check]:
+    """Is everything installed that this Loom declares?"""
+    for requirement in importlib.metadata.requires("loom-worker") or []:
+        name, _, marker = requirement.partition(";")
+        if "extra ==" in marker:
+            continue
+        yield _package(re.split(r"[<>=!~\[ ]", name.strip(), maxsplit=1)[0], is_optional=bool(marker.strip()))
+
+
+def _package(name: str, *, is_optional: bool) -> Check:
+    try:
+        return Check(f"package {name}", True, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        warning = "it is not made for every platform" if is_optional else ""
+        return Check(f"package {name}", is_optional, "missing", "run `make up`, or `pip install -e .`", warning)
+
+
+def sqlite() -> Check:
+    """Has it the fix of the WAL-reset corruption? Only a warning: it is rare."""
+    warning = "" if sqlite3.sqlite_version_info >= SOUND_SQLITE else "3.51.3 mends a rare WAL-reset corruption"
+    return Check("sqlite", True, sqlite3.sqlite_version, warning=warning)
+
+
+def data_directory(settings: Settings) -> Check:
+    """Can it be written, or made?"""
+    nearest = settings.home
+    while not nearest.exists():
+        nearest = nearest.parent
+    is_ok = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    found = str(settings.home) if nearest == settings.home else f"{settings.home} (will be made)"
+    return Check("data directory", is_ok, found, f"make {nearest} writable, or set LOOM_HOME to another folder")
+
+
+def server_binary(settings: Settings) -> Check:
+    """Is there a server to embed, where one is needed?"""
+    if not settings.has_embedded_redis:
+        return Check("embedded server", True, "not needed: LOOM_REDIS_URL is set")
+    try:
+        return Check("embedded server", True, str(valkey.find_binary()))
+    except valkey.NoServer as error:
+        return Check("embedded server", False, "missing", str(error))
+
+
+def redis(settings: Settings) -> Check:
+    """Does it answer, where it should run by now?"""
+    shown = without_password(settings.redis_url)
+    if settings.has_embedded_redis and home.running(settings.home) is None:
+        return Check("redis", True, "embedded; starts with `loom up`")
+
+    def ping() -> None:
+        from redis import Redis
+
+        Redis.from_url(settings.redis_url, socket_timeout=3, socket_connect_timeout=3).ping()
+
+    return _tried("redis", shown, ping, "start the server, or correct LOOM_REDIS_URL")
+
+
+def database(settings: Settings) -> Check:
+    """Does it open, and has it this code's schema?"""
+    from sqlalchemy.engine import make_url
+
+    from loom_worker.store import prepare, schema
+
+    file = make_url(settings.database_url).database or ""
+    if not os.path.exists(file):
+        return Check("database", True, f"{file} (will be made by `loom up`)")
+    try:
+        version = prepare.version_of(settings.database_url)
+    except BadSettings as error:
+        return Check("database", False, str(error), "set LOOM_DATABASE_URL to a database of Loom's")
+    if version is None or version == schema.VERSION:
+        return Check("database", True, f"{file}, schema {version or 'empty yet'}")
+    fix = "update Loom" if version > schema.VERSION else "`loom up` or `loom prepare` migrates it"
+    return Check("database", False, f"{file} has schema {version}, this Loom {schema.VERSION}", fix)
+
+
+def backend(settings: Settings) -> Check:
+    """Does the data that the agent works on answer?"""
+    shown = without_password(settings.backend_url)
+    if settings.has_sample_backend and not (settings.home / "shop.db").exists():
+        return Check("backend", True, "the sample shop (will be made by `loom up`)")
+
+    def connect() -> None:
+        from sqlalchemy import create_engine
+
+        engine = create_engine(settings.backend_url)
+        try:
+            engine.connect().close()
+        finally:
+            engine.dispose()
+
+    return _tried("backend", shown, connect, "correct LOOM_BACKEND_URL, or install the driver that it names")
+
+
+def agents(settings: Settings) -> Iterator[Check]:
+    """Can each agent's file be read?"""
+    folder = settings.agents_dir
+    if folder is None:
+        yield Check("agents", True, "the agent in the package; LOOM_AGENTS_DIR is not set")
+        return
+    files = sorted(path for path in folder.rglob("*") if path.suffix in (".yaml", ".yml"))
+    flaws = [flaw for flaw in map(_flaw, files) if flaw]
+    for flaw in flaws:
+        yield Check("agents", False, flaw, "mend the file, or take it out of LOOM_AGENTS_DIR")
+    yield Check("agents", bool(files), f"{len(files)} files in {folder}", "put an agent's YAML file there")
+
+
+def _flaw(path: Path) -> str:
+    from loom_worker.yaml_files import read_documents
+
+    try:
+        read_documents(path)
+    except BadFile as error:
+        return str(error)
+    return ""
+
+
+def model(settings: Settings) -> Check:
+    """Which model answers? The demo is sound, and a warning."""
+    warning = "its answers are a script's" if settings.llm.provider == "scripted" else ""
+    return Check("model", True, model_line(settings), warning=warning)
+
+
+def running(settings: Settings) -> Check:
+    """Does a started Loom serve?"""
+    state = home.running(settings.home)
+    if state is None:
+        return Check("loom", True, "not running; start it with `make up`")
+    body = ready.readiness(state.url)
+    is_ok = bool(body and body["ready"])
+    return Check(
+        "loom", is_ok, f"pid {state.pid}, {state.url}", f"/readyz says {body}; see {settings.home / home.LOGS}"
+    )
+
+
+def _tried(name: str, shown: str, attempt: Callable[[], None], fix: str) -> Check:
+    try:
+        attempt()
+    # Drivers raise what they like, from OSError to classes of their own; here a failure of any kind is the finding.
+    except Exception as error:
+        first = (str(error).splitlines() or [""])[0]
+        return Check(name, False, f"{shown}: {type(error).__name__}: {first[:200]}", fix)
+    return Check(name, True, shown)

@@ -1,0 +1,46 @@
+"""`loom doctor`: look at the installation and say what to mend."""
+
+import json
+import os
+from dataclasses import asdict
+
+import click
+
+from loom_worker import settings as all_settings
+from loom_worker.cli.checks import Check, of_installation, of_settings
+from loom_worker.cli.knobs import Knob, knobs
+from loom_worker.errors import BadSettings
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.pass_context
+def doctor(ctx: click.Context, *, as_json: bool) -> None:
+    """Check the installation, print every setting with its source; exit code 1 if something must be mended."""
+    found, table = _look()
+    is_sound = all(check.is_ok for check in found)
+    if as_json:
+        report = {"ok": is_sound, "checks": [asdict(c) for c in found], "settings": [asdict(k) for k in table]}
+        click.echo(json.dumps(report, indent=2, ensure_ascii=False))
+    else:
+        for knob in table:
+            click.echo(f"{knob.name:<30}{knob.value}  ({knob.source})")
+        for check in found:
+            click.echo(line(check))
+    ctx.exit(0 if is_sound else 1)
+
+
+def _look() -> tuple[list[Check], list[Knob]]:
+    try:
+        settings = all_settings.from_env()
+    except BadSettings as error:
+        fix = "correct the variable; docs/settings.md lists them all"
+        wrong = (Check("settings", False, complaint, fix) for complaint in str(error).splitlines())
+        return [*of_installation(), *wrong], []
+    return [*of_installation(), *of_settings(settings)], knobs(settings, os.environ)
+
+
+def line(check: Check) -> str:
+    """The check as a line, and another with what to do or to know."""
+    mark, more = ("FAIL", check.fix) if not check.is_ok else ("warn", check.warning) if check.warning else ("ok", "")
+    return f"{mark:<6}{check.name:<28}{check.found}" + (f"\n      → {more}" if more else "")

@@ -1,0 +1,112 @@
+"""Loom's HTTP API as the commands use it."""
+
+import json
+from collections.abc import Iterator, Mapping
+
+import urllib3
+
+from loom_worker.errors import LoomError, Rejected, StreamBroken, Transient
+from loom_worker.settings import Settings
+from loom_worker.supervise import home, ports
+from loom_worker.values.json import Json
+
+TIMEOUT_S = 75.0
+"""Longer than the longest wait that may be asked for (60 s)."""
+SILENCE_S = 60.0
+"""A stream that says nothing for so long, not even a comment, is taken for dead."""
+_PIECE_BYTES = 64 * 1024
+
+
+class NotRunning(LoomError):
+    """Nothing answers where Loom should be."""
+
+
+def address(settings: Settings, url: str | None) -> str:
+    """Where Loom is: as told, else where `loom up` runs on this home, else where the settings say."""
+    if url:
+        return url.rstrip("/")
+    state = home.running(settings.home)
+    return state.url if state else ports.url_of(settings.web.host, settings.web.port)
+
+
+class Client:
+    """Calls of one Loom, with the first key of LOOM_API_KEYS if there is one."""
+
+    def __init__(self, url: str, key: str | None = None) -> None:
+        self.url = url
+        self._headers = {"User-Agent": "loom-cli", **({"Authorization": f"Bearer {key}"} if key else {})}
+        self._pool = urllib3.PoolManager(retries=False)
+
+    def call(
+        self, method: str, path: str, *, body: Json | None = None, headers: Mapping[str, str] | None = None
+    ) -> Json:
+        """One request; the answer's JSON object.
+
+        Raises:
+            NotRunning: no connection.
+            Transient: the connection broke, or Loom answered 5xx.
+            Rejected: Loom answered 4xx; the text is its problem's title and detail.
+        """
+        try:
+            answer = self._pool.request(
+                method, self.url + path, json=body, headers={**self._headers, **(headers or {})}, timeout=TIMEOUT_S
+            )
+        except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
+            raise NotRunning(f"Loom is not running at {self.url}; start it with `make up`") from error
+        except urllib3.exceptions.HTTPError as error:
+            raise Transient(f"{self.url} broke off: {error}") from error
+        content = _json(answer.data)
+        if answer.status >= 500:
+            raise Transient(_problem(answer.status, content))
+        if answer.status >= 400:
+            raise Rejected(_problem(answer.status, content))
+        return content
+
+    def stream(self, path: str, *, last_event_id: int) -> Iterator[bytes]:
+        """The bytes of an event stream as they come, until the server ends it.
+
+        Raises:
+            StreamBroken: no connection, a cut one, silence, or 5xx: ask again from the last id.
+            Rejected: Loom answered 4xx.
+        """
+        headers = {**self._headers, "Accept": "text/event-stream"}
+        if last_event_id:
+            headers["Last-Event-ID"] = str(last_event_id)
+        timeout = urllib3.Timeout(connect=5.0, read=SILENCE_S)
+        try:
+            answer = self._pool.request("GET", self.url + path, headers=headers, timeout=timeout, preload_content=False)
+            try:
+                _check(answer)
+                while piece := answer.read1(_PIECE_BYTES):
+                    yield piece
+            finally:
+                # Not kept for another request: what is left of a stream is nobody's answer.
+                answer.close()
+        except urllib3.exceptions.HTTPError as error:
+            raise StreamBroken(f"the event stream broke off: {error}") from error
+
+
+def _check(answer: urllib3.BaseHTTPResponse) -> None:
+    if answer.status == 200:
+        return
+    problem = _problem(answer.status, _json(answer.data))
+    raise StreamBroken(problem) if answer.status >= 500 else Rejected(problem)
+
+
+def client(settings: Settings, url: str | None) -> Client:
+    """The Loom that these settings mean."""
+    return Client(address(settings, url), next(iter(settings.web.api_keys), None))
+
+
+def _json(data: bytes) -> Json:
+    try:
+        content = json.loads(data) if data else {}
+    except ValueError:
+        return {"detail": data[:200].decode(errors="replace")}
+    return content if isinstance(content, dict) else {"data": content}
+
+
+def _problem(status: int, content: Json) -> str:
+    words = [str(content.get(name)) for name in ("title", "detail") if content.get(name)]
+    flaws = [f"{flaw.get('pointer')}: {flaw.get('detail')}" for flaw in content.get("errors") or []]
+    return "; ".join([f"{status} " + ": ".join(words), *flaws])

@@ -1,0 +1,70 @@
+"""The group of all commands, and what an error of each kind exits with."""
+
+import importlib
+from typing import Any
+
+import click
+
+from loom_worker import __version__
+from loom_worker.errors import BadSettings, LoomError
+
+COMMANDS = {
+    "up": "loom_worker.cli.up",
+    "status": "loom_worker.cli.running",
+    "stop": "loom_worker.cli.running",
+    "ask": "loom_worker.cli.ask",
+    "chat": "loom_worker.cli.chat",
+    "sessions": "loom_worker.cli.show",
+    "turns": "loom_worker.cli.show",
+    "agents": "loom_worker.cli.show",
+    "tools": "loom_worker.cli.show",
+    "usage": "loom_worker.cli.show",
+    "doctor": "loom_worker.cli.doctor",
+    "prepare": "loom_worker.cli.process",
+    "web": "loom_worker.cli.process",
+    "worker": "loom_worker.cli.process",
+    "beat": "loom_worker.cli.process",
+    "flower": "loom_worker.cli.process",
+}
+"""Command to the module that has it under the same name, in the order of the help."""
+
+
+class Commands(click.Group):
+    """Imports a command when it is needed, and turns errors into exit codes: 2 for settings, 1 for all else."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of COMMANDS."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """None if there is no such command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        assert isinstance(command, click.Command)  # noqa: S101  # tells mypy; a test loads them all
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error of ours is a sentence, not a traceback."""
+        try:
+            return super().invoke(ctx)
+        except BadSettings as error:
+            for complaint in str(error.args[0]).splitlines():
+                click.echo(f"loom: {complaint}", err=True)
+            ctx.exit(2)
+        except LoomError as error:
+            click.echo(f"loom: {error.args[0] if error.args else error}", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="loom")
+def main() -> None:
+    """Durable background turns for LLM agents.
+
+    `loom up` starts everything on this machine; `loom ask "…"` then asks it something.
+    """
+
+
+if __name__ == "__main__":
+    main()

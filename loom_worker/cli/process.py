@@ -1,0 +1,85 @@
+"""The single processes, as `loom up`, a Procfile or a container runs them."""
+
+from datetime import date
+
+import click
+
+from loom_worker import settings as knobs
+
+QUEUES = ("turn", "tool", "webhook")
+"""Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
+
+
+@click.command()
+def prepare() -> None:
+    """Make or migrate the database, and the sample shop if no other data is set; `loom up` does it itself."""
+    from loom_worker.store import prepare as database
+    from loom_worker.supervise import home
+
+    settings = knobs.from_env()
+    home.prepare(settings.home)
+    database.prepare(settings)
+    if settings.has_sample_backend:
+        from loom_worker.backends import shop
+
+        shop.ensure(settings.home / "shop.db", today=date.today())
+
+
+def _settings() -> knobs.Settings:
+    """The settings of a process that runs long, and its logs as they say."""
+    from loom_worker.tasks import logs
+
+    settings = knobs.from_env()
+    logs.set_up(settings.log)
+    return settings
+
+
+@click.command()
+def web() -> None:
+    """Serve the HTTP API on LOOM_HOST and LOOM_PORT."""
+    from web.serve import serve
+
+    serve(_settings())
+
+
+def _queues(_ctx: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    queues = tuple(name.strip() for name in value.split(",") if name.strip())
+    unknown = [name for name in queues if name not in QUEUES]
+    if unknown or not queues:
+        raise click.BadParameter(f"expected some of {', '.join(QUEUES)}, separated by commas")
+    return queues
+
+
+@click.command()
+@click.option("--queues", default=",".join(QUEUES), callback=_queues, help=f"Of {', '.join(QUEUES)}; default all.")
+@click.option("--concurrency", type=click.IntRange(1, 1024), help="Threads; default LOOM_WORKER_CONCURRENCY.")
+@click.option("--name", default="worker", show_default=True, help="Of the node; no two on one machine may share it.")
+@click.pass_context
+def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int | None, name: str) -> None:
+    """Run turns, tool calls and webhooks: a Celery worker."""
+    from loom_worker.tasks.process import run_worker
+
+    settings = _settings()
+    threads = concurrency or settings.worker_concurrency
+    ctx.exit(run_worker(settings, queues=queues, concurrency=threads, name=name))
+
+
+@click.command()
+def beat() -> None:
+    """Ring what was forgotten, also while no worker lives."""
+    from loom_worker.tasks.process import run_beat
+
+    run_beat(_settings())
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65_535), default=5555, show_default=True)
+@click.option("--address", default="127.0.0.1", show_default=True, help="What to listen on.")
+def flower(port: int, address: str) -> None:
+    """Serve Flower, Celery's monitor; user loom, password in LOOM_HOME/flower.password."""
+    from loom_worker.supervise import home
+    from loom_worker.tasks.process import run_flower
+
+    settings = _settings()
+    home.prepare(settings.home)
+    run_flower(settings, port=port, address=address, password=home.flower_password(settings.home))

@@ -1,0 +1,60 @@
+"""`loom status` and `loom stop`: the Loom that `loom up` started."""
+
+import json
+
+import click
+
+from loom_worker import settings as knobs
+from loom_worker.cli.http import address
+from loom_worker.supervise import home
+from loom_worker.values.json import Json
+
+
+@click.command()
+@click.option("--url", envvar="LOOM_URL", help="Of another Loom than this machine's.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.pass_context
+def status(ctx: click.Context, url: str | None, *, as_json: bool) -> None:
+    """Say what runs, and whether it serves; exit code 1 if it does not."""
+    from loom_worker.supervise.ready import readiness
+
+    settings = knobs.from_env()
+    state = home.running(settings.home)
+    where = address(settings, url)
+    body = readiness(where)
+    report: Json = {
+        "running": state is not None or body is not None,
+        "ready": bool(body and body["ready"]),
+        "url": where,
+        "home": str(settings.home),
+        "pid": state.pid if state else None,
+        "flower_url": state.flower_url if state else None,
+        "started": state.started if state else None,
+        "children": state.children if state else {},
+        "readyz": body,
+    }
+    click.echo(json.dumps(report, indent=2) if as_json else _told(report))
+    ctx.exit(0 if report["ready"] else 1)
+
+
+def _told(report: Json) -> str:
+    if not report["running"]:
+        return f"Loom is not running ({report['home']}, {report['url']}); start it with `make up`"
+    lines = [f"Loom is {'ready' if report['ready'] else 'not ready'} at {report['url']}"]
+    if report["pid"]:
+        lines.append(f"supervisor pid {report['pid']}, since {report['started']}, data in {report['home']}")
+        lines.append(f"Flower at {report['flower_url']}")
+        lines += [f"  {name:<10} pid {pid}" for name, pid in report["children"].items()]
+    if not report["ready"]:
+        lines.append(f"/readyz says: {report['readyz'] or 'nothing'}")
+    return "\n".join(lines)
+
+
+@click.command()
+def stop() -> None:
+    """Stop what `loom up` started on this LOOM_HOME, and wait until all has ended."""
+    from loom_worker.supervise.stop import stop as stop_all
+
+    directory = knobs.from_env().home
+    was_running = stop_all(directory)
+    click.echo("stopped; nothing is left running" if was_running else f"Loom is not running on {directory}")

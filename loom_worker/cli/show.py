@@ -1,0 +1,116 @@
+"""`loom sessions`, `turns`, `agents`, `tools`, `usage`: what the API lists, as a table or as JSON."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import click
+
+from loom_worker import settings as knobs
+from loom_worker.cli.http import client
+from loom_worker.cli.talk import printable
+from loom_worker.values.json import Json
+
+WIDEST = 60
+"""Characters of a table's cell."""
+
+_Command = Callable[..., None]
+
+
+def _common(command: _Command) -> _Command:
+    command = click.option("--json", "as_json", is_flag=True, help="The API's answer as JSON.")(command)
+    return click.option("--url", envvar="LOOM_URL", help="Of another Loom than this machine's.")(command)
+
+
+def _paged(command: _Command) -> _Command:
+    command = click.option("--after", help="Go on after this cursor, as the last page named it.")(command)
+    limit = click.IntRange(1, 500)
+    return click.option("--limit", type=limit, default=50, show_default=True, help="Rows of a page.")(command)
+
+
+@click.command()
+@click.argument("session_id", required=False)
+@_paged
+@_common
+def sessions(session_id: str | None, *, limit: int, after: str | None, url: str | None, as_json: bool) -> None:
+    """List the sessions, or show one."""
+    path = f"/v1/sessions/{quote(session_id, safe='')}" if session_id else "/v1/sessions"
+    columns = ("id", "agent", "status", "busy", "queue_depth", "title", "updated_at")
+    _show(path, {"limit": limit, "after": after}, columns, url=url, as_json=as_json)
+
+
+@click.command()
+@click.argument("turn_id", required=False)
+@click.option("--session", help="Of this session only.")
+@click.option("--status", help="queued, in_progress, requires_action, completed, failed, cancelled or incomplete.")
+@_paged
+@_common
+def turns(turn_id: str | None, *, session: str | None, status: str | None, **page: Any) -> None:
+    """List the turns, or show one."""
+    columns = ("id", "session_id", "seq", "status", "reason", "input", "created_at")
+    path = f"/v1/sessions/{quote(session, safe='')}/turns" if session else "/v1/turns"
+    query = {"limit": page["limit"], "after": page["after"], "status": status}
+    if turn_id:
+        path = f"/v1/turns/{quote(turn_id, safe='')}"
+    _show(path, query, columns, url=page["url"], as_json=page["as_json"])
+
+
+@click.command()
+@click.argument("name", required=False)
+@_common
+def agents(name: str | None, *, url: str | None, as_json: bool) -> None:
+    """List the agents, or show one."""
+    path = f"/v1/agents/{quote(name, safe='')}" if name else "/v1/agents"
+    _show(path, {}, ("name", "version", "description"), url=url, as_json=as_json)
+
+
+@click.command()
+@_common
+def tools(*, url: str | None, as_json: bool) -> None:
+    """List the tools that agents may call."""
+    _show("/v1/tools", {}, ("name", "description"), url=url, as_json=as_json)
+
+
+@click.command()
+@click.option(
+    "--by",
+    type=click.Choice(["session", "agent", "model", "workspace", "day"]),
+    default="workspace",
+    show_default=True,
+    help="What to sum over.",
+)
+@_common
+def usage(by: str, *, url: str | None, as_json: bool) -> None:
+    """Sum tokens and cost."""
+    columns = ("key", "turns", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd")
+    _show("/v1/usage", {"group_by": by}, columns, url=url, as_json=as_json)
+
+
+def _show(path: str, query: Json, columns: Sequence[str], *, url: str | None, as_json: bool) -> None:
+    asked = {name: value for name, value in query.items() if value is not None}
+    answer = client(knobs.from_env(), url).call("GET", f"{path}?{urlencode(asked)}" if asked else path)
+    if as_json:
+        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+    elif answer.get("object") == "list" or isinstance(answer.get("data"), list):
+        click.echo(table(answer["data"], columns))
+        if answer.get("has_more"):
+            click.echo(f"more: --after {answer['next']}")
+    else:
+        click.echo("\n".join(f"{name:<18}{_cell(value, widest=2000)}" for name, value in answer.items()))
+
+
+def table(rows: Sequence[Json], columns: Sequence[str]) -> str:
+    """The rows under a headline, each column as wide as its widest cell."""
+    cells = [[name.upper() for name in columns], *([_cell(row.get(name)) for name in columns] for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _cell(value: object, *, widest: int = WIDEST) -> str:
+    if value is None:
+        return "-"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(printable(text.replace("\n", " ")).split())
+    return text if len(text) <= widest else text[: widest - 1] + "…"

@@ -1,0 +1,94 @@
+"""A turn as the terminal shows it: text as it comes, tools as notes, a repeated attempt from its start again."""
+
+import secrets
+from collections.abc import Callable
+from urllib.parse import quote
+
+import click
+
+from loom_worker.cli import sse
+from loom_worker.cli.http import Client
+from loom_worker.values.events import Event
+from loom_worker.values.json import Json
+
+# A model's text may carry escape sequences that retitle or repaint the terminal: only line ends and tabs pass.
+_CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+
+
+def printable(text: str) -> str:
+    """The text without control characters."""
+    return text.translate(_CONTROLS)
+
+
+def fresh_session(prefix: str) -> str:
+    """A session id that nobody used."""
+    return f"{prefix}-{secrets.token_hex(4)}"
+
+
+class Teller:
+    """Writes what the events of one turn say."""
+
+    def __init__(self, write: Callable[[str], None], note: Callable[[str], None]) -> None:
+        self._write, self._note = write, note
+        self.is_mid_line = False
+        """True if the last text did not end with a line end."""
+
+    def tell(self, event: Event) -> None:
+        """Say this event; most say nothing."""
+        match event.type:
+            case "output_text.delta":
+                self._text(printable(str(event.data.get("text", ""))))
+            case "tool_call.started":
+                self._remark(f"· {printable(str(event.data.get('name', 'tool')))} …")
+            case "turn.retrying" | "stream.reset":
+                self._remark("· from the start again: what was said before this line does not count")
+
+    def end(self) -> None:
+        """Close the line that is open."""
+        if self.is_mid_line:
+            self._text("\n")
+
+    def _text(self, text: str) -> None:
+        if text:
+            self._write(text)
+            self.is_mid_line = not text.endswith("\n")
+
+    def _remark(self, text: str) -> None:
+        self.end()
+        self._note(text)
+
+
+def terminal_teller() -> Teller:
+    """Text to stdout as it comes, notes to stderr."""
+    return Teller(lambda text: click.echo(text, nl=False), lambda text: click.secho(text, err=True, dim=True))
+
+
+def submit(client: Client, session: str, question: str) -> Json:
+    """Post the question to the session; the accepted Turn."""
+    return client.call("POST", f"/v1/sessions/{quote(session, safe='')}/turns", body={"input": question})
+
+
+def follow(client: Client, turn_id: str, tell: Callable[[Event], None]) -> Json:
+    """Tell every event until the turn has ended; the finished Turn.
+
+    Raises:
+        StreamBroken: no event came for a minute.
+    """
+    path = f"/v1/turns/{turn_id}"
+    for event in sse.follow(lambda last_id: client.stream(f"{path}/events", last_event_id=last_id)):
+        tell(event)
+    return client.call("GET", path)
+
+
+def verdict(turn: Json) -> str:
+    """Why a turn that did not complete has no answer, in a line; empty for one that completed."""
+    if turn["status"] == "completed":
+        return ""
+    error = turn.get("error") or {}
+    why = ", ".join(str(part) for part in (turn.get("reason"), error.get("message")) if part)
+    return printable(f"the turn {turn['id']} is {turn['status']}" + (f" ({why})" if why else ""))
+
+
+def still_running(turn_id: str) -> str:
+    """What to tell somebody who looks away from a running turn."""
+    return f"the turn goes on; see it with `loom turns {turn_id}`"

@@ -1,0 +1,25 @@
+"""`loom up`."""
+
+import os
+
+import click
+
+from loom_worker import settings as knobs
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65_535), help="Where the web listens; default LOOM_PORT, else 8000.")
+@click.option("--demo", is_flag=True, help="Answer with the scripted demo model, even if an API key is set.")
+@click.pass_context
+def up(ctx: click.Context, port: int | None, *, demo: bool) -> None:
+    """Start everything on this machine, restart what dies, stop all on Ctrl-C."""
+    from loom_worker.supervise.up import up as run_all
+
+    # Handed on as a whole, as the children need PATH and its like; read through settings alone.
+    environ = dict(os.environ)
+    if port is not None:
+        environ["LOOM_PORT"] = str(port)
+    if demo:
+        environ["LOOM_PROVIDER"] = "scripted"
+    settings = knobs.from_env(environ)
+    ctx.exit(run_all(settings, environ, is_port_explicit=bool(environ.get("LOOM_PORT", "").strip()), say=click.echo))

@@ -1,0 +1,145 @@
+"""The data directory: its lock, the state file beside it, and the secrets made once."""
+
+import base64
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from loom_worker.errors import Conflict, LoomError
+
+LOCK = "loom.lock"
+STATE = "up.json"
+LOGS = "logs"
+_LOCK_PATIENCE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What `loom up` tells other commands, in ``<home>/up.json``."""
+
+    pid: int
+    """Of the supervisor."""
+    url: str
+    flower_url: str
+    started: str
+    """RFC 3339, UTC."""
+    children: dict[str, int] = field(default_factory=dict)
+    """Process name to pid, of those that run."""
+
+
+def prepare(home: Path) -> None:
+    """Make the directory and its logs, readable by this user alone.
+
+    Raises:
+        LoomError: it cannot be made, or belongs to somebody else.
+    """
+    try:
+        for folder in (home, home / LOGS):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.chmod(0o700)
+    except OSError as error:
+        raise LoomError(f"LOOM_HOME={home} cannot be used ({error.strerror}); name another folder") from error
+
+
+@contextmanager
+def locked(home: Path) -> Iterator[None]:
+    """Hold the home; the kernel lets go of it when this process ends, however it ends.
+
+    Raises:
+        Conflict: another supervisor holds it; the text names its pid and URL.
+    """
+    handle = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _take(handle, home)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _take(handle: int, home: Path) -> None:
+    # `loom status` and `loom stop` hold the lock for a moment to see whether it is free: try for a little longer.
+    give_up_at = time.monotonic() + _LOCK_PATIENCE_S
+    while not _try(handle):
+        if time.monotonic() >= give_up_at:
+            state = read_state(home)
+            where = f" (pid {state.pid}, {state.url})" if state else ""
+            raise Conflict(f"Loom already runs on {home}{where}; stop it with `loom stop`, or choose another LOOM_HOME")
+        time.sleep(0.02)
+
+
+def _try(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_held(home: Path) -> bool:
+    """True while a supervisor runs on this home."""
+    try:
+        handle = os.open(home / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _try(handle)
+    finally:
+        os.close(handle)
+
+
+def write_state(home: Path, state: State) -> None:
+    """Replace the state file in one step, so that no reader sees half of it."""
+    fresh = home / f"{STATE}.new"
+    fresh.write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")
+    fresh.chmod(0o600)
+    fresh.replace(home / STATE)
+
+
+def forget_state(home: Path) -> None:
+    """Remove the state file, at a clean stop."""
+    (home / STATE).unlink(missing_ok=True)
+
+
+def read_state(home: Path) -> State | None:
+    """The state file's content, None if there is none or it cannot be read; ask ``is_held`` whether it is stale."""
+    try:
+        return State(**json.loads((home / STATE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def running(home: Path) -> State | None:
+    """The state of the supervisor that runs on this home, None if none does."""
+    return read_state(home) if is_held(home) else None
+
+
+def flower_password(home: Path) -> str:
+    """Flower's password, made at the first call and kept (0600)."""
+    return _kept(home / "flower.password", secrets.token_urlsafe(18))
+
+
+def webhook_secret(home: Path) -> str:
+    """The default webhook secret, ``whsec_`` and 32 random bytes in base64, made at the first call and kept (0600)."""
+    return _kept(home / "webhook.secret", "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode())
+
+
+def _kept(path: Path, fresh: str) -> str:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return path.read_text(encoding="ascii").strip() or _rewritten(path, fresh)
+    with open(handle, "w", encoding="ascii") as file:
+        file.write(fresh + "\n")
+    return fresh
+
+
+def _rewritten(path: Path, fresh: str) -> str:
+    # Killed between making the file and writing it: an empty secret would sign with nothing.
+    path.write_text(fresh + "\n", encoding="ascii")
+    return fresh

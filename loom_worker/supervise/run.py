@@ -1,0 +1,132 @@
+"""The supervisor's loop: look, decide, do, sleep until a signal or the next thing due."""
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from loom_worker.supervise import logs
+from loom_worker.supervise.bell import Bell
+from loom_worker.supervise.decide import DEATHS_TOO_MANY, Action, Goal, Row, Spec, decide, died, next_look_s
+from loom_worker.supervise.processes import Processes
+
+LONGEST_SLEEP_S = 5.0
+STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+
+
+class Onlooker(Protocol):
+    """Who is told how things stand, at every turn of the loop."""
+
+    def look(self, rows: Sequence[Row], now_s: float) -> float:
+        """Do what is due; returns the seconds until it wants to look again."""
+
+
+class Supervisor:
+    """Keeps the processes of a table up until told to stop, then stops them in order."""
+
+    def __init__(
+        self,
+        specs: Sequence[Spec],
+        processes: Processes,
+        *,
+        is_open: Callable[[], bool],
+        onlooker: Onlooker,
+        say: Callable[[str], None],
+    ) -> None:
+        self._rows = {spec.name: Row(spec) for spec in specs}
+        self._processes = processes
+        self._is_open = is_open
+        self._onlooker = onlooker
+        self._say = say
+        self._goal: Goal = "up"
+        self._given_up: str | None = None
+
+    def run(self) -> int:
+        """Return when everything has ended: 0 after a stop that was asked for, 1 if a process would not stay up."""
+        with Bell() as bell:
+            while True:
+                now_s = time.monotonic()
+                self._reap(now_s)
+                self._act(now_s)
+                if self._goal != "up" and not any(row.pid for row in self._rows.values()):
+                    return self._end()
+                heard = bell.wait(self._sleep_s(now_s))
+                self._heed(heard)
+
+    def _reap(self, now_s: float) -> None:
+        for name, status in self._processes.ended().items():
+            row = self._rows[name]
+            if self._goal == "up":
+                self._rows[name] = row = died(row, now_s)
+                self._say(f"{name} ended ({how(status)}); {_sequel(row, now_s)}")
+            else:
+                self._rows[name] = replace(row, pid=None)
+
+    def _act(self, now_s: float) -> None:
+        rows = tuple(self._rows.values())
+        is_open = any(row.pid is None for row in rows) and self._is_open()
+        for action in decide(rows, goal=self._goal, now_s=now_s, is_open=is_open):
+            self._do(action, now_s)
+
+    def _do(self, action: Action, now_s: float) -> None:
+        row = self._rows[action.name]
+        match action.verb:
+            case "start":
+                self._rows[action.name] = replace(row, pid=self._processes.start(row.spec))
+            case "ask":
+                self._processes.ask(action.name)
+                self._rows[action.name] = replace(row, asked_at_s=now_s)
+            case "kill":
+                self._processes.kill(action.name)
+                self._rows[action.name] = replace(row, is_killed=True)
+            case "give_up":
+                self._given_up = action.name
+                self._goal = "down"
+                self._act(now_s)
+
+    def _sleep_s(self, now_s: float) -> float:
+        rows = tuple(self._rows.values())
+        waits = [LONGEST_SLEEP_S]
+        due_s = next_look_s(rows, goal=self._goal)
+        if due_s is not None:
+            # A start that is due but held back waits for the foundation: look for it often, without spinning.
+            waits.append(max(due_s - now_s, 0.02))
+        if self._goal == "up":
+            waits.append(self._onlooker.look(rows, now_s))
+        return min(waits)
+
+    def _heed(self, heard: Sequence[int]) -> None:
+        if not STOPS.intersection(heard):
+            return
+        if self._goal == "up":
+            self._goal = "down"
+            self._say("stopping (Ctrl-C again: at once)")
+        elif signal.SIGINT in heard:
+            self._goal = "dead"
+            self._say("killing all that still runs")
+
+    def _end(self) -> int:
+        if self._given_up is None:
+            self._say("stopped; nothing is left running")
+            return 0
+        log = self._processes.log(self._given_up)
+        self._say(f"{self._given_up} died {DEATHS_TOO_MANY} times in a minute, so everything was stopped.")
+        self._say(f"The end of {log}:\n{logs.tail(log)}")
+        return 1
+
+
+def how(status: int) -> str:
+    """An exit status in words."""
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+def _sequel(row: Row, now_s: float) -> str:
+    if len(row.deaths) >= DEATHS_TOO_MANY:
+        return "giving up"
+    return f"restarting in {row.start_at_s - now_s:.1f} s"

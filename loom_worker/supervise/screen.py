@@ -1,0 +1,111 @@
+"""What `loom up` says once everything serves: text from values, nothing looked up here."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from loom_worker.settings import Settings
+
+QUESTION = "Which three products sold best last year, and how much did each bring in?"
+SOUND_SQLITE = (3, 51, 3)
+"""Older ones have a rare WAL-reset corruption when several connections write: https://sqlite.org/wal.html."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was found and chosen while starting."""
+
+    settings: Settings
+    url: str
+    flower_url: str
+    flower_password: str
+    ready_after_s: float
+    sqlite_version: tuple[int, ...]
+    wanted_port: int
+    """The port asked for; another one may have been taken instead."""
+    port: int
+    webhook_secret_file: Path | None
+    """None if the secret came from LOOM_WEBHOOK_SECRET."""
+
+
+def screen(facts: Facts) -> str:
+    """One screen: what runs where, on which model and data, and what to try first."""
+    rows = [
+        ("web", _web(facts)),
+        ("docs", f"{facts.url}/docs"),
+        ("flower", f"{facts.flower_url}  (user loom, password {facts.flower_password})"),
+        ("data directory", f"{facts.settings.home}  (logs in {facts.settings.home / 'logs'})"),
+        ("model", model_line(facts.settings)),
+        ("data", _data(facts.settings)),
+        ("clients", _clients(facts.settings)),
+        ("webhooks", _webhooks(facts)),
+    ]
+    table = "\n".join(f"  {name:<15}{text}" for name, text in rows)
+    parts = [f"Loom is ready after {facts.ready_after_s:.1f} s.\n", table, *_warnings(facts), "", _try_it(facts)]
+    return "\n".join(parts)
+
+
+def _web(facts: Facts) -> str:
+    if facts.port == facts.wanted_port:
+        return facts.url
+    return f"{facts.url}  (port {facts.wanted_port} was taken; choose one with --port)"
+
+
+def model_line(settings: Settings) -> str:
+    """Which model answers."""
+    if settings.llm.provider == "scripted":
+        return "demo model: scripted, no LLM; set ANTHROPIC_API_KEY and start again for a real one"
+    return f"{settings.llm.model} ({settings.llm.provider})"
+
+
+def _data(settings: Settings) -> str:
+    if settings.has_sample_backend:
+        return "the sample shop; set LOOM_BACKEND_URL to work on your own"
+    return without_password(settings.backend_url)
+
+
+def _clients(settings: Settings) -> str:
+    if settings.web.api_keys:
+        return "those with an API key: Authorization: Bearer <key>"
+    return "no API key is set, so only this machine is served (LOOM_API_KEYS=workspace=key)"
+
+
+def _webhooks(facts: Facts) -> str:
+    if facts.webhook_secret_file is None:
+        return "signed with LOOM_WEBHOOK_SECRET"
+    return f"signed with {facts.settings.webhook.secret}  (kept in {facts.webhook_secret_file})"
+
+
+def _warnings(facts: Facts) -> list[str]:
+    if facts.sqlite_version >= SOUND_SQLITE:
+        return []
+    version = ".".join(map(str, facts.sqlite_version))
+    return [
+        f"\nWarning: SQLite {version} has a rare WAL-reset corruption with several connections; 3.51.3 has the fix."
+    ]
+
+
+def _try_it(facts: Facts) -> str:
+    has_keys = bool(facts.settings.web.api_keys)
+    key = "     -H 'Authorization: Bearer <key>' \\\n" if has_keys else ""
+    body = shlex.quote(f'{{"input": "{QUESTION}"}}')
+    return (
+        "Try it:\n"
+        f"  curl -s -X POST {facts.url}/v1/sessions/demo/turns \\\n"
+        f"{key}     -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\\n"
+        f"     -d {body}\n"
+        f'  loom ask "{QUESTION}"\n'
+        "  loom chat\n"
+        "(no `loom` on your PATH? It is .venv/bin/loom after `make up`.)\n\n"
+        "Stop it with Ctrl-C, or `loom stop` from anywhere."
+    )
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be shown: the password, if any, as ``***``."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    user, at, place = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.split(':', 1)[0]}:***{at}{place}"))

@@ -1,0 +1,101 @@
+"""`loom up`: prepare the home, start everything, say what runs where, stop it all again."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from loom_worker.errors import LoomError
+from loom_worker.settings import Settings, embedded_socket
+from loom_worker.supervise import home, ports, valkey
+from loom_worker.supervise.processes import Processes, shimmed
+from loom_worker.supervise.run import Supervisor
+from loom_worker.supervise.specs import loom_command, specs
+from loom_worker.supervise.watcher import FLOWER_HOST, Places, Watcher
+
+FLOWER_PORT = 5555
+
+
+class NotPrepared(LoomError):
+    """The database or the sample data could not be made; the text says why."""
+
+
+def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool, say: Callable[[str], None]) -> int:
+    """Run everything until stopped; returns the exit status.
+
+    Args:
+        environ: of the children; what this function chooses is added to it.
+
+    Raises:
+        Conflict: Loom runs on this home already.
+        PortTaken: the port asked for is taken.
+        NoServer: no embedded server is installed.
+        NotPrepared: the database could not be made.
+    """
+    began_s = time.monotonic()
+    os.umask(0o077)
+    home.prepare(settings.home)
+    with home.locked(settings.home), _places(settings, is_port_explicit=is_port_explicit) as places:
+        settings, secret_file = _with_secret(settings)
+        wanted = specs(settings, flower_port=places.flower_port)
+        child_env = _child_env(settings, environ, places)
+        say(f"starting on {settings.home} …")
+        _prepare_data(child_env)
+        socket_path = embedded_socket(settings.home)
+        if settings.has_embedded_redis:
+            valkey.make_room(socket_path, settings.home / "valkey")
+        processes = Processes(settings.home / home.LOGS, child_env)
+        watcher = Watcher(settings, places, processes, secret_file=secret_file, began_s=began_s, say=say)
+        supervisor = Supervisor(
+            wanted,
+            processes,
+            is_open=lambda: not settings.has_embedded_redis or valkey.is_open(socket_path),
+            onlooker=watcher,
+            say=lambda text: say(f"[{datetime.now():%H:%M:%S}] {text}"),
+        )
+        try:
+            return supervisor.run()
+        finally:
+            home.forget_state(settings.home)
+
+
+@contextmanager
+def _places(settings: Settings, *, is_port_explicit: bool) -> Iterator[Places]:
+    host, wanted = settings.web.host, settings.web.port
+    with (
+        ports.reserved(host, wanted, is_explicit=is_port_explicit) as port,
+        ports.reserved(FLOWER_HOST, FLOWER_PORT, is_explicit=False) as flower_port,
+    ):
+        yield Places(port=port, wanted_port=wanted, flower_port=flower_port, host=host)
+
+
+def _with_secret(settings: Settings) -> tuple[Settings, Path | None]:
+    if settings.webhook.secret is not None:
+        return settings, None
+    secret = home.webhook_secret(settings.home)
+    file = settings.home / "webhook.secret"
+    return replace(settings, webhook=replace(settings.webhook, secret=secret)), file
+
+
+def _child_env(settings: Settings, environ: Mapping[str, str], places: Places) -> dict[str, str]:
+    chosen = {
+        "LOOM_HOME": str(settings.home),
+        "LOOM_PORT": str(places.port),
+        "LOOM_WEBHOOK_SECRET": settings.webhook.secret or "",
+        # A log that lags behind a crash by a buffer hides the crash.
+        "PYTHONUNBUFFERED": "1",
+    }
+    return {**environ, **chosen}
+
+
+def _prepare_data(child_env: Mapping[str, str]) -> None:
+    """In a process of its own: what it imports would stay in the supervisor's memory for as long as Loom runs."""
+    done = subprocess.run(
+        shimmed((*loom_command(), "prepare")), env=dict(child_env), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise NotPrepared(f"cannot prepare the data:\n{(done.stderr or done.stdout).strip()[-2000:]}")

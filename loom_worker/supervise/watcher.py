@@ -1,0 +1,124 @@
+"""What is done beside the loop: the state file, the logs, and telling once when everything serves or is late."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from loom_worker.settings import Settings
+from loom_worker.supervise import home, logs, ports, ready, screen
+from loom_worker.supervise.decide import Row
+from loom_worker.supervise.processes import Processes
+from loom_worker.supervise.run import LONGEST_SLEEP_S
+
+FLOWER_HOST = "127.0.0.1"
+LATE_AFTER_S = 60.0
+"""Not ready after this long: what is missing is told."""
+LOOK_EVERY_S = 0.1
+"""Between two looks while not everything serves yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where web and Flower listen this time."""
+
+    port: int
+    wanted_port: int
+    flower_port: int
+    host: str
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine reaches the web."""
+        return ports.url_of(self.host, self.port)
+
+    @property
+    def flower_url(self) -> str:
+        """Where a browser on this machine reaches Flower."""
+        return ports.url_of(FLOWER_HOST, self.flower_port)
+
+
+class Watcher:
+    """Keeps the state file true, turns the logs over, and tells once when everything serves or is late."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        places: Places,
+        processes: Processes,
+        *,
+        secret_file: Path | None,
+        began_s: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self._settings, self._places, self._processes = settings, places, processes
+        self._secret_file = secret_file
+        self._say = say
+        self._began_s = began_s
+        self._started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        self._is_ready = self._is_late = False
+        self._rotated_s = self._began_s
+        self._written: dict[str, int] | None = None
+
+    def look(self, rows: Sequence[Row], now_s: float) -> float:
+        """What ``run`` asks of an ``Onlooker``."""
+        self._write_state(rows)
+        if now_s >= self._rotated_s + LONGEST_SLEEP_S:
+            self._rotated_s = now_s
+            self._processes.rotate_logs()
+        if not self._is_ready:
+            self._look_whether_ready()
+        return LONGEST_SLEEP_S if self._is_ready else LOOK_EVERY_S
+
+    def _write_state(self, rows: Sequence[Row]) -> None:
+        children = {row.spec.name: row.pid for row in rows if row.pid is not None}
+        if children == self._written:
+            return
+        self._written = children
+        state = home.State(
+            pid=os.getpid(),
+            url=self._places.url,
+            flower_url=self._places.flower_url,
+            started=self._started,
+            children=children,
+        )
+        home.write_state(self._settings.home, state)
+
+    def _look_whether_ready(self) -> None:
+        waited_s = time.monotonic() - self._began_s
+        missing = self._missing()
+        if not missing:
+            self._is_ready = True
+            self._say("\n" + screen.screen(self._facts(waited_s)) + "\n")
+        elif waited_s > LATE_AFTER_S and not self._is_late:
+            self._is_late = True
+            self._say(self._late(missing))
+
+    def _missing(self) -> str:
+        body = ready.readiness(self._places.url)
+        if body is None:
+            return f"nothing answers at {self._places.url}"
+        if not body["ready"]:
+            return f"{self._places.url}/readyz says: {body.get('detail', body)}"
+        return "" if ready.listens(FLOWER_HOST, self._places.flower_port) else "Flower does not listen"
+
+    def _late(self, missing: str) -> str:
+        ends = ((name, logs.tail(self._processes.log(name), lines=5)) for name in self._written or {})
+        parts = [f"not ready after {LATE_AFTER_S:.0f} s: {missing}", "still trying; the ends of the logs:"]
+        return "\n".join([*parts, *(f"--- {name}\n{end}" for name, end in ends if end)])
+
+    def _facts(self, waited_s: float) -> screen.Facts:
+        return screen.Facts(
+            settings=self._settings,
+            url=self._places.url,
+            flower_url=self._places.flower_url,
+            flower_password=home.flower_password(self._settings.home),
+            ready_after_s=waited_s,
+            sqlite_version=sqlite3.sqlite_version_info,
+            wanted_port=self._places.wanted_port,
+            port=self._places.port,
+            webhook_secret_file=self._secret_file,
+        )

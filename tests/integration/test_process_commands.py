@@ -1,0 +1,117 @@
+"""`loom worker`, `beat` and `flower` as processes on a real Valkey."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import urllib3
+from redis import Redis
+
+from loom_worker.settings import embedded_socket
+from loom_worker.supervise import home, valkey
+from loom_worker.supervise.ready import listens
+from loom_worker.supervise.specs import loom_command
+from tests.support.processes import killed_at_the_end
+from tests.support.until import until
+
+pytestmark = pytest.mark.integration
+HOST = "127.0.0.1"
+
+
+class Machine:
+    """A home with a Valkey in it, on which single commands run in an empty folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.cwd = folder / "home", folder / "cwd"
+        self.cwd.mkdir()
+        home.prepare(self.home)
+        self.env = {**os.environ, "LOOM_HOME": str(self.home), "LOOM_PROVIDER": "scripted"}
+        socket_path = embedded_socket(self.home)
+        valkey.make_room(socket_path, self.home / "valkey")
+        command = valkey.argv(valkey.find_binary(), socket_path=socket_path, data_dir=self.home / "valkey")
+        self.server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        until(lambda: valkey.is_open(socket_path), 10, "Valkey takes connections")
+        self.redis = Redis(unix_socket_path=str(socket_path), decode_responses=True, socket_timeout=5)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self.home / "output").open("ab") as output:
+            command = [*loom_command(), *arguments]
+            return subprocess.Popen(command, env=self.env, cwd=self.cwd, stdout=output, stderr=output)
+
+    def output(self) -> str:
+        return (self.home / "output").read_text()
+
+    def stop(self, process: subprocess.Popen[bytes]) -> int:
+        process.send_signal(signal.SIGTERM)
+        return process.wait(timeout=20)
+
+
+def free_port() -> int:
+    with socket.create_server((HOST, 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    with killed_at_the_end(machine.server.pid):
+        subprocess.run([*loom_command(), "prepare"], env=machine.env, check=True)
+        yield machine
+        machine.redis.close()
+    machine.server.wait()
+
+
+def test_a_worker_takes_its_queues_and_ends_with_0_when_told_to(machine: Machine) -> None:
+    worker = machine.start("worker", "--queues", "tool,webhook", "--name", "one", "--concurrency", "2")
+    with killed_at_the_end(worker.pid):
+        until(lambda: "ready" in machine.output(), 30, f"the worker is ready: {machine.output()}")
+        bound = machine.redis.keys("loom:q:_kombu.binding.*")
+        assert {name.rpartition(".")[2] for name in bound} >= {"tool", "webhook"}
+        assert machine.stop(worker) == 0
+
+
+def test_beat_keeps_no_schedule_on_disk_and_ends_with_0(machine: Machine) -> None:
+    beat = machine.start("beat")
+    with killed_at_the_end(beat.pid):
+        until(lambda: "beat: Starting" in machine.output(), 30, "beat starts")
+        assert machine.stop(beat) == 0
+    assert list(machine.cwd.iterdir()) == []
+
+
+def test_flower_lets_in_who_knows_its_password_and_writes_nothing(machine: Machine) -> None:
+    port = free_port()
+    flower = machine.start("flower", "--port", str(port))
+    with killed_at_the_end(flower.pid), urllib3.PoolManager() as web:
+        until(lambda: listens(HOST, port), 30, f"Flower listens: {machine.output()}")
+        url = f"http://{HOST}:{port}/api/task/types"
+        assert web.request("GET", url).status == 401
+        login = urllib3.make_headers(basic_auth=f"loom:{home.flower_password(machine.home)}")
+        assert web.request("GET", url, headers=login).status == 200
+        wrong = urllib3.make_headers(basic_auth="loom:guess")
+        assert web.request("GET", url, headers=wrong).status == 401
+        assert machine.stop(flower) == 0
+    assert list(machine.cwd.iterdir()) == []
+
+
+def test_flower_says_in_one_line_that_its_port_is_taken(machine: Machine) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        flower = machine.start("flower", "--port", str(taken.getsockname()[1]))
+        assert flower.wait(timeout=30) == 1
+    last = machine.output().splitlines()[-1]
+    assert last.startswith(f"loom flower: cannot listen on {HOST}:")
+
+
+def test_no_password_stands_on_a_command_line(machine: Machine) -> None:
+    port = free_port()
+    flower = machine.start("flower", "--port", str(port))
+    with killed_at_the_end(flower.pid):
+        until(lambda: listens(HOST, port), 30, "Flower listens")
+        command_line = Path(f"/proc/{flower.pid}/cmdline").read_text()
+        machine.stop(flower)
+    assert home.flower_password(machine.home) not in command_line
+    assert sys.executable in command_line

@@ -1,0 +1,392 @@
+"""The seam under ``web`` in memory: a small Front that keeps, orders, waits and streams as the real one does."""
+
+import ipaddress
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from loom_worker.errors import Conflict, Flaw, Invalid, NotFound, QueueFull, Unavailable
+from loom_worker.settings import Settings
+from loom_worker.values.agents import Agent
+from loom_worker.values.chat import ChatMessage, ToolSpec, Usage
+from loom_worker.values.deliveries import Delivery
+from loom_worker.values.events import Event
+from loom_worker.values.ids import new_id, now_ms
+from loom_worker.values.json import Json
+from loom_worker.values.pages import Page
+from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
+from loom_worker.values.turns import NewTurn, Turn, Webhook
+
+T = TypeVar("T")
+HEARTBEAT_S = 15.0
+_LOOK_S = 0.02
+"""How often a waiter asks whether it must stop."""
+
+
+@dataclass
+class MemoryFront:
+    """All state in dictionaries behind one condition; ``start``, ``say`` and ``finish`` play the worker."""
+
+    settings: Settings = field(default_factory=Settings)
+    missing: tuple[str, ...] = ()
+    """What readiness tells."""
+    is_down: bool = False
+    """True: every call fails as with a database that does not answer."""
+    is_closed: bool = False
+    webhooks_checked: list[Webhook] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._changed = threading.Condition()
+        self._sessions: dict[tuple[str, str], Session] = {}
+        self._turns: dict[str, Turn] = {}
+        self._lanes: dict[str, list[str]] = {}
+        self._keys: dict[tuple[str, str], tuple[str | None, str]] = {}
+        self._events: dict[str, list[Event]] = {}
+        self._messages: list[Message] = []
+        self._deliveries: dict[str, Delivery] = {}
+        self.new_turns: list[NewTurn] = []
+        self.waiters = 0
+
+    def create_session(self, workspace: str, new: NewSession) -> Session:
+        with self._locked():
+            session_id = new.id or new_id("sess_")
+            if (workspace, session_id) in self._sessions:
+                raise Conflict(f"session {session_id} exists", "session-exists")
+            self._known_agent(new.agent)
+            made = Session(
+                lane=new_id("lane_"),
+                id=session_id,
+                workspace=workspace,
+                agent=new.agent,
+                status="active",
+                created_ms=now_ms(),
+                updated_ms=now_ms(),
+                user=new.user,
+                title=new.title,
+                metadata=new.metadata,
+                kernel=new.kernel,
+                model=new.model,
+                budget=new.budget,
+            )
+            self._sessions[workspace, session_id] = made
+            self._lanes[made.lane] = []
+            return made
+
+    def session(self, workspace: str, session_id: str) -> Session:
+        with self._locked():
+            found = self._sessions.get((workspace, session_id))
+            if found is None:
+                raise NotFound("no such session")
+            depth = len(self._unfinished(found))
+            return replace(found, queue_depth=depth, is_busy=depth > 0)
+
+    def sessions(self, workspace: str, *, limit: int, after: str | None) -> Page[Session]:
+        with self._locked():
+            mine = [item for item in self._sessions.values() if item.workspace == workspace]
+            return _page(mine, limit=limit, after=after, id_of=lambda item: item.id)
+
+    def patch_session(self, workspace: str, session_id: str, patch: SessionPatch) -> Session:
+        with self._locked():
+            found = self.session(workspace, session_id)
+            changes = {name: getattr(patch, name) for name in patch.__slots__ if getattr(patch, name) is not None}
+            self._sessions[workspace, session_id] = replace(found, **changes, updated_ms=now_ms())
+            return self.session(workspace, session_id)
+
+    def delete_session(self, workspace: str, session_id: str) -> None:
+        with self._locked():
+            gone = self.session(workspace, session_id)
+            del self._sessions[workspace, session_id]
+            for turn_id in self._lanes.pop(gone.lane):
+                del self._turns[turn_id]
+            self._changed.notify_all()
+
+    def submit(self, workspace: str, session_id: str, new: NewTurn, *, agent: str | None) -> tuple[Turn, bool]:
+        with self._locked():
+            replay = self._replay(workspace, new)
+            if replay is not None:
+                return replay, True
+            session = self._session_for(workspace, session_id, agent)
+            queue = self._unfinished(session)
+            if session.status == "archived":
+                raise Conflict(f"session {session_id} is archived", "session-archived")
+            if queue and new.double_texting == "reject":
+                raise Conflict(f"session {session_id} is busy", "lane-busy")
+            if len(queue) >= self.settings.limits.lane_depth:
+                raise QueueFull("the session's lane is full", 1.5)
+            return self._accept(session, new, position=len(queue)), False
+
+    def turn(self, workspace: str, turn_id: str) -> Turn:
+        with self._locked():
+            found = self._turns.get(turn_id)
+            if found is None or found.workspace != workspace:
+                raise NotFound("no such turn")
+            return found
+
+    def wait(self, workspace: str, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
+        deadline = time.monotonic() + timeout_s
+        with self._waiting():
+            while True:
+                found = self.turn(workspace, turn_id)
+                left_s = deadline - time.monotonic()
+                if found.is_finished or left_s <= 0 or is_stopping():
+                    return found
+                self._changed.wait(min(left_s, _LOOK_S))
+
+    def events(
+        self, workspace: str, turn_id: str, *, after: int, is_stopping: Callable[[], bool]
+    ) -> Iterator[Event | None]:
+        self.turn(workspace, turn_id)
+        while not is_stopping():
+            fresh = self._fresh_events(turn_id, after, is_stopping)
+            if not fresh and not is_stopping() and not self._has_ended(turn_id, after):
+                yield None
+            yield from fresh
+            after += len(fresh)
+            if self._has_ended(turn_id, after):
+                return
+
+    def turns(
+        self,
+        workspace: str,
+        *,
+        session_id: str | None,
+        status: str | None,
+        reason: str | None,
+        limit: int,
+        after: str | None,
+    ) -> Page[Turn]:
+        with self._locked():
+            if session_id is not None:
+                self.session(workspace, session_id)
+            mine = [
+                turn
+                for turn in self._turns.values()
+                if turn.workspace == workspace
+                and session_id in (None, turn.session_id)
+                and status in (None, turn.status)
+                and reason in (None, turn.reason)
+            ]
+            return _page(mine, limit=limit, after=after, id_of=lambda turn: turn.id)
+
+    def messages(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Message]:
+        with self._locked():
+            self.session(workspace, session_id)
+            mine = [item for item in self._messages if self._turns[item.turn_id].session_id == session_id]
+            return _page(mine, limit=limit, after=after, id_of=lambda item: item.id)
+
+    def deliveries(self, workspace: str, *, limit: int, after: str | None) -> Page[Delivery]:
+        with self._locked():
+            mine = [item for item in self._deliveries.values() if item.workspace == workspace]
+            return _page(mine, limit=limit, after=after, id_of=lambda item: item.id)
+
+    def replay_delivery(self, workspace: str, delivery_id: str) -> Delivery:
+        with self._locked():
+            found = self._deliveries.get(delivery_id)
+            if found is None or found.workspace != workspace:
+                raise NotFound("no such delivery")
+            self._deliveries[delivery_id] = again = replace(found, status="pending", next_ms=now_ms())
+            return again
+
+    def check_webhook(self, webhook: Webhook) -> None:
+        self.webhooks_checked.append(webhook)
+        host = urlsplit(webhook.url).hostname or ""
+        is_private = host == "localhost" or (host[:1].isdigit() and ipaddress.ip_address(host).is_private)
+        if not webhook.url.startswith(("http://", "https://")) or is_private:
+            flaws = (Flaw("/webhook/url", "private or not http"),)
+            raise Invalid("the webhook's target is refused", flaws, "webhook-url-refused")
+
+    def agents(self) -> tuple[Agent, ...]:
+        return (Agent("default", description="Answers", raw={"secret": "raw"}, backend_url="db://user:pass@host"),)
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        return (ToolSpec("clock", "Tells the time", {"type": "object", "properties": {}}),)
+
+    def queue_stats(self, workspace: str) -> Json:
+        with self._locked():
+            mine = [turn for turn in self._turns.values() if turn.workspace == workspace]
+            counts = {status: sum(turn.status == status for turn in mine) for status in ("queued", "in_progress")}
+            lanes = len({turn.lane for turn in mine if not turn.is_finished})
+            rest = {"waiting": 0, "oldest_queued_age_s": None, "workers": 1, "dead": 0}
+            return {"lanes": lanes, "queued": counts["queued"], "running": counts["in_progress"], **rest}
+
+    def usage(self, workspace: str, *, group_by: str) -> tuple[Json, ...]:
+        with self._locked():
+            sums: dict[str, tuple[Usage, int]] = {}
+            for turn in self._turns.values():
+                if turn.workspace == workspace:
+                    key = {"session": turn.session_id, "agent": turn.agent}.get(group_by, workspace)
+                    usage, count = sums.get(key, (Usage(), 0))
+                    sums[key] = (usage + turn.usage, count + 1)
+            return tuple({"key": key, "turns": count, **usage.as_json()} for key, (usage, count) in sums.items())
+
+    def readiness(self) -> tuple[str, ...]:
+        return self.missing
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def start(self, turn_id: str) -> None:
+        """A worker takes the turn."""
+        with self._locked():
+            self._turns[turn_id] = replace(self._turns[turn_id], status="in_progress", started_ms=now_ms())
+            self._append(turn_id, "turn.started", {})
+
+    def say(self, turn_id: str, text: str) -> None:
+        """The model streams a piece of its answer."""
+        with self._locked():
+            self._append(turn_id, "output_text.delta", {"text": text})
+
+    def finish(self, turn_id: str, output_text: str = "done") -> Turn:
+        """The turn ends with an answer: messages, webhook and final event come with it."""
+        with self._locked():
+            ended = replace(
+                self._turns[turn_id],
+                status="completed",
+                output_text=output_text,
+                completed_ms=now_ms(),
+                usage=Usage(input_tokens=3, output_tokens=2, cost_usd=0.001, llm_calls=1),
+            )
+            self._turns[turn_id] = ended
+            self._say_for_good(ended)
+            if ended.webhook is not None:
+                self._outbox(ended, ended.webhook)
+            self._append(turn_id, "turn.completed", ended.as_json())
+            return ended
+
+    def count(self) -> int:
+        """How many sessions and turns are stored."""
+        return len(self._sessions) + len(self._turns)
+
+    def await_waiters(self, count: int, *, within_s: float = 5.0) -> bool:
+        """Block until so many waits and streams are open; False if that does not come about."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.waiters == count, within_s)
+
+    def _locked(self) -> threading.Condition:
+        if self.is_down:
+            raise Unavailable("the database does not answer")
+        return self._changed
+
+    def _waiting(self) -> "_Waiting":
+        return _Waiting(self)
+
+    def _fresh_events(self, turn_id: str, after: int, is_stopping: Callable[[], bool]) -> list[Event]:
+        deadline = time.monotonic() + HEARTBEAT_S
+        with self._waiting():
+            while not (fresh := self._events[turn_id][after:]) and not self._has_ended(turn_id, after):
+                if is_stopping() or time.monotonic() >= deadline:
+                    break
+                self._changed.wait(_LOOK_S)
+            return fresh
+
+    def _has_ended(self, turn_id: str, after: int) -> bool:
+        log = self._events[turn_id]
+        return log[-1].is_final and after >= len(log)
+
+    def _replay(self, workspace: str, new: NewTurn) -> Turn | None:
+        if new.idempotency_key is None or (workspace, new.idempotency_key) not in self._keys:
+            return None
+        fingerprint, turn_id = self._keys[workspace, new.idempotency_key]
+        if fingerprint != new.fingerprint:
+            raise Invalid("this Idempotency-Key came with another body", (), "idempotency-mismatch")
+        return self._turns[turn_id]
+
+    def _session_for(self, workspace: str, session_id: str, agent: str | None) -> Session:
+        if (workspace, session_id) not in self._sessions:
+            return self.create_session(workspace, NewSession(id=session_id, agent=agent or "default"))
+        if agent is not None:
+            self._known_agent(agent)
+        return self._sessions[workspace, session_id]
+
+    def _accept(self, session: Session, new: NewTurn, *, position: int) -> Turn:
+        made = Turn(
+            id=new_id("turn_"),
+            lane=session.lane,
+            session_id=session.id,
+            workspace=session.workspace,
+            agent=session.agent,
+            seq=1 + len(self._lanes[session.lane]),
+            status="queued",
+            input=new.input,
+            created_ms=now_ms(),
+            metadata=new.metadata,
+            webhook=new.webhook,
+            budget=new.budget,
+            request_id=new.request_id,
+            trace_id=(new.traceparent or "-").split("-")[1],
+            position=position,
+        )
+        self.new_turns.append(new)
+        self._turns[made.id] = made
+        self._lanes[session.lane].append(made.id)
+        if new.idempotency_key is not None:
+            self._keys[session.workspace, new.idempotency_key] = (new.fingerprint, made.id)
+        self._events[made.id] = []
+        self._append(made.id, "turn.queued", {"position": position})
+        return made
+
+    def _known_agent(self, name: str) -> None:
+        if name not in {agent.name for agent in self.agents()}:
+            raise Invalid(f"no agent is called {name}", (Flaw("/agent", "unknown agent"),))
+
+    def _unfinished(self, session: Session) -> list[Turn]:
+        turns = (self._turns[turn_id] for turn_id in self._lanes[session.lane])
+        return [turn for turn in turns if not turn.is_finished]
+
+    def _append(self, turn_id: str, kind: str, data: Json) -> None:
+        log = self._events[turn_id]
+        log.append(Event(len(log) + 1, kind, data))
+        self._changed.notify_all()
+
+    def _say_for_good(self, turn: Turn) -> None:
+        said = (ChatMessage("user", turn.input), ChatMessage("assistant", turn.output_text or ""))
+        for chat in said:
+            usage = turn.usage if chat.role == "assistant" else None
+            self._messages.append(
+                Message(new_id("msg_"), turn.session_id, turn.id, chat, token_count=3, created_ms=now_ms(), usage=usage)
+            )
+
+    def _outbox(self, turn: Turn, webhook: Webhook) -> None:
+        made = Delivery(
+            id=new_id("whd_"),
+            workspace=turn.workspace,
+            turn_id=turn.id,
+            url=webhook.url,
+            secret=webhook.secret,
+            body="{}",
+            status="dead",
+            attempts=10,
+            created_ms=now_ms(),
+        )
+        self._deliveries[made.id] = made
+
+
+class _Waiting:
+    """Holds the front's condition, and counts who does so."""
+
+    def __init__(self, front: MemoryFront) -> None:
+        self._front = front
+
+    def __enter__(self) -> None:
+        changed = self._front._locked()
+        changed.acquire()
+        self._front.waiters += 1
+        changed.notify_all()
+
+    def __exit__(self, *_: object) -> None:
+        self._front.waiters -= 1
+        self._front._changed.notify_all()
+        self._front._changed.release()
+
+
+def _page(items: list[T], *, limit: int, after: str | None, id_of: Callable[[T], str]) -> Page[T]:
+    ids = [id_of(item) for item in items]
+    if after is not None and after not in ids:
+        raise Invalid("this cursor is not one of ours", (Flaw("/after", "unknown cursor"),))
+    start = 0 if after is None else ids.index(after) + 1
+    shown = tuple(items[start : start + limit])
+    has_more = start + limit < len(items)
+    return Page(shown, id_of(shown[-1]) if has_more else None)

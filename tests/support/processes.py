@@ -1,0 +1,37 @@
+"""What a test needs to know of real processes."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+def is_alive(pid: int) -> bool:
+    """True for a process that runs; a zombie that nobody reaped is dead."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def looping(setup: str = "", *, says: str = "up") -> tuple[str, ...]:
+    """The command line of a child that says a word and then lives until a signal ends it."""
+    return (sys.executable, "-c", f"import signal\n{setup}\nprint({says!r}, flush=True)\nwhile True: signal.pause()")
+
+
+def failing(status: int) -> tuple[str, ...]:
+    """The command line of a child that says it fails, and does."""
+    return (sys.executable, "-c", f"import sys; print('about to fail', flush=True); sys.exit({status})")
+
+
+@contextmanager
+def killed_at_the_end(pid: int) -> Iterator[None]:
+    """Leave nothing running, whatever the test found out."""
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,12 @@
+"""The front end as a process over the front in memory: ``python -m tests.support.serve_memory PORT``."""
+
+import logging
+import sys
+
+from loom_worker.settings import Settings, WebSettings
+from tests.support.memory_front import MemoryFront
+from web.serve import serve_front
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    serve_front(MemoryFront(Settings(web=WebSettings(port=int(sys.argv[1]), threads=8))))  # type: ignore[arg-type]

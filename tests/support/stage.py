@@ -1,0 +1,209 @@
+"""Turns on real parts: a SQLite file, a real Valkey, real lanes and logs; only the model is played."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import redis
+
+from loom_worker.errors import ToolFailed
+from loom_worker.events.log import EventLog
+from loom_worker.events.rebuild import queued, rebuild
+from loom_worker.lanes import keys
+from loom_worker.lanes.keeper import Keeper
+from loom_worker.lanes.lanes import Lanes
+from loom_worker.settings import Settings
+from loom_worker.store.calls import Calls
+from loom_worker.store.claims import Claims
+from loom_worker.store.database import Database
+from loom_worker.store.journal import Journal
+from loom_worker.store.messages import Messages
+from loom_worker.store.outbox import Outbox
+from loom_worker.store.reading import Turns
+from loom_worker.store.sessions import Sessions
+from loom_worker.store.submit import submit
+from loom_worker.tools.registry import Registry
+from loom_worker.turn.loom import Doors, Kit, Loom, Stopping
+from loom_worker.turn.serve import serve_call, serve_lane
+from loom_worker.values.agents import Agent
+from loom_worker.values.chat import ChatMessage, ToolSpec
+from loom_worker.values.events import Event
+from loom_worker.values.json import Json
+from loom_worker.values.sessions import NewSession
+from loom_worker.values.tools import Tool
+from loom_worker.values.turns import Call, NewTurn, Step, Turn
+from loom_worker.webhook.body import completed
+from tests.support.models import Plays
+
+WORKSPACE = "default"
+START_MS = 1_800_000_000_000
+
+
+@dataclass
+class Book:
+    """What went out through the doors, in order."""
+
+    rung: list[str] = field(default_factory=list)
+    fanned: list[tuple[str, str, tuple[Call, ...], str]] = field(default_factory=list)
+    delivered: list[str] = field(default_factory=list)
+    alone: list[tuple[str, str, str, int]] = field(default_factory=list)
+    alone_status: int = 0
+    on_deliver: Callable[[], object] = lambda: None
+
+    def doors(self) -> Doors:
+        """Doors that write into this book."""
+
+        def fan_out(lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
+            self.fanned.append((lane, turn_id, tuple(calls), ticket))
+
+        def deliver(delivery_id: str) -> None:
+            self.delivered.append(delivery_id)
+            self.on_deliver()
+
+        def run_alone(lane: str, token: str, turn_id: str, fence: int) -> int:
+            self.alone.append((lane, token, turn_id, fence))
+            return self.alone_status
+
+        return Doors(self.rung.append, fan_out, deliver, run_alone)
+
+
+def spec(name: str, **properties: Json) -> ToolSpec:
+    """A tool whose arguments are all required."""
+    schema = {"type": "object", "properties": properties, "required": sorted(properties), "additionalProperties": False}
+    return ToolSpec(name, f"Does {name}.", schema)
+
+
+class Stage:
+    """One database and one Valkey, on which any number of workers play."""
+
+    def __init__(self, settings: Settings, database: Database, client: redis.Redis) -> None:
+        self.settings, self.database, self.redis = settings, database, client
+        self.model = Plays()
+        self.book = Book()
+        self.now_ms = START_MS
+        self.alive: set[str] = set()
+        self.agent = Agent("default", system_prompt="You help.")
+        self.budget_tokens = 100_000
+        self.ran: list[str] = []
+        """Tools that ran, in order."""
+        self.claims, self.calls = Claims(database), Calls(database)
+        self.turns, self.sessions, self.outbox = Turns(database), Sessions(database), Outbox(database)
+        self.messages = Messages(database)
+        self.lanes = Lanes(client, settings.lanes)
+        self.events = EventLog(client, client)
+        self.registry = Registry(self.tools())
+
+    def tools(self) -> tuple[Tool, ...]:
+        """add: an ordinary tool; note: bounded; pay: must not run twice; fail: always fails."""
+        number = {"type": "number"}
+
+        def ran(name: str, answer: Callable[[Json], str]) -> Callable[[Json], str]:
+            return lambda arguments: (self.ran.append(name), answer(arguments))[1]
+
+        def fail(_: Json) -> str:
+            raise ToolFailed("The table is locked.", "DATABASE_ERROR")
+
+        return (
+            Tool(spec("add", a=number, b=number), ran("add", lambda given: str(given["a"] + given["b"]))),
+            Tool(spec("note"), ran("note", lambda _: "noted"), is_bounded=True),
+            Tool(spec("pay"), ran("pay", lambda _: "paid"), is_idempotent=False),
+            Tool(spec("fail"), ran("fail", fail)),
+        )
+
+    def worker(self, name: str, **parts: Any) -> Loom:
+        """A worker that is alive.
+
+        Args:
+            parts: of the Loom, in place of the usual ones.
+        """
+        self.alive.add(name)
+        usual = Loom(
+            settings=self.settings,
+            worker=name,
+            claims=self.claims,
+            journal=Journal(self.database),
+            calls=self.calls,
+            messages=self.messages,
+            lanes=self.lanes,
+            keeper=Keeper(self.redis, self.lanes, name, self.settings.lanes),
+            events=self.events,
+            doors=self.book.doors(),
+            kit=lambda agent, model: self.kit(),
+            match=lambda question, agent: ("Today is Saturday.", ({"id": "sql/top_n", "score": 0.5},)),
+            alive_workers=lambda: frozenset(self.alive),
+            webhook_body=lambda turn: completed(turn, now_ms=self.now_ms, url=f"http://loom/v1/turns/{turn.id}"),
+            stopping=Stopping(self.settings.lanes.drain_s),
+            clock_ms=lambda: self.now_ms,
+        )
+        return replace(usual, **parts)
+
+    def kit(self) -> Kit:
+        """The kit of the one agent; four characters are a token."""
+        return Kit(
+            agent=self.agent,
+            model=self.model,
+            count=lambda text: len(text) // 4 + 1,
+            registry=self.registry,
+            specs=self.registry.specs(self.agent.tools),
+            schema="orders(id, total)",
+            input_budget_tokens=self.budget_tokens,
+            max_tokens=1000,
+        )
+
+    def submit(self, text: str = "How many?", *, session: str = "s1", **new: Any) -> Turn:
+        """Accept a turn and put it on its lane."""
+        owner = (WORKSPACE, NewSession(id=session))
+        turn, _ = submit(self.database, self.settings.limits, owner, NewTurn(text, **new), now_ms=self.now_ms)
+        with self.redis.pipeline(transaction=False) as pipe:
+            self.events.queue_opening(pipe, turn.id, queued(turn))
+            pipe.execute()
+        self.lanes.submit(turn.lane, [(turn.seq, turn.id)])
+        return turn
+
+    def serve(self, turn: Turn, by: Loom) -> Turn:
+        """Answer a doorbell of the turn's lane; the turn as it is then."""
+        serve_lane(turn.lane, by)
+        return self.turn(turn)
+
+    def answer_calls(self, turn: Turn, by: Loom, order: Sequence[int] | None = None) -> Turn:
+        """Run all calls of the last fan-out, by default in call order."""
+        sent = self.book.fanned[-1][2]
+        for place in order if order is not None else range(len(sent)):
+            serve_call(turn.id, sent[place].position, sent[place].sends, by)
+        return self.turn(turn)
+
+    def turn(self, turn: Turn) -> Turn:
+        """The turn as a client reads it now."""
+        return self.turns.get(WORKSPACE, turn.id)
+
+    def journal(self, turn: Turn) -> tuple[Step, ...]:
+        """What is journaled of a turn."""
+        return self.turns.journal(turn.id)
+
+    def held_by(self, turn: Turn) -> str | None:
+        """The worker that owns the lane's first turn, by the database."""
+        return self.claims.open_lane(turn.lane).held_by
+
+    def said(self, session: str = "s1") -> list[ChatMessage]:
+        """The messages of a session."""
+        return [m.chat for m in self.messages.page(WORKSPACE, session, limit=500, after=None).items]
+
+    def live(self, turn: Turn) -> tuple[Event, ...]:
+        """The live log."""
+        return self.events.read(turn.id, after=0, wait_ms=0)
+
+    def rebuilt(self, turn: Turn) -> tuple[Event, ...]:
+        """The log as made from the database."""
+        return rebuild(self.turn(turn), self.journal(turn))
+
+    def told(self, turn: Turn) -> list[str]:
+        """The types of the live events."""
+        return [event.type for event in self.live(turn)]
+
+    def lapse(self, turn: Turn) -> None:
+        """Let the lane's lease run out, as if its owner had slept past it."""
+        self.redis.zadd(keys.LEASES, {turn.lane: 1})
+
+    def lane_state(self, turn: Turn) -> str | None:
+        """kicked, running, parked, or None for an idle lane."""
+        return self.redis.hget(keys.lease(turn.lane), "state")

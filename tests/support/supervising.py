@@ -1,0 +1,37 @@
+"""A supervisor as a process of its own: ``python -m tests.support.supervising SPECS_JSON LOG_DIR``."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from loom_worker.supervise.decide import Row, Spec
+from loom_worker.supervise.processes import Processes
+from loom_worker.supervise.run import Supervisor
+
+
+class _Quiet:
+    """Looks at nothing; the loop wakes for signals and its own times."""
+
+    def look(self, rows: Sequence[Row], now_s: float) -> float:
+        return 60.0
+
+
+def main(specs_json: str, log_dir: str) -> int:
+    specs = [Spec(**{**fields, "argv": tuple(fields["argv"])}) for fields in json.loads(specs_json)]
+    gate = Path(log_dir) / "open"
+    supervisor = Supervisor(
+        specs,
+        Processes(Path(log_dir), os.environ),
+        is_open=lambda: gate.exists() or not any(spec.is_foundation for spec in specs),
+        onlooker=_Quiet(),
+        say=lambda text: sys.stdout.write(text + "\n"),
+    )
+    # Line by line, as a test reads along.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a stream of its own, not pytest's
+    return supervisor.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

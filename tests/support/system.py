@@ -1,0 +1,310 @@
+"""The whole of Loom as a user starts it: `loom up` on a home of its own, spoken to over HTTP.
+
+    with System(tmp_path / "home", ANTHROPIC_BASE_URL=server.url) as loom:
+        turn = loom.ended(loom.submit("s1", "hello"))
+        loom.kill("worker-1")
+
+Leaving the ``with`` stops it and asserts that none of its processes is left.
+"""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import urllib3
+
+from tests.support.until import until
+from tests.support.webhook_receiver import unused_port
+
+Json = dict[str, Any]
+
+START_S = 60.0
+"""From `loom up` to ready, on a machine that is busy with other things."""
+STOP_S = 45.0
+TURN_S = 45.0
+"""For a turn that nothing disturbs."""
+WORKERS = 3
+"""Worker processes of `loom up`."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the HTTP API said."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+@dataclass(frozen=True)
+class Told:
+    """An event as a reader gets it."""
+
+    id: int
+    type: str
+    data: Json
+
+
+class System:
+    """`loom up`, for ``with``; started again on the same home by ``start`` after ``stop`` or ``kill_supervisor``."""
+
+    def __init__(self, home: Path, **environ: str) -> None:
+        """Args: environ: LOOM_* and ANTHROPIC_* variables; none of this process' own are handed on."""
+        self.home = home
+        self.url = ""
+        self.environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "LANG": "C.UTF-8",
+            "LOOM_SQLITE_SYNC": "normal",
+            **environ,
+            "LOOM_HOME": str(home),
+        }
+        self._log = home.with_suffix(".out")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pool = urllib3.PoolManager(retries=False, maxsize=8)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._kill_all()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.stop()
+            left = leftovers(self.home)
+        finally:
+            self._pool.clear()
+            self._kill_all()
+        assert left == {}, f"still running: {left}"
+
+    def start(self) -> None:
+        """Run `loom up` and wait until it is ready with all its workers."""
+        port = unused_port()
+        self.url = f"http://127.0.0.1:{port}"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                loom("up", "--port", str(port)), env=self.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        until(lambda: self.is_ready() or self._has_ended(), START_S, "Loom is ready")
+        assert self._process.poll() is None, self.output
+        self.settle()
+
+    def stop(self) -> None:
+        """SIGTERM, then wait for the end; the exit status must be 0."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        assert self._process.wait(timeout=STOP_S) == 0, self.output
+
+    def kill_supervisor(self) -> None:
+        """SIGKILL to `loom up` itself."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def kill(self, name: str) -> int:
+        """SIGKILL to one of its processes; returns the pid it had."""
+        pid = self.children[name]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def settle(self) -> None:
+        """Wait until every worker is counted, so that none is still starting."""
+        until(lambda: self.get("/v1/queue/stats").json["workers"] >= WORKERS, START_S, "all workers are alive")
+
+    def is_ready(self) -> bool:
+        try:
+            return self.get("/readyz").status == 200
+        except urllib3.exceptions.HTTPError:
+            return False
+
+    @property
+    def state(self) -> Json:
+        """What `loom up` writes into up.json."""
+        state: Json = json.loads((self.home / "up.json").read_text())
+        return state
+
+    @property
+    def children(self) -> dict[str, int]:
+        """Name to pid."""
+        children: dict[str, int] = self.state["children"]
+        return children
+
+    @property
+    def output(self) -> str:
+        """What `loom up` has printed so far, over all its starts."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A `loom` command beside the running system."""
+        return subprocess.run(
+            loom(*arguments), env=self.environ, capture_output=True, text=True, timeout=TURN_S, check=False
+        )
+
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
+        return self._ask("GET", path, None, headers)
+
+    def post(self, path: str, body: Json | None = None, headers: Mapping[str, str] | None = None) -> Answer:
+        return self._ask("POST", path, {} if body is None else body, headers)
+
+    def submit(self, session: str, text: str, **fields: Any) -> str:
+        """Post a turn; its id."""
+        answer = self.post(f"/v1/sessions/{session}/turns", {"input": text, **fields})
+        assert answer.status == 202, answer.text
+        turn_id: str = answer.json["id"]
+        return turn_id
+
+    def turn(self, turn_id: str) -> Json:
+        """The turn as it is now."""
+        turn: Json = self.get(f"/v1/turns/{turn_id}").json
+        return turn
+
+    def ended(self, turn_id: str, timeout_s: float = TURN_S) -> Json:
+        """The turn once it has a final status, by long polls."""
+
+        def look() -> Json | None:
+            turn: Json = self.get(f"/v1/turns/{turn_id}?wait=1").json
+            return turn if turn["status"] in {"completed", "failed", "cancelled", "incomplete"} else None
+
+        found = until(look, timeout_s, f"{turn_id} has ended")
+        assert found is not None
+        return found
+
+    def messages(self, session: str) -> list[Json]:
+        """All messages of a session, oldest first."""
+        page = self.get(f"/v1/sessions/{session}/messages?limit=500").json
+        assert not page["has_more"]
+        messages: list[Json] = page["data"]
+        return messages
+
+    def events(self, turn_id: str, after: int = 0) -> Iterator[Told]:
+        """The turn's events as they come, until the stream ends."""
+        path = f"/v1/turns/{turn_id}/events"
+        headers = {"Last-Event-ID": str(after)} if after else {}
+        answer = self._pool.request("GET", self.url + path, headers=headers, timeout=TURN_S, preload_content=False)
+        assert answer.status == 200
+        try:
+            yield from told(line.decode().rstrip("\n") for line in answer)
+        finally:
+            answer.close()
+
+    def rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        """Rows of Loom's database, read past the API."""
+        return rows(self.home / "loom.db", query, *values)
+
+    def holder(self, turn_id: str) -> str | None:
+        """The name of the process that runs a turn now, None if none does."""
+        found = self.rows("SELECT held_by FROM turns WHERE id = ?", turn_id)
+        return self._child_of(found[0][0] if found else None)
+
+    def tool_worker(self, turn_id: str) -> str | None:
+        """The name of the process that runs a tool call of this turn now, None if none does."""
+        query = "SELECT worker FROM calls WHERE turn_id = ? AND status = 'running'"
+        found = self.rows(query, turn_id)
+        return self._child_of(found[0][0] if found else None)
+
+    def _child_of(self, worker: str | None) -> str | None:
+        """The child whose pid stands in a worker's name, <host>-<pid>-<chance>."""
+        if worker is None:
+            return None
+        pid = int(worker.rsplit("-", 2)[1])
+        return next((name for name, child in self.children.items() if child == pid), None)
+
+    def _ask(self, method: str, path: str, body: Json | None, headers: Mapping[str, str] | None) -> Answer:
+        answer = self._pool.request(method, self.url + path, json=body, headers=headers, timeout=TURN_S)
+        return Answer(answer.status, answer.headers, answer.data)
+
+    def _has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def _kill_all(self) -> None:
+        """Whatever the test found out, nothing of ours stays."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill_supervisor()
+        for pid in leftovers(self.home):
+            kill(pid)
+
+
+def loom(*arguments: str) -> list[str]:
+    """The command line of a `loom` command of this installation."""
+    return [sys.executable, str(Path(sys.executable).with_name("loom")), *arguments]
+
+
+def told(lines: Iterator[str]) -> Iterator[Told]:
+    """Events out of the lines of a server-sent stream."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif not line and "event" in fields:
+            yield Told(int(fields["id"]), fields["event"], json.loads(fields["data"]))
+            fields = {}
+
+
+def spoken(events: list[Told]) -> str:
+    """The text a reader has at the end, who drops what came before a retry."""
+    text = ""
+    for event in events:
+        if event.type == "turn.retrying":
+            text = ""
+        elif event.type == "output_text.delta":
+            text += event.data["text"]
+    return text
+
+
+def rows(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
+    """Rows of a SQLite file that another process writes."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as connection:
+        return connection.execute(query, values).fetchall()
+
+
+def leftovers(home: Path) -> dict[int, str]:
+    """Pid to command line of every process with this LOOM_HOME in its environment."""
+    mark = f"LOOM_HOME={home}".encode()
+    return {pid: line for pid, line in _processes() if mark in _read(pid, "environ").split(b"\0")}
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, to a process that may be gone."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _processes() -> Iterator[tuple[int, str]]:
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            line = _read(int(folder.name), "cmdline").replace(b"\0", b" ").decode(errors="replace")
+            yield int(folder.name), line
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""

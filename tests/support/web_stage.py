@@ -1,0 +1,50 @@
+"""What the HTTP tests run on: FRONTS names the factories of fronts, and every test runs over each of them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from loom_worker.settings import Settings, WebSettings
+from tests.support.memory_front import MemoryFront
+from web.serve import Server
+
+Submit = Callable[..., dict[str, Any]]
+
+
+class Worker(Protocol):
+    """Whatever makes the turns of a front go on, step by step."""
+
+    def start(self, turn_id: str) -> None: ...
+    def say(self, turn_id: str, text: str) -> None: ...
+    def finish(self, turn_id: str, output_text: str = "done") -> object: ...
+
+
+@dataclass(frozen=True)
+class Stage:
+    front: Any
+    worker: Worker
+
+
+def settings(**web: Any) -> Settings:
+    return Settings(web=WebSettings(**{"port": 0, "threads": 8, **web}))
+
+
+@contextmanager
+def memory_stage() -> Iterator[Stage]:
+    front = MemoryFront(settings())
+    yield Stage(front, front)
+
+
+FRONTS: dict[str, Callable[[], AbstractContextManager[Stage]]] = {"memory": memory_stage}
+
+
+@dataclass
+class Live:
+    """A real server on loopback and what keeps it."""
+
+    server: Server
+
+    @property
+    def port(self) -> int:
+        return self.server.port

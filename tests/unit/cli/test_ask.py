@@ -1,0 +1,120 @@
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from loom_worker.cli.main import main
+from tests.support.fake_loom import FakeLoom
+from tests.support.http_server import serving
+
+DONE = FakeLoom(
+    events=[
+        ("turn.started", {}),
+        ("output_text.delta", {"text": "Forty"}),
+        ("output_text.delta", {"text": "-two"}),
+        ("turn.completed", {}),
+    ],
+    turn={"status": "completed", "output_text": "Forty-two"},
+)
+
+
+@contextmanager
+def loom(**fields: Any) -> Iterator[tuple[FakeLoom, str]]:
+    fake = FakeLoom(events=fields.get("events", DONE.events), turn=fields.get("turn", DONE.turn))
+    with serving(fake) as url:
+        yield fake, url
+
+
+def run(tmp_path: Path, url: str, *arguments: str, typed: str = "", **env: str) -> Result:
+    settings = {"LOOM_HOME": str(tmp_path), "LOOM_URL": url, "LOOM_API_KEYS": None, **env}
+    return CliRunner().invoke(main, arguments, input=typed, env=settings)
+
+
+def test_into_a_pipe_goes_the_final_text_and_nothing_else(tmp_path: Path) -> None:
+    with loom() as (fake, url):
+        result = run(tmp_path, url, "ask", "Six times seven?")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "Forty-two\n", "")
+    method, path, key, body = fake.asked[0]
+    assert (method, key, body) == ("POST", None, {"input": "Six times seven?"})
+    assert path.startswith("/v1/sessions/ask-")
+
+
+def test_each_question_without_a_session_gets_a_new_one_and_a_named_one_is_used(tmp_path: Path) -> None:
+    with loom() as (fake, url):
+        for arguments in ([], [], ["--session", "a/b"]):
+            run(tmp_path, url, "ask", "?", *arguments)
+    first, second, named = (path for method, path, _, _ in fake.asked if method == "POST")
+    assert first != second
+    assert named == "/v1/sessions/a%2Fb/turns"
+
+
+def test_the_first_api_key_is_sent(tmp_path: Path) -> None:
+    with loom() as (fake, url):
+        run(tmp_path, url, "ask", "?", LOOM_API_KEYS="shop=k1,other=k2")
+    assert {key for _, _, key, _ in fake.asked} == {"Bearer k1"}
+
+
+def test_json_is_the_finished_turn(tmp_path: Path) -> None:
+    with loom() as (_, url):
+        result = run(tmp_path, url, "ask", "--json", "?")
+    assert json.loads(result.stdout) == {"id": "turn_1", "status": "completed", "output_text": "Forty-two"}
+
+
+def test_a_turn_that_failed_exits_1_and_says_why(tmp_path: Path) -> None:
+    turn = {"status": "failed", "reason": "dead", "error": {"message": "the worker died 3 times"}}
+    with loom(events=[("turn.failed", {})], turn=turn) as (_, url):
+        result = run(tmp_path, url, "ask", "?")
+    assert result.exit_code == 1
+    assert "turn_1 is failed (dead, the worker died 3 times)" in result.stderr
+
+
+def test_an_incomplete_turn_prints_what_there_is_and_exits_1(tmp_path: Path) -> None:
+    turn = {"status": "incomplete", "reason": "limits", "output_text": "As far as"}
+    with loom(events=[("turn.incomplete", {})], turn=turn) as (_, url):
+        result = run(tmp_path, url, "ask", "?")
+    assert (result.exit_code, result.stdout) == (1, "As far as\n")
+
+
+def test_a_loom_that_does_not_run_is_said_to_and_exits_1(tmp_path: Path) -> None:
+    with loom() as (_, url):
+        pass
+    result = run(tmp_path, url, "ask", "?")
+    assert result.exit_code == 1
+    assert result.stderr == f"loom: Loom is not running at {url}; start it with `make up`\n"
+
+
+def test_a_refused_question_is_told_with_each_flaw(tmp_path: Path) -> None:
+    problem = {"title": "invalid", "detail": "1 flaw", "errors": [{"pointer": "/input", "detail": "is empty"}]}
+    with serving(lambda exchange: exchange.answer(422, json.dumps(problem).encode())) as url:
+        result = run(tmp_path, url, "ask", "")
+    assert result.exit_code == 1
+    assert result.stderr == "loom: 422 invalid: 1 flaw; /input: is empty\n"
+
+
+def test_a_chat_goes_on_turn_after_turn_until_quit(tmp_path: Path) -> None:
+    fake = FakeLoom(events=DONE.events, turn=DONE.turn, pages={"/v1/agents": {"data": []}})
+    with serving(fake) as url:
+        result = run(tmp_path, url, "chat", "--session", "s1", typed="one\n\n two \n/quit\nthree\n")
+    assert result.exit_code == 0
+    assert [body["input"] for method, _, _, body in fake.asked if method == "POST"] == ["one", "two"]
+    assert result.stdout.count("Forty-two\n") == 2
+
+
+def test_a_chat_survives_a_turn_that_fails_and_ends_with_the_input(tmp_path: Path) -> None:
+    turn = {"status": "failed", "reason": "provider"}
+    fake = FakeLoom(events=[("turn.failed", {})], turn=turn, pages={"/v1/agents": {"data": []}})
+    with serving(fake) as url:
+        result = run(tmp_path, url, "chat", typed="one\ntwo\n")
+    assert result.exit_code == 0
+    assert result.stderr.count("is failed (provider)") == 2
+
+
+def test_a_chat_with_nobody_exits_1_before_the_first_question(tmp_path: Path) -> None:
+    with loom() as (_, url):
+        pass
+    result = run(tmp_path, url, "chat", typed="one\n")
+    assert result.exit_code == 1
+    assert "you>" not in result.stdout

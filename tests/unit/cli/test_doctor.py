@@ -1,0 +1,109 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from loom_worker.cli.checks import Check, backend, data_directory, database, redis, server_binary
+from loom_worker.cli.doctor import line
+from loom_worker.cli.knobs import VALUE_OF, knobs
+from loom_worker.cli.main import main
+from loom_worker.settings import KNOWN, SECRET, from_env
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def doctor(tmp_path: Path, **env: str) -> tuple[int, dict[str, Any]]:
+    result = CliRunner().invoke(main, ["doctor", "--json"], env={"LOOM_HOME": str(tmp_path), **env})
+    return result.exit_code, json.loads(result.stdout)
+
+
+def failed(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {check["name"]: check for check in report["checks"] if not check["is_ok"]}
+
+
+def test_a_sound_installation_exits_0(tmp_path: Path) -> None:
+    code, report = doctor(tmp_path)
+    assert failed(report) == {}
+    assert (code, report["ok"]) == (0, True)
+
+
+def test_every_setting_has_a_value_and_a_source_and_no_secret_is_shown(tmp_path: Path) -> None:
+    env = {"ANTHROPIC_API_KEY": "s3cret", "LOOM_API_KEYS": "shop=s3cret", "LOOM_WEBHOOK_SECRET": "s3cret"}
+    env |= {"LOOM_PORT": "8123", "LOOM_REDIS_URL": "redis://:s3cret@127.0.0.1:9/0"}
+    _, report = doctor(tmp_path, **env)
+    shown = {knob["name"]: (knob["value"], knob["source"]) for knob in report["settings"]}
+    assert list(shown) == list(KNOWN)
+    assert shown["LOOM_PORT"] == ("8123", "environment")
+    assert shown["LOOM_LEASE_S"] == ("3.0", "default")
+    assert {shown[name] for name in SECRET} == {("***", "environment")}
+    assert "s3cret" not in json.dumps(report)
+
+
+def test_every_known_variable_can_be_read_back() -> None:
+    assert set(VALUE_OF) == set(KNOWN)
+    assert [knob.name for knob in knobs(from_env({}), {})] == list(KNOWN)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_variable_is_in_the_table_of_the_docs(name: str) -> None:
+    rows = [row for row in (DOCS / "settings.md").read_text(encoding="utf-8").splitlines() if f"| `{name}` |" in row]
+    assert len(rows) == 1
+    assert all(cell.strip() for cell in rows[0].strip("|").split("|"))
+
+
+def test_a_wrong_setting_is_a_failed_check_that_names_it(tmp_path: Path) -> None:
+    code, report = doctor(tmp_path, LOOM_PORT="many")
+    assert code == 1
+    assert "LOOM_PORT='many'" in failed(report)["settings"]["found"]
+
+
+def test_a_redis_that_does_not_answer_fails_with_the_way_out(tmp_path: Path) -> None:
+    code, report = doctor(tmp_path, LOOM_REDIS_URL="redis://127.0.0.1:9/0")
+    assert code == 1
+    assert "LOOM_REDIS_URL" in failed(report)["redis"]["fix"]
+
+
+def test_a_backend_that_cannot_be_opened_fails(tmp_path: Path) -> None:
+    for url in (f"sqlite:////{tmp_path}/no/such/folder/x.db", "nonsense", "oracle+none://h/x"):
+        assert not backend(from_env({"LOOM_BACKEND_URL": url})).is_ok
+
+
+def test_a_database_of_somebody_else_fails(tmp_path: Path) -> None:
+    (tmp_path / "loom.db").write_bytes(b"not a database" * 100)
+    check = database(from_env({"LOOM_HOME": str(tmp_path)}))
+    assert not check.is_ok
+    assert "loom.db" in check.found
+
+
+def test_a_prepared_database_has_this_codes_schema(tmp_path: Path) -> None:
+    env = {"LOOM_HOME": str(tmp_path), "LOOM_BACKEND_URL": "sqlite:////elsewhere.db"}
+    assert CliRunner().invoke(main, ["prepare"], env=env).exit_code == 0
+    assert "schema" in database(from_env({"LOOM_HOME": str(tmp_path)})).found
+
+
+def test_a_home_below_a_file_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert not data_directory(from_env({"LOOM_HOME": str(tmp_path / "file" / "home")})).is_ok
+    assert data_directory(from_env({"LOOM_HOME": str(tmp_path / "new" / "home")})).is_ok
+
+
+def test_an_agents_file_that_is_no_yaml_fails_by_name(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text("metadata: {name: good}\n")
+    (tmp_path / "bad.yaml").write_text("metadata: {name: [\n")
+    code, report = doctor(tmp_path, LOOM_AGENTS_DIR=str(tmp_path))
+    assert code == 1
+    assert "bad.yaml" in failed(report)["agents"]["found"]
+
+
+def test_an_own_redis_needs_no_embedded_server(tmp_path: Path) -> None:
+    assert "not needed" in server_binary(from_env({"LOOM_REDIS_URL": "redis://127.0.0.1:9/0"})).found
+    assert redis(from_env({"LOOM_HOME": str(tmp_path)})).is_ok
+
+
+def test_a_line_says_what_to_do_only_where_there_is_something_to_do() -> None:
+    assert line(Check("x", True, "1.0", "fix it")).startswith("ok ")
+    assert "fix it" not in line(Check("x", True, "1.0", "fix it"))
+    assert "→ fix it" in line(Check("x", False, "none", "fix it"))
+    assert line(Check("x", True, "0.9", "fix it", "old")).endswith("→ old")

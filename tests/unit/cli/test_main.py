@@ -1,0 +1,89 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from loom_worker.cli import process
+from loom_worker.cli.main import COMMANDS, main
+from loom_worker.tasks import app
+
+DOCS = Path(__file__).parents[3] / "docs"
+HEAVY = {"celery", "sqlalchemy", "flask", "sklearn", "anthropic", "flower", "redis", "tiktoken"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str) -> None:
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: main {name}")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_option_is_documented(name: str) -> None:
+    text = (DOCS / "commands.md").read_text(encoding="utf-8")
+    _, found, rest = text.partition(f"## `loom {name}`")
+    assert found, f"docs/commands.md has no section on loom {name}"
+    section = rest.partition("\n## ")[0]
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    options = [max(p.opts, key=len) for p in command.params if isinstance(p, click.Option)]
+    assert [option for option in options if f"`{option}" not in section] == []
+
+
+def test_what_prints_data_can_print_json() -> None:
+    plain = {"up", "stop", "chat", "prepare", "web", "worker", "beat", "flower"}
+    for name in set(COMMANDS) - plain:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        assert any("--json" in parameter.opts for parameter in command.params), name
+
+
+def test_every_wrong_setting_is_told_and_exits_2(tmp_path: Path) -> None:
+    env = {"LOOM_HOME": str(tmp_path), "LOOM_PORT": "many", "LOOM_LEASE_S": "-1"}
+    result = CliRunner().invoke(main, ["up"], env=env)
+    assert result.exit_code == 2
+    lines = result.stderr.splitlines()
+    assert [line.split("=")[0] for line in lines] == ["loom: LOOM_LEASE_S", "loom: LOOM_PORT"]
+
+
+def test_the_demo_needs_no_key_even_if_the_environment_wants_another_model(tmp_path: Path) -> None:
+    # The lock's folder cannot be made, so `up` ends before it starts anything, but after it read the settings.
+    (tmp_path / "file").touch()
+    env = {"LOOM_HOME": str(tmp_path / "file" / "home"), "LOOM_PROVIDER": "anthropic", "ANTHROPIC_API_KEY": None}
+    assert CliRunner().invoke(main, ["up"], env=env).exit_code == 2
+    assert CliRunner().invoke(main, ["up", "--demo"], env=env).exit_code == 1
+
+
+def test_an_unknown_command_exits_2() -> None:
+    assert CliRunner().invoke(main, ["fly"]).exit_code == 2
+
+
+@pytest.mark.parametrize("arguments", [["worker", "--queues", "turn,nothing"], ["worker", "--queues", ","]])
+def test_an_unknown_queue_is_refused(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "turn, tool, webhook" in result.stderr
+
+
+def test_the_queues_are_those_of_the_celery_app() -> None:
+    assert process.QUEUES == app.QUEUES
+
+
+def test_help_and_ask_load_nothing_heavy() -> None:
+    code = "import sys, click; from loom_worker.cli.main import main, COMMANDS\n"
+    code += "for name in COMMANDS: main.get_command(click.Context(main), name)\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert HEAVY.isdisjoint(done.stdout.split())
+
+
+def test_nothing_runs_where_nothing_runs(tmp_path: Path) -> None:
+    env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": "http://127.0.0.1:9"}
+    status = CliRunner().invoke(main, ["status"], env=env)
+    assert status.exit_code == 1
+    assert "Loom is not running" in status.stdout
+    stop = CliRunner().invoke(main, ["stop"], env=env)
+    assert stop.exit_code == 0
+    assert "Loom is not running" in stop.stdout

@@ -1,0 +1,99 @@
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from loom_worker.cli.main import main
+from loom_worker.supervise import home
+from tests.support.http_server import Exchange, serving
+from tests.support.processes import is_alive
+
+HOLDER = """
+import os, signal, sys
+from pathlib import Path
+from loom_worker.supervise import home
+directory, url = Path(sys.argv[1]), sys.argv[2]
+with home.locked(directory):
+    state = home.State(os.getpid(), url, "http://127.0.0.1:5556", "2026-11-21T09:30:00Z", {"web": 41, "beat": 42})
+    home.write_state(directory, state)
+    print("held", flush=True)
+    signal.pause()
+"""
+
+
+@contextmanager
+def supervisor(directory: Path, url: str) -> Iterator[int]:
+    home.prepare(directory)
+    held = subprocess.Popen([sys.executable, "-c", HOLDER, str(directory), url], stdout=subprocess.PIPE, text=True)
+    assert held.stdout is not None
+    assert held.stdout.readline() == "held\n"
+    yield held.pid
+    held.kill()
+    held.communicate()
+
+
+def run(directory: Path, *arguments: str, **env: str) -> Result:
+    return CliRunner().invoke(main, arguments, env={"LOOM_HOME": str(directory), "LOOM_URL": None, **env})
+
+
+def ready(exchange: Exchange) -> None:
+    exchange.answer(200, b'{"status": "ready"}')
+
+
+def not_ready(exchange: Exchange) -> None:
+    exchange.answer(503, b'{"detail": "workers: none is alive"}')
+
+
+def test_a_status_names_every_process_and_address_of_a_ready_loom(tmp_path: Path) -> None:
+    with serving(ready) as url, supervisor(tmp_path, url) as pid:
+        result = run(tmp_path, "status")
+    assert result.exit_code == 0
+    for words in (f"ready at {url}", f"pid {pid}", "http://127.0.0.1:5556", "web        pid 41", str(tmp_path)):
+        assert words in result.stdout
+
+
+def test_a_status_of_a_loom_that_is_not_ready_says_why_and_exits_1(tmp_path: Path) -> None:
+    with serving(not_ready) as url, supervisor(tmp_path, url):
+        result = run(tmp_path, "status")
+    assert result.exit_code == 1
+    assert "workers: none is alive" in result.stdout
+
+
+def test_a_status_as_json_has_what_the_other_has(tmp_path: Path) -> None:
+    with serving(ready) as url, supervisor(tmp_path, url) as pid:
+        report = json.loads(run(tmp_path, "status", "--json").stdout)
+    assert (report["running"], report["ready"], report["pid"], report["url"]) == (True, True, pid, url)
+    assert report["children"] == {"web": 41, "beat": 42}
+
+
+def test_a_loom_without_supervisor_is_found_by_its_address(tmp_path: Path) -> None:
+    with serving(ready) as url:
+        result = run(tmp_path, "status", LOOM_URL=url)
+    assert result.exit_code == 0
+    assert f"ready at {url}" in result.stdout
+
+
+def test_clients_ask_the_loom_that_runs_on_their_home_unless_told_another(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def answer(exchange: Exchange) -> None:
+        asked.append(exchange.headers["Host"])
+        exchange.answer(200, b'{"object": "list", "data": []}')
+
+    with serving(answer) as own, serving(answer) as other, supervisor(tmp_path, own):
+        run(tmp_path, "tools")
+        run(tmp_path, "tools", "--url", other + "/")
+    assert asked == [own.removeprefix("http://"), other.removeprefix("http://")]
+
+
+def test_a_stop_says_that_nothing_is_left_and_is_right(tmp_path: Path) -> None:
+    with supervisor(tmp_path, "http://127.0.0.1:9") as pid:
+        result = run(tmp_path, "stop")
+        assert (result.exit_code, result.stdout) == (0, "stopped; nothing is left running\n")
+        assert not is_alive(pid)
+    assert is_alive(os.getpid())

@@ -1,0 +1,70 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from loom_worker.cli.main import main
+from loom_worker.cli.show import WIDEST, table
+from tests.support.fake_loom import FakeLoom
+from tests.support.http_server import serving
+
+SESSION = {"id": "s1", "agent": "default", "status": "active", "busy": False, "queue_depth": 0, "title": None}
+LIST = {"object": "list", "data": [SESSION], "has_more": True, "next": "cur_2"}
+
+
+def run(tmp_path: Path, pages: dict[str, object], *arguments: str) -> tuple[Result, FakeLoom]:
+    fake = FakeLoom(pages=pages)
+    with serving(fake) as url:
+        env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": url}
+        return CliRunner().invoke(main, arguments, env=env), fake
+
+
+def test_a_list_is_a_table_that_says_how_to_go_on(tmp_path: Path) -> None:
+    result, fake = run(tmp_path, {"/v1/sessions": LIST}, "sessions", "--limit", "1", "--after", "cur_1")
+    assert fake.asked[0][1] == "/v1/sessions?limit=1&after=cur_1"
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["ID", "AGENT", "STATUS", "BUSY", "QUEUE_DEPTH", "TITLE", "UPDATED_AT"]
+    assert lines[1].split() == ["s1", "default", "active", "false", "0", "-", "-"]
+    assert lines[2] == "more: --after cur_2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (["sessions"], "/v1/sessions?limit=50"),
+        (["sessions", "a b"], "/v1/sessions/a%20b?limit=50"),
+        (["turns", "--status", "failed"], "/v1/turns?limit=50&status=failed"),
+        (["turns", "--session", "s1"], "/v1/sessions/s1/turns?limit=50"),
+        (["turns", "turn_9"], "/v1/turns/turn_9?limit=50"),
+        (["agents"], "/v1/agents"),
+        (["agents", "default"], "/v1/agents/default"),
+        (["tools"], "/v1/tools"),
+        (["usage", "--by", "day"], "/v1/usage?group_by=day"),
+    ],
+)
+def test_each_command_asks_for_what_it_shows(tmp_path: Path, arguments: list[str], asked: str) -> None:
+    _, fake = run(tmp_path, {}, *arguments)
+    assert fake.asked[0][:2] == ("GET", asked)
+
+
+def test_one_thing_is_shown_field_by_field(tmp_path: Path) -> None:
+    result, _ = run(tmp_path, {"/v1/sessions/s1": SESSION}, "sessions", "s1")
+    assert "agent             default" in result.stdout.splitlines()
+
+
+def test_json_is_the_answer_itself(tmp_path: Path) -> None:
+    result, _ = run(tmp_path, {"/v1/sessions": LIST}, "sessions", "--json")
+    assert json.loads(result.stdout) == LIST
+
+
+def test_what_is_not_there_exits_1(tmp_path: Path) -> None:
+    result, _ = run(tmp_path, {}, "agents", "nobody")
+    assert (result.exit_code, result.stderr) == (1, "loom: 404 not-found: no such thing\n")
+
+
+def test_a_cell_is_one_line_without_escapes_and_cut_at_its_width() -> None:
+    text = table([{"input": "a\nb\x1b[2J" + "x" * 100}], ["input"]).splitlines()
+    assert len(text) == 2
+    assert text[1].startswith("a b[2Jxxx")
+    assert len(text[1]) == WIDEST

@@ -1,0 +1,47 @@
+from typing import Any
+
+import pytest
+
+from loom_worker.cli.talk import Teller, printable, verdict
+from loom_worker.values.events import Event
+
+
+def told(*events: tuple[str, dict[str, Any]]) -> str:
+    said: list[str] = []
+    teller = Teller(said.append, lambda note: said.append(f"[{note}]\n"))
+    for number, (kind, data) in enumerate(events, start=1):
+        teller.tell(Event(number, kind, data))
+    teller.end()
+    return "".join(said)
+
+
+def delta(text: str) -> tuple[str, dict[str, Any]]:
+    return ("output_text.delta", {"text": text})
+
+
+def test_text_is_written_as_it_comes_and_its_line_is_closed() -> None:
+    assert told(("turn.started", {}), delta("Hel"), delta("lo")) == "Hello\n"
+
+
+def test_a_tool_is_noted_on_a_line_of_its_own() -> None:
+    assert (
+        told(delta("Let me see"), ("tool_call.started", {"name": "query"}), delta("3"))
+        == "Let me see\n[· query …]\n3\n"
+    )
+
+
+@pytest.mark.parametrize("kind", ["turn.retrying", "stream.reset"])
+def test_an_attempt_that_is_repeated_takes_back_what_was_said(kind: str) -> None:
+    text = told(delta("wro"), (kind, {}), delta("right"))
+    assert text.startswith("wro\n[")
+    assert "does not count" in text
+    assert text.endswith("]\nright\n")
+
+
+def test_a_model_cannot_move_the_cursor_or_retitle_the_terminal() -> None:
+    assert printable("a\x1b]0;owned\x07b\x9b2Jc\rd\te\nf\x7f") == "a]0;ownedb2Jcd\te\nf"
+
+
+def test_a_completed_turn_needs_no_words_and_any_other_gets_its_reason() -> None:
+    assert verdict({"id": "t", "status": "completed"}) == ""
+    assert verdict({"id": "t", "status": "cancelled", "reason": None, "error": None}) == "the turn t is cancelled"
