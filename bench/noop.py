@@ -6,14 +6,12 @@ import time
 import redis
 from celery import Celery
 
-app = Celery("noop", set_as_current=False)
+from loom_worker.tasks import transport
 
-
-def configure(socket: str) -> redis.Redis:
-    """Point the app at a broker; returns a client for the answers."""
-    from loom_worker.tasks import transport
-
+def connected(socket: str) -> tuple[Celery, redis.Redis]:
+    """An app on a broker, with Loom's own options where they cost or save time, and a client for the answers."""
     transport.install()
+    app = Celery("noop", set_as_current=False)
     app.conf.update(
         broker_url=f"redis+socket://{socket}",
         task_ignore_result=True,
@@ -24,20 +22,10 @@ def configure(socket: str) -> redis.Redis:
         worker_hijack_root_logger=False,
         broker_transport_options={"global_keyprefix": "noop:", "priority_steps": [0]},
     )
-    return redis.Redis(unix_socket_path=socket, socket_timeout=30)
+    return app, redis.Redis(unix_socket_path=socket, socket_timeout=30)
 
 
-answers: redis.Redis | None = None
-
-
-@app.task(name="noop")
-def noop(n: int) -> None:
-    """Say that it ran."""
-    assert answers is not None
-    answers.rpush("noop:done", n)
-
-
-def round_trips(client: redis.Redis, count: int) -> list[float]:
+def round_trips(app: Celery, client: redis.Redis, count: int) -> list[float]:
     """Seconds from sending a task to knowing that it ran, one after the other."""
     times = []
     for n in range(count):
@@ -48,7 +36,7 @@ def round_trips(client: redis.Redis, count: int) -> list[float]:
     return times
 
 
-def burst(client: redis.Redis, count: int) -> float:
+def burst(app: Celery, client: redis.Redis, count: int) -> float:
     """Seconds for so many tasks, from the first sending to the last answer."""
     began_s = time.perf_counter()
     for n in range(count):
@@ -58,6 +46,16 @@ def burst(client: redis.Redis, count: int) -> float:
     return time.perf_counter() - began_s
 
 
-if __name__ == "__main__":
-    answers = configure(sys.argv[1])
+def work(socket: str) -> None:
+    """Be the worker of these tasks."""
+    app, answers = connected(socket)
+
+    @app.task(name="noop")
+    def noop(n: int) -> None:
+        answers.rpush("noop:done", n)
+
     app.Worker(pool="threads", concurrency=32, without_mingle=True, without_gossip=True, loglevel="ERROR").start()
+
+
+if __name__ == "__main__":
+    work(sys.argv[1])

@@ -143,9 +143,9 @@ class noop_worker:  # noqa: N801  # used as a function: with noop_worker(system)
     def __enter__(self) -> tuple[Callable[[int], list[float]], Callable[[int], float]]:
         command = [sys.executable, "-m", "bench.noop", self._socket]
         self._worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        client = noop.configure(self._socket)
-        noop.round_trips(client, 50)
-        return lambda count: noop.round_trips(client, count), lambda count: noop.burst(client, count)
+        app, client = noop.connected(self._socket)
+        noop.round_trips(app, client, 50)
+        return lambda count: noop.round_trips(app, client, count), lambda count: noop.burst(app, client, count)
 
     def __exit__(self, *_: object) -> None:
         self._worker.terminate()

@@ -1,11 +1,12 @@
 """Agents with everything in their hands: model, tools, data and patterns, each built when first needed."""
 
+import logging
 import random
 import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 
 from loom_worker.agents.load import Agents
 from loom_worker.backends.sql import SqlBackend
@@ -15,6 +16,7 @@ from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.model import Model
 from loom_worker.llm.retry import Retrying
 from loom_worker.llm.scripted import Scripted
+from loom_worker.memory.layers import Count
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import for_message, load_pattern_tool
@@ -27,8 +29,14 @@ from loom_worker.values.json import Json
 from loom_worker.values.patterns import Pattern
 from loom_worker.values.tools import Tool
 
+log = logging.getLogger(__name__)
+
 CANDIDATES = 3
 """Patterns considered for a question; the agent's max_patterns_per_turn of them are put beside it."""
+
+
+REMEMBERED_CHARS = 20_000
+"""Longer texts are counted anew each time: the memory of counts stays under some 40 MB a model."""
 
 
 class Patterns:
@@ -56,15 +64,15 @@ class Patterns:
 
 
 class Absent:
-    """The model of an agent that is not there any more: each call says so."""
+    """The model of an agent that is not there any more, or cannot work: each call says why."""
 
-    def __init__(self, agent: str) -> None:
+    def __init__(self, why: str) -> None:
         self.name = "none"
-        self._agent = agent
+        self._why = why
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
         """Refuse."""
-        raise ProviderFailed(f"There is no agent {self._agent!r} any more; put its file back into LOOM_AGENTS_DIR.")
+        raise ProviderFailed(self._why)
 
 
 class Kits:
@@ -114,16 +122,26 @@ class Kits:
                 backend.close()
 
     def _build(self, name: str, model: str | None) -> Kit:
-        agent = self._agents.agents.get(name, Agent(name))
+        agent = self._agents.agents.get(name)
+        if agent is None:
+            why = f"There is no agent {name!r} any more; put its file back into LOOM_AGENTS_DIR."
+            return self._kit(Agent(name, has_backend=False), Registry(()), model, Absent(why))
+        try:
+            return self._kit(agent, Registry(self._tools(agent)), model, None)
+        except LoomError as error:  # raised here it would stop the lanes of all its sessions, turn after turn
+            log.error("agent %s cannot work: %s", name, error)
+            broken = Absent(f"The agent {name!r} cannot work: {error}")
+            return self._kit(agent, Registry(()), model, broken)
+
+    def _kit(self, agent: Agent, registry: Registry, model: str | None, absent: Absent | None) -> Kit:
         llm = self._settings.llm
         chosen = model or agent.model or llm.model
-        registry = Registry(self._tools(agent))
         window = agent.max_context_tokens or llm.max_context_tokens
         reserved = agent.reserved_output_tokens or min(llm.reserved_output_tokens, window // 2)
         return Kit(
             agent=agent,
-            model=self._model(agent, chosen) if name in self._agents.agents else Absent(name),
-            count=partial(tokens.count, model=chosen),
+            model=absent or self._model(agent, chosen),
+            count=_remembering(partial(tokens.count, model=chosen)),
             registry=registry,
             specs=registry.specs(agent.tools),
             schema=self._schema(agent),
@@ -173,3 +191,9 @@ class Kits:
             if url not in self._backends:
                 self._backends[url] = SqlBackend(url, timeout_s=max(1.0, self._settings.limits.tool_timeout_s - 1))
             return self._backends[url]
+
+
+def _remembering(count: Count) -> Count:
+    """Count a text once: system text, tools and earlier messages come again with every call."""
+    remembered = lru_cache(maxsize=2048)(count)
+    return lambda text: remembered(text) if len(text) <= REMEMBERED_CHARS else count(text)

@@ -1,10 +1,11 @@
 """All that a client can ask of Loom; the web front end is a translation of this class to HTTP."""
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from loom_worker.agents.load import Agents
-from loom_worker.errors import Invalid, Unavailable
+from loom_worker.errors import Flaw, Invalid, Unavailable
 from loom_worker.front.following import Following
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings
@@ -26,6 +27,8 @@ from loom_worker.values.sessions import Message, NewSession, Session, SessionPat
 from loom_worker.values.turns import NewTurn, Turn, Webhook
 from loom_worker.webhook.address import check_url
 from loom_worker.webhook.sign import check_secret
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,7 @@ class Front:
         session = NewSession(id=session_id, agent=agent or "default")
         turn, is_replay = submit(self._database, self.settings.limits, (workspace, session), new, now_ms=now_ms())
         if not is_replay:
+            log.info("turn accepted", extra={"session": session_id, "turn": turn.id, "request": new.request_id})
             self._outward.announce(turn)
         return turn, is_replay
 
@@ -204,4 +208,4 @@ class Front:
     def _check_agent(self, name: str) -> None:
         if name not in self._agents.agents:
             known = ", ".join(sorted(self._agents.agents))
-            raise Invalid(f"There is no agent {name!r}; there are: {known}.")
+            raise Invalid(f"There is no agent {name!r}; there are: {known}.", (Flaw("/agent", "unknown agent"),))

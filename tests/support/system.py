@@ -20,8 +20,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import redis
 import urllib3
 
+from loom_worker.lanes import keys
+from loom_worker.settings import embedded_socket
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 
@@ -116,6 +119,7 @@ class System:
         """SIGTERM, then wait for the end; the exit status must be 0."""
         if self._process is None or self._process.poll() is not None:
             return
+        self._pool.clear()  # a connection kept open would be waited for
         self._process.terminate()
         assert self._process.wait(timeout=STOP_S) == 0, self.output
 
@@ -132,8 +136,18 @@ class System:
         return pid
 
     def settle(self) -> None:
-        """Wait until every worker is counted, so that none is still starting."""
-        until(lambda: self.get("/v1/queue/stats").json["workers"] >= WORKERS, START_S, "all workers are alive")
+        """Wait until the heart of every worker that `loom up` runs now has beaten."""
+
+        def pids() -> set[int]:
+            return {pid for name, pid in self.children.items() if name.startswith("worker-")}
+
+        with self.redis() as client:
+            until(lambda: len(pids()) == WORKERS and pids() <= beating(client), START_S, "all workers are alive")
+
+    def redis(self) -> redis.Redis:
+        """A client of the embedded server."""
+        path = str(embedded_socket(self.home))
+        return redis.Redis(unix_socket_path=path, decode_responses=True, socket_timeout=TURN_S)
 
     def is_ready(self) -> bool:
         try:
@@ -227,10 +241,10 @@ class System:
         return self._child_of(found[0][0] if found else None)
 
     def _child_of(self, worker: str | None) -> str | None:
-        """The child whose pid stands in a worker's name, <host>-<pid>-<chance>."""
+        """The child that has this worker's pid."""
         if worker is None:
             return None
-        pid = int(worker.rsplit("-", 2)[1])
+        pid = pid_of(worker)
         return next((name for name, child in self.children.items() if child == pid), None)
 
     def _ask(self, method: str, path: str, body: Json | None, headers: Mapping[str, str] | None) -> Answer:
@@ -276,6 +290,17 @@ def spoken(events: list[Told]) -> str:
     return text
 
 
+def pid_of(worker: str) -> int:
+    """The pid in a worker's name, <host>-<pid>-<chance>."""
+    return int(worker.rsplit("-", 2)[1])
+
+
+def beating(client: redis.Redis) -> set[int]:
+    """The pids of all workers that were alive within the last day."""
+    names: Any = client.zrange(keys.WORKERS, 0, -1)
+    return {pid_of(name) for name in names}
+
+
 def rows(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
     """Rows of a SQLite file that another process writes."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as connection:
@@ -286,6 +311,11 @@ def leftovers(home: Path) -> dict[int, str]:
     """Pid to command line of every process with this LOOM_HOME in its environment."""
     mark = f"LOOM_HOME={home}".encode()
     return {pid: line for pid, line in _processes() if mark in _read(pid, "environ").split(b"\0")}
+
+
+def alone(home: Path, turn_id: str) -> list[int]:
+    """The processes that run this turn and nothing else, for its last attempt."""
+    return [pid for pid, line in leftovers(home).items() if "tasks.alone" in line and turn_id in line]
 
 
 def kill(pid: int) -> None:

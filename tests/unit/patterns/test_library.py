@@ -116,7 +116,7 @@ def test_what_is_wrong_is_said_for_each_kind_of_mistake(tmp_path: Path) -> None:
         ),
         MINIMAL + "templates: SELECT 1": "templates: a mapping is needed, not str",
         MINIMAL + "parameters: [{name: n, default: {a: 1}}]": "parameters[0].default: a text is needed, not dict",
-        MINIMAL + "parameters: [{name: n, default: &a [*a]}]": "parameters[0].default: a text is needed, not list",
+        MINIMAL + "parameters: [{name: n, default: [[a]]}]": "parameters[0].default: a text is needed, not list",
         MINIMAL + "intents: [[a]]": "intents[0]: a text is needed, not list",
     }
     for n, (text, reason) in enumerate(mistakes.items()):

@@ -1,0 +1,136 @@
+"""Workers without a supervisor or web: a real Valkey, a real `loom worker`, and the front in this process.
+
+with Engine(tmp_path, valkey_server, ANTHROPIC_BASE_URL=server.url) as engine:
+    engine.start_worker("one")
+    turn = engine.ended(engine.submit("s1", "hello"))
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from loom_worker import wiring
+from loom_worker.lanes.keeper import alive_workers
+from loom_worker.settings import from_env
+from loom_worker.store.prepare import prepare
+from loom_worker.tasks.app import app
+from loom_worker.values.events import Event
+from loom_worker.values.ids import now_ms
+from loom_worker.values.sessions import Message
+from loom_worker.values.turns import NewTurn, Turn
+from tests.support import system
+from tests.support.until import until
+from tests.support.valkey import Valkey
+
+WORKSPACE = "default"
+TURN_S = 45.0
+STOP_S = 45.0
+
+AGENT = """
+apiVersion: loom/v1
+kind: Agent
+metadata: {name: plain}
+spec:
+  system_prompt: Answer.
+  config: {patterns: {enabled: false}}
+"""
+"""No patterns: scikit-learn would take its seconds in every worker."""
+
+
+class Engine:
+    """Front and workers on one home, for ``with``; every worker is ended with it."""
+
+    def __init__(self, home: Path, valkey: Valkey, **environ: str) -> None:
+        agents = home / "agents"
+        agents.mkdir(parents=True)
+        (agents / "plain.yaml").write_text(AGENT)
+        self.home = home
+        self.environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "LANG": "C.UTF-8",
+            "LOOM_HOME": str(home),
+            "LOOM_REDIS_URL": valkey.url,
+            "LOOM_SQLITE_SYNC": "normal",
+            "LOOM_AGENTS_DIR": str(agents),
+            **environ,
+        }
+        self.settings = from_env(self.environ)
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._valkey = valkey
+
+    def __enter__(self) -> Self:
+        with self._valkey.client() as client:
+            client.flushall()
+        prepare(self.settings)
+        self.front = wiring.front(self.settings)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self.workers.values():
+            worker.kill()
+            worker.wait()
+        self.front.close()
+        for pid in system.leftovers(self.home):
+            system.kill(pid)
+
+    def start_worker(self, name: str, *, queues: str = "turn,tool,webhook") -> subprocess.Popen[bytes]:
+        """Start a worker and wait until its heart beats."""
+        command = system.loom("worker", "--queues", queues, "--name", name)
+        with (self.home / f"{name}.log").open("ab") as log:
+            worker = subprocess.Popen(command, env=self.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.workers[name] = worker
+        until(lambda: worker.pid in self._beating() or worker.poll() is not None, 60, f"{name} is alive")
+        assert worker.poll() is None, self.log(name)
+        return worker
+
+    def log(self, name: str) -> str:
+        """What a worker has logged."""
+        return (self.home / f"{name}.log").read_text()
+
+    def submit(self, session: str, text: str, **fields: Any) -> Turn:
+        """Accept a turn for the agent without patterns."""
+        return self.front.submit(WORKSPACE, session, NewTurn(input=text, **fields), agent="plain")[0]
+
+    def turn(self, turn: Turn) -> Turn:
+        """The turn as it is now."""
+        return self.front.turn(WORKSPACE, turn.id)
+
+    def ended(self, turn: Turn, timeout_s: float = TURN_S) -> Turn:
+        """The turn once it has ended."""
+        found = self.front.wait(WORKSPACE, turn.id, timeout_s=timeout_s, is_stopping=lambda: False)
+        assert found.is_finished, f"{turn.id} is {found.status} after {timeout_s} s"
+        return found
+
+    def messages(self, session: str) -> tuple[Message, ...]:
+        """All messages of a session, oldest first."""
+        return self.front.messages(WORKSPACE, session, limit=500, after=None).items
+
+    def events(self, turn: Turn) -> Iterator[Event]:
+        """The turn's events as they come, until its end."""
+        for event in self.front.events(WORKSPACE, turn.id, after=0, is_stopping=lambda: False):
+            if event is not None:
+                yield event
+
+    def rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        """Rows of the database, read past everything."""
+        return system.rows(self.home / "loom.db", query, *values)
+
+    def tasks_run(self) -> dict[str, int]:
+        """How many Celery tasks of each name the workers have taken up since they started."""
+        running = sum(worker.poll() is None for worker in self.workers.values())
+        replies = app.control.inspect(timeout=10.0, limit=running).stats() or {}
+        totals: dict[str, int] = {}
+        for stats in replies.values():
+            for name, count in stats["total"].items():
+                totals[name] = totals.get(name, 0) + count
+        return totals
+
+    def _beating(self) -> set[int]:
+        with self._valkey.client() as client:
+            return {system.pid_of(name) for name in alive_workers(client, since_ms=now_ms() - 3000)}

@@ -1,0 +1,107 @@
+import pytest
+from flask.testing import FlaskClient
+
+from tests.support.memory_front import MemoryFront
+from tests.support.web_stage import settings
+from web.app import create_app
+from web.auth import is_loopback
+
+KEYS = {"key-a": "alpha", "schlüssel-b": "beta"}
+
+
+def client_of(**web: object) -> FlaskClient:
+    return create_app(MemoryFront(settings(**web))).test_client()
+
+
+@pytest.fixture
+def keyed() -> FlaskClient:
+    return client_of(api_keys=KEYS)
+
+
+def bearer(key: str) -> dict[str, str]:
+    """WSGI carries header bytes as latin-1."""
+    return {"Authorization": "Bearer " + key.encode().decode("latin-1")}
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "", "Bearer", "Bearer ", "Bearer nope", "Basic a2V5LWE=", "key-a", "Bearer key-a,key-a", "Bearer é"],
+)
+def test_without_a_known_key_nobody_is_served(keyed: FlaskClient, authorization: str | None) -> None:
+    answer = keyed.get("/v1/sessions", headers={} if authorization is None else {"Authorization": authorization})
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+    assert answer.mimetype == "application/problem+json"
+
+
+@pytest.mark.parametrize("authorization", ["Bearer key-a", "bearer key-a", "BEARER  key-a "])
+def test_a_known_key_opens_its_workspace(keyed: FlaskClient, authorization: str) -> None:
+    assert keyed.get("/v1/sessions", headers={"Authorization": authorization}).status_code == 200
+
+
+def test_workspaces_do_not_see_each_other(keyed: FlaskClient) -> None:
+    made = keyed.post("/v1/sessions/s1/turns", json={"input": "x"}, headers=bearer("key-a")).get_json()
+    for path in ("/v1/sessions/s1", f"/v1/turns/{made['id']}", f"/v1/turns/{made['id']}/events"):
+        assert keyed.get(path, headers=bearer("schlüssel-b")).status_code == 404
+        assert keyed.get(path, headers=bearer("key-a")).status_code == 200
+    assert keyed.get("/v1/turns", headers=bearer("schlüssel-b")).get_json()["data"] == []
+
+
+def test_an_unknown_path_is_not_told_to_strangers(keyed: FlaskClient) -> None:
+    assert keyed.get("/v1/nowhere").status_code == 401
+    assert keyed.get("/v1/nowhere", headers=bearer("key-a")).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/", "/docs", "/openapi.json"])
+def test_probes_and_pages_need_no_key(keyed: FlaskClient, path: str) -> None:
+    assert keyed.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("address", ["10.0.0.7", "192.168.1.2", "8.8.8.8", "::ffff:8.8.8.8", "", "fe80::1"])
+def test_without_keys_other_machines_are_refused(client: FlaskClient, address: str) -> None:
+    answer = client.get("/v1/sessions", environ_overrides={"REMOTE_ADDR": address})
+    assert answer.status_code == 403
+    assert client.get("/healthz", environ_overrides={"REMOTE_ADDR": address}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "localhost.evil.example", "10.0.0.7", "", "[::2]"]
+)
+def test_without_keys_a_rebound_name_is_refused(client: FlaskClient, host: str) -> None:
+    for path in ("/v1/sessions", "/", "/docs"):
+        assert client.get(path, headers={"Host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.8.9.1:8000", "[::1]:8000", "[::1]"])
+def test_without_keys_this_machine_is_served_by_any_of_its_names(client: FlaskClient, host: str) -> None:
+    assert client.get("/v1/sessions", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded"])
+def test_a_proxy_that_was_not_declared_does_not_make_the_world_local(client: FlaskClient, header: str) -> None:
+    assert client.get("/v1/sessions", headers={header: "8.8.8.8"}).status_code == 403
+
+
+def test_a_declared_proxy_tells_who_asks() -> None:
+    proxied = client_of(trusted_proxies=1)
+    assert proxied.get("/v1/sessions", headers={"X-Forwarded-For": "8.8.8.8"}).status_code == 403
+    assert proxied.get("/v1/sessions", headers={"X-Forwarded-For": "8.8.8.8, 127.0.0.1"}).status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:9999"])
+def test_a_foreign_page_changes_nothing(client: FlaskClient, memory: MemoryFront, origin: str) -> None:
+    answer = client.post("/v1/sessions", json={}, headers={"Origin": origin})
+    assert answer.status_code == 403
+    assert memory.count() == 0
+    assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_our_own_page_may_change_things(client: FlaskClient) -> None:
+    assert client.post("/v1/sessions", json={}, headers={"Origin": "http://localhost"}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("name", "is_local"), [("::ffff:127.0.0.1", True), ("127.0.0.1.evil", False), ("0.0.0.0", False)]
+)
+def test_loopback_is_decided_by_address_not_by_look(name: str, is_local: bool) -> None:
+    assert is_loopback(name) is is_local

@@ -1,0 +1,82 @@
+import pytest
+from flask.testing import FlaskClient
+
+from tests.support.memory_front import MemoryFront
+from tests.support.web_stage import Submit, Worker
+
+
+def test_the_agents_are_listed_without_their_secrets(client: FlaskClient) -> None:
+    answer = client.get("/v1/agents")
+    assert "default" in [agent["name"] for agent in answer.get_json()["data"]]
+    assert not {"raw", "backend_url", "system_prompt", "source"} & answer.get_json()["data"][0].keys()
+
+
+def test_one_agent_is_found_by_name(client: FlaskClient) -> None:
+    assert client.get("/v1/agents/default").get_json()["name"] == "default"
+    assert client.get("/v1/agents/nobody").status_code == 404
+
+
+def test_tools_come_with_the_schema_of_their_arguments(client: FlaskClient) -> None:
+    tools = client.get("/v1/tools").get_json()["data"]
+    assert tools
+    assert all(tool["input_schema"]["type"] == "object" and tool["description"] for tool in tools)
+
+
+def test_usage_is_summed_by_the_group_asked_for(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+    for session in ("s", "s", "t"):
+        worker.finish(submit(session)["id"])
+    rows = {row["key"]: row["turns"] for row in client.get("/v1/usage?group_by=session").get_json()["data"]}
+    assert rows == {"s": 2, "t": 1}
+    assert [row["turns"] for row in client.get("/v1/usage").get_json()["data"]] == [3]
+
+
+@pytest.mark.parametrize("group", ["user", "Session", "session,agent"])
+def test_an_unknown_group_is_malformed(client: FlaskClient, group: str) -> None:
+    assert client.get(f"/v1/usage?group_by={group}").status_code == 400
+
+
+def test_the_queue_is_counted(client: FlaskClient, submit: Submit) -> None:
+    submit("s")
+    submit("s")
+    stats = client.get("/v1/queue/stats").get_json()
+    assert (stats["queued"], stats["lanes"]) == (2, 1)
+
+
+@pytest.fixture
+def delivery_id(client: FlaskClient, submit: Submit, memory: MemoryFront) -> str:
+    memory.finish(submit(webhook={"url": "https://hooks.example/", "secret": "whsec_topsecret"})["id"])
+    return str(client.get("/v1/deliveries").get_json()["data"][0]["id"])
+
+
+def test_a_delivery_is_listed_without_its_secret(client: FlaskClient, delivery_id: str) -> None:
+    assert "topsecret" not in client.get("/v1/deliveries").text
+
+
+@pytest.mark.parametrize("options", [{}, {"json": {}}, {"content_type": "application/json"}])
+def test_a_delivery_is_replayed_with_or_without_a_body(
+    client: FlaskClient, delivery_id: str, options: dict[str, object]
+) -> None:
+    answer = client.post(f"/v1/deliveries/{delivery_id}/replay", **options)
+    assert (answer.status_code, answer.get_json()["status"]) == (202, "pending")
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ({"data": "{}", "content_type": "text/plain"}, 415),
+        ({"data": {"a": "b"}}, 415),
+        ({"data": "{", "content_type": "application/json"}, 400),
+        ({"json": {"when": "now"}}, 422),
+        ({"headers": {"Origin": "https://evil.example"}}, 403),
+    ],
+)
+def test_a_replay_that_says_anything_else_is_refused(
+    client: FlaskClient, delivery_id: str, options: dict[str, object], status: int
+) -> None:
+    assert client.post(f"/v1/deliveries/{delivery_id}/replay", **options).status_code == status
+    assert client.get("/v1/deliveries").get_json()["data"][0]["status"] == "dead"
+
+
+@pytest.mark.parametrize("name", ["whd_none", "a b", "%00"])
+def test_an_unknown_delivery_is_not_found(client: FlaskClient, name: str) -> None:
+    assert client.post(f"/v1/deliveries/{name}/replay", json={}).status_code == 404

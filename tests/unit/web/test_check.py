@@ -1,0 +1,108 @@
+from typing import Any
+
+import pytest
+
+from web import request_schemas
+from web.check import MAX_FLAWS, Checker
+
+NEW_TURN = Checker(request_schemas.NEW_TURN)
+NEW_SESSION = Checker(request_schemas.NEW_SESSION)
+SESSION_PATCH = Checker(request_schemas.SESSION_PATCH)
+
+
+def places(checker: Checker, body: dict[str, Any]) -> list[str]:
+    return sorted(flaw.pointer for flaw in checker.flaws(body))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pointer"),
+    [
+        ({"input": ""}, "/input"),
+        ({"input": " \n\t\u2003"}, "/input"),
+        ({"input": None}, "/input"),
+        ({"input": 7}, "/input"),
+        ({"input": ["hello"]}, "/input"),
+        ({"colour": "red"}, "/colour"),
+        ({"a/b~c": 1}, "/a~1b~0c"),
+        ({"metadata": []}, "/metadata"),
+        ({"metadata": None}, "/metadata"),
+        ({"metadata": "{}"}, "/metadata"),
+        ({"deadline_s": 0}, "/deadline_s"),
+        ({"deadline_s": -1}, "/deadline_s"),
+        ({"deadline_s": 86_401}, "/deadline_s"),
+        ({"deadline_s": "30"}, "/deadline_s"),
+        ({"deadline_s": True}, "/deadline_s"),
+        ({"max_attempts": 0}, "/max_attempts"),
+        ({"max_attempts": 11}, "/max_attempts"),
+        ({"max_attempts": 1.5}, "/max_attempts"),
+        ({"max_attempts": "3"}, "/max_attempts"),
+        ({"max_attempts": True}, "/max_attempts"),
+        ({"budget": 5}, "/budget"),
+        ({"budget": {"usd": -0.01}}, "/budget/usd"),
+        ({"budget": {"usd": "1"}}, "/budget/usd"),
+        ({"budget": {"tokens": False}}, "/budget/tokens"),
+        ({"budget": {"euros": 1}}, "/budget/euros"),
+        ({"double_texting": "interrupt"}, "/double_texting"),
+        ({"double_texting": 1}, "/double_texting"),
+        ({"webhook": 5}, "/webhook"),
+        ({"webhook": {}}, "/webhook/url"),
+        ({"webhook": {"url": 5}}, "/webhook/url"),
+        ({"webhook": {"url": "https://x.example", "secret": []}}, "/webhook/secret"),
+        ({"webhook": {"url": "https://x.example", "retries": 3}}, "/webhook/retries"),
+        ({"webhook": "https://x.example/" + "a" * 2048}, "/webhook"),
+        ({"agent": "a b"}, "/agent"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_place(wrong: dict[str, Any], pointer: str) -> None:
+    assert pointer in places(NEW_TURN, {"input": "hello", **wrong})
+
+
+@pytest.mark.parametrize(
+    "sound",
+    [
+        {"deadline_s": 0.5},
+        {"deadline_s": 86_400, "max_attempts": 10},
+        {"budget": {}},
+        {"budget": {"usd": 0, "tokens": 0}},
+        {"webhook": "https://x.example"},
+        {"webhook": {"url": "https://x.example", "secret": None}},
+        {"webhook": None, "budget": None, "deadline_s": None, "max_attempts": None, "agent": None},
+        {"double_texting": "reject", "metadata": {"anything": [1, {"goes": None}]}},
+    ],
+)
+def test_a_sound_turn_has_no_flaws(sound: dict[str, Any]) -> None:
+    assert NEW_TURN.flaws({"input": "hello", **sound}) == ()
+
+
+def test_every_flaw_is_told_at_once() -> None:
+    body = {"max_attempts": 0, "metadata": 1, "budget": {"usd": "x", "tokens": -1}, "colour": 1, "size": 2}
+    wanted = ["/budget/tokens", "/budget/usd", "/colour", "/input", "/max_attempts", "/metadata", "/size"]
+    assert places(NEW_TURN, body) == wanted
+
+
+def test_the_words_name_what_is_served() -> None:
+    (flaw,) = NEW_TURN.flaws({"input": "hello", "double_texting": "rollback"})
+    assert flaw.detail == "expected one of enqueue, reject"
+
+
+def test_a_flaw_never_repeats_what_was_sent() -> None:
+    flaws = NEW_TURN.flaws({"input": ["secret" * 1000], "s" * 5000: 1})
+    assert all("secret" not in flaw.detail and len(flaw.pointer) < 100 for flaw in flaws)
+
+
+def test_a_hundred_thousand_unknown_fields_do_not_make_a_longer_answer() -> None:
+    assert len(NEW_TURN.flaws({"input": "x", **{f"f{n}": n for n in range(100_000)}})) == MAX_FLAWS
+
+
+@pytest.mark.parametrize("session_id", ["", "a b", "a/b", "é", "a\n", "a" * 129, 5])
+def test_a_session_id_is_letters_digits_and_three_signs(session_id: object) -> None:
+    assert places(NEW_SESSION, {"id": session_id}) == ["/id"]
+
+
+def test_an_id_of_128_characters_is_fine() -> None:
+    assert NEW_SESSION.flaws({"id": "aZ9._-" + "a" * 122}) == ()
+
+
+@pytest.mark.parametrize("name", ["title", "metadata", "kernel", "status", "model", "budget"])
+def test_a_patch_takes_no_null(name: str) -> None:
+    assert places(SESSION_PATCH, {name: None}) == [f"/{name}"]

@@ -1,0 +1,91 @@
+import json
+import re
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from jsonschema import Draft202012Validator
+
+from tests.support.memory_front import MemoryFront
+from tests.support.web_stage import Submit
+from web.catalog import GROUPS
+from web.openapi import PARAMETERS, document
+
+DOCUMENT = document()
+
+
+def test_every_route_is_in_the_document_and_nothing_else(app: Flask) -> None:
+    routes = {
+        (method, re.sub(r"<(\w+)>", r"{\1}", rule.rule))
+        for rule in app.url_map.iter_rules()
+        for method in rule.methods or ()
+        if method not in ("HEAD", "OPTIONS")
+    }
+    told = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
+    assert told == routes
+
+
+def test_every_schema_is_sound_and_every_reference_leads_somewhere() -> None:
+    for schema in DOCUMENT["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+    for name in re.findall(r"#/components/schemas/(\w+)", json.dumps(DOCUMENT)):
+        assert name in DOCUMENT["components"]["schemas"]
+
+
+def test_every_schema_is_used() -> None:
+    used = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(DOCUMENT)))
+    assert used == DOCUMENT["components"]["schemas"].keys()
+
+
+def test_operation_ids_are_unique() -> None:
+    ids = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_groups_of_usage_are_those_that_are_served() -> None:
+    assert PARAMETERS["group_by"]["schema"]["enum"] == list(GROUPS)
+
+
+def test_the_document_is_served(client: FlaskClient) -> None:
+    assert client.get("/openapi.json").get_json() == json.loads(json.dumps(DOCUMENT))
+
+
+def schema_of(path: str, method: str, status: int, media_type: str) -> Draft202012Validator:
+    answers = DOCUMENT["paths"][path][method.lower()]["responses"]
+    schema = answers[str(status)]["content"][media_type]["schema"]
+    return Draft202012Validator({**schema, "components": DOCUMENT["components"]})
+
+
+CALLS: list[tuple[str, str, str, Any]] = [
+    ("POST", "/v1/sessions", "/v1/sessions", {"id": "new"}),
+    ("POST", "/v1/sessions", "/v1/sessions", {"id": "s1"}),
+    ("POST", "/v1/sessions", "/v1/sessions", {"nope": 1}),
+    ("GET", "/v1/sessions", "/v1/sessions", None),
+    ("GET", "/v1/sessions/s1", "/v1/sessions/{session_id}", None),
+    ("GET", "/v1/sessions/none", "/v1/sessions/{session_id}", None),
+    ("PATCH", "/v1/sessions/s1", "/v1/sessions/{session_id}", {"title": "t", "budget": {"usd": 1}}),
+    ("GET", "/v1/sessions/s1/messages", "/v1/sessions/{session_id}/messages", None),
+    ("POST", "/v1/sessions/s1/turns", "/v1/sessions/{session_id}/turns", {"input": "x"}),
+    ("POST", "/v1/sessions/s1/turns", "/v1/sessions/{session_id}/turns", {}),
+    ("GET", "/v1/sessions/s1/turns", "/v1/sessions/{session_id}/turns", None),
+    ("GET", "/v1/turns", "/v1/turns", None),
+    ("GET", "/v1/turns?status=nope", "/v1/turns", None),
+    ("GET", "/v1/agents", "/v1/agents", None),
+    ("GET", "/v1/agents/default", "/v1/agents/{name}", None),
+    ("GET", "/v1/tools", "/v1/tools", None),
+    ("GET", "/v1/usage", "/v1/usage", None),
+    ("GET", "/v1/queue/stats", "/v1/queue/stats", None),
+    ("GET", "/v1/deliveries", "/v1/deliveries", None),
+    ("GET", "/healthz", "/healthz", None),
+    ("GET", "/readyz", "/readyz", None),
+]
+
+
+@pytest.mark.parametrize(("method", "url", "path", "body"), CALLS)
+def test_answers_are_as_described(
+    client: FlaskClient, submit: Submit, memory: MemoryFront, method: str, url: str, path: str, body: Any
+) -> None:
+    memory.finish(submit("s1", webhook="https://hooks.example/")["id"])
+    answer = client.open(url, method=method, json=body) if body is not None else client.open(url, method=method)
+    schema_of(path, method, answer.status_code, answer.mimetype).validate(answer.get_json())

@@ -1,0 +1,151 @@
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from loom_worker.values.sessions import NewSession
+from tests.support.memory_front import MemoryFront
+from tests.support.web_stage import settings
+from web.serve import Server, serve_front
+
+Process = tuple[subprocess.Popen[str], int]
+
+
+class Slow(MemoryFront):
+    """Takes its time over a session: until it is let go."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.entered, self.let_go = threading.Event(), threading.Event()
+
+    def session(self, *args: str) -> object:  # type: ignore[override]
+        self.entered.set()
+        assert self.let_go.wait(10)
+        return super().session(*args)
+
+
+def call(port: int, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    connection.request(method, path, None if body is None else json.dumps(body), headers)
+    answer = connection.getresponse()
+    found = answer.status, answer.read()
+    connection.close()
+    return found
+
+
+def test_a_running_request_ends_before_the_server_does() -> None:
+    front = Slow(settings())
+    front.create_session("default", NewSession(id="s"))
+    server = Server(front)  # type: ignore[arg-type]
+    server.start()
+    answers: list[int] = []
+    running = threading.Thread(target=lambda: answers.append(call(server.port, "GET", "/v1/sessions/s")[0]))
+    running.start()
+    assert front.entered.wait(5)
+    draining = threading.Thread(target=server.drain)
+    draining.start()
+    front_is_draining = lambda: call(server.port, "GET", "/readyz")[0] == 503  # noqa: E731
+    deadline = time.monotonic() + 5
+    while not front_is_draining() and time.monotonic() < deadline:
+        pass
+    assert call(server.port, "POST", "/v1/sessions", {})[0] == 503
+    assert call(server.port, "GET", "/healthz")[0] == 200
+    assert draining.is_alive()
+    front.let_go.set()
+    draining.join(5)
+    running.join(5)
+    server.stop()
+    assert answers == [200]
+    with pytest.raises(OSError, match=r"refused|reset"):
+        call(server.port, "GET", "/healthz")
+
+
+def test_waiters_and_readers_are_sent_home_when_the_server_drains() -> None:
+    front = MemoryFront(settings())
+    server = Server(front)  # type: ignore[arg-type]
+    server.start()
+    turn = json.loads(call(server.port, "POST", "/v1/sessions/s/turns", {"input": "x"})[1])
+    answers: list[tuple[int, bytes]] = []
+    paths = (f"/v1/turns/{turn['id']}?wait=60", f"/v1/turns/{turn['id']}/events")
+    waiters = [
+        threading.Thread(target=lambda path=path: answers.append(call(server.port, "GET", path))) for path in paths
+    ]
+    for waiter in waiters:
+        waiter.start()
+    assert front.await_waiters(2)
+    began = time.monotonic()
+    server.drain()
+    for waiter in waiters:
+        waiter.join(5)
+    assert time.monotonic() - began < 2
+    server.stop()
+    assert sorted(status for status, _ in answers) == [200, 200]
+
+
+def test_a_request_that_never_ends_does_not_hold_the_drain_for_ever() -> None:
+    front = Slow(settings())
+    server = Server(front)  # type: ignore[arg-type]
+    server.start()
+    stuck = socket.create_connection(("127.0.0.1", server.port))
+    stuck.sendall(b"GET /v1/sessions/s HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert front.entered.wait(5)
+    began = time.monotonic()
+    server.drain(grace_s=0.2)
+    server.stop()
+    assert time.monotonic() - began < 3
+    front.let_go.set()
+    stuck.close()
+
+
+def test_a_taken_port_is_one_clear_line_and_exit_1() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        front = MemoryFront(settings(port=port))
+        with pytest.raises(SystemExit) as caught:
+            serve_front(front)  # type: ignore[arg-type]
+    assert re.fullmatch(rf"loom web: cannot listen on 127\.0\.0\.1:{port}: [^\n]+", str(caught.value.code))
+    assert front.is_closed
+
+
+@pytest.fixture
+def process() -> Iterator[Process]:
+    """The front end as a process, and its port."""
+    command = [sys.executable, "-m", "tests.support.serve_memory", "0"]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    with running, running.stderr:
+        line = next(line for line in running.stderr if "listening" in line)
+        yield running, int(line.rpartition(":")[2])
+        running.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_and_the_process_exits_0(process: Process, number: signal.Signals) -> None:
+    running, port = process
+    turn = json.loads(call(port, "POST", "/v1/sessions/s/turns", {"input": "x"})[1])
+    reader = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    reader.request("GET", f"/v1/turns/{turn['id']}/events")
+    stream = reader.getresponse()
+    assert any(line == b"event: turn.queued\n" for line in stream)
+    began = time.monotonic()
+    running.send_signal(number)
+    running.send_signal(number)
+    assert running.wait(10) == 0
+    assert time.monotonic() - began < 5
+    assert b"event:" not in stream.read()
+    reader.close()
+
+
+def test_without_keys_the_start_says_who_is_served(process: Process) -> None:
+    running, _ = process
+    assert running.stderr is not None
+    assert "only clients on this machine" in next(running.stderr)

@@ -1,0 +1,119 @@
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.support.web_stage import Submit, Worker
+
+
+def test_a_session_is_made_with_all_that_was_asked(client: FlaskClient) -> None:
+    wanted: dict[str, Any] = {
+        "id": "my.session-1",
+        "agent": "default",
+        "user": "ada",
+        "title": "Größe",
+        "metadata": {"a": [1, None]},
+        "kernel": {"goal": "x"},
+        "budget": {"usd": 1.5, "tokens": 10},
+        "model": "m",
+    }
+    answer = client.post("/v1/sessions", json=wanted)
+    assert (answer.status_code, answer.headers["Location"]) == (201, "/v1/sessions/my.session-1")
+    assert answer.get_json().items() >= wanted.items()
+    assert "Größe".encode() in answer.data
+    assert client.get("/v1/sessions/my.session-1").get_json() == answer.get_json()
+
+
+def test_a_session_without_an_id_gets_one(client: FlaskClient) -> None:
+    made = client.post("/v1/sessions", json={}).get_json()
+    assert made["id"].startswith("sess_")
+    assert "lane" not in made
+
+
+def test_an_id_that_exists_is_a_conflict(client: FlaskClient) -> None:
+    assert client.post("/v1/sessions", json={"id": "s"}).status_code == 201
+    assert client.post("/v1/sessions", json={"id": "s"}).status_code == 409
+
+
+def test_an_unknown_agent_is_invalid(client: FlaskClient) -> None:
+    assert client.post("/v1/sessions", json={"agent": "nobody"}).status_code == 422
+    assert client.post("/v1/sessions/s/turns", json={"input": "x", "agent": "nobody"}).status_code == 422
+    assert client.get("/v1/sessions/s").status_code == 404
+
+
+def test_a_patch_changes_what_it_names_and_nothing_else(client: FlaskClient) -> None:
+    client.post("/v1/sessions", json={"id": "s", "title": "old", "user": "ada"})
+    patched = client.patch("/v1/sessions/s", json={"title": "new", "status": "paused"}).get_json()
+    assert (patched["title"], patched["status"], patched["user"]) == ("new", "paused", "ada")
+    assert client.get("/v1/sessions/s").get_json()["title"] == "new"
+
+
+@pytest.mark.parametrize("body", [{"id": "t"}, {"agent": "x"}, {"status": "gone"}, {"metadata": {"a": "x" * 17_000}}])
+def test_a_patch_of_anything_else_is_invalid(client: FlaskClient, body: dict[str, Any]) -> None:
+    client.post("/v1/sessions", json={"id": "s"})
+    answer = client.patch("/v1/sessions/s", json=body)
+    assert (answer.status_code, answer.get_json()["errors"][0]["pointer"]) == (422, f"/{next(iter(body))}")
+
+
+def test_an_archived_session_takes_no_turn(client: FlaskClient) -> None:
+    client.post("/v1/sessions", json={"id": "s"})
+    client.patch("/v1/sessions/s", json={"status": "archived"})
+    assert client.post("/v1/sessions/s/turns", json={"input": "x"}).status_code == 409
+
+
+def test_a_deleted_session_is_gone_with_its_turns(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+    turn = submit("s")
+    worker.finish(turn["id"])
+    gone = client.delete("/v1/sessions/s")
+    assert (gone.status_code, gone.data) == (204, b"")
+    for path in ("/v1/sessions/s", f"/v1/turns/{turn['id']}", "/v1/sessions/s/messages"):
+        assert client.get(path).status_code == 404
+    assert client.delete("/v1/sessions/s").status_code == 404
+
+
+@pytest.mark.parametrize("session_id", ["a b", "é", "%00", "a%0A", "a" * 129, "%ff"])
+@pytest.mark.parametrize("tail", ["", "/messages", "/turns"])
+def test_looking_up_an_impossible_id_is_not_found(client: FlaskClient, session_id: str, tail: str) -> None:
+    assert client.get(f"/v1/sessions/{session_id}{tail}").status_code == 404
+
+
+def test_a_page_ends_with_the_cursor_of_the_next(client: FlaskClient) -> None:
+    for number in range(5):
+        client.post("/v1/sessions", json={"id": f"s{number}"})
+    seen: list[str] = []
+    after = ""
+    while True:
+        page = client.get(f"/v1/sessions?limit=2&after={after}").get_json()
+        assert (page["object"], page["has_more"]) == ("list", page["next"] is not None)
+        seen += [item["id"] for item in page["data"]]
+        if not page["has_more"]:
+            break
+        after = page["next"]
+    assert sorted(seen) == [f"s{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "limit=1.5", "limit=", "limit=1e3", "limit=%2B5"])
+def test_a_limit_that_is_no_count_is_malformed(client: FlaskClient, query: str) -> None:
+    for path in ("/v1/sessions", "/v1/turns", "/v1/deliveries"):
+        assert client.get(f"{path}?{query}").status_code == 400
+
+
+@pytest.mark.parametrize("query", ["after=%00", "after=" + "a" * 600, "after=a%0Ab"])
+def test_a_cursor_with_control_characters_is_malformed(client: FlaskClient, query: str) -> None:
+    assert client.get(f"/v1/sessions?{query}").status_code == 400
+
+
+def test_a_limit_above_the_largest_counts_as_the_largest(client: FlaskClient) -> None:
+    assert client.get("/v1/sessions?limit=100000").status_code == 200
+
+
+def test_messages_come_oldest_first(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+    for number in range(2):
+        worker.finish(submit("s", input=f"q{number}")["id"], f"a{number}")
+    page = client.get("/v1/sessions/s/messages").get_json()
+    assert [(item["role"], item["content"]) for item in page["data"]] == [
+        ("user", "q0"),
+        ("assistant", "a0"),
+        ("user", "q1"),
+        ("assistant", "a1"),
+    ]

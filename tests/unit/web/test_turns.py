@@ -1,0 +1,202 @@
+import threading
+import time
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from tests.support.memory_front import MemoryFront
+from tests.support.web_stage import Submit, Worker
+from web.doors import Doors
+
+
+def test_an_accepted_turn_tells_where_to_look(client: FlaskClient) -> None:
+    answer = client.post("/v1/sessions/s/turns", json={"input": "hello"})
+    turn = answer.get_json()
+    assert answer.status_code == 202
+    assert answer.headers["Location"] == f"/v1/turns/{turn['id']}"
+    assert answer.headers["Retry-After"] == "1"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert (turn["object"], turn["status"], turn["session_id"], turn["seq"]) == ("turn", "queued", "s", 1)
+    assert client.get(answer.headers["Location"]).get_json()["id"] == turn["id"]
+    assert client.get("/v1/sessions/s").get_json()["queue_depth"] == 1
+
+
+def test_what_was_validated_reaches_the_seam(client: FlaskClient, memory: MemoryFront) -> None:
+    body = {
+        "deadline_s": 2.5,
+        "max_attempts": 3.0,
+        "budget": {"usd": 1},
+        "metadata": {"k": "v"},
+        "double_texting": "reject",
+    }
+    webhook = {"url": "https://hooks.example/x", "secret": "whsec_abc"}
+    client.post("/v1/sessions/s/turns", json={"input": " hi ", **body, "webhook": webhook})
+    new = memory.new_turns[0]
+    assert (new.input, new.deadline_s, new.max_attempts) == (" hi ", 2.5, 3)
+    assert (new.budget, new.metadata, new.double_texting) == ({"usd": 1}, {"k": "v"}, "reject")
+    assert new.webhook is not None
+    assert (new.webhook.url, new.webhook.secret) == ("https://hooks.example/x", "whsec_abc")
+    assert (new.idempotency_key, new.fingerprint) == (None, None)
+
+
+@pytest.mark.parametrize("session_id", ["a b", "é", "%00", "a" * 129, "a%0A"])
+def test_a_turn_cannot_make_a_session_with_an_unusable_id(
+    client: FlaskClient, memory: MemoryFront, session_id: str
+) -> None:
+    answer = client.post(f"/v1/sessions/{session_id}/turns", json={"input": "", "x": 1})
+    pointers = [flaw["pointer"] for flaw in answer.get_json()["errors"]]
+    assert (answer.status_code, sorted(pointers)) == (422, ["/input", "/session_id", "/x"])
+    assert memory.count() == 0
+
+
+@pytest.mark.parametrize("webhook", ["http://127.0.0.1:9/x", "ftp://example.org", {"url": "http://10.0.0.1/"}])
+def test_a_refused_webhook_has_a_type_of_its_own(client: FlaskClient, webhook: object) -> None:
+    answer = client.post("/v1/sessions/s/turns", json={"input": "x", "webhook": webhook})
+    assert (answer.status_code, answer.get_json()["type"]) == (422, "/problems/webhook-url-refused")
+    assert answer.get_json()["errors"][0]["pointer"] == "/webhook/url"
+    assert client.get("/v1/turns").get_json()["data"] == []
+
+
+def test_the_same_key_and_body_give_the_same_turn(client: FlaskClient, submit: Submit) -> None:
+    answers = [
+        client.post("/v1/sessions/s/turns", data=raw, headers={"Idempotency-Key": key}, content_type="application/json")
+        for key, raw in [("k1", '{"input":"x","metadata":{}}'), ('"k1"', '{ "metadata": {}, "input": "x" }')]
+    ]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert answers[0].get_json()["id"] == answers[1].get_json()["id"]
+    assert ["Idempotency-Replayed" in answer.headers for answer in answers] == [False, True]
+    assert answers[1].headers["Idempotency-Replayed"] == "true"
+    assert answers[1].headers["Location"] == answers[0].headers["Location"]
+
+
+def test_the_same_key_with_another_body_is_refused(client: FlaskClient) -> None:
+    post = [
+        client.post(f"/v1/sessions/{session}/turns", json={"input": text}, headers={"Idempotency-Key": "k"})
+        for session, text in [("s", "x"), ("s", "y"), ("t", "x")]
+    ]
+    assert [answer.status_code for answer in post] == [202, 422, 422]
+    assert post[1].get_json()["type"] == "/problems/idempotency-mismatch"
+
+
+def test_a_bad_key_stores_nothing(client: FlaskClient, memory: MemoryFront) -> None:
+    answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Idempotency-Key": "k" * 300})
+    assert (answer.status_code, memory.count()) == (400, 0)
+
+
+def test_reject_is_a_conflict_while_the_session_is_busy(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+    first = submit("s")
+    again = {"input": "y", "double_texting": "reject"}
+    answer = client.post("/v1/sessions/s/turns", json=again)
+    assert (answer.status_code, answer.get_json()["type"]) == (409, "/problems/lane-busy")
+    worker.finish(first["id"])
+    assert client.post("/v1/sessions/s/turns", json=again).status_code == 202
+
+
+def test_a_full_lane_is_429_and_says_when_to_come_back(
+    client: FlaskClient, submit: Submit, memory: MemoryFront
+) -> None:
+    for _ in range(memory.settings.limits.lane_depth):
+        submit("s")
+    answer = client.post("/v1/sessions/s/turns", json={"input": "one more"})
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
+
+
+def test_prefer_wait_answers_200_once_it_ended(app: Flask, memory: MemoryFront) -> None:
+    answers: list[Any] = []
+    prefer = {"Prefer": "wait=30"}
+    ask = lambda: answers.append(app.test_client().post("/v1/sessions/s/turns", json={"input": "x"}, headers=prefer))  # noqa: E731
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert memory.await_waiters(1)
+    memory.finish(app.test_client().get("/v1/turns").get_json()["data"][0]["id"], "42")
+    thread.join(5)
+    answer = answers[0]
+    assert (answer.status_code, answer.get_json()["output_text"]) == (200, "42")
+    assert answer.headers["Preference-Applied"] == "wait=30"
+    assert "Retry-After" not in answer.headers
+
+
+def test_prefer_wait_answers_202_when_the_time_is_over(client: FlaskClient) -> None:
+    answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=0"})
+    assert (answer.status_code, answer.headers["Retry-After"]) == (202, "1")
+
+
+def test_a_replay_of_an_ended_turn_is_200_for_who_waits(client: FlaskClient, worker: Worker) -> None:
+    headers = {"Idempotency-Key": "k", "Prefer": "wait=5"}
+    first = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Idempotency-Key": "k"}).get_json()
+    worker.finish(first["id"])
+    again = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers=headers)
+    assert (again.status_code, again.headers["Idempotency-Replayed"]) == (200, "true")
+
+
+class Failing(MemoryFront):
+    """Accepts turns, and loses its database before it can wait for them."""
+
+    def wait(self, *args: Any, **options: Any) -> Any:
+        self.is_down = True
+        return super().wait(*args, **options)
+
+
+def test_what_was_accepted_stays_accepted_if_the_wait_fails() -> None:
+    from web.app import create_app
+
+    client = create_app(Failing()).test_client()  # type: ignore[arg-type]
+    answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=5"})
+    assert (answer.status_code, answer.get_json()["status"]) == (202, "queued")
+
+
+def test_a_long_poll_returns_as_soon_as_the_turn_ends(app: Flask, submit: Submit, memory: MemoryFront) -> None:
+    turn = submit()
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(app.test_client().get(f"/v1/turns/{turn['id']}?wait=30")))
+    thread.start()
+    assert memory.await_waiters(1)
+    memory.finish(turn["id"])
+    thread.join(5)
+    assert answers[0].get_json()["status"] == "completed"
+
+
+def test_a_long_poll_on_an_ended_turn_does_not_wait(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+    turn = submit()
+    worker.finish(turn["id"])
+    began = time.monotonic()
+    assert client.get(f"/v1/turns/{turn['id']}?wait=60").get_json()["status"] == "completed"
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("wait", ["x", "-1", "1.5", "1e3", "", "9" * 20])
+def test_a_wait_that_is_no_count_is_malformed(client: FlaskClient, submit: Submit, wait: str) -> None:
+    assert client.get(f"/v1/turns/{submit()['id']}?wait={wait}").status_code == 400
+
+
+def test_who_finds_no_slot_is_answered_at_once(client: FlaskClient, submit: Submit, doors: Doors) -> None:
+    turn = submit()
+    while doors.enter():
+        pass
+    began = time.monotonic()
+    assert client.get(f"/v1/turns/{turn['id']}?wait=60").get_json()["status"] == "queued"
+    answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=60"})
+    assert (answer.status_code, "Preference-Applied" in answer.headers) == (202, False)
+    assert time.monotonic() - began < 5
+
+
+def test_lists_are_filtered_by_status_reason_and_session(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+    first, second = submit("s"), submit("t")
+    worker.finish(first["id"])
+    listed = lambda path: [turn["id"] for turn in client.get(path).get_json()["data"]]  # noqa: E731
+    assert set(listed("/v1/turns")) == {first["id"], second["id"]}
+    assert listed("/v1/turns?status=completed") == [first["id"]]
+    assert listed("/v1/turns?status=failed&reason=dead") == []
+    assert listed("/v1/sessions/t/turns") == [second["id"]]
+    assert listed("/v1/sessions/t/turns?status=completed") == []
+
+
+@pytest.mark.parametrize("query", ["status=done", "status=QUEUED", "reason=%00"])
+def test_an_unknown_status_is_malformed_rather_than_an_empty_list(client: FlaskClient, query: str) -> None:
+    assert client.get(f"/v1/turns?{query}").status_code == 400
+
+
+def test_turns_of_a_session_that_is_not_there_are_not_found(client: FlaskClient) -> None:
+    assert client.get("/v1/sessions/nowhere/turns").status_code == 404

@@ -1,0 +1,223 @@
+"""JSON Schemas of what the API answers, for the OpenAPI document and the tests that hold answers against it."""
+
+from typing import get_args
+
+from loom_worker.values.deliveries import DeliveryStatus
+from loom_worker.values.events import EventType
+from loom_worker.values.turns import CallStatus, TurnStatus
+from web.request_schemas import Schema
+
+TEXT: Schema = {"type": "string"}
+WHOLE: Schema = {"type": "integer", "minimum": 0}
+NUMBER: Schema = {"type": "number"}
+FLAG: Schema = {"type": "boolean"}
+TIME: Schema = {"type": "string", "format": "date-time"}
+FREE: Schema = {"type": "object"}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _array(of: Schema) -> Schema:
+    return {"type": "array", "items": of}
+
+
+def _one_of(kind: object) -> Schema:
+    return {"type": "string", "enum": list(get_args(kind))}
+
+
+def _answer(properties: Schema, *, description: str) -> Schema:
+    """An object that always has all of its members; new ones may come."""
+    return {"type": "object", "description": description, "properties": properties, "required": sorted(properties)}
+
+
+def list_of(name: str) -> Schema:
+    """The schema of a page of things."""
+    return _answer(
+        {"object": {"const": "list"}, "data": _array(_ref(name)), "has_more": FLAG, "next": _or_null(TEXT)},
+        description=f"A page of {name}; pass `next` as `after` to go on.",
+    )
+
+
+USAGE = _answer(
+    {
+        "input_tokens": WHOLE,
+        "output_tokens": WHOLE,
+        "cache_read_tokens": WHOLE,
+        "cache_write_tokens": WHOLE,
+        "cost_usd": _or_null(NUMBER),
+        "llm_calls": WHOLE,
+    },
+    description="Tokens and cost; the cost is null where a price is not known.",
+)
+
+TOOL_CALL = _answer(
+    {
+        "id": TEXT,
+        "name": TEXT,
+        "arguments": FREE,
+        "status": _one_of(CallStatus),
+        "duration_ms": _or_null(WHOLE),
+        "content": _or_null(TEXT),
+    },
+    description="One tool call of a turn; its content is capped.",
+)
+
+TURN = _answer(
+    {
+        "id": TEXT,
+        "object": {"const": "turn"},
+        "session_id": TEXT,
+        "seq": WHOLE,
+        "status": _one_of(TurnStatus),
+        "reason": _or_null(TEXT),
+        "position": WHOLE,
+        "attempt": WHOLE,
+        "input": TEXT,
+        "output_text": _or_null(TEXT),
+        "tool_calls": _array(_ref("ToolCall")),
+        "patterns": _array(FREE),
+        "usage": _ref("Usage"),
+        "error": _or_null(FREE),
+        "timings": _answer(
+            {"queued_ms": _or_null(WHOLE), "run_ms": _or_null(WHOLE), "first_token_ms": _or_null(WHOLE)},
+            description="Milliseconds; null until known.",
+        ),
+        "trace_id": _or_null(TEXT),
+        "metadata": FREE,
+        "retry_of": _or_null(TEXT),
+        "created_at": TIME,
+        "started_at": _or_null(TIME),
+        "completed_at": _or_null(TIME),
+    },
+    description="One user message and its answer. Final statuses: completed, failed, cancelled, incomplete.",
+)
+
+SESSION = _answer(
+    {
+        "id": TEXT,
+        "object": {"const": "session"},
+        "agent": TEXT,
+        "user": _or_null(TEXT),
+        "title": _or_null(TEXT),
+        "status": {"type": "string", "enum": ["active", "paused", "archived"]},
+        "busy": FLAG,
+        "queue_depth": WHOLE,
+        "metadata": FREE,
+        "kernel": FREE,
+        "model": _or_null(TEXT),
+        "tools": {"type": ["array", "null"], "items": TEXT},
+        "budget": _or_null(FREE),
+        "cumulative_usage": _ref("Usage"),
+        "created_at": TIME,
+        "updated_at": TIME,
+    },
+    description="A conversation; its turns take effect one at a time, in the order they were accepted.",
+)
+
+MESSAGE = _answer(
+    {
+        "id": TEXT,
+        "object": {"const": "message"},
+        "session_id": TEXT,
+        "turn_id": TEXT,
+        "role": {"type": "string", "enum": ["user", "assistant", "tool"]},
+        "content": TEXT,
+        "tool_calls": _array(FREE),
+        "tool_results": _array(FREE),
+        "usage": {"anyOf": [_ref("Usage"), {"type": "null"}]},
+        "token_count": WHOLE,
+        "timestamp": TIME,
+    },
+    description="One message of a conversation.",
+)
+
+EVENT = _answer(
+    {"id": {"type": "integer", "minimum": 1}, "event": _one_of(EventType), "data": FREE},
+    description="One server-sent event: the `id`, `event` and `data` lines, data being JSON on one line. "
+    "Ids are 1, 2, 3… without gaps. Terminal events carry the whole Turn; after `turn.retrying` drop the deltas "
+    "since `turn.started`, after `stream.reset` read again from 1.",
+)
+
+DELIVERY = _answer(
+    {
+        "id": TEXT,
+        "object": {"const": "delivery"},
+        "turn_id": TEXT,
+        "url": TEXT,
+        "status": _one_of(DeliveryStatus),
+        "attempts": WHOLE,
+        "last_status": _or_null(WHOLE),
+        "last_error": _or_null(TEXT),
+        "created_at": TIME,
+        "next_attempt_at": _or_null(TIME),
+        "delivered_at": _or_null(TIME),
+    },
+    description="A webhook delivery.",
+)
+
+AGENT = _answer(
+    {
+        "name": TEXT,
+        "object": {"const": "agent"},
+        "version": TEXT,
+        "description": TEXT,
+        "provider": _or_null(TEXT),
+        "model": _or_null(TEXT),
+        "tools": {"type": ["array", "null"], "items": TEXT, "description": "null: every tool there is."},
+        "max_llm_calls": _or_null(WHOLE),
+        "max_tool_calls": _or_null(WHOLE),
+        "timeout_s": _or_null(NUMBER),
+        "patterns_enabled": FLAG,
+        "unknown_keys": _array(TEXT),
+    },
+    description="Who answers. Agents come from YAML files; null means the setting of the process holds.",
+)
+
+TOOL = _answer(
+    {"name": TEXT, "object": {"const": "tool"}, "description": TEXT, "input_schema": FREE},
+    description="A tool, with the JSON Schema of its arguments.",
+)
+
+USAGE_ROW: Schema = {
+    "type": "object",
+    "description": "Sums over one group; `key` names it.",
+    "properties": {"key": TEXT, "turns": WHOLE, **USAGE["properties"]},
+    "required": ["key", "turns", "input_tokens", "output_tokens", "cost_usd"],
+}
+
+QUEUE_STATS = _answer(
+    {
+        "lanes": WHOLE,
+        "queued": WHOLE,
+        "running": WHOLE,
+        "waiting": WHOLE,
+        "oldest_queued_age_s": _or_null(NUMBER),
+        "workers": WHOLE,
+        "dead": WHOLE,
+    },
+    description="What waits, what runs and who works.",
+)
+
+PROBLEM: Schema = {
+    "type": "object",
+    "description": "RFC 9457 problem details.",
+    "properties": {
+        "type": {"type": "string", "format": "uri-reference"},
+        "title": TEXT,
+        "status": {"type": "integer"},
+        "detail": TEXT,
+        "instance": TEXT,
+        "request_id": _or_null(TEXT),
+        "errors": _array(_answer({"pointer": TEXT, "detail": TEXT}, description="One flaw of the body.")),
+        "reasons": _array(TEXT),
+    },
+    "required": ["type", "title", "status", "detail", "instance"],
+}
+
+HEALTH = _answer({"status": TEXT}, description="A probe's answer.")

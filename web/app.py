@@ -1,0 +1,84 @@
+"""The one place that puts the front end together."""
+
+from typing import TYPE_CHECKING, cast
+
+from flask import Flask, Response, g, request
+from werkzeug.middleware.proxy_fix import ProxyFix
+
+from loom_worker.settings import WebSettings
+from web import auth, problems
+from web.answers import Route
+from web.caller import Caller, request_id_of, traceparent_of
+from web.catalog import Catalog
+from web.doors import Doors
+from web.events import Events
+from web.health import Health
+from web.pages import Pages
+from web.sessions import Sessions
+from web.turns import Turns
+
+if TYPE_CHECKING:
+    from loom_worker.wiring import Front
+
+_PROBES = frozenset({"/healthz", "/readyz"})
+
+
+def create_app(front: "Front") -> Flask:
+    """Build the WSGI application over the seam to the rest of Loom."""
+    web = front.settings.web
+    app = Flask("web", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = web.max_body_bytes
+    # A redirect would turn a POST to //v1/… into something the client did not ask for; 404 is plain.
+    app.url_map.merge_slashes = False
+    doors = Doors(threads=web.threads)
+    app.extensions["loom.doors"] = doors
+    for route in _routes(front, doors):
+        app.add_url_rule(route.path, f"{route.method} {route.path}", route.view, methods=[route.method])
+    app.before_request(lambda: _admit(web, doors))
+    app.after_request(_sign)
+    app.register_error_handler(Exception, problems.answer)
+    if web.trusted_proxies:
+        count = web.trusted_proxies
+        # Flask documents this very assignment; mypy takes any method for a constant.
+        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=count, x_proto=count, x_host=count)  # type: ignore[method-assign]
+    return app
+
+
+def doors_of(app: Flask) -> Doors:
+    """The doors of an application, to begin its drain."""
+    return cast(Doors, app.extensions["loom.doors"])
+
+
+def _routes(front: "Front", doors: Doors) -> tuple[Route, ...]:
+    rooms = (
+        Sessions(front),
+        Turns(front, doors),
+        Events(front, doors),
+        Catalog(front),
+        Health(front, doors),
+        Pages(),
+    )
+    return tuple(route for room in rooms for route in room.routes())
+
+
+def _admit(web: WebSettings, doors: Doors) -> None:
+    """Name the request, then decide whether it is served."""
+    g.request_id = request_id_of(request.headers)
+    g.traceparent = traceparent_of(request.headers)
+    if request.path in _PROBES:
+        return
+    if web.api_keys and not request.path.startswith("/v1/"):
+        return  # The pages and the contract hold no data; without a key they ask for one.
+    workspace = auth.workspace_of(request, web)
+    g.caller = Caller(workspace, g.request_id, g.traceparent)
+    if doors.is_draining and request.method == "POST":
+        raise problems.busy("draining", "this process is stopping; send the request again")
+
+
+def _sign(answer: Response) -> Response:
+    """Headers that every answer carries."""
+    answer.headers["X-Request-Id"] = g.get("request_id", "")
+    answer.headers["traceparent"] = g.get("traceparent", "")
+    answer.headers["X-Content-Type-Options"] = "nosniff"
+    answer.headers.setdefault("Cache-Control", "no-store")
+    return answer

@@ -1,0 +1,91 @@
+"""Who is served: holders of a key, or, with no key configured, this machine alone."""
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from flask import Request
+
+from loom_worker.settings import WebSettings
+from web.problems import Problem, Refused
+
+LOCAL_WORKSPACE = "default"
+_CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+def workspace_of(request: Request, web: WebSettings) -> str:
+    """The workspace the request may act in.
+
+    Raises:
+        Refused: 401 without a valid key; 403 for a foreign client, host name or web page.
+    """
+    if web.api_keys:
+        return _by_key(request.headers.get("Authorization", ""), web.api_keys)
+    _require_loopback(request, web)
+    _refuse_foreign_page(request)
+    return LOCAL_WORKSPACE
+
+
+def _require_loopback(request: Request, web: WebSettings) -> None:
+    """Serve only this machine: by its address, and by its name too, or DNS rebinding would let web pages in."""
+    if web.trusted_proxies == 0 and ("X-Forwarded-For" in request.headers or "Forwarded" in request.headers):
+        raise _forbidden("a proxy stands in front: set LOOM_API_KEYS, and LOOM_TRUSTED_PROXIES to their number")
+    if not is_loopback(request.remote_addr or ""):
+        raise _forbidden("no API key is configured, so only clients on this machine are served")
+    if not is_loopback(_host_name(request.environ.get("HTTP_HOST", ""))):
+        raise _forbidden("no API key is configured, so the Host header must name this machine (localhost)")
+
+
+def _refuse_foreign_page(request: Request) -> None:
+    """A browser names the page behind every change it sends elsewhere; without keys only our own may change things.
+
+    With keys a page cannot do harm: browsers do not add a bearer's key by themselves.
+    """
+    origin = request.headers.get("Origin")
+    if origin is None or request.method not in _CHANGES:
+        return
+    if urlsplit(origin).netloc.lower() != request.environ.get("HTTP_HOST", "").lower():
+        raise _forbidden("a page of another origin may not change anything here")
+
+
+@lru_cache(maxsize=1024)
+def is_loopback(name: str) -> bool:
+    """True for ``localhost`` and the loopback addresses, IPv4 in IPv6 included."""
+    if name.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _host_name(host: str) -> str:
+    """The name in a Host header: without port and brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _by_key(authorization: str, keys: Mapping[str, str]) -> str:
+    scheme, _, given = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        raise _unauthorized("send your key: Authorization: Bearer <key>", 'Bearer realm="loom"')
+    # WSGI hands headers over as latin-1, so this gives back the bytes that were sent; compare_digest fails on
+    # text beyond ASCII. Every key is compared, so time tells nothing of which one came close.
+    sent = given.strip().encode("latin-1", "replace")
+    found = [workspace for key, workspace in keys.items() if hmac.compare_digest(key.encode(), sent)]
+    if not found:
+        raise _unauthorized("this key is not known", 'Bearer realm="loom", error="invalid_token"')
+    return found[0]
+
+
+def _unauthorized(detail: str, challenge: str) -> Refused:
+    return Refused(Problem(401, "unauthorized", detail, {}, {"WWW-Authenticate": challenge}))
+
+
+def _forbidden(detail: str) -> Refused:
+    return Refused(Problem(403, "forbidden", detail))

@@ -1,0 +1,155 @@
+"""What clients send, as the values the rest of Loom works with."""
+
+import hashlib
+import json
+import re
+
+from flask import request
+from werkzeug.datastructures import Headers
+
+from loom_worker.errors import Flaw
+from loom_worker.values.json import Json
+from loom_worker.values.sessions import NewSession, SessionPatch
+from loom_worker.values.turns import NewTurn, Webhook
+from web import request_schemas
+from web.answers import is_id
+from web.caller import Caller
+from web.check import Checker
+from web.problems import Problem, Refused, invalid, malformed
+from web.strict_json import parse_object
+
+_LARGEST = {"metadata": 16 * 1024, "kernel": 64 * 1024}
+"""Bytes of JSON that a free-form member may have."""
+_WAIT = re.compile(r'(?:^|[,;])\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?=[,;]|$)', re.IGNORECASE)
+_QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
+_PLAIN = re.compile(r"[\x21\x23-\x7e][\x20-\x7e]*")
+
+_NEW_TURN = Checker(request_schemas.NEW_TURN)
+_NEW_SESSION = Checker(request_schemas.NEW_SESSION)
+_SESSION_PATCH = Checker(request_schemas.SESSION_PATCH)
+_EMPTY = Checker(request_schemas.EMPTY)
+
+
+def json_body() -> Json:
+    """The body of the current request.
+
+    Raises:
+        Refused: 415 if it is not declared as JSON, 400 if it is none.
+        RequestEntityTooLarge: over the limit; seen from its length, before it is read.
+    """
+    if request.mimetype != "application/json" or request.headers.get("Content-Encoding", "identity") != "identity":
+        detail = "send Content-Type: application/json, not compressed"
+        raise Refused(Problem(415, "unsupported-media-type", detail, {}, {"Accept": "application/json"}))
+    try:
+        return parse_object(request.get_data(cache=False))
+    except ValueError as error:
+        raise malformed(str(error)) from error
+
+
+def no_body() -> None:
+    """Take a change that says nothing: no body at all, or an empty object.
+
+    Raises:
+        Refused: 415, 400 or 422 for any other body.
+    """
+    if request.content_length or "Content-Type" in request.headers:
+        _require(json_body() if request.content_length else {}, _EMPTY)
+
+
+def new_session(body: Json) -> NewSession:
+    """Check a session that a client wants.
+
+    Raises:
+        Refused: 422, with every flaw.
+    """
+    _require(body, _NEW_SESSION)
+    return NewSession(**{name: value for name, value in body.items() if value is not None})
+
+
+def session_patch(body: Json) -> SessionPatch:
+    """Check a change of a session.
+
+    Raises:
+        Refused: 422, with every flaw.
+    """
+    _require(body, _SESSION_PATCH)
+    return SessionPatch(**body)
+
+
+def new_turn(body: Json, session_id: str, caller: Caller) -> NewTurn:
+    """Check a turn that a client submits; ``agent`` stays in the body, for it belongs to the session.
+
+    Raises:
+        Refused: 422, with every flaw, an unusable session id included; 400 for the Idempotency-Key header.
+    """
+    key = idempotency_key(request.headers)
+    _require(body, _NEW_TURN, () if is_id(session_id) else (_BAD_SESSION_ID,))
+    attempts = body.get("max_attempts")
+    return NewTurn(
+        input=body["input"],
+        webhook=_webhook(body.get("webhook")),
+        deadline_s=body.get("deadline_s"),
+        # JSON Schema takes 3.0 for an integer too.
+        max_attempts=None if attempts is None else int(attempts),
+        budget=body.get("budget"),
+        metadata=body.get("metadata", {}),
+        double_texting=body.get("double_texting", "enqueue"),
+        idempotency_key=key,
+        fingerprint=None if key is None else fingerprint(caller.workspace, session_id, body),
+        traceparent=caller.traceparent,
+        request_id=caller.request_id,
+    )
+
+
+_BAD_SESSION_ID = Flaw("/session_id", "in the path: 1 to 128 of A-Z a-z 0-9 . _ -")
+
+
+def fingerprint(workspace: str, session_id: str, body: Json) -> str:
+    """SHA-256 of what was asked; the order of keys and the spaces between them do not count."""
+    canonical = json.dumps([workspace, session_id, body], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def idempotency_key(headers: Headers) -> str | None:
+    """The ``Idempotency-Key``, quoted or not (a structured string, or the bare word that many clients send).
+
+    Raises:
+        Refused: 400 if it is empty, over 255 characters, or not printable ASCII.
+    """
+    raw = headers.get("Idempotency-Key")
+    if raw is None:
+        return None
+    raw = raw.strip()
+    quoted = _QUOTED.fullmatch(raw)
+    key = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else raw
+    if not 1 <= len(key) <= 255 or not (quoted or _PLAIN.fullmatch(raw)):
+        raise malformed("Idempotency-Key must be 1 to 255 printable ASCII characters, quoted or not")
+    return key
+
+
+def preferred_wait_s(headers: Headers) -> int | None:
+    """``wait`` of the ``Prefer`` header (RFC 7240), in seconds; None if absent or unreadable: it is but a wish."""
+    found = _WAIT.search(headers.get("Prefer", ""))
+    return None if found is None else int(found[1])
+
+
+def _require(body: Json, checker: Checker, further: tuple[Flaw, ...] = ()) -> None:
+    flaws = (*further, *checker.flaws(body), *_too_large(body))
+    if flaws:
+        raise invalid(flaws)
+
+
+def _too_large(body: Json) -> tuple[Flaw, ...]:
+    return tuple(
+        Flaw(f"/{name}", f"must have at most {largest} bytes as JSON")
+        for name, largest in _LARGEST.items()
+        if body.get(name) and len(json.dumps(body[name], ensure_ascii=False).encode("utf-8")) > largest
+    )
+
+
+def _webhook(given: str | Json | None) -> Webhook | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return Webhook(given)
+    return Webhook(given["url"], given.get("secret"))

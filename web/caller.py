@@ -1,0 +1,49 @@
+"""Who asks: workspace, request id and trace of the current request."""
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import cast
+
+from flask import g
+from werkzeug.datastructures import Headers
+
+from loom_worker.values.ids import new_id
+
+_REQUEST_ID = re.compile(r"[\x20-\x7e]{1,128}")
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What the views need to know of the one who asks."""
+
+    workspace: str
+    request_id: str
+    traceparent: str
+
+
+def caller() -> Caller:
+    """The caller of the current request; set before any view runs."""
+    return cast(Caller, g.caller)
+
+
+def request_id_of(headers: Headers) -> str:
+    """The client's ``X-Request-Id`` if it is 1-128 printable ASCII characters, else a new one."""
+    given = headers.get("X-Request-Id", "")
+    return given if _REQUEST_ID.fullmatch(given) else new_id("req_")
+
+
+def traceparent_of(headers: Headers) -> str:
+    """The client's ``traceparent`` if it is valid, else the root of a new, sampled trace.
+
+    W3C Trace Context, 3.2: version ff, all-zero ids and anything behind the flags in version 00 are invalid.
+    """
+    given = headers.get("traceparent", "")
+    parts = _TRACEPARENT.fullmatch(given) if len(given) <= 256 else None
+    if parts is not None:
+        version, trace_id, parent_id, _, rest = parts.groups()
+        has_ids = trace_id != "0" * 32 and parent_id != "0" * 16
+        if version != "ff" and has_ids and not (version == "00" and rest):
+            return given
+    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"

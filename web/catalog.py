@@ -1,0 +1,101 @@
+"""What there is and how it goes: agents, tools, usage, the queue, webhook deliveries."""
+
+from typing import TYPE_CHECKING
+
+from flask import Response
+
+from loom_worker.errors import NotFound
+from loom_worker.values.agents import Agent
+from loom_worker.values.chat import ToolSpec
+from loom_worker.values.deliveries import Delivery
+from loom_worker.values.json import Json
+from web.answers import Route, choice_argument, is_id, json_answer, list_answer, page_answer, page_wanted
+from web.bodies import no_body
+from web.caller import caller
+
+if TYPE_CHECKING:
+    from loom_worker.wiring import Front
+
+GROUPS = ("session", "agent", "model", "workspace", "day")
+
+
+class Catalog:
+    """The views that look around; only a delivery's replay changes anything."""
+
+    def __init__(self, front: "Front") -> None:
+        self._front = front
+
+    def routes(self) -> tuple[Route, ...]:
+        """Where the views are mounted."""
+        return (
+            Route("GET", "/v1/agents", self.agents),
+            Route("GET", "/v1/agents/<name>", self.agent),
+            Route("GET", "/v1/tools", self.tools),
+            Route("GET", "/v1/usage", self.usage),
+            Route("GET", "/v1/queue/stats", self.queue_stats),
+            Route("GET", "/v1/deliveries", self.deliveries),
+            Route("POST", "/v1/deliveries/<delivery_id>/replay", self.replay_delivery),
+        )
+
+    def agents(self) -> Response:
+        """List the agents a session can have."""
+        return list_answer(agent_json(agent) for agent in self._front.agents())
+
+    def agent(self, name: str) -> Response:
+        """Look at one agent."""
+        for agent in self._front.agents():
+            if agent.name == name:
+                return json_answer(agent_json(agent))
+        raise NotFound("no such agent")
+
+    def tools(self) -> Response:
+        """List the tools an agent can use, with the JSON Schema of their arguments."""
+        return list_answer(_tool_json(tool) for tool in self._front.tools())
+
+    def usage(self) -> Response:
+        """Sum tokens and cost of the workspace."""
+        group_by = choice_argument("group_by", GROUPS) or "workspace"
+        return list_answer(self._front.usage(caller().workspace, group_by=group_by))
+
+    def queue_stats(self) -> Response:
+        """Count what waits, what runs and who works."""
+        return json_answer(self._front.queue_stats(caller().workspace))
+
+    def deliveries(self) -> Response:
+        """List webhook deliveries."""
+        limit, after = page_wanted()
+        return page_answer(self._front.deliveries(caller().workspace, limit=limit, after=after), Delivery.as_json)
+
+    def replay_delivery(self, delivery_id: str) -> Response:
+        """Send a webhook delivery again."""
+        no_body()
+        if not is_id(delivery_id):
+            raise NotFound("no such delivery")
+        return json_answer(self._front.replay_delivery(caller().workspace, delivery_id).as_json(), 202)
+
+
+def agent_json(agent: Agent) -> Json:
+    """An agent without its prompt, its files and its data source: those may hold secrets."""
+    return {
+        "name": agent.name,
+        "object": "agent",
+        "version": agent.version,
+        "description": agent.description,
+        "provider": agent.provider,
+        "model": agent.model,
+        "tools": None if agent.tools is None else list(agent.tools),
+        "max_llm_calls": agent.max_llm_calls,
+        "max_tool_calls": agent.max_tool_calls,
+        "timeout_s": agent.timeout_s,
+        "patterns_enabled": agent.patterns_enabled,
+        "unknown_keys": list(agent.unknown_keys),
+    }
+
+
+def _tool_json(tool: ToolSpec) -> Json:
+    return {
+        "name": tool.name,
+        "object": "tool",
+        "description": tool.description,
+        "input_schema": dict(tool.input_schema),
+    }

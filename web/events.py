@@ -1,0 +1,70 @@
+"""A turn's events as server-sent events: each leaves at once, and a reader can go on where it stopped."""
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from flask import Response, request
+
+from loom_worker.errors import LoomError
+from loom_worker.values.events import Event
+from web.answers import Route, encode, whole_argument, whole_number
+from web.caller import caller
+from web.doors import Doors
+from web.problems import busy
+from web.turns import known_turn_id
+
+if TYPE_CHECKING:
+    from loom_worker.wiring import Front
+
+log = logging.getLogger("loom.web")
+
+OPENING = b"retry: 1000\n\n"
+"""Sent at once, as headers leave with the first bytes only; a reader that is cut off comes back after 1000 ms."""
+HEARTBEAT = b": still here\n\n"
+
+
+class Events:
+    """The view of ``/v1/turns/{t}/events``."""
+
+    def __init__(self, front: "Front", doors: Doors) -> None:
+        self._front = front
+        self._doors = doors
+
+    def routes(self) -> tuple[Route, ...]:
+        """Where the view is mounted."""
+        return (Route("GET", "/v1/turns/<turn_id>/events", self.stream),)
+
+    def stream(self, turn_id: str) -> Response:
+        """Stream a turn's events until its final one."""
+        after = _starting_after()
+        turn = self._front.turn(caller().workspace, known_turn_id(turn_id))
+        if not self._doors.enter():
+            raise busy("too-many-waiting", "all slots for event streams are taken; poll the turn meanwhile")
+        events = self._front.events(turn.workspace, turn.id, after=after, is_stopping=self._doors.leaving())
+        answer = Response(_frames(events, turn.id), content_type="text/event-stream; charset=utf-8")
+        # Called however the answer ends: read to its end, dropped by the client, or never begun (HEAD).
+        answer.call_on_close(self._doors.leave)
+        answer.headers["X-Accel-Buffering"] = "no"
+        return answer
+
+
+def frame(event: Event) -> bytes:
+    """One event on the wire; JSON text has no line breaks, so ``data`` is one line."""
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.type.encode("ascii"), encode(event.data))
+
+
+def _frames(events: Iterator[Event | None], turn_id: str) -> Iterator[bytes]:
+    yield OPENING
+    try:
+        for event in events:
+            yield HEARTBEAT if event is None else frame(event)
+    except LoomError as error:
+        # The answer has begun, so its status is spent: end it, and the reader comes back with Last-Event-ID.
+        log.warning("events of %s cut: %s", turn_id, error)
+
+
+def _starting_after() -> int:
+    """The last event the reader has; a reconnecting reader's header is newer than its URL."""
+    given = request.headers.get("Last-Event-ID")
+    return whole_number(given, "Last-Event-ID") if given else whole_argument("starting_after", 0)

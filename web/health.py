@@ -1,0 +1,36 @@
+"""Is the process alive, and can it do its work?"""
+
+from typing import TYPE_CHECKING
+
+from flask import Response
+
+from web.answers import Route, json_answer
+from web.doors import Doors
+from web.problems import RETRY_S, Problem, Refused
+
+if TYPE_CHECKING:
+    from loom_worker.wiring import Front
+
+
+class Health:
+    """The probes; served to everyone, as load balancers have no key."""
+
+    def __init__(self, front: "Front", doors: Doors) -> None:
+        self._front = front
+        self._doors = doors
+
+    def routes(self) -> tuple[Route, ...]:
+        """Where the probes are mounted."""
+        return (Route("GET", "/healthz", self.alive), Route("GET", "/readyz", self.ready))
+
+    def alive(self) -> Response:
+        """The process answers; also while it drains."""
+        return json_answer({"status": "ok"})
+
+    def ready(self) -> Response:
+        """Database, Redis and a worker are there, and the process does not drain."""
+        missing = ("draining",) if self._doors.is_draining else self._front.readiness()
+        if missing:
+            headers = {"Retry-After": str(RETRY_S)}
+            raise Refused(Problem(503, "not-ready", "; ".join(missing), {"reasons": list(missing)}, headers))
+        return json_answer({"status": "ready"})

@@ -1,0 +1,126 @@
+"""Every error a client can see, as RFC 9457 problem+json; the one place where errors become status codes."""
+
+import json
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from flask import Response, g, request
+from werkzeug.exceptions import HTTPException
+
+from loom_worker.errors import Conflict, Flaw, Invalid, LoomError, NotFound, QueueFull, Rejected, Transient
+from loom_worker.values.json import Json
+
+log = logging.getLogger("loom.web")
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_S = 1
+"""What a busy answer suggests when nothing better is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One error answer."""
+
+    status: int
+    slug: str
+    """The last part of ``type``, such as ``queue-full``; stable, for programs."""
+    detail: str
+    extra: Json = field(default_factory=dict)
+    """Further members of the JSON object, such as ``errors``."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self, *, instance: str, request_id: str | None) -> Json:
+        """The problem's object; ``type`` is a relative URI."""
+        return {
+            "type": f"/problems/{self.slug}",
+            "title": self.slug.replace("-", " ").capitalize(),
+            "status": self.status,
+            "detail": self.detail,
+            "instance": instance,
+            "request_id": request_id,
+            **self.extra,
+        }
+
+
+class Refused(Rejected):
+    """The front end itself refuses a request; ``args[0]`` is the Problem."""
+
+    @property
+    def problem(self) -> Problem:
+        """What to answer."""
+        found: Problem = self.args[0]
+        return found
+
+
+def malformed(detail: str) -> Refused:
+    """400: the request cannot be read at all."""
+    return Refused(Problem(400, "malformed", detail))
+
+
+def invalid(flaws: tuple[Flaw, ...], *, slug: str = "invalid", detail: str | None = None) -> Refused:
+    """422: readable, but some values are refused; each flaw is told."""
+    places = [{"pointer": flaw.pointer, "detail": flaw.detail} for flaw in flaws]
+    told = detail or "; ".join(f"{flaw.pointer or 'body'}: {flaw.detail}" for flaw in flaws[:3])
+    return Refused(Problem(422, slug, told, {"errors": places} if places else {}))
+
+
+def busy(slug: str, detail: str, *, status: int = 503, retry_s: float = RETRY_S) -> Refused:
+    """503 or 429 with ``Retry-After`` in whole seconds, rounded up."""
+    return Refused(Problem(status, slug, detail, {}, {"Retry-After": str(max(1, math.ceil(retry_s)))}))
+
+
+def problem_of(error: Exception) -> Problem:
+    """Translate any error; what is not known here is a bug, so its text stays inside."""
+    match error:
+        case Refused():
+            return error.problem
+        case HTTPException():
+            return _of_http(error)
+        case Rejected():
+            return _of_rejected(error)
+        case Transient():
+            return busy("unavailable", str(error), retry_s=_retry_s(error)).problem
+        case _:
+            return Problem(500, "internal", "Loom failed to answer; its log has the request id")
+
+
+def _of_rejected(error: Rejected) -> Problem:
+    match error:
+        case NotFound():
+            return Problem(404, error.slug or "not-found", str(error))
+        case Conflict():
+            return Problem(409, error.slug or "conflict", str(error))
+        case Invalid():
+            return invalid(error.flaws, slug=error.slug or "invalid", detail=str(error)).problem
+        case QueueFull():
+            slug = error.slug or "queue-full"
+            return busy(slug, str(error), status=429, retry_s=_retry_s(error)).problem
+        case _:
+            return Problem(400, error.slug or "rejected", str(error))
+
+
+def answer(error: Exception) -> Response:
+    """The response for any error raised while a request was served."""
+    problem = problem_of(error)
+    request_id = g.get("request_id")
+    if problem.status >= 500 and not isinstance(error, Transient | Refused):
+        log.error("request %s: %s %s failed", request_id, request.method, request.path, exc_info=error)
+    instance = quote(request.path)
+    body = json.dumps(problem.as_json(instance=instance, request_id=request_id), separators=(",", ":"))
+    return Response(body, problem.status, headers=dict(problem.headers), content_type=MEDIA_TYPE)
+
+
+def _of_http(error: HTTPException) -> Problem:
+    status = error.code or 500
+    slug = error.name.lower().replace(" ", "-")
+    allowed = getattr(error, "valid_methods", None)
+    headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
+    return Problem(status, slug, error.description or error.name, {}, headers)
+
+
+def _retry_s(error: LoomError) -> float:
+    second = error.args[1] if len(error.args) > 1 else None
+    return float(second) if isinstance(second, int | float) else RETRY_S

@@ -1,0 +1,107 @@
+"""JSON Schemas of the request bodies: one source for the check and for the OpenAPI document."""
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+NOT_BLANK = r"\S"
+IDENTIFIER = r"^[A-Za-z0-9._-]{1,128}$(?!\n)"
+"""Python's ``$`` also matches before a last line break; what follows it says no, and means nothing elsewhere."""
+NAME: Schema = {"type": "string", "pattern": IDENTIFIER}
+MAX_DEADLINE_S = 86_400
+DOUBLE_TEXTING = ("enqueue", "reject")
+"""What is served yet of the four."""
+
+
+def _object(properties: Schema, *, required: tuple[str, ...] = (), description: str) -> Schema:
+    return {
+        "type": "object",
+        "description": description,
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def _nullable(schema: Schema) -> Schema:
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+def _text(longest: int) -> Schema:
+    return {"type": "string", "maxLength": longest}
+
+
+_METADATA: Schema = {"type": "object", "description": "Yours to fill; at most 16 KiB of JSON."}
+_KERNEL: Schema = {"type": "object", "description": "User identity, goals, preferences; at most 64 KiB of JSON."}
+_BUDGET: Schema = {
+    "type": "object",
+    "description": "What may be spent; an absent member is unlimited.",
+    "properties": {"usd": {"type": "number", "minimum": 0}, "tokens": {"type": "integer", "minimum": 0}},
+    "additionalProperties": False,
+}
+_WEBHOOK: Schema = {
+    "type": ["string", "object", "null"],
+    "description": "Where the end of the turn is told: a URL, or a URL with its own secret.",
+    "maxLength": 2048,
+    "properties": {"url": _text(2048), "secret": _nullable(_text(256))},
+    "required": ["url"],
+    "additionalProperties": False,
+}
+
+NEW_TURN = _object(
+    {
+        "input": {"type": "string", "pattern": NOT_BLANK, "description": "What the user says; not blank."},
+        "agent": _nullable(NAME),
+        "double_texting": {
+            "type": "string",
+            "enum": list(DOUBLE_TEXTING),
+            "default": "enqueue",
+            "description": "When the session is busy: wait in its lane, or be refused (409).",
+        },
+        "webhook": _WEBHOOK,
+        "deadline_s": {
+            "type": ["number", "null"],
+            "exclusiveMinimum": 0,
+            "maximum": MAX_DEADLINE_S,
+            "description": "Seconds from acceptance after which the turn is given up.",
+        },
+        "max_attempts": {
+            "type": ["integer", "null"],
+            "minimum": 1,
+            "maximum": 10,
+            "description": "Deaths of the worker that runs it before the turn is given up.",
+        },
+        "metadata": _METADATA,
+        "budget": _nullable(_BUDGET),
+    },
+    required=("input",),
+    description="A turn to be run.",
+)
+
+NEW_SESSION = _object(
+    {
+        "id": _nullable(NAME),
+        "agent": NAME,
+        "user": _nullable(_text(256)),
+        "title": _nullable(_text(500)),
+        "metadata": _METADATA,
+        "kernel": _KERNEL,
+        "budget": _nullable(_BUDGET),
+        "model": _nullable(_text(128)),
+    },
+    description="A session to be made; every member is optional.",
+)
+
+SESSION_PATCH = _object(
+    {
+        "title": _text(500),
+        "metadata": _METADATA,
+        "kernel": _KERNEL,
+        "status": {"type": "string", "enum": ["active", "paused", "archived"]},
+        "model": _text(128),
+        "budget": _BUDGET,
+    },
+    description="What is to change; absent members stay as they are, and null is no value.",
+)
+
+EMPTY = _object({}, description="No members: an empty object, or no body at all.")

@@ -1,0 +1,75 @@
+"""Sessions and the messages in them."""
+
+from typing import TYPE_CHECKING
+
+from flask import Response
+
+from loom_worker.errors import NotFound
+from loom_worker.values.sessions import Message, Session
+from web.answers import Route, is_id, json_answer, page_answer, page_wanted
+from web.bodies import json_body, new_session, session_patch
+from web.caller import caller
+
+if TYPE_CHECKING:
+    from loom_worker.wiring import Front
+
+
+class Sessions:
+    """The views under ``/v1/sessions``, but for turns."""
+
+    def __init__(self, front: "Front") -> None:
+        self._front = front
+
+    def routes(self) -> tuple[Route, ...]:
+        """Where the views are mounted."""
+        return (
+            Route("POST", "/v1/sessions", self.create),
+            Route("GET", "/v1/sessions", self.list),
+            Route("GET", "/v1/sessions/<session_id>", self.get),
+            Route("PATCH", "/v1/sessions/<session_id>", self.patch),
+            Route("DELETE", "/v1/sessions/<session_id>", self.delete),
+            Route("GET", "/v1/sessions/<session_id>/messages", self.messages),
+        )
+
+    def create(self) -> Response:
+        """Make a session."""
+        session = self._front.create_session(caller().workspace, new_session(json_body()))
+        return json_answer(session.as_json(), 201, {"Location": f"/v1/sessions/{session.id}"})
+
+    def list(self) -> Response:
+        """List the workspace's sessions."""
+        limit, after = page_wanted()
+        return page_answer(self._front.sessions(caller().workspace, limit=limit, after=after), Session.as_json)
+
+    def get(self, session_id: str) -> Response:
+        """Look at one session."""
+        return json_answer(self._front.session(caller().workspace, known_session_id(session_id)).as_json())
+
+    def patch(self, session_id: str) -> Response:
+        """Change some fields of a session."""
+        patch = session_patch(json_body())
+        session = self._front.patch_session(caller().workspace, known_session_id(session_id), patch)
+        return json_answer(session.as_json())
+
+    def delete(self, session_id: str) -> Response:
+        """Delete a session with all that belongs to it."""
+        self._front.delete_session(caller().workspace, known_session_id(session_id))
+        return Response(status=204)
+
+    def messages(self, session_id: str) -> Response:
+        """List a session's messages, oldest first."""
+        limit, after = page_wanted()
+        workspace = caller().workspace
+        page = self._front.messages(workspace, known_session_id(session_id), limit=limit, after=after)
+        return page_answer(page, Message.as_json)
+
+
+def known_session_id(session_id: str) -> str:
+    """The id itself, if a session can have it.
+
+    Raises:
+        NotFound: no session has such an id, so the store need not be asked.
+    """
+    if not is_id(session_id):
+        raise NotFound("no such session")
+    return session_id

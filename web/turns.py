@@ -1,0 +1,121 @@
+"""Turns: submit one, look at it, wait for its end, list them."""
+
+from typing import TYPE_CHECKING, get_args
+
+from flask import Response, request
+
+from loom_worker.errors import LoomError, NotFound
+from loom_worker.values.turns import Turn, TurnStatus
+from web.answers import (
+    Route,
+    choice_argument,
+    is_id,
+    json_answer,
+    page_answer,
+    page_wanted,
+    text_argument,
+    whole_argument,
+)
+from web.bodies import json_body, new_turn, preferred_wait_s
+from web.caller import caller
+from web.doors import Doors
+from web.problems import RETRY_S
+from web.sessions import known_session_id
+
+if TYPE_CHECKING:
+    from loom_worker.wiring import Front
+
+
+class Turns:
+    """The views of turns, but for their events."""
+
+    def __init__(self, front: "Front", doors: Doors) -> None:
+        self._front = front
+        self._doors = doors
+        self._max_wait_s = front.settings.web.max_wait_s
+
+    def routes(self) -> tuple[Route, ...]:
+        """Where the views are mounted."""
+        return (
+            Route("POST", "/v1/sessions/<session_id>/turns", self.submit),
+            Route("GET", "/v1/sessions/<session_id>/turns", self.list_of_session),
+            Route("GET", "/v1/turns", self.list),
+            Route("GET", "/v1/turns/<turn_id>", self.get),
+        )
+
+    def submit(self, session_id: str) -> Response:
+        """Accept a turn; wait for its end as long as the client prefers to."""
+        body = json_body()
+        new = new_turn(body, session_id, caller())
+        if new.webhook is not None:
+            self._front.check_webhook(new.webhook)
+        turn, is_replay = self._front.submit(caller().workspace, session_id, new, agent=body.get("agent"))
+        return self._accepted(turn, is_replay=is_replay)
+
+    def get(self, turn_id: str) -> Response:
+        """Look at one turn, or wait for its end."""
+        wait_s = min(whole_argument("wait", 0), self._max_wait_s)
+        turn = self._front.turn(caller().workspace, known_turn_id(turn_id))
+        return json_answer(self._ended(turn, wait_s)[0].as_json())
+
+    def list(self) -> Response:
+        """List the workspace's turns."""
+        return self._listed(None)
+
+    def list_of_session(self, session_id: str) -> Response:
+        """List a session's turns."""
+        return self._listed(known_session_id(session_id))
+
+    def _listed(self, session_id: str | None) -> Response:
+        limit, after = page_wanted()
+        page = self._front.turns(
+            caller().workspace,
+            session_id=session_id,
+            status=choice_argument("status", get_args(TurnStatus)),
+            reason=text_argument("reason"),
+            limit=limit,
+            after=after,
+        )
+        return page_answer(page, Turn.as_json)
+
+    def _accepted(self, turn: Turn, *, is_replay: bool) -> Response:
+        """202, or 200 for a client that preferred to wait and saw the end."""
+        wished_s = preferred_wait_s(request.headers)
+        headers = {"Location": f"/v1/turns/{turn.id}"}
+        if is_replay:
+            headers["Idempotency-Replayed"] = "true"
+        if wished_s is not None:
+            wait_s = min(wished_s, self._max_wait_s)
+            turn, has_waited = self._ended(turn, wait_s)
+            if has_waited:
+                headers["Preference-Applied"] = f"wait={wait_s}"
+            if turn.is_finished:
+                return json_answer(turn.as_json(), 200, headers)
+        return json_answer(turn.as_json(), 202, {**headers, "Retry-After": str(RETRY_S)})
+
+    def _ended(self, turn: Turn, wait_s: int) -> tuple[Turn, bool]:
+        """The turn once it ended or the time is over, and whether there was a slot to wait in."""
+        if turn.is_finished or wait_s == 0:
+            return turn, True
+        with self._doors.slot() as has_slot:
+            if not has_slot:
+                return turn, False
+            return self._waited(turn, wait_s), True
+
+    def _waited(self, turn: Turn, wait_s: int) -> Turn:
+        try:
+            return self._front.wait(turn.workspace, turn.id, timeout_s=float(wait_s), is_stopping=self._doors.leaving())
+        except LoomError:
+            # What was accepted stays accepted: an error now would make the client submit it again.
+            return turn
+
+
+def known_turn_id(turn_id: str) -> str:
+    """The id itself, if a turn can have it.
+
+    Raises:
+        NotFound: no turn has such an id, so the store need not be asked.
+    """
+    if not is_id(turn_id):
+        raise NotFound("no such turn")
+    return turn_id
