@@ -1,6 +1,7 @@
 """Agents with everything in their hands: model, tools, data and patterns, each built when first needed."""
 
 import logging
+import logging
 import random
 import threading
 import time
@@ -31,6 +32,8 @@ from loom_worker.values.tools import Tool
 
 log = logging.getLogger(__name__)
 
+log = logging.getLogger(__name__)
+
 CANDIDATES = 3
 """Patterns considered for a question; the agent's max_patterns_per_turn of them are put beside it."""
 
@@ -51,7 +54,10 @@ class Patterns:
         """The index."""
         with self._lock:
             if self._matcher is None:
-                self._matcher = Matcher(load(self._root).patterns)
+                library = load(self._root)
+                for problem in library.problems:
+                    log.warning("pattern left out: %s", problem)
+                self._matcher = Matcher(library.patterns)
             return self._matcher
 
     def by_id(self, pattern_id: str) -> Pattern | None:

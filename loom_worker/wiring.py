@@ -4,6 +4,7 @@
 ``loom`` and ``mail``.
 """
 
+import logging
 import os
 import secrets
 import socket
@@ -38,6 +39,9 @@ from loom_worker.values.turns import Turn
 from loom_worker.webhook.body import completed
 
 __all__ = ["Front", "Mail", "Process", "alone", "front", "loom", "mail", "start"]
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ def front(settings: Settings) -> Front:
     client, events = _redis(settings), _events(settings)
     lanes = Lanes(client, settings.lanes)
     publisher = Publisher()
-    agents = agent_files.load(settings.agents_dir)
+    agents = _agents(settings)
     kits = Kits(settings, agents)
 
     def ring(lane: str) -> None:
@@ -144,7 +148,7 @@ def _build(settings: Settings, *, is_alone: bool) -> Process:
     claims, outbox = Claims(database), Outbox(database)
     ways = doors(configure(settings))
     stopping = Stopping(settings.lanes.drain_s)
-    kits = Kits(settings, agent_files.load(settings.agents_dir), stopping=stopping)
+    kits = Kits(settings, _agents(settings), stopping=stopping)
     parts = Loom(
         settings=settings,
         worker=worker,
@@ -173,6 +177,13 @@ def _announce(turn: Turn, client: Any, lanes: Lanes, events: EventLog, ring: Cal
         pipe.execute()
     if lanes.submit(turn.lane, [(turn.seq, turn.id)]):
         ring()
+
+
+def _agents(settings: Settings) -> agent_files.Agents:
+    agents = agent_files.load(settings.agents_dir)
+    for problem in agents.problems:
+        log.warning("agent file: %s", problem)
+    return agents
 
 
 def _redis(settings: Settings) -> Any:

@@ -4,10 +4,12 @@ import logging
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from types import FrameType
 
 from celery import signals
+from celery.exceptions import SecurityWarning
 
 from loom_worker import wiring
 from loom_worker.settings import Settings
@@ -32,6 +34,8 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
     signals.setup_logging.connect(_keep_logging)
     signals.worker_ready.connect(ready)
     signals.worker_shutting_down.connect(stopping)
+    # Celery warns root of unpickling what strangers send; Loom's messages are JSON, and containers run as root.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
     worker = app.Worker(
         hostname=f"{name}@",
         # Threads: prefork would cost a process for every turn that waits, gevent leaked connections (measured).
@@ -83,7 +87,10 @@ def run_beat(settings: Settings) -> None:
     process = wiring.start(settings)
     process.sweeper.start()
     signals.setup_logging.connect(_keep_logging)
-    app.Beat(scheduler="celery.beat:Scheduler", pidfile=None, loglevel=settings.log.level, quiet=True).run()
+    try:
+        app.Beat(scheduler="celery.beat:Scheduler", pidfile=None, loglevel=settings.log.level, quiet=True).run()
+    finally:
+        process.stop()
 
 
 def run_flower(settings: Settings, *, port: int, address: str, password: str) -> None:

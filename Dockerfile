@@ -1,0 +1,27 @@
+# One image for all processes; docker-compose.yml says which command each runs.
+FROM python:3.11-slim AS build
+WORKDIR /src
+COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
+COPY loom_worker loom_worker
+COPY web web
+COPY patterns patterns
+# Every package comes as a wheel, so no compiler is needed, here or in the image.
+RUN python -m venv /opt/loom \
+ && /opt/loom/bin/pip install --no-cache-dir --only-binary :all: -c constraints.txt . \
+ && /opt/loom/bin/pip check
+
+FROM python:3.11-slim
+RUN useradd --uid 10001 --create-home loom && install -d -o loom -g loom -m 0700 /data
+COPY --from=build /opt/loom /opt/loom
+ENV PATH=/opt/loom/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    LOOM_HOME=/data
+USER loom
+WORKDIR /data
+VOLUME /data
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+# Can this container reach its Redis and its database? Not whether the process beside it makes progress.
+HEALTHCHECK --interval=60s --timeout=20s --start-period=30s --retries=3 CMD ["loom", "doctor"]
+ENTRYPOINT ["loom"]
+CMD ["--help"]

@@ -1,0 +1,126 @@
+import json
+import re
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from loom_worker.cli.main import main
+from loom_worker.settings import KNOWN, from_env
+from loom_worker.supervise import valkey
+from loom_worker.tasks.app import QUEUES
+from tests.unit.docs.pages import ROOT, text
+
+COMPOSE: dict[str, Any] = yaml.safe_load(text("docker-compose.yml"))
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = sorted(name for name, service in SERVICES.items() if service["image"] == "loom")
+ONE_SHOT = "prepare"
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_service_runs_a_command_of_looms_that_parses(name: str) -> None:
+    command, *arguments = SERVICES[name]["command"]
+    found = main.get_command(click.Context(main), command)
+    assert found is not None
+    found.make_context(command, list(arguments))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_variable_is_a_setting_and_the_settings_are_accepted(name: str) -> None:
+    given = SERVICES[name]["environment"]
+    assert sorted(set(given) - set(KNOWN)) == []
+    filled = {"LOOM_API_KEYS": "team=key", "LOOM_WEBHOOK_SECRET": "whsec_" + "A" * 44}
+    environ = {key: filled.get(key, "") if value.startswith("${") else value for key, value in given.items()}
+    settings = from_env(environ)
+    assert settings.web.api_keys == {"key": "team"}
+    assert not settings.has_embedded_redis
+
+
+def test_what_listens_to_strangers_insists_on_keys_and_on_one_secret_for_all() -> None:
+    for name in OURS:
+        assert SERVICES[name]["environment"]["LOOM_API_KEYS"].startswith("${LOOM_API_KEYS:?")
+        assert SERVICES[name]["environment"]["LOOM_WEBHOOK_SECRET"].startswith("${LOOM_WEBHOOK_SECRET:?")
+    assert SERVICES["web"]["environment"]["LOOM_HOST"] == "0.0.0.0"
+    ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
+    assert ports
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(SERVICES) - {ONE_SHOT}))
+def test_every_service_is_restarted_watched_and_given_time(name: str) -> None:
+    service = SERVICES[name]
+    assert service["restart"] == "unless-stopped"
+    assert service["stop_grace_period"] == "60s"
+    assert service["healthcheck"]["test"][0] == "CMD"
+
+
+def test_a_health_check_of_looms_own_is_a_command_that_parses() -> None:
+    checks = [service["healthcheck"]["test"] for service in SERVICES.values() if "test" in service["healthcheck"]]
+    looms = [check[2:] for check in checks if check[1] == "loom"]
+    assert len(looms) >= 4
+    for command, *arguments in looms:
+        found = main.get_command(click.Context(main), command)
+        assert found is not None
+        found.make_context(command, list(arguments))
+
+
+def test_all_start_after_the_database_was_prepared_once() -> None:
+    for name in set(OURS) - {ONE_SHOT}:
+        assert SERVICES[name]["depends_on"][ONE_SHOT] == {"condition": "service_completed_successfully"}
+    assert SERVICES[ONE_SHOT]["restart"] == "on-failure"
+    assert ONE_SHOT not in SERVICES[ONE_SHOT]["depends_on"]
+
+
+def test_every_volume_is_declared_and_all_share_the_home() -> None:
+    used = {volume.split(":")[0] for service in SERVICES.values() for volume in service["volumes"]}
+    assert used == set(COMPOSE["volumes"])
+    assert {tuple(SERVICES[name]["volumes"]) for name in OURS} == {("data:/data",)}
+    assert {SERVICES[name]["environment"]["LOOM_HOME"] for name in OURS} == {"/data"}
+
+
+def test_every_queue_has_a_worker() -> None:
+    queues = [
+        queue
+        for service in SERVICES.values()
+        if service["command"][0] == "worker"
+        for queue in service["command"][service["command"].index("--queues") + 1].split(",")
+    ]
+    assert sorted(queues) == sorted(QUEUES)
+
+
+def test_the_server_keeps_and_evicts_as_the_embedded_one_does() -> None:
+    ours = valkey.argv(ROOT / "valkey-server", socket_path=ROOT / "s", data_dir=ROOT / "d")
+    theirs = SERVICES["redis"]["command"]
+    for option in ("--appendonly", "--appendfsync", "--save", "--maxmemory-policy"):
+        assert theirs[theirs.index(option) + 1] == ours[ours.index(option) + 1], option
+
+
+def test_the_image_runs_as_a_user_without_build_tools_and_copies_only_what_is_sent() -> None:
+    lines = _instructions(text("Dockerfile"))
+    names = [name for name, _ in lines]
+    assert [rest for name, rest in lines if name == "USER"] == ["loom"]
+    assert names.index("USER") > max(place for place, name in enumerate(names) if name == "RUN")
+    assert not re.search(r"\b(apt-get|gcc|build-essential)\b", text("Dockerfile"))
+    copied = {source for name, rest in lines if name == "COPY" and "--from" not in rest for source in rest.split()[:-1]}
+    sent = {line.removeprefix("!") for line in text(".dockerignore").splitlines() if line.startswith("!")}
+    assert copied == sent
+    assert [source for source in copied if not (ROOT / source).exists()] == []
+
+
+def test_the_image_checks_its_health_with_a_command_that_exists() -> None:
+    (check,) = [rest for name, rest in _instructions(text("Dockerfile")) if name == "HEALTHCHECK"]
+    command = json.loads(check.partition("CMD ")[2])
+    assert command[0] == "loom"
+    assert main.get_command(click.Context(main), command[1]) is not None
+
+
+def test_the_image_sets_known_variables_only() -> None:
+    told = " ".join(rest for name, rest in _instructions(text("Dockerfile")) if name == "ENV")
+    assert set(re.findall(r"\bLOOM_\w+", told)) <= set(KNOWN)
+
+
+def _instructions(dockerfile: str) -> list[tuple[str, str]]:
+    joined = dockerfile.replace("\\\n", " ")
+    lines = (line for line in joined.splitlines() if line.strip() and not line.startswith("#"))
+    return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]

@@ -1,0 +1,100 @@
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from loom_worker import __version__
+from tests.unit.docs.pages import ROOT, files, text
+
+PYPROJECT = tomllib.loads(text("pyproject.toml"))
+NEEDS = (
+    *PYPROJECT["project"]["dependencies"],
+    *PYPROJECT["project"]["optional-dependencies"]["dev"],
+    *PYPROJECT["build-system"]["requires"],
+)
+DIRECT = {need.name: need for need in map(Requirement, NEEDS)}
+PINNED = dict(line.split("==") for line in text("constraints.txt").splitlines())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from what the repository holds."""
+    if importlib.util.find_spec("hatchling") is None:
+        pytest.skip("hatchling is not installed here")
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_every_file_that_is_read_at_run_time(wheel: Path) -> None:
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    needed = {
+        str(path.relative_to(ROOT))
+        for path in files()
+        if path.relative_to(ROOT).parts[0] in ("loom_worker", "web") and path.suffix != ".md"
+    }
+    patterns = {f"loom_worker/patterns/library_files/sql/{path.name}" for path in (ROOT / "patterns/sql").iterdir()}
+    assert patterns
+    assert sorted((needed | patterns) - packed) == []
+    suffixes = {Path(name).suffix for name in needed}
+    assert suffixes >= {".py", ".lua", ".yaml", ".json", ".gz", ".html"}
+    assert any("migrations/versions" in name for name in needed)
+
+
+def test_the_wheel_has_this_version_and_brings_the_command(wheel: Path) -> None:
+    assert wheel.name.startswith(f"loom_worker-{__version__}-")
+    with zipfile.ZipFile(wheel) as packed:
+        entries = next(name for name in packed.namelist() if name.endswith("entry_points.txt"))
+        assert "loom = loom_worker.cli.main:main" in packed.read(entries).decode()
+
+
+def test_constraints_are_exact_versions_that_the_project_accepts() -> None:
+    lines = text("constraints.txt").splitlines()
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9.]+", line)] == []
+    versions = {canonicalize_name(name): version for name, version in PINNED.items()}
+    wrong = [
+        str(need)
+        for need in DIRECT.values()
+        if not need.specifier.contains(versions.get(canonicalize_name(need.name), ""))
+    ]
+    assert wrong == []
+
+
+def test_every_direct_package_has_its_line_and_no_other_has_one() -> None:
+    told = re.findall(r"^\| `([\w-]+)` \|", text("docs/decisions/0002-packages.md"), re.MULTILINE)
+    assert sorted(told, key=str.lower) == sorted(DIRECT, key=str.lower)
+
+
+def test_no_file_names_this_machine_or_a_registry() -> None:
+    # Put together here, or this file would be found too.
+    words = ["/" + "work/", "/" + "root/", "pypi" + ".org", "python" + "hosted", "debian" + ".org"]
+    words += ["registry." + "npmjs", "shared" + "/"]
+    found = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in files()
+        for word in words
+        if word in path.read_text(encoding="utf-8", errors="replace")
+    ]
+    assert found == [f".ci/run: {words[-1]}"]
+
+
+def test_only_one_line_of_the_ci_script_reaches_outside_the_repository() -> None:
+    outside = [line for line in text(".ci/run").splitlines() if re.search(r"\.\./\w", line)]
+    assert len(outside) == 1
+    assert "LOOM_TEST_DATA" in outside[0]
+
+
+def test_the_ci_script_is_executable_bash() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0

@@ -1,0 +1,142 @@
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from loom_worker import __version__
+from loom_worker.agents import load as agents
+from loom_worker.cli.main import COMMANDS, main
+from loom_worker.lanes import keys
+from loom_worker.patterns import library
+from loom_worker.store import schema
+from tests.unit.docs.pages import PROMISE, ROOT, block_after, command_lines, pages, text
+from web import openapi
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+LOOM = re.compile(r"(?:^|(?<=\s)|(?<=/))loom ([a-z]+)(.*)")
+PAGES = [str(path.relative_to(ROOT)) for path in pages()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_relative_link_leads_to_a_file(page: str) -> None:
+    links = [link for link in LINK.findall(text(page)) if "://" not in link]
+    assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_make_target_exists(page: str) -> None:
+    targets = set(re.findall(r"^([a-z]+):", text("Makefile"), re.MULTILINE))
+    told = [found for line in command_lines(text(page)) for found in re.findall(r"^make ([a-z]+)", line)]
+    assert set(told) <= targets
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_loom_command_and_its_options_exist(page: str) -> None:
+    wrong = []
+    for line in command_lines(text(page)):
+        if (found := LOOM.search(line)) is None or not line.startswith((found[0], ".venv/bin/loom", "exec ")):
+            continue
+        command = main.get_command(click.Context(main), found[1])
+        known = {opt for parameter in command.params for opt in parameter.opts} if command else set()
+        options = re.findall(r"--[a-z-]+", found[2].partition("|")[0])
+        wrong += [line] if command is None or not known.issuperset(set(options) - {"--help"}) else []
+    assert wrong == []
+
+
+def test_the_readme_fits_a_screen_and_keeps_the_promise_word_for_word() -> None:
+    readme = text("README.md")
+    assert len(readme.splitlines()) <= 80
+    assert f"> {PROMISE}\n" in readme
+    assert f"> {PROMISE}\n" in text("docs/guarantees.md")
+
+
+def test_each_sentence_of_the_promise_has_a_section_of_its_own() -> None:
+    sections = [line.strip('# "') for line in text("docs/guarantees.md").splitlines() if line.startswith('## "')]
+    assert " ".join(sections).replace("once LLM", "once; LLM") == PROMISE
+
+
+def test_every_test_that_the_guarantees_name_exists() -> None:
+    told = re.findall(r"`(test_\w+)`", text("docs/guarantees.md"))
+    known = {name for path in (ROOT / "tests").rglob("test_*.py") for name in _functions(path)}
+    assert told
+    assert sorted(set(told) - known) == []
+
+
+def test_every_endpoint_is_shown_and_every_shown_one_exists() -> None:
+    paths = openapi.document()["paths"]
+    served = {(method.upper(), _shape(path)) for path, ways in paths.items() for method in ways}
+    shown = set(_curls(text("docs/http.md")))
+    assert sorted(shown - served) == []
+    assert sorted(served - shown) == [("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json")]
+
+
+def test_the_example_agent_loads_with_every_field_understood(tmp_path: Path) -> None:
+    (tmp_path / "agent.yaml").write_text(block_after("docs/agents.md", "agent"), encoding="utf-8")
+    found = agents.load(tmp_path)
+    assert found.problems == ()
+    assert found.agents["sales-analyst"].min_confidence == 0.18
+
+
+def test_the_example_pattern_loads_with_every_field_understood(tmp_path: Path) -> None:
+    (tmp_path / "sales").mkdir()
+    (tmp_path / "sales" / "top.yaml").write_text(block_after("docs/agents.md", "pattern"), encoding="utf-8")
+    found = library.load(tmp_path)
+    assert found.problems == ()
+    assert [(pattern.id, dict(pattern.extra)) for pattern in found.patterns] == [("sales/top_n", {})]
+
+
+def test_the_architecture_names_every_table_and_every_key() -> None:
+    page = text("docs/architecture.md")
+    assert [name for name in schema.metadata.tables if f"| `{name}` |" not in page] == []
+    names = [keys.LEASES, keys.WORKERS, keys.BORN, keys.SWEEP, keys.lane("<lane>"), keys.lease("<lane>")]
+    names.append(keys.sent("<delivery>"))
+    assert [name for name in names if f"| `{name}` |" not in page] == []
+
+
+def test_every_decision_has_its_four_parts_and_is_listed() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = text("docs/decisions/README.md")
+    for path in folder.glob("0*.md"):
+        page = path.read_text(encoding="utf-8")
+        parts = [f"**{part}.**" for part in ("Context", "Decision", "Consequences", "Refused")]
+        assert [part for part in parts if part not in page] == [], path.name
+        assert f"({path.name})" in listed
+        assert page.startswith(f"# {path.name[:4]} ")
+
+
+def test_the_changelog_knows_this_version() -> None:
+    assert f"## [{__version__}]" in text("CHANGELOG.md")
+
+
+def test_the_map_of_rooms_is_complete() -> None:
+    rooms = {path.parent.name for path in (ROOT / "loom_worker").glob("*/__init__.py")}
+    page = text("CONTRIBUTING.md")
+    assert sorted(room for room in rooms if f"(loom_worker/{room})" not in page) == []
+
+
+def test_every_command_is_known_to_the_tests_above() -> None:
+    told = {found[1] for line in command_lines(text("docs/commands.md")) if (found := LOOM.match(line))}
+    assert told >= set(COMMANDS)
+
+
+def _functions(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+def _shape(path: str) -> str:
+    return re.sub(r"\{[^}]*\}", "*", path)
+
+
+def _curls(page: str) -> Iterator[tuple[str, str]]:
+    """Method and path of each curl example; names of single things become ``*``."""
+    for line in page.splitlines():
+        if (found := re.search(r"curl .*?127\.0\.0\.1:8000(/[^\s\"?]*)", line)) is None:
+            continue
+        method = re.search(r"-X (\w+)", line)
+        path = re.sub(r"\$\w+|(?<=/sessions/)[^/]+|(?<=/agents/)[^/]+", "*", found[1])
+        yield method[1] if method else "GET", path
