@@ -1,7 +1,6 @@
 """Agents with everything in their hands: model, tools, data and patterns, each built when first needed."""
 
 import logging
-import logging
 import random
 import threading
 import time
@@ -29,8 +28,6 @@ from loom_worker.values.chat import ReplyEvent, Request, ToolSpec
 from loom_worker.values.json import Json
 from loom_worker.values.patterns import Pattern
 from loom_worker.values.tools import Tool
-
-log = logging.getLogger(__name__)
 
 log = logging.getLogger(__name__)
 

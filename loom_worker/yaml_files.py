@@ -36,7 +36,8 @@ def read_documents(path: Path) -> list[tuple[int, Any]]:
         text = raw.decode("utf-8")
         _check_shape(path, text)
         nodes = yaml.compose_all(text, Loader=_Loader)
-        return [(node.start_mark.line + 1, _build(node)) for node in nodes if node is not None]
+        documents = [(node.start_mark.line + 1, _build(node)) for node in nodes if node is not None]
+        return [(line, content) for line, content in documents if content is not None]
     except UnicodeDecodeError as error:
         raise BadFile(f"{path}: not UTF-8 (byte {error.start})") from error
     except OSError as error:
@@ -44,6 +45,8 @@ def read_documents(path: Path) -> list[tuple[int, Any]]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise BadFile(f"{path}:{line}: {error.problem}") from error
+    except (IndexError, KeyError) as error:  # how PyYAML fails at ``!!int ""`` and ``!!bool maybe``
+        raise BadFile(f"{path}: a value does not fit its !! tag") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadFile(f"{path}: {error}") from error
 
