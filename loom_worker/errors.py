@@ -51,7 +51,7 @@ class Invalid(Rejected):
 
 
 class QueueFull(Rejected):
-    """A lane or a workspace has all the turns it may hold (429); ``args[1]`` is retry_after_s."""
+    """A lane or a workspace has all it may have (429); ``args[1]`` is retry_after_s, None if waiting does not help."""
 
 
 class Transient(LoomError):

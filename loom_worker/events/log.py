@@ -104,4 +104,4 @@ def _number(entry_id: str) -> int:
 
 
 def _text(data: Json) -> str:
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(data, separators=(",", ":"))  # ASCII: a lone surrogate out of a model's arguments passes too

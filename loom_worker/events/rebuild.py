@@ -17,11 +17,13 @@ LOST = ("output_text.delta", {"text": ""})
 def rebuild(turn: Turn, journal: Sequence[Step]) -> tuple[Event, ...]:
     """The events of a turn so far, with a final one if it has ended."""
     replies = {step.n: str(step.payload["text"]) for step in journal if step.kind == "reply"}
-    told = _Told(turn)
+    told = _Told(turn, _told_by_the_turn(journal))
+    told_up_to = 0  # calls of later replies had not begun when the turn told this part
     for step in journal:
         if step.kind == "events":
-            told.fill_up_to(int(step.payload["first"]))
+            told.fill_up_to(int(step.payload["first"]), before_reply_n=told_up_to)
             told.add(_entries(step.payload["log"], replies))
+            told_up_to = step.n
     told.add(told.untold_calls())
     if turn.is_finished:
         told.add([(f"turn.{turn.status}", turn.as_json())])
@@ -31,9 +33,10 @@ def rebuild(turn: Turn, journal: Sequence[Step]) -> tuple[Event, ...]:
 class _Told:
     """The log as far as it has been retold."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, by_the_turn: frozenset[str]) -> None:
+        """Args: by_the_turn: ids of calls whose end the turn itself told."""
         self.events: list[Event] = []
-        closed = [call for call in turn.calls if call.worker is not None and not call.is_open]
+        closed = [call for call in turn.calls if _is_told_by_its_worker(call) and call.id not in by_the_turn]
         self._calls = sorted(closed, key=lambda call: (call.finished_ms or 0, call.position))
         self.add([("turn.queued", queued(turn))])
 
@@ -41,17 +44,30 @@ class _Told:
         for kind, data in entries:
             self.events.append(Event(len(self.events) + 1, kind, data))
 
-    def fill_up_to(self, first: int) -> None:
+    def fill_up_to(self, first: int, *, before_reply_n: int) -> None:
         """What stands before an id and was not written by the turn itself: results of its tools, then what is lost."""
         missing = first - 1 - len(self.events)
-        self.add(self.untold_calls(max(missing, 0)))
+        begun = [call for call in self._calls if call.reply_n < before_reply_n]
+        self.add(self._take(begun[: max(missing, 0)]))
         self.add([LOST] * (first - 1 - len(self.events)))
 
-    def untold_calls(self, most: int | None = None) -> list[tuple[str, Json]]:
+    def untold_calls(self) -> list[tuple[str, Json]]:
         """Results that the tool workers told of, in the order in which they came."""
-        taken = self._calls if most is None else self._calls[:most]
-        self._calls = self._calls[len(taken) :]
-        return [("tool_call.completed", completed(call)) for call in taken]
+        return self._take(self._calls)
+
+    def _take(self, calls: Sequence[Call]) -> list[tuple[str, Json]]:
+        self._calls = [call for call in self._calls if call not in calls]
+        return [("tool_call.completed", completed(call)) for call in calls]
+
+
+def _told_by_the_turn(journal: Sequence[Step]) -> frozenset[str]:
+    entries = (entry for step in journal if step.kind == "events" for entry in step.payload["log"])
+    return frozenset(entry["data"]["id"] for entry in entries if entry.get("type") == "tool_call.completed")
+
+
+def _is_told_by_its_worker(call: Call) -> bool:
+    """A call that never ran was told of by the turn; one that the turn's end cancelled, by the final event alone."""
+    return call.worker is not None and not call.is_open and call.status != "cancelled"
 
 
 def _entries(log: Sequence[Json], replies: dict[int, str]) -> Iterator[tuple[str, Json]]:

@@ -1,12 +1,14 @@
 """The pen of a running turn: it writes the live log and remembers what the journal must know of it."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 
 from loom_worker.errors import Unavailable
+from loom_worker.events.flusher import TOGETHER_S, Flusher
 from loom_worker.events.log import EventLog
-from loom_worker.values.events import Event
+from loom_worker.values.events import TERMINAL, Event
 from loom_worker.values.json import Json
 
 log = logging.getLogger(__name__)
@@ -21,11 +23,14 @@ class Writer:
     A failing Redis never fails the turn: what could not be written is kept and written with the next event.
     """
 
-    def __init__(self, events: EventLog, turn_id: str, journaled: Callable[[], Sequence[Event]]) -> None:
+    def __init__(
+        self, events: EventLog, turn_id: str, journaled: Callable[[], Sequence[Event]], *, flusher: Flusher
+    ) -> None:
         """Begin to write.
 
         Args:
             journaled: makes the log anew from the journal as it was at the claim; called only if the log was lost.
+            flusher: writes what was put off.
         """
         self._events = events
         self._turn_id = turn_id
@@ -36,6 +41,21 @@ class Writer:
         self._log: list[Json] = []  # the part of it that the journal does not have yet
         self._logged = 0
         self._silent_until_s = 0.0
+        self._written_s = 0.0
+        self._flusher = flusher
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Write nothing more, not even what was put off: from now on the log may be another owner's."""
+        with self._lock:
+            self._is_closed = True
+
+    def flush(self) -> None:
+        """Write what was put off, in the order in which it came."""
+        with self._lock:
+            if not self._is_closed and self._sent < len(self._told) and time.monotonic() >= self._silent_until_s:
+                self._flush()
 
     def emit(self, kind: str, data: Json) -> None:
         """Write an event."""
@@ -50,12 +70,27 @@ class Writer:
         else:
             self._add("output_text.delta", {"text": text}, {"reply": reply_n, "cuts": [len(text)]})
 
-    def drop_deltas(self) -> None:
-        """The reply that was streaming will not be journaled: its deltas keep their ids, but have no text any more."""
-        for entry in self._log:
-            if "cuts" in entry:
-                entry["lost"] = len(entry.pop("cuts"))
-                entry.pop("reply")
+    def drop_deltas(self, *, reply_n: int) -> bool:
+        """A reply that was streaming will not be journaled: its deltas keep their ids, but have no text any more.
+
+        Returns:
+            True if there were any.
+        """
+        dropped = [entry for entry in self._log if entry.get("reply") == reply_n]
+        for entry in dropped:
+            entry["lost"] = len(entry.pop("cuts"))
+            entry.pop("reply")
+        return bool(dropped)
+
+    def has_orphans(self) -> bool:
+        """True if readers saw text that the journal does not know of: an earlier owner was cut short."""
+        known = len(self._journaled())
+        try:
+            unknown = self._events.read(self._turn_id, after=known, wait_ms=0)
+        except Unavailable as error:
+            self._be_silent(error)
+            return False
+        return any(event.type == "output_text.delta" and event.data["text"] for event in unknown)
 
     def take_log(self) -> Json | None:
         """What the journal must be told with the next step, None if nothing; to be asked once for each save."""
@@ -71,8 +106,11 @@ class Writer:
         self._told.append((kind, data))
         if entry is not None:
             self._log.append(entry)
-        if time.monotonic() >= self._silent_until_s:
-            self._flush()
+        is_first_word = entry is not None and "cuts" in entry
+        if is_first_word or kind in TERMINAL or time.monotonic() - self._written_s >= TOGETHER_S:
+            self.flush()
+        else:
+            self._flusher.soon(self)
 
     def _flush(self) -> None:
         try:
@@ -80,8 +118,11 @@ class Writer:
                 self._open()
             self._send()
         except Unavailable as error:
-            self._silent_until_s = time.monotonic() + RETRY_S
-            log.warning("event log: %s", error)
+            self._be_silent(error)
+
+    def _be_silent(self, error: Unavailable) -> None:
+        self._silent_until_s = time.monotonic() + RETRY_S
+        log.warning("event log: %s", error)
 
     def _open(self) -> None:
         last = self._events.last_id(self._turn_id)
@@ -93,10 +134,13 @@ class Writer:
 
     def _send(self) -> None:
         first = self._first or 1
-        last = self._events.append(self._turn_id, self._told[self._sent :], least=first - 1 + self._sent)
+        told = self._told[self._sent :]
+        last = self._events.append(self._turn_id, told, least=first - 1 + self._sent)
         if last is None:
             before = list(self._journaled())
             before += [Event(n, "output_text.delta", {"text": ""}) for n in range(len(before) + 1, first)]
-            told = [Event(first + n, kind, data) for n, (kind, data) in enumerate(self._told)]
-            self._events.restore(self._turn_id, [*before[: first - 1], *told])
-        self._sent = len(self._told)
+            ours = self._told[: self._sent + len(told)]
+            whole = [Event(first + n, kind, data) for n, (kind, data) in enumerate(ours)]
+            self._events.restore(self._turn_id, [*before[: first - 1], *whole])
+        self._sent += len(told)
+        self._written_s = time.monotonic()

@@ -58,12 +58,15 @@ class Following:
         quiet_since_s = time.monotonic()
         while not is_stopping():
             found = self._next(turn, after)
-            yield from found
+            for event in found:
+                yield event
+                if event.is_final:
+                    return
             if found:
                 after, quiet_since_s = found[-1].id, time.monotonic()
-            if found and found[-1].is_final:
-                return
-            if not found:
+            elif turn.is_finished:
+                return  # the reader has had the end already
+            else:
                 turn = self._turns.get(workspace, turn_id)
                 if time.monotonic() - quiet_since_s >= MAX_BLOCK_MS / 1000:
                     quiet_since_s = time.monotonic()
@@ -71,12 +74,21 @@ class Following:
 
     def _next(self, turn: Turn, after: int) -> tuple[Event, ...]:
         found = self._look(turn.id, after=after, wait_ms=0 if turn.is_finished else LOOK_MS)
-        if found or not turn.is_finished:
+        if found:
             return found
+        if not turn.is_finished:
+            return (Event(0, "stream.reset", {"turn_id": turn.id}),) if self._is_ahead(turn, after) else ()
         whole = rebuild(turn, self._turns.journal(turn.id))
         if after > len(whole):
             return (Event(0, "stream.reset", {"turn_id": turn.id}), *whole)
         return whole[after:]
+
+    def _is_ahead(self, turn: Turn, after: int) -> bool:
+        """True for a reader that knows events the log does not have: it was lost, and is being written anew."""
+        try:
+            return after > self._events.last_id(turn.id)
+        except Unavailable:
+            return False
 
     def _look(self, turn_id: str, *, after: int, wait_ms: int) -> tuple[Event, ...]:
         try:

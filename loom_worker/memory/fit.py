@@ -51,9 +51,11 @@ def _fit_turn(current: Sequence[ChatMessage], left: int, count: Count) -> tuple[
     for place, message in enumerate(kept):
         if total <= left:
             break
-        if message.role == "tool":
-            kept[place] = stubbed(message)
-            total += message_tokens(kept[place], count) - message_tokens(message, count)
+        stub = stubbed(message)
+        saved = message_tokens(message, count) - message_tokens(stub, count)
+        if saved > 0:
+            kept[place] = stub
+            total -= saved
     if total > left:
         raise BudgetExceeded(
             f"This turn needs {total} tokens beside the system text and tools, and {max(left, 0)} are free. "

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from loom_worker.values.chat import ChatMessage, ToolSpec
+from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolSpec
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import Message
 
@@ -67,6 +67,10 @@ TOOLS_OVERHEAD_TOKENS = 600
 
 
 def stubbed(message: ChatMessage) -> ChatMessage:
-    """A tool message whose results are left out; the pair of call and result stays whole."""
-    outcomes = tuple(replace(o, content=f"[{len(o.content)} characters left out to fit]") for o in message.outcomes)
-    return replace(message, outcomes=outcomes)
+    """A tool message without its longer results; the pair of call and result stays whole. Any other stays as it is."""
+    return replace(message, outcomes=tuple(_stub(outcome) for outcome in message.outcomes))
+
+
+def _stub(outcome: ToolOutcome) -> ToolOutcome:
+    note = f"[{len(outcome.content)} characters left out to fit]"
+    return replace(outcome, content=note) if len(note) < len(outcome.content) else outcome

@@ -9,7 +9,7 @@ from loom_worker.values.json import Json
 from loom_worker.values.turns import Call, Ending, Step
 
 MAX_WAITS = 6
-"""A provider that stays busy this often in a row, with growing pauses, fails the turn (about a minute in all)."""
+"""A provider that stays busy this often in a row, with growing pauses, fails the turn (about two minutes in all)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _ended_from_outside(work: Work, now: Situation) -> Ending | None:
         text = f"The turn ran for {now.timeout_s:g} s, the most it may (LOOM_TURN_TIMEOUT_S)."
         return Ending("incomplete", "limits", error=problem("timeout", text))
     if work.waits >= MAX_WAITS:
-        why = str(work.steps[-1].payload.get("why", "")) if work.steps[-1].kind == "waited" else ""
+        why = next(str(step.payload["why"]) for step in reversed(work.steps) if step.kind == "waited")
         return Ending("failed", "provider", error=problem("provider", f"The model could not be reached. {why}".strip()))
     return None
 
@@ -129,8 +129,7 @@ def _ask(work: Work, limits: LimitSettings, now: Situation) -> Decision:
 def _is_spent(work: Work) -> bool:
     budget = work.turn.budget or {}
     used = work.usage
-    tokens = used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
-    is_over_tokens = budget.get("tokens") is not None and tokens >= budget["tokens"]
+    is_over_tokens = budget.get("tokens") is not None and used.tokens >= budget["tokens"]
     is_over_usd = budget.get("usd") is not None and (used.cost_usd or 0.0) >= budget["usd"]
     return used.llm_calls > 0 and (is_over_tokens or is_over_usd)
 

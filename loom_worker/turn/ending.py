@@ -1,5 +1,6 @@
 """A turn ends: what it said, what it cost and who must be told, in one transaction; then, and only then, the news."""
 
+import logging
 from dataclasses import replace
 
 from loom_worker.events.writer import Writer
@@ -12,8 +13,11 @@ from loom_worker.turn.saying import said, usage_of
 from loom_worker.turn.work import Work
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.ids import new_id
+from loom_worker.values.json import Json
 from loom_worker.values.sessions import Message
 from loom_worker.values.turns import Ending, Turn
+
+log = logging.getLogger(__name__)
 
 
 def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
@@ -42,11 +46,19 @@ def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
             rom=system_rom(work, shift) if last else None,
         ),
     )
+    log.info("turn %s", turn.status, extra=log_ids(turn))
     pen.emit(f"turn.{turn.status}", turn.as_json())
+    loom.keeper.let_go(shift.hold)  # a beat in between would write the lease of the idle lane again
     if loom.lanes.complete(shift.hold.lease, turn.seq):
         loom.doors.ring(turn.lane)
     if delivery is not None:
         loom.doors.deliver(delivery.id)
+
+
+def log_ids(turn: Turn) -> Json:
+    """What a log line about an ended turn names: ids and figures, nothing that anyone wrote."""
+    ids = {"session": turn.session_id, "turn": turn.id, "request": turn.request_id}
+    return {**ids, "status": turn.reason or turn.status, "duration_ms": turn.run_ms}
 
 
 def finished(work: Work, ending: Ending, *, now_ms: int, run_ms: int) -> Turn:
@@ -59,6 +71,7 @@ def finished(work: Work, ending: Ending, *, now_ms: int, run_ms: int) -> Turn:
         work.turn,
         status=ending.status,
         reason=ending.reason,
+        deaths=0 if work.has_got_on else work.turn.deaths,
         output_text=ending.output_text,
         error=ending.error,
         usage=work.usage,

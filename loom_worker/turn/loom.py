@@ -3,14 +3,15 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from loom_worker.events.flusher import Flusher
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.keeper import Hold, Keeper
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.llm.model import Model
 from loom_worker.memory.layers import Count
-from loom_worker.settings import Settings
+from loom_worker.settings import LimitSettings, Settings
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.journal import Journal
@@ -99,6 +100,7 @@ class Loom:
     alive_workers: Callable[[], frozenset[str]]
     webhook_body: Callable[[Turn], str]
     stopping: Stopping
+    flusher: Flusher = field(default_factory=Flusher)
     is_alone: bool = False
     """True in the process of a last attempt."""
     clock_ms: Callable[[], int] = field(default=now_ms)
@@ -114,6 +116,17 @@ class Shift:
     began_s: float
     """Monotonic."""
     ran_before_ms: int
+
+    @property
+    def limits(self) -> LimitSettings:
+        """The settings' limits, with the agent's own where it has some."""
+        limits, agent = self.loom.settings.limits, self.kit.agent
+        return replace(
+            limits,
+            turn_timeout_s=agent.timeout_s or limits.turn_timeout_s,
+            max_llm_calls=agent.max_llm_calls or limits.max_llm_calls,
+            max_tool_calls=limits.max_tool_calls if agent.max_tool_calls is None else agent.max_tool_calls,
+        )
 
     @property
     def run_ms(self) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from loom_worker.errors import Interrupted, StreamBroken
+from loom_worker.errors import Interrupted, StreamBroken, Transient
 from loom_worker.events.writer import Writer
 from loom_worker.memory import layers
 from loom_worker.memory.fit import Context, fit
@@ -38,8 +38,12 @@ def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
     stream = shift.kit.model.reply(request)
     try:
         reply, first_token_ms = _listen(stream, work, shift, pen)
+    except Transient as error:
+        if pen.drop_deltas(reply_n=work.next_n):
+            retell(work, pen, str(error))
+        raise
     except BaseException:
-        pen.drop_deltas()
+        pen.drop_deltas(reply_n=work.next_n)
         raise
     finally:
         _close(stream)
@@ -48,7 +52,7 @@ def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
     calls = planned(
         reply.tool_uses,
         lambda use: flaw(use, allowed),
-        shift.loom.settings.limits,
+        shift.limits,
         position=len(work.calls),
         reply_n=work.next_n,
     )
@@ -91,7 +95,7 @@ def _listen(stream: Iterator[ReplyEvent], work: Work, shift: Shift, pen: Writer)
                     first_token_ms = shift.loom.clock_ms() - work.turn.created_ms
                 pen.delta(text, reply_n=work.next_n)
             case Restarted(why):
-                pen.drop_deltas()
+                pen.drop_deltas(reply_n=work.next_n)
                 retell(work, pen, why)
             case Reply() as reply:
                 return reply, first_token_ms

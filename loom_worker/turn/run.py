@@ -48,9 +48,12 @@ def run(work: Work, shift: Shift, pen: Writer) -> Waiting | Done:
     loom = shift.loom
     park_ms = int(loom.settings.lanes.park_check_s * 1000)
     while True:
-        if shift.hold.lost.is_set() or loom.stopping.is_asked:
+        decision = decide(work, shift.limits, situation(work, shift))
+        # What has its answer is ended even while the worker stops: there may be no other to do it.
+        if shift.hold.lost.is_set() or (loom.stopping.is_asked and not isinstance(decision, End)):
+            saved(work, shift, pen)  # a reply that was paid for is kept, if the turn is still ours
             raise Interrupted("The turn is left to another worker.")
-        match decide(work, loom.settings.limits, situation(work, shift)):
+        match decision:
             case Match():
                 work = _match(work, shift, pen)
             case Ask(may_call_tools):
@@ -108,14 +111,14 @@ def progress(work: Work, shift: Shift) -> Json:
 def situation(work: Work, shift: Shift) -> Situation:
     """Look around; other workers are asked after only if calls are under way."""
     loom, kit = shift.loom, shift.kit
-    limits = loom.settings.limits
+    limits = shift.limits
     now_ms = loom.clock_ms()
     alive = loom.alive_workers() if any(call.status == "running" for call in work.open_calls) else frozenset()
     return Situation(
         now_ms=now_ms,
         run_ms=shift.run_ms,
-        timeout_s=kit.agent.timeout_s or limits.turn_timeout_s,
-        max_llm_calls=kit.agent.max_llm_calls or limits.max_llm_calls,
+        timeout_s=limits.turn_timeout_s,
+        max_llm_calls=limits.max_llm_calls,
         check=_check(work.open_calls, alive, shift, now_ms),
         bounded=frozenset(spec.name for spec in kit.specs if _is(shift, spec.name, "is_bounded")),
     )

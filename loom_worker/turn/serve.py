@@ -11,12 +11,14 @@ from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import Writer
 from loom_worker.lanes.keeper import Hold
 from loom_worker.store.claims import Idle
+from loom_worker.tools.call import Outcome
 from loom_worker.tools.call import call as call_tool
 from loom_worker.turn.ending import end
 from loom_worker.turn.loom import Loom, Shift
 from loom_worker.turn.reply import retell
 from loom_worker.turn.run import Done, Waiting, run, save
 from loom_worker.turn.work import Work
+from loom_worker.values.tools import Tool
 from loom_worker.values.turns import Call, Claim
 
 log = logging.getLogger(__name__)
@@ -72,24 +74,30 @@ def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
 def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
     """Run one tool call, store its result, and wake the turn if it was the last. Never raises for what a tool does."""
     owner = loom.calls.owner_of(turn_id, position)
-    tool = None if owner is None else loom.kit(owner.agent, None).registry.get(owner.tool)
-    if owner is None or tool is None:
+    if owner is None:
         return
+    tool = loom.kit(owner.agent, None).registry.get(owner.tool)
     now_ms = loom.clock_ms()
-    durable = not tool.is_idempotent
+    durable = tool is not None and not tool.is_idempotent
     call = loom.calls.claim(turn_id, position, send, worker=loom.worker, now_ms=now_ms, durable=durable)
     if call is None:
         return
-    outcome = call_tool(tool, call.arguments, timeout_s=loom.settings.limits.tool_timeout_s)
+    outcome = _outcome(tool, call, loom)
     done = replace(call, status=outcome.status, content=outcome.content, finished_ms=loom.clock_ms())
     left = loom.calls.close(
         turn_id, done, status=done.status, content=outcome.content, now_ms=done.finished_ms or now_ms
     )
     if left is None:
         return
-    _quietly(lambda: loom.events.append(turn_id, [("tool_call.completed", done.as_json())], least=0))
+    _quietly(lambda: loom.events.append(turn_id, [("tool_call.completed", done.as_json())], least=1))
     if left == 0:
         serve_wake(owner.lane, ticket(turn_id, call), loom)
+
+
+def _outcome(tool: Tool | None, call: Call, loom: Loom) -> Outcome:
+    if tool is None:  # withdrawn since the model asked; without a result the turn would wait for ever
+        return Outcome("failed", f"There is no tool {call.name!r} any more.")
+    return call_tool(tool, call.arguments, timeout_s=loom.settings.limits.tool_timeout_s)
 
 
 def serve_wake(lane: str, turn_ticket: str, loom: Loom) -> None:
@@ -104,17 +112,20 @@ def ticket(turn_id: str, call: Call) -> str:
 
 def _advance(claim: Claim, shift: Shift) -> None:
     loom, turn = shift.loom, claim.turn
-    pen = Writer(loom.events, turn.id, lambda: rebuild(turn, claim.steps))
+    pen = Writer(loom.events, turn.id, lambda: rebuild(turn, claim.steps), flusher=loom.flusher)
     work = Work.begin(claim)
     if turn.fence == 1:
         pen.emit("turn.started", {"attempt": turn.attempt})
-    elif turn.deaths:
-        retell(work, pen, "the worker that ran it died")
-    match run(work, shift, pen):
-        case Done(work, ending):
-            end(work, ending, shift, pen)
-        case Waiting(work, calls, wait_ms):
-            _wait(work, calls, wait_ms, shift, pen)
+    elif turn.deaths or pen.has_orphans():
+        retell(work, pen, "the worker that ran it died" if turn.deaths else "another worker goes on with it")
+    try:
+        match run(work, shift, pen):
+            case Done(work, ending):
+                end(work, ending, shift, pen)
+            case Waiting(work, calls, wait_ms):
+                _wait(work, calls, wait_ms, shift, pen)
+    finally:
+        pen.close()
 
 
 def _wait(work: Work, calls: tuple[Call, ...], wait_ms: int, shift: Shift, pen: Writer) -> None:
@@ -126,6 +137,7 @@ def _wait(work: Work, calls: tuple[Call, ...], wait_ms: int, shift: Shift, pen: 
     if again:
         sent += loom.calls.send(work.claim, again, now_ms=now_ms)
     save(work.with_calls(sent), shift, pen, {"held_by": None, "parked_until_ms": now_ms + wait_ms})
+    pen.flush()  # before others write: tool workers tell of their results
     if loom.lanes.park(shift.hold.lease, wait_ms=wait_ms):
         loom.doors.ring(lane)
     if sent:

@@ -88,6 +88,11 @@ class Work:
         return self.calls[self.saved_calls :]
 
     @property
+    def has_got_on(self) -> bool:
+        """True once this owner saved a step: with it the count of deaths began anew."""
+        return self.saved_steps > len(self.claim.steps)
+
+    @property
     def has_unsaved_reply(self) -> bool:
         """True if a reply would have to be paid for again, should this worker die."""
         return any(step.kind == "reply" for step in self.unsaved_steps)

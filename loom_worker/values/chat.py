@@ -88,6 +88,11 @@ class Usage:
     cost_usd: float | None = 0.0
     llm_calls: int = 0
 
+    @property
+    def tokens(self) -> int:
+        """All tokens, in and out, cached or not."""
+        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+
     def __add__(self, other: "Usage") -> "Usage":
         """Sum two usages; an unknown cost makes the sum unknown."""
         known = self.cost_usd is not None and other.cost_usd is not None

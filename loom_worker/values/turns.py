@@ -189,6 +189,8 @@ class Claim:
     model: str | None
     """The session's own choice of model."""
     user: str | None
+    spent: Usage = field(default_factory=Usage)
+    """What the session has used before this turn."""
 
 
 @dataclass(frozen=True, slots=True)

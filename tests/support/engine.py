@@ -29,24 +29,12 @@ WORKSPACE = "default"
 TURN_S = 45.0
 STOP_S = 45.0
 
-AGENT = """
-apiVersion: loom/v1
-kind: Agent
-metadata: {name: plain}
-spec:
-  system_prompt: Answer.
-  config: {patterns: {enabled: false}}
-"""
-"""No patterns: scikit-learn would take its seconds in every worker."""
-
 
 class Engine:
     """Front and workers on one home, for ``with``; every worker is ended with it."""
 
     def __init__(self, home: Path, valkey: Valkey, **environ: str) -> None:
-        agents = home / "agents"
-        agents.mkdir(parents=True)
-        (agents / "plain.yaml").write_text(AGENT)
+        home.mkdir(parents=True)
         self.home = home
         self.environ = {
             "PATH": os.environ["PATH"],
@@ -55,7 +43,7 @@ class Engine:
             "LOOM_HOME": str(home),
             "LOOM_REDIS_URL": valkey.url,
             "LOOM_SQLITE_SYNC": "normal",
-            "LOOM_AGENTS_DIR": str(agents),
+            "LOOM_AGENTS_DIR": system.plain_agent(home / "agents", "plain"),
             **environ,
         }
         self.settings = from_env(self.environ)

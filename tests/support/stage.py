@@ -98,7 +98,11 @@ class Stage:
         number = {"type": "number"}
 
         def ran(name: str, answer: Callable[[Json], str]) -> Callable[[Json], str]:
-            return lambda arguments: (self.ran.append(name), answer(arguments))[1]
+            def run(arguments: Json) -> str:
+                self.ran.append(name)
+                return answer(arguments)
+
+            return run
 
         def fail(_: Json) -> str:
             raise ToolFailed("The table is locked.", "DATABASE_ERROR")
@@ -206,4 +210,5 @@ class Stage:
 
     def lane_state(self, turn: Turn) -> str | None:
         """kicked, running, parked, or None for an idle lane."""
-        return self.redis.hget(keys.lease(turn.lane), "state")
+        state = self.redis.hget(keys.lease(turn.lane), "state")
+        return None if state is None else str(state)

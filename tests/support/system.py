@@ -38,6 +38,15 @@ TURN_S = 45.0
 WORKERS = 3
 """Worker processes of `loom up`."""
 
+PLAIN = """
+apiVersion: loom/v1
+kind: Agent
+metadata: {{name: {name}}}
+spec:
+  system_prompt: Answer.
+  config: {{patterns: {{enabled: false}}}}
+"""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -260,6 +269,13 @@ class System:
             self.kill_supervisor()
         for pid in leftovers(self.home):
             kill(pid)
+
+
+def plain_agent(folder: Path, name: str = "default") -> str:
+    """A folder with an agent that has no patterns: loading scikit-learn takes every worker seconds at its start."""
+    folder.mkdir()
+    (folder / "agent.yaml").write_text(PLAIN.format(name=name))
+    return str(folder)
 
 
 def loom(*arguments: str) -> list[str]:

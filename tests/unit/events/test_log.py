@@ -1,0 +1,124 @@
+"""The live logs, on a real Valkey."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis
+
+from loom_worker.errors import Unavailable
+from loom_worker.events.log import TTL_S, EventLog
+from loom_worker.values.events import Event
+
+
+def test_many_writers_leave_no_gap_and_no_id_twice(events: EventLog) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        batches = [[("a", {"n": n}), ("b", {"n": n})] for n in range(100)]
+        lasts = list(pool.map(lambda batch: events.append("t", batch, least=0), batches))
+    assert sorted(last for last in lasts if last) == list(range(2, 201, 2))
+    found = events.read("t", after=0, wait_ms=0)
+    assert [event.id for event in found] == list(range(1, 201))
+    assert all(one.type == "a" and one.data == two.data for one, two in zip(found[::2], found[1::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("there", "least", "expected"),
+    [(0, 0, 1), (2, 0, 3), (2, 2, 3), (2, 3, None), (0, 1, None), (0, -1, 1), (2, -1, None)],
+)
+def test_nothing_is_added_to_a_log_that_is_shorter_than_it_should_be(
+    events: EventLog, there: int, least: int, expected: int | None
+) -> None:
+    for n in range(there):
+        events.append("t", [("old", {"n": n})], least=0)
+    assert events.append("t", [("new", {})], least=least) == expected
+    assert events.last_id("t") == (there if expected is None else expected)
+
+
+def test_the_opening_is_written_once_and_only_into_an_empty_log(events: EventLog, valkey: redis.Redis) -> None:
+    for _ in range(2):
+        with valkey.pipeline(transaction=False) as pipe:
+            events.queue_opening(pipe, "t", {"seq": 1})
+            pipe.execute()
+    assert events.read("t", after=0, wait_ms=0) == (Event(1, "turn.queued", {"seq": 1}),)
+
+
+def test_a_restored_log_has_the_given_ids_and_goes_on_behind_them(events: EventLog) -> None:
+    events.append("t", [("stray", {})] * 5, least=0)
+    whole = tuple(Event(n, "x", {"n": n}) for n in range(1, 4))
+    events.restore("t", whole)
+    assert events.read("t", after=0, wait_ms=0) == whole
+    assert events.append("t", [("y", {})], least=3) == 4
+
+
+def test_reading_begins_behind_an_id(events: EventLog) -> None:
+    events.append("t", [("x", {"n": n}) for n in range(1, 6)], least=0)
+    assert [event.id for event in events.read("t", after=3, wait_ms=0)] == [4, 5]
+    assert events.read("t", after=5, wait_ms=0) == ()
+    assert events.read("other", after=0, wait_ms=0) == ()
+
+
+def test_a_waiting_reader_gets_the_event_that_comes(events: EventLog, valkey: redis.Redis) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(lambda: events.read("t", after=0, wait_ms=10_000))
+        blocked(valkey)
+        events.append("t", [("x", {})], least=0)
+        assert [event.type for event in reading.result(timeout=5)] == ["x"]
+
+
+def blocked(valkey: redis.Redis) -> None:
+    """Wait until a reader waits inside the server."""
+    deadline = time.monotonic() + 5
+    while not valkey.info("clients")["blocked_clients"]:
+        assert time.monotonic() < deadline
+
+
+def test_a_waiting_reader_gives_up_in_time(events: EventLog) -> None:
+    began = time.monotonic()
+    assert events.read("t", after=0, wait_ms=50) == ()
+    assert 0.04 <= time.monotonic() - began < 2
+
+
+def test_any_text_survives(events: EventLog) -> None:
+    data = {"text": "Grüße 🙂\n\u2028", "lone": "\ud800", "nul": "\0", "deep": [{"a": None}]}
+    events.append("t", [("x", data)], least=0)
+    assert events.read("t", after=0, wait_ms=0)[0].data == data
+
+
+def test_a_log_is_dropped_some_time_after_the_last_write(events: EventLog, valkey: redis.Redis) -> None:
+    events.append("t", [("x", {})], least=0)
+    events.restore("u", [Event(1, "x", {})])
+    assert all(0 < valkey.ttl(f"loom:events:{turn}") <= TTL_S for turn in "tu")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda events: events.append("t", [("x", {})], least=0),
+        lambda events: events.last_id("t"),
+        lambda events: events.restore("t", [Event(1, "x", {})]),
+        lambda events: events.read("t", after=0, wait_ms=0),
+        lambda events: events.read("t", after=0, wait_ms=10),
+    ],
+)
+def test_a_redis_that_is_not_there_is_unavailable(nowhere: EventLog, question: Callable[[EventLog], object]) -> None:
+    with pytest.raises(Unavailable):
+        question(nowhere)
+
+
+def test_a_reader_during_a_restore_sees_the_log_before_or_after_and_nothing_between(events: EventLog) -> None:
+    whole = tuple(Event(n, "x", {"n": n}) for n in range(1, 50))
+    events.restore("t", whole)
+    seen: list[tuple[Event, ...]] = []
+    with ThreadPoolExecutor(1) as pool:
+        stop = threading.Event()
+        reading = pool.submit(
+            lambda: seen.extend(events.read("t", after=0, wait_ms=0) for _ in iter(stop.is_set, True))
+        )
+        for _ in range(30):
+            events.restore("t", whole)
+        stop.set()
+        reading.result(timeout=5)
+    assert seen
+    assert all(found == whole for found in seen)

@@ -1,0 +1,289 @@
+"""The pen: what readers saw live is what the journal rebuilds, whatever is lost on the way."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loom_worker.errors import Unavailable
+from loom_worker.events.flusher import Flusher
+from loom_worker.events.log import EventLog
+from loom_worker.events.rebuild import queued, rebuild
+from loom_worker.events.writer import RETRY_S, Writer
+from loom_worker.values.events import Event
+from loom_worker.values.turns import Call, Step, Turn
+from tests.support.until import until
+
+FLUSHER = Flusher()
+TURN = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", 0)
+
+
+@dataclass
+class Run:
+    """A turn over all its owners, with the journal as the only thing that lasts."""
+
+    events: EventLog
+    valkey: redis.Redis
+    turn: Turn = TURN
+    journal: list[Step] = field(default_factory=list)
+    streamed: str = ""
+    """Text of the reply under way."""
+    _pen: Writer | None = None
+
+    def __post_init__(self) -> None:
+        self.valkey.flushall()
+        self.events.append(TURN.id, [("turn.queued", queued(TURN))], least=-1)
+        self.take_over()
+
+    def take_over(self) -> None:
+        """Another owner goes on from the journal, once this one has written what it put off."""
+        if self._pen is not None:
+            self._pen.flush()
+            self._pen.close()
+        turn, steps = self.turn, tuple(self.journal)
+        self.streamed = ""
+        self._pen = Writer(self.events, TURN.id, lambda: rebuild(turn, steps), flusher=FLUSHER)
+
+    @property
+    def pen(self) -> Writer:
+        assert self._pen is not None
+        return self._pen
+
+    @property
+    def n(self) -> int:
+        return len(self.journal)
+
+    def emit(self) -> None:
+        self.pen.emit("context.built", {"tokens": {}})
+
+    def delta(self, text: str = "ab") -> None:
+        self.streamed += text
+        self.pen.delta(text, reply_n=self.n)
+
+    def drop(self) -> None:
+        self.pen.drop_deltas(reply_n=self.n)
+        self.pen.emit("turn.retrying", {"reason": "cut"})
+        self.streamed = ""
+
+    def save(self) -> None:
+        """Journal the reply and what was told with it."""
+        self.journal.append(Step(self.n, "reply", {"text": self.streamed}))
+        self.streamed = ""
+        log = self.pen.take_log()
+        if log is not None:
+            self.journal.append(Step(self.n, "events", log))
+
+    def park(self) -> None:
+        """Save, have a tool finish meanwhile, and go on with another owner."""
+        call = self.ended_call("w9")
+        self.pen.flush()
+        self.turn = replace(self.turn, calls=(*self.turn.calls, call))
+        self.events.append(TURN.id, [("tool_call.completed", call.as_json())], least=1)
+        self.take_over()
+
+    def tell_result(self) -> None:
+        """A call that ran in place."""
+        call = self.ended_call("w1")
+        self.turn = replace(self.turn, calls=(*self.turn.calls, call))
+        self.pen.emit("tool_call.completed", call.as_json())
+
+    def ended_call(self, worker: str) -> Call:
+        """Journal a reply that asks for a tool; the call, done."""
+        reply_n = self.n
+        self.pen.emit("tool_call.started", {})
+        self.save()
+        place = len(self.turn.calls)
+        call = Call(f"toolu_{place}", "add", {}, place, reply_n, status="completed", worker=worker, content="3")
+        return replace(call, finished_ms=place)
+
+    def die(self) -> None:
+        """The owner dies; its deltas were seen and are in no journal."""
+        self.take_over()
+        self.pen.emit("turn.retrying", {"reason": "died"})
+
+    def flush(self) -> None:
+        """Redis loses everything while the owner lives and goes on."""
+        self.pen.flush()
+        self.valkey.flushall()
+        self.emit()
+
+    def live(self) -> tuple[Event, ...]:
+        self.pen.flush()
+        return self.events.read(TURN.id, after=0, wait_ms=0)
+
+    def rebuilt(self) -> tuple[Event, ...]:
+        return rebuild(self.turn, self.journal)
+
+
+MOVES: dict[str, Callable[[Run], None]] = {
+    "emit": Run.emit,
+    "delta": Run.delta,
+    "empty delta": lambda run: run.delta(""),
+    "drop": Run.drop,
+    "save": Run.save,
+    "park": Run.park,
+    "result": Run.tell_result,
+    "die": Run.die,
+}
+
+
+def equal_but_for_the_lost(live: tuple[Event, ...], rebuilt: tuple[Event, ...]) -> None:
+    """Every event is the same, but where the journal knows only that there was one."""
+    assert [event.id for event in live] == [event.id for event in rebuilt] == list(range(1, len(live) + 1))
+    for one, two in zip(live, rebuilt, strict=True):
+        assert one == two or (two.type, two.data) == ("output_text.delta", {"text": ""})
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(moves=st.lists(st.sampled_from(sorted(MOVES)), max_size=25))
+def test_the_log_is_rebuilt_as_it_was_seen(events: EventLog, valkey: redis.Redis, moves: list[str]) -> None:
+    run = Run(events, valkey)
+    for move in moves:
+        MOVES[move](run)
+    run.emit()
+    run.save()
+    equal_but_for_the_lost(run.live(), run.rebuilt())
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(moves=st.lists(st.sampled_from(sorted(set(MOVES) - {"die", "drop"})), max_size=25))
+def test_a_run_without_losses_is_rebuilt_to_the_letter(events: EventLog, valkey: redis.Redis, moves: list[str]) -> None:
+    run = Run(events, valkey)
+    for move in moves:
+        MOVES[move](run)
+    run.emit()
+    run.save()
+    assert run.live() == run.rebuilt()
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(moves=st.lists(st.sampled_from([*sorted(MOVES), "flush"]), max_size=25))
+def test_a_redis_that_forgets_everything_is_given_the_log_again(
+    events: EventLog, valkey: redis.Redis, moves: list[str]
+) -> None:
+    run = Run(events, valkey)
+    for move in moves:
+        (MOVES | {"flush": Run.flush})[move](run)
+    run.emit()
+    run.save()
+    live, rebuilt = run.live(), run.rebuilt()
+    assert [event.id for event in live] == [event.id for event in rebuilt] == list(range(1, len(live) + 1))
+    pairs = zip(live, rebuilt, strict=True)
+    assert all(one == two for one, two in pairs if "output_text.delta" not in (one.type, two.type))
+
+
+def test_a_lost_log_is_written_again_with_the_ids_that_readers_know(events: EventLog, valkey: redis.Redis) -> None:
+    run = Run(events, valkey)
+    run.delta("one ")
+    run.save()
+    run.delta("two ")
+    seen = run.live()
+    valkey.flushall()
+    run.delta("three")
+    assert run.live()[: len(seen)] == seen
+    assert run.live()[-1] == Event(len(seen) + 1, "output_text.delta", {"text": "three"})
+
+
+def test_text_that_an_earlier_owner_told_and_could_not_journal_is_an_orphan(
+    events: EventLog, valkey: redis.Redis
+) -> None:
+    run = Run(events, valkey)
+    run.emit()
+    run.take_over()
+    assert not run.pen.has_orphans(), "nobody need drop what was not text"
+    run.delta("Hal")
+    run.take_over()
+    assert run.pen.has_orphans()
+    run.pen.emit("turn.retrying", {})
+    run.save()
+    run.take_over()
+    assert not run.pen.has_orphans()
+
+
+def test_only_the_reply_that_broke_loses_its_text(events: EventLog, valkey: redis.Redis) -> None:
+    run = Run(events, valkey)
+    run.pen.delta("kept", reply_n=7)
+    run.pen.delta("lost", reply_n=8)
+    assert run.pen.drop_deltas(reply_n=8)
+    assert not run.pen.drop_deltas(reply_n=8)
+    log = run.pen.take_log()
+    assert log == {"first": 2, "log": [{"reply": 7, "cuts": [4]}, {"lost": 1}]}
+
+
+def test_the_journal_is_told_only_once(events: EventLog, valkey: redis.Redis) -> None:
+    run = Run(events, valkey)
+    run.emit()
+    assert run.pen.take_log() is not None
+    assert run.pen.take_log() is None
+
+
+class Dead(EventLog):
+    """A log whose Redis is gone until it is revived."""
+
+    asked = 0
+    is_dead = True
+
+    def last_id(self, turn_id: str) -> int:
+        self.asked += 1
+        if self.is_dead:
+            raise Unavailable("gone")
+        return super().last_id(turn_id)
+
+    def append(self, turn_id: str, events: Any, *, least: int) -> int | None:
+        self.asked += 1
+        if self.is_dead:
+            raise Unavailable("gone")
+        return super().append(turn_id, events, least=least)
+
+
+def test_what_was_put_off_is_written_by_itself(events: EventLog, valkey: redis.Redis) -> None:
+    run = Run(events, valkey)
+    for text in ("one ", "two ", "three"):
+        run.delta(text)
+    read = until(lambda: events.last_id(TURN.id) == 4, 5, "the flusher writes")
+    assert read
+
+
+def test_a_closed_pen_writes_nothing_of_what_it_put_off(events: EventLog, valkey: redis.Redis) -> None:
+    run = Run(events, valkey)
+    run.delta("first")
+    before = events.last_id(TURN.id)
+    run.delta("put off")
+    run.pen.close()
+    run.pen.flush()
+    assert events.last_id(TURN.id) == before
+
+
+def test_a_dead_redis_fails_nothing_and_is_asked_at_most_once_a_second(valkey: redis.Redis) -> None:
+    dead = Dead(valkey, valkey)
+    pen = Writer(dead, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER)
+    began = time.monotonic()
+    for _ in range(1000):
+        pen.delta("x", reply_n=0)
+    assert dead.asked <= 1 + (time.monotonic() - began) / RETRY_S
+    assert pen.take_log() == {"first": 2, "log": [{"reply": 0, "cuts": [1] * 1000}]}
+
+
+def test_what_a_dead_redis_missed_is_told_when_it_answers_again(valkey: redis.Redis) -> None:
+    dead = Dead(valkey, valkey)
+    pen = Writer(dead, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER)
+    pen.emit("turn.started", {})
+    log = pen.take_log()
+    dead.is_dead = False
+    pen._silent_until_s = 0.0
+    pen.emit("context.built", {})
+    journal = (Step(0, "events", log or {}), Step(1, "events", pen.take_log() or {}))
+    assert dead.read(TURN.id, after=0, wait_ms=0) == rebuild(TURN, journal)
+
+
+def test_a_redis_that_is_not_there_never_raises(nowhere: EventLog, caplog: pytest.LogCaptureFixture) -> None:
+    pen = Writer(nowhere, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER)
+    assert not pen.has_orphans()
+    pen.emit("turn.started", {})
+    assert pen.take_log() == {"first": 2, "log": [{"type": "turn.started", "data": {}}]}
+    assert "event log" in caplog.text

@@ -1,0 +1,132 @@
+"""The one place that builds objects: cheap to import, and whole when built."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import redis
+
+from loom_worker import wiring
+from loom_worker.events.rebuild import queued
+from loom_worker.lanes import keys
+from loom_worker.settings import Settings, from_env
+from loom_worker.store.prepare import prepare
+from loom_worker.values.events import Event
+from loom_worker.values.turns import NewTurn
+from tests.support.until import until
+from tests.support.valkey import Valkey
+
+HEAVY = ("sklearn", "anthropic", "tiktoken", "numpy", "alembic")
+TURN_QUEUE = "loom:q:turn"
+
+
+@pytest.fixture
+def live(tmp_path: Path, valkey_server: Valkey, valkey: redis.Redis) -> Settings:
+    """Settings of a home with its database made, on the running Valkey."""
+    environ = {"LOOM_HOME": str(tmp_path), "LOOM_SQLITE_SYNC": "normal", "LOOM_REDIS_URL": valkey_server.url}
+    settings = from_env(environ)
+    prepare(settings)
+    return settings
+
+
+@pytest.fixture
+def front(live: Settings) -> Iterator[wiring.Front]:
+    front = wiring.front(live)
+    yield front
+    front.close()
+
+
+def loaded_after(program: str, *args: str) -> set[str]:
+    """The heavy packages in a new process after it ran a program."""
+    ask = f"{program}\nimport json, sys; print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", ask, *args], capture_output=True, text=True, check=True, timeout=60)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_importing_it_loads_no_library_that_costs_seconds() -> None:
+    assert loaded_after("import loom_worker.wiring") == set()
+
+
+def test_building_a_front_loads_no_library_that_costs_seconds(live: Settings) -> None:
+    program = (
+        "import sys\nfrom loom_worker import wiring\nfrom loom_worker.settings import from_env\n"
+        "front = wiring.front(from_env({'LOOM_HOME': sys.argv[1], 'LOOM_REDIS_URL': sys.argv[2]}))\n"
+        "front.agents(); front.tools(); front.close()"
+    )
+    assert loaded_after(program, str(live.home), live.redis_url) == set()
+
+
+def test_importing_it_opens_and_starts_nothing() -> None:
+    program = "import threading, loom_worker.wiring; assert threading.active_count() == 1"
+    assert loaded_after(program) == set()
+
+
+def test_a_process_that_was_not_started_has_no_parts() -> None:
+    program = "from loom_worker import wiring\ntry: wiring.loom()\nexcept RuntimeError: pass\nelse: raise SystemExit(1)"
+    assert loaded_after(program) == set()
+
+
+def test_an_accepted_turn_is_put_on_its_lane_and_its_log_opened(front: wiring.Front, valkey: redis.Redis) -> None:
+    turn, _ = front.submit("default", "s1", NewTurn("How many?"), agent=None)
+    until(lambda: valkey.llen(TURN_QUEUE), 5, "the doorbell is on the queue")
+    assert valkey.zrange(keys.lane(turn.lane), 0, -1) == [turn.id]
+    assert valkey.hget(keys.lease(turn.lane), "state") == "kicked"
+    events = front.events("default", turn.id, after=0, is_stopping=lambda: False)
+    assert next(events) == Event(1, "turn.queued", queued(turn))
+
+
+def test_no_message_on_the_queue_shows_what_the_user_wrote(front: wiring.Front, valkey: redis.Redis) -> None:
+    front.submit("default", "s1", NewTurn("My secret is plugh."), agent=None)
+    until(lambda: valkey.llen(TURN_QUEUE), 5, "the doorbell is on the queue")
+    assert all("plugh" not in str(valkey.dump(key)) for key in valkey.keys("*"))
+    assert len(str(valkey.lindex(TURN_QUEUE, 0))) < 1024
+
+
+def test_a_front_accepts_turns_while_redis_is_down(tmp_path: Path) -> None:
+    settings = from_env({"LOOM_HOME": str(tmp_path), "LOOM_SQLITE_SYNC": "normal"})
+    prepare(settings)
+    front = wiring.front(settings)
+    turn, _ = front.submit("default", "s1", NewTurn("How many?"), agent=None)
+    assert front.turn("default", turn.id).status == "queued"
+    assert any(problem.startswith("redis") for problem in front.readiness())
+    front.close()
+
+
+def test_readiness_names_what_is_missing(front: wiring.Front, live: Settings) -> None:
+    assert front.readiness() == ("workers: none is alive",)
+    process = wiring.start(live)
+    process.loom.keeper.beat()
+    assert front.readiness() == ()
+    assert front.queue_stats("default")["workers"] == 1
+    process.stop()
+    assert front.readiness() == ("workers: none is alive",)
+
+
+def test_a_front_without_a_database_is_not_ready(live: Settings, tmp_path: Path) -> None:
+    empty = wiring.front(replace(live, database_url=f"sqlite:///{tmp_path}/empty.db"))
+    assert any(problem.startswith("database") for problem in empty.readiness())
+    empty.close()
+    empty.close()
+
+
+def test_a_started_process_finds_its_parts_by_name_and_can_stop_twice(live: Settings) -> None:
+    process = wiring.start(live)
+    assert wiring.loom() is process.loom
+    assert wiring.mail() is process.mail
+    process.stop()
+    process.stop()
+
+
+def test_no_two_processes_have_the_same_name(live: Settings) -> None:
+    one, two = wiring.alone(live), wiring.alone(live)
+    assert one.worker != two.worker
+    assert one.is_alone
+
+
+def test_a_webhook_names_the_turn_where_it_is_found(live: Settings, front: wiring.Front) -> None:
+    turn, _ = front.submit("default", "s1", NewTurn("How many? " * 9_000), agent=None)
+    assert f"http://127.0.0.1:8000/v1/turns/{turn.id}" in wiring.alone(live).webhook_body(turn)

@@ -1,0 +1,74 @@
+"""One call of the model."""
+
+from loom_worker.errors import StreamBroken
+from loom_worker.turn.decide import MAX_WAITS
+from loom_worker.values.chat import TextDelta
+from tests.support.models import says, wants
+from tests.support.stage import Stage
+
+
+def test_a_stream_that_ends_without_a_reply_is_never_an_answer(stage: Stage) -> None:
+    stage.model.scenes = [[TextDelta("Half an ans")]]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert (turn.status, turn.output_text, stage.lane_state(turn)) == ("in_progress", None, "parked")
+    [waited] = [step for step in stage.journal(turn) if step.kind == "waited"]
+    assert "without a reply" in waited.payload["why"]
+
+
+def test_a_broken_stream_leaves_no_text_in_the_journal(stage: Stage) -> None:
+    stage.model.scenes = [[TextDelta("Half"), StreamBroken("cut")]]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert "Half" not in str(stage.journal(turn))
+    assert [event.id for event in stage.live(turn)] == [event.id for event in stage.rebuilt(turn)]
+
+
+def test_a_stream_that_always_breaks_fails_the_turn(stage: Stage) -> None:
+    turn, worker = stage.submit(), stage.worker("w1")
+    for _ in range(MAX_WAITS + 1):
+        stage.model.scenes = [[TextDelta("Half"), StreamBroken("cut")]]
+        turn = stage.serve(turn, worker)
+        stage.lapse(turn)
+    assert (turn.status, turn.reason) == ("failed", "provider")
+
+
+def test_every_stream_is_closed(stage: Stage) -> None:
+    stage.model.scenes = [wants(("note", {})), says("Noted.")]
+    stage.serve(stage.submit(), stage.worker("w1"))
+    assert stage.model.closed == 2
+
+
+def test_readers_see_text_before_the_reply_is_complete(stage: Stage) -> None:
+    seen: list[list[str]] = []
+    turn = stage.submit()
+    stage.model.scenes = [[TextDelta("First"), lambda: seen.append(stage.told(turn)), *says(" words", pieces=1)]]
+    stage.serve(turn, stage.worker("w1"))
+    assert seen[0][-1] == "output_text.delta"
+
+
+def test_the_first_token_is_counted_from_acceptance(stage: Stage) -> None:
+    turn = stage.submit()
+    stage.now_ms += 250
+    stage.model.scenes = [says("Done.")]
+    assert stage.serve(turn, stage.worker("w1")).first_token_ms == 250
+
+
+def test_readers_are_told_what_the_context_costs(stage: Stage) -> None:
+    stage.model.scenes = [says("Done.")]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    [built] = [event.data for event in stage.live(turn) if event.type == "context.built"]
+    assert built["budget_tokens"] == stage.budget_tokens
+    assert set(built["tokens"]) == {"tools", "rom", "l1", "turn"}
+
+
+def test_a_tool_call_is_shown_when_it_is_asked_for_and_when_it_has_a_result(stage: Stage) -> None:
+    stage.model.scenes = [wants(("gone", {}), ("add", {"a": 1, "b": 2}))]
+    turn, worker = stage.submit(), stage.worker("w1")
+    stage.serve(turn, worker)
+    stage.answer_calls(turn, worker)
+    shown = [(event.type, event.data["id"]) for event in stage.live(turn) if event.type.startswith("tool_call")]
+    assert shown == [
+        ("tool_call.started", "toolu_1"),
+        ("tool_call.completed", "toolu_1"),
+        ("tool_call.started", "toolu_2"),
+        ("tool_call.completed", "toolu_2"),
+    ]

@@ -1,0 +1,118 @@
+"""The loop, on a stage of real parts: limits, budgets and what is sent to the model."""
+
+from dataclasses import replace
+
+from loom_worker.errors import ProviderFailed
+from loom_worker.settings import LimitSettings
+from loom_worker.values.sessions import NewSession
+from tests.support.models import says, wants
+from tests.support.stage import WORKSPACE, Stage
+
+ONE = ("add", {"a": 1, "b": 1})
+
+
+def limit(stage: Stage, **limits: int) -> None:
+    stage.settings = replace(stage.settings, limits=LimitSettings(**limits))
+
+
+def test_a_provider_that_refuses_fails_the_turn_with_its_words(stage: Stage) -> None:
+    stage.model.scenes = [[ProviderFailed("The key is not valid.")]]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert (turn.status, turn.reason) == ("failed", "provider")
+    assert turn.error == {"type": "provider", "message": "The key is not valid.", "error_id": None}
+    assert [chat.text for chat in stage.said()] == ["How many?"]
+    assert stage.live(turn) == stage.rebuilt(turn)
+
+
+def test_a_message_larger_than_the_window_fails_the_turn_and_asks_nobody(stage: Stage) -> None:
+    turn = stage.serve(stage.submit("x" * 1_000_000), stage.worker("w1"))
+    assert (turn.status, turn.reason, stage.model.asked) == ("failed", "context", [])
+    assert "LOOM_MAX_CONTEXT_TOKENS" in str(turn.error)
+
+
+def test_the_lane_goes_on_after_a_turn_that_failed(stage: Stage) -> None:
+    stage.model.scenes = [[ProviderFailed("No.")], says("Yes.")]
+    one, two, worker = stage.submit("one"), stage.submit("two"), stage.worker("w1")
+    stage.serve(one, worker)
+    assert stage.serve(two, worker).output_text == "Yes."
+
+
+def test_calls_beyond_the_limits_are_not_run_and_the_model_hears_why(stage: Stage) -> None:
+    limit(stage, max_calls_per_reply=1)
+    stage.model.scenes = [wants(ONE, ONE), says("Done.")]
+    turn, worker = stage.submit(), stage.worker("w1")
+    stage.serve(turn, worker)
+    stage.answer_calls(turn, worker)
+    stage.serve(turn, worker)
+    contents = [outcome.content for outcome in stage.model.asked[1].messages[-1].outcomes]
+    assert contents == ["2", "Not run: at most 1 tool calls in one reply."]
+    assert stage.ran == ["add"]
+
+
+def test_the_last_allowed_call_of_the_model_keeps_its_tools_listed_but_must_be_text(stage: Stage) -> None:
+    stage.agent = replace(stage.agent, max_llm_calls=2)
+    stage.model.scenes = [wants(("note", {})), says("Noted.")]
+    stage.serve(stage.submit(), stage.worker("w1"))
+    assert [request.may_call_tools for request in stage.model.asked] == [True, False]
+    assert stage.model.asked[0].tools == stage.model.asked[1].tools != ()
+
+
+def test_a_model_that_never_answers_ends_the_turn_incomplete(stage: Stage) -> None:
+    stage.agent = replace(stage.agent, max_llm_calls=3)
+    stage.model.scenes = [wants(("note", {}), first_id=n) for n in (1, 2, 3)]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert (turn.status, turn.reason, turn.usage.llm_calls) == ("incomplete", "limits", 3)
+
+
+def test_a_spent_budget_ends_a_turn_before_it_costs_more(stage: Stage) -> None:
+    stage.model.scenes = [wants(("note", {}))]
+    turn = stage.serve(stage.submit(budget={"tokens": 15}), stage.worker("w1"))
+    assert (turn.status, turn.reason, turn.usage.llm_calls) == ("incomplete", "budget", 1)
+
+
+def test_an_agent_may_call_its_own_tools_alone(stage: Stage) -> None:
+    stage.agent = replace(stage.agent, tools=("note",))
+    stage.model.scenes = [wants(ONE), says("I may not.")]
+    stage.serve(stage.submit(), stage.worker("w1"))
+    assert [tool.name for tool in stage.model.asked[0].tools] == ["note"]
+    assert "not allowed" in stage.model.asked[1].messages[-1].outcomes[0].content
+
+
+def test_the_system_text_stays_as_first_sent_whatever_becomes_of_the_agent(stage: Stage) -> None:
+    stage.model.scenes = [says("One."), says("Two.")]
+    worker = stage.worker("w1")
+    stage.serve(stage.submit(), worker)
+    stage.agent = replace(stage.agent, system_prompt="You are someone else.")
+    stage.serve(stage.submit(), worker)
+    assert (
+        stage.model.asked[0].system
+        == stage.model.asked[1].system
+        == "You help.\n\nThe database you work on:\norders(id, total)"
+    )
+
+
+def test_the_pattern_beside_a_message_is_sent_again_as_it_was_first_sent(stage: Stage) -> None:
+    stage.model.scenes = [says("One."), says("Two.")]
+    stage.serve(stage.submit(), stage.worker("w1"))
+    later = stage.worker("w2", match=lambda question, agent: ("Today is Sunday.", ()))
+    stage.serve(stage.submit(), later)
+    contexts = [message.context for message in stage.model.asked[1].messages if message.role == "user"]
+    assert contexts == ["Today is Saturday.", "Today is Sunday."]
+
+
+def test_the_user_of_a_session_is_known_to_the_model(stage: Stage) -> None:
+    stage.sessions.create(WORKSPACE, NewSession(id="s1", user="Ada", kernel={"goal": "sell"}), now_ms=1)
+    stage.model.scenes = [says("Hello Ada.")]
+    stage.serve(stage.submit(), stage.worker("w1"))
+    assert stage.model.asked[0].system.endswith("- goal: sell\n- user: Ada")
+
+
+def test_the_time_of_all_owners_counts_but_not_the_waiting(stage: Stage) -> None:
+    stage.model.scenes = [wants(ONE), says("2")]
+    turn, worker = stage.submit(), stage.worker("w1")
+    stage.serve(turn, worker)
+    stage.now_ms += 3_600_000
+    stage.answer_calls(turn, worker)
+    turn = stage.serve(turn, worker)
+    assert turn.status == "completed"
+    assert 0 <= turn.run_ms < 60_000

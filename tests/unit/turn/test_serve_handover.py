@@ -1,0 +1,237 @@
+"""Turns whose owners die, stop, sleep or wait: what goes on, what is charged, and what readers are shown."""
+
+import pytest
+
+from loom_worker.errors import Overloaded, StreamBroken, Unavailable
+from loom_worker.store.claims import Claims
+from loom_worker.turn.loom import Stopping
+from loom_worker.values.chat import Restarted, TextDelta
+from loom_worker.values.turns import Claim, Webhook
+from tests.support.models import Beat, Killed, says, wants
+from tests.support.stage import WORKSPACE, Stage
+
+SUMS = (("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4}))
+
+
+def visible_text(stage: Stage, turn_id: str) -> str:
+    """What a reader shows who obeys turn.retrying."""
+    text = ""
+    for event in stage.live(stage.turns.get(WORKSPACE, turn_id)):
+        text = "" if event.type == "turn.retrying" else text + str(event.data.get("text", ""))
+    return text
+
+
+def test_a_journaled_reply_is_not_asked_for_again_after_a_death(stage: Stage) -> None:
+    stage.model.scenes = [wants(("note", {}), text="Looking."), [TextDelta("Hal"), Killed()], says("Whole.")]
+    turn = stage.submit()
+    with pytest.raises(Killed):
+        stage.serve(turn, stage.worker("w1"))
+    assert stage.held_by(turn) == "w1"
+    stage.lapse(turn)
+    turn = stage.serve(turn, stage.worker("w2"))
+    assert (turn.output_text, turn.usage.llm_calls, stage.ran) == ("Whole.", 2, ["note"])
+    assert "turn.retrying" in stage.told(turn)
+
+
+def test_after_a_death_readers_are_told_to_drop_what_they_saw_and_get_what_holds(stage: Stage) -> None:
+    stage.model.scenes = [wants(("note", {}), text="Looking."), [TextDelta("Hal"), Killed()], says("Whole.", pieces=1)]
+    turn = stage.submit()
+    with pytest.raises(Killed):
+        stage.serve(turn, stage.worker("w1"))
+    stage.lapse(turn)
+    turn = stage.serve(turn, stage.worker("w2"))
+    live = stage.live(turn)
+    since = stage.told(turn).index("turn.retrying")
+    assert [event.data["text"] for event in live[since:] if event.type == "output_text.delta"] == ["Looking.", "Whole."]
+    assert [event.id for event in live] == list(range(1, len(live) + 1))
+    assert [event.id for event in stage.rebuilt(turn)] == [event.id for event in live]
+    assert stage.rebuilt(turn)[since:] == live[since:]
+
+
+def test_a_turn_whose_owners_all_die_fails_as_dead_and_the_lane_goes_on(stage: Stage) -> None:
+    stage.model.scenes = [[Killed()], [Killed()], says("Next.")]
+    turn, after = stage.submit("Poison", max_attempts=2), stage.submit("Fine")
+    with pytest.raises(Killed):
+        stage.serve(turn, stage.worker("w1"))
+    stage.lapse(turn)
+    stage.book.alone_status = -9
+    stage.serve(turn, stage.worker("w2"))
+    turn = stage.serve(turn, stage.worker("w3"))
+    assert (turn.status, turn.reason) == ("failed", "dead")
+    assert stage.said()[0].text == "Poison"
+    assert stage.book.rung.count(turn.lane) == 2
+    stage.model.scenes = [says("Next.")]
+    assert stage.serve(after, stage.worker("w4")).output_text == "Next."
+
+
+def test_the_last_attempt_runs_alone_with_the_claim_that_was_made_for_it(stage: Stage) -> None:
+    stage.model.scenes = [[Killed()]]
+    turn = stage.submit(max_attempts=2)
+    with pytest.raises(Killed):
+        stage.serve(turn, stage.worker("w1"))
+    stage.lapse(turn)
+    stage.serve(turn, stage.worker("w2"))
+    [(lane, token, turn_id, fence)] = stage.book.alone
+    assert (lane, turn_id, fence, token.startswith("w2-")) == (turn.lane, turn.id, 2, True)
+    assert stage.book.rung == []
+    assert len(stage.model.asked) == 1
+
+
+def test_a_process_of_a_last_attempt_does_not_start_another(stage: Stage) -> None:
+    stage.model.scenes = [[Killed()], says("At last.")]
+    turn = stage.submit(max_attempts=2)
+    with pytest.raises(Killed):
+        stage.serve(turn, stage.worker("w1"))
+    stage.lapse(turn)
+    turn = stage.serve(turn, stage.worker("w2", is_alone=True))
+    assert (turn.output_text, stage.book.alone) == ("At last.", [])
+
+
+def test_progress_takes_the_deaths_back(stage: Stage) -> None:
+    stage.model.scenes = [[Killed()], wants(*SUMS[:1]), says("3")]
+    turn, worker = stage.submit(), stage.worker("w2")
+    with pytest.raises(Killed):
+        stage.serve(turn, stage.worker("w1"))
+    stage.lapse(turn)
+    stage.serve(turn, worker)
+    assert stage.turn(turn).deaths == 0
+    stage.answer_calls(turn, worker)
+    turn = stage.serve(turn, worker)
+    assert stage.live(turn)[-1].data == turn.as_json()
+
+
+def test_the_final_event_counts_attempts_as_the_store_does(stage: Stage) -> None:
+    stage.model.scenes = [[Killed()], wants(("note", {})), says("Noted.")]
+    turn = stage.submit()
+    with pytest.raises(Killed):
+        stage.serve(turn, stage.worker("w1"))
+    stage.lapse(turn)
+    turn = stage.serve(turn, stage.worker("w2"))
+    assert stage.live(turn)[-1].data == turn.as_json()
+
+
+def test_a_stale_worker_writes_nothing_at_the_end(stage: Stage) -> None:
+    turn = stage.submit(webhook=Webhook("https://example.org/hook"))
+
+    def overtake() -> None:
+        assert isinstance(stage.claims.claim(turn.lane, worker="w2", now_ms=stage.now_ms), Claim)
+
+    stage.model.scenes = [[overtake, *says("Too late.")]]
+    turn = stage.serve(turn, stage.worker("w1"))
+    assert (turn.status, turn.output_text, turn.usage.llm_calls) == ("in_progress", None, 0)
+    assert (stage.said(), stage.journal(turn), stage.book.delivered) == ([], (), [])
+    assert stage.told(turn)[-1] == "output_text.delta"
+    assert stage.held_by(turn) == "w2"
+
+
+def test_a_stale_worker_journals_no_step_and_sends_no_call(stage: Stage) -> None:
+    turn = stage.submit()
+    stage.model.scenes = [
+        [lambda: stage.claims.claim(turn.lane, worker="w2", now_ms=stage.now_ms), *wants(*SUMS)],
+    ]
+    turn = stage.serve(turn, stage.worker("w1"))
+    assert (stage.journal(turn), turn.calls, stage.book.fanned) == ((), (), [])
+
+
+def test_a_lease_lost_in_the_middle_of_a_stream_hands_the_turn_over_uncharged(stage: Stage) -> None:
+    turn, one = stage.submit(), stage.worker("w1")
+
+    def lose() -> None:
+        stage.lapse(turn)
+        assert stage.lanes.take(turn.lane, "w2-token") is not None
+        one.keeper.beat()
+
+    stage.model.scenes = [[TextDelta("Hal"), lose, TextDelta("f an answer"), *says("never")], says("Whole.", pieces=1)]
+    stage.serve(turn, one)
+    assert (stage.held_by(turn), stage.turn(turn).deaths, stage.model.closed) == (None, 0, 1)
+    assert "f an answer" not in str(stage.live(turn))
+    stage.lapse(turn)
+    turn = stage.serve(turn, stage.worker("w2"))
+    assert (turn.output_text, turn.attempt) == ("Whole.", 1)
+    assert visible_text(stage, turn.id) == "Whole."
+
+
+def test_a_worker_that_stops_leaves_its_turn_uncharged_and_rings(stage: Stage) -> None:
+    stopping = Stopping(drain_s=0)
+    stage.model.scenes = [[TextDelta("Hal"), stopping.ask, TextDelta("f")], says("Whole.", pieces=1)]
+    turn = stage.serve(stage.submit(), stage.worker("w1", stopping=stopping))
+    assert (turn.deaths, stage.held_by(turn), stage.book.rung) == (0, None, [turn.lane])
+    turn = stage.serve(turn, stage.worker("w2"))
+    assert visible_text(stage, turn.id) == "Whole."
+
+
+def test_a_stopping_worker_may_finish_the_reply_that_runs_but_begins_no_other(stage: Stage) -> None:
+    stopping = Stopping(drain_s=60)
+    stage.model.scenes = [[stopping.ask, *wants(("note", {}), text="Looking.")], says("Noted.")]
+    turn = stage.serve(stage.submit(), stage.worker("w1", stopping=stopping))
+    assert (turn.status, stage.held_by(turn), len(stage.model.asked)) == ("in_progress", None, 1)
+    assert stage.serve(turn, stage.worker("w2")).usage.llm_calls == 2
+
+
+def test_a_reply_that_was_paid_for_is_kept_when_the_worker_stops(stage: Stage) -> None:
+    stopping = Stopping(drain_s=60)
+    stage.model.scenes = [[stopping.ask, *says("Paid for.")]]
+    turn = stage.serve(stage.submit(), stage.worker("w1", stopping=stopping))
+    turn = stage.serve(turn, stage.worker("w2"))
+    assert (turn.output_text, turn.usage.llm_calls) == ("Paid for.", 1)
+
+
+def test_a_busy_provider_parks_the_turn_for_as_long_as_it_wants(stage: Stage) -> None:
+    stage.model.scenes = [[Overloaded("Too many requests.", 7.0)], says("Now.")]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert (turn.status, turn.deaths, stage.lane_state(turn)) == ("in_progress", 0, "parked")
+    left_s = float(stage.redis.zscore("loom:leases", turn.lane) or 0) / 1000 - stage.redis.time()[0]
+    assert 5 < left_s <= 8
+    stage.lapse(turn)
+    turn = stage.serve(turn, stage.worker("w1"))
+    assert (turn.status, turn.attempt) == ("completed", 1)
+    assert stage.live(turn) == stage.rebuilt(turn)
+
+
+def test_text_that_streamed_before_the_provider_broke_is_taken_back(stage: Stage) -> None:
+    broken: list[Beat] = [TextDelta("Half an"), StreamBroken("The connection was cut.")]
+    stage.model.scenes = [broken, says("Whole.", pieces=1)]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    stage.lapse(turn)
+    turn = stage.serve(turn, stage.worker("w1"))
+    assert visible_text(stage, turn.id) == "Whole."
+
+
+def test_a_stream_that_begins_anew_takes_its_text_back_and_repeats_what_holds(stage: Stage) -> None:
+    again = [TextDelta("Half"), Restarted("cut"), *says("Whole.", pieces=1)]
+    stage.model.scenes = [wants(("note", {}), text="Looking. "), again]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert visible_text(stage, turn.id) == "Looking. Whole."
+
+
+def test_a_provider_that_stays_busy_fails_the_turn_and_says_why(stage: Stage) -> None:
+    turn, worker = stage.submit(), stage.worker("w1")
+    while not turn.is_finished:
+        stage.model.scenes = [[Overloaded("Too many requests.", None)]]
+        stage.lapse(turn)
+        turn = stage.serve(turn, worker)
+    assert (turn.status, turn.reason, len(stage.model.asked)) == ("failed", "provider", 6)
+    assert "Too many requests." in str(turn.error)
+    assert stage.live(turn) == stage.rebuilt(turn)
+
+
+class FailingClaims(Claims):
+    """Claims a turn, then finds the database gone at the release."""
+
+    def release(self, claim: Claim, *, run_ms: int) -> None:
+        raise Unavailable("The database did not answer.")
+
+
+def test_a_release_that_the_database_refuses_still_gives_the_lane_back(stage: Stage) -> None:
+    stopping = Stopping(drain_s=0)
+    stopping.ask()
+    turn = stage.serve(stage.submit(), stage.worker("w1", stopping=stopping, claims=FailingClaims(stage.database)))
+    assert (stage.lane_state(turn), stage.book.rung) == ("kicked", [turn.lane])
+
+
+def test_a_bug_in_a_turn_charges_an_attempt_and_waits_before_the_next(stage: Stage) -> None:
+    stage.model.scenes = [[ZeroDivisionError("a bug")], says("Better.")]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert (stage.held_by(turn), stage.lane_state(turn), stage.book.rung) == ("w1", "kicked", [])
+    turn = stage.serve(turn, stage.worker("w1"))
+    assert (turn.output_text, turn.attempt) == ("Better.", 2)
