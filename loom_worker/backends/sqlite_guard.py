@@ -13,6 +13,7 @@ Request and answer are one JSON object each, on stdin and stdout. See ``sqlite_p
 
 import contextlib
 import json
+import os
 import sqlite3
 import sys
 import time
@@ -82,8 +83,11 @@ class Order(TypedDict):
     timeout_s: float
 
 
-def guard(connection: sqlite3.Connection, *, timeout_s: float) -> None:
+def guard(connection: sqlite3.Connection, *, timeout_s: float, parent_pid: int | None = None) -> None:
     """Make a connection fit for the model's SQL: authorized, limited, and stopped ``timeout_s`` from now.
+
+    Args:
+        parent_pid: stopped too once this process is no parent of ours any more: nobody would read the answer.
 
     Raises:
         sqlite3.Error: the file is no database.
@@ -96,7 +100,9 @@ def guard(connection: sqlite3.Connection, *, timeout_s: float) -> None:
     for category, limit in LIMITS.items():
         connection.setlimit(category, limit)
     deadline = time.monotonic() + timeout_s
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_CHECKS)
+    connection.set_progress_handler(
+        lambda: time.monotonic() > deadline or parent_pid not in (None, os.getppid()), STEPS_BETWEEN_CHECKS
+    )
     connection.set_authorizer(_authorizer(frozenset(modules) - TABLE_FUNCTIONS))
 
 
@@ -134,12 +140,12 @@ def _authorizer(modules: frozenset[str]) -> Callable[[int, str | None, str | Non
     return authorize
 
 
-def answer(order: Order) -> Json:
+def answer(order: Order, *, parent_pid: int | None = None) -> Json:
     """Run the statement: ``{"result": …}`` or, with the reason for the model, ``{"failure": …, "code": …}``."""
     try:
         opened = sqlite3.connect(order["uri"], uri=True, timeout=order["timeout_s"] / 2, isolation_level=None)
         with contextlib.closing(opened) as connection:
-            guard(connection, timeout_s=order["timeout_s"])
+            guard(connection, timeout_s=order["timeout_s"], parent_pid=parent_pid)
             cursor = connection.execute(order["sql"])
             names = [column[0] for column in cursor.description or ()]
             caps = {"max_rows": order["max_rows"], "max_bytes": order["max_bytes"]}
@@ -177,7 +183,7 @@ def _limit_process(timeout_s: float) -> None:
 
 
 def main() -> None:
-    """Read an order from stdin, write the answer to stdout."""
+    """Read an order from stdin, write the answer to stdout; the parent's pid is the second argument."""
     order: Order = json.loads(sys.stdin.buffer.read())
     _limit_process(order["timeout_s"])
-    sys.stdout.buffer.write(encode(answer(order)).encode())
+    sys.stdout.buffer.write(encode(answer(order, parent_pid=int(sys.argv[2]))).encode())

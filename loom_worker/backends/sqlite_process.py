@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,8 @@ def query(order: Order) -> Json:
     """
     root = str(Path(loom_worker.__file__).parent.parent)
     # -I -S: no site packages, no PYTHON* variables; the child starts in 20 ms and imports nothing but the guard.
-    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, root]
+    # Its parent's pid lets it end with us: asked of the system once it runs, the answer could be another process.
+    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, root, str(os.getpid())]
     timeout_s = order["timeout_s"]
     try:
         done = subprocess.run(

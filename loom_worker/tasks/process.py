@@ -3,7 +3,6 @@
 import logging
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -50,6 +49,9 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
         task_events=True,
         quiet=True,
     )
+    if "turn" in queues:
+        # Before it takes turns: the first one would otherwise wait seconds for scikit-learn and the token table.
+        process.kits.warm()
     try:
         worker.start()
     finally:
@@ -65,7 +67,6 @@ def _when_ready(process: wiring.Process) -> Callable[..., None]:
     def begin(**_: object) -> None:
         process.loom.keeper.start()
         process.sweeper.start()
-        threading.Thread(target=process.kits.warm, name="loom-warm-up", daemon=True).start()
 
     return begin
 

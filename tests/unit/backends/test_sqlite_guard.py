@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -169,10 +170,22 @@ def test_nothing_random_or_outside_the_statement_is_among_the_functions() -> Non
 
 def test_the_program_answers_on_stdout(shop_path: Path) -> None:
     order = {"uri": f"file:{shop_path}?mode=ro", "sql": "SELECT 1", "max_rows": 1, "max_bytes": 999, "timeout_s": 5}
-    program = "from loom_worker.backends.sqlite_guard import main; main()"
-    done = subprocess.run([sys.executable, "-c", program], input=json.dumps(order).encode(), capture_output=True)
+    done = run_program(order, os.getpid())
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.load(io.BytesIO(done.stdout))["result"]["rows"] == [[1]]
+
+
+def test_a_query_ends_long_before_its_time_once_whoever_asked_is_not_its_parent_any_more(shop_path: Path) -> None:
+    endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT COUNT(*) FROM c"
+    order = {"uri": f"file:{shop_path}?mode=ro", "sql": endless, "max_rows": 1, "max_bytes": 999, "timeout_s": 60}
+    done = run_program(order, 1)
+    assert json.load(io.BytesIO(done.stdout))["code"] == "DATABASE_ERROR"
+
+
+def run_program(order: Json, parent_pid: int) -> subprocess.CompletedProcess[bytes]:
+    program = "from loom_worker.backends.sqlite_guard import main; main()"
+    command = [sys.executable, "-c", program, "", str(parent_pid)]
+    return subprocess.run(command, input=json.dumps(order).encode(), capture_output=True, timeout=20)
 
 
 def test_the_guard_loads_nothing_outside_the_standard_library_but_its_own_few_modules() -> None:
