@@ -8,6 +8,7 @@ from celery import Celery
 
 from loom_worker.tasks import transport
 
+
 def connected(socket: str) -> tuple[Celery, redis.Redis]:
     """An app on a broker, with Loom's own options where they cost or save time, and a client for the answers."""
     transport.install()

@@ -155,7 +155,7 @@ class Kits:
     def _model(self, agent: Agent, chosen: str) -> Model:
         llm = self._settings.llm
         if (agent.provider or llm.provider) == "scripted":
-            return Scripted(count=partial(tokens.count, model=chosen))
+            return Scripted(count=_remembering(partial(tokens.count, model=chosen)))
         adapter = Anthropic(
             model=chosen,
             api_key=llm.api_key,

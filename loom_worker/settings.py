@@ -22,7 +22,7 @@ class LlmSettings:
     """LOOM_PROVIDER; anthropic when a key or base URL of its SDK is set, else the demo without network."""
     model: str = "scripted-demo"
     """LOOM_MODEL."""
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     """ANTHROPIC_API_KEY."""
     base_url: str | None = None
     """ANTHROPIC_BASE_URL: any server that speaks the Messages API."""
@@ -84,7 +84,7 @@ class WebSettings:
     """LOOM_HOST."""
     port: int = 8000
     """LOOM_PORT."""
-    api_keys: Mapping[str, str] = field(default_factory=dict)
+    api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     """LOOM_API_KEYS: key to workspace; empty: only loopback clients are served."""
     trusted_proxies: int = 0
     """LOOM_TRUSTED_PROXIES: how many reverse proxies in front may set X-Forwarded-*."""
@@ -100,7 +100,7 @@ class WebSettings:
 class WebhookSettings:
     """Webhook delivery."""
 
-    secret: str | None = None
+    secret: str | None = field(default=None, repr=False)
     """LOOM_WEBHOOK_SECRET (``whsec_…``); ``loom up`` makes one if unset."""
     allow_private: bool = False
     """LOOM_ALLOW_PRIVATE_WEBHOOKS=1: loopback and private targets are served too."""
@@ -243,7 +243,7 @@ def from_env(environ: Mapping[str, str] | None = None) -> Settings:
         BadSettings: names every variable that is wrong, and what was expected.
     """
     read = _Reader(os.environ if environ is None else environ)
-    home = Path(read.text("LOOM_HOME") or "~/.loom").expanduser().absolute()
+    home = _home(read)
     settings = Settings(
         home=home,
         database_url=_database_url(read, home),
@@ -274,9 +274,16 @@ def embedded_socket(home: Path) -> Path:
     return Path(tempfile.gettempdir()) / f"loom-{os.getuid()}-{digest}" / "valkey.sock"
 
 
+def _home(read: _Reader) -> Path:
+    home = Path(read.text("LOOM_HOME") or "~/.loom").expanduser().absolute()
+    if re.search("[?#%]", str(home)):
+        read.complaints.append("LOOM_HOME: expected a path without ?, # and %, for it becomes part of URLs")
+    return home
+
+
 def _database_url(read: _Reader, home: Path) -> str:
     url = read.text("LOOM_DATABASE_URL") or f"sqlite:///{home / 'loom.db'}"
-    if not url.startswith("sqlite:///"):
+    if not re.match("sqlite:////.", url):  # three slashes: a file in whatever folder a process was started in
         read.complaints.append("LOOM_DATABASE_URL: expected sqlite:///<absolute path> (the only database served yet)")
     return url
 

@@ -174,8 +174,9 @@ def _build(settings: Settings, *, is_alone: bool) -> Process:
 def _announce(turn: Turn, client: Any, lanes: Lanes, events: EventLog, ring: Callable[[], None]) -> None:
     with client.pipeline(transaction=False) as pipe:
         events.queue_opening(pipe, turn.id, queued(turn))
-        pipe.execute()
-    if lanes.submit(turn.lane, [(turn.seq, turn.id)]):
+        lanes.queue_submit(pipe, turn.lane, (turn.seq, turn.id))
+        must_ring = pipe.execute()[-1]
+    if must_ring:
         ring()
 
 

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from loom_worker.redis_client import in_our_words
-from loom_worker.values.events import Event
+from loom_worker.values.events import TERMINAL, Event
 from loom_worker.values.json import Json
 
 TTL_S = 3600
@@ -44,12 +44,14 @@ class EventLog:
         """
         pairs = [part for kind, data in events for part in (kind, _text(data))]
         with in_our_words():
-            last = self._append(keys=[_key(turn_id)], args=[TTL_S, least, *pairs])
+            is_final = int(any(kind in TERMINAL for kind, _ in events))
+            last = self._append(keys=[_key(turn_id), _end(turn_id)], args=[TTL_S, least, is_final, *pairs])
         return None if last == -1 else int(last)
 
     def queue_opening(self, pipe: Any, turn_id: str, data: Json) -> None:
         """Add ``turn.queued`` to a pipeline, as the first event of a log that is empty yet."""
-        self._append(keys=[_key(turn_id)], args=[TTL_S, -1, "turn.queued", _text(data)], client=pipe)
+        keys = [_key(turn_id), _end(turn_id)]
+        self._append(keys=keys, args=[TTL_S, -1, 0, "turn.queued", _text(data)], client=pipe)
 
     def last_id(self, turn_id: str) -> int:
         """The id of the last event, 0 for a log that is not there.
@@ -86,6 +88,15 @@ class EventLog:
         entries = next(iter(found.values()))[0] if isinstance(found, dict) and found else _entries(found)
         return tuple(Event(_number(entry_id), fields["t"], json.loads(fields["d"])) for entry_id, fields in entries)
 
+    def wait_end(self, turn_id: str, *, wait_ms: int) -> bool:
+        """Wait for the final event up to wait_ms; True if it was written.
+
+        Raises:
+            Unavailable: Redis did not answer.
+        """
+        with in_our_words():
+            return bool(self._waiting.xread({_end(turn_id): "0-0"}, count=1, block=wait_ms))
+
 
 MAX_BLOCK_MS = 15_000
 """Longest wait of one read; readers that wait longer ask again."""
@@ -97,6 +108,10 @@ def _entries(found: Any) -> Any:
 
 def _key(turn_id: str) -> str:
     return f"loom:events:{turn_id}"
+
+
+def _end(turn_id: str) -> str:
+    return f"loom:end:{turn_id}"
 
 
 def _number(entry_id: str) -> int:

@@ -13,6 +13,8 @@ from loom_worker.values.json import Json
 
 log = logging.getLogger(__name__)
 
+DELTA = "output_text.delta"
+
 RETRY_S = 1.0
 """A Redis that did not answer is left alone for so long: a turn never waits for its readers."""
 
@@ -62,13 +64,22 @@ class Writer:
         self._add(kind, data, {"type": kind, "data": data})
 
     def delta(self, text: str, *, reply_n: int) -> None:
-        """Write a piece of the reply that will become step reply_n."""
+        """Write a piece of the reply that will become step reply_n; it joins a piece that is still put off."""
         last = self._log[-1] if self._log else {}
-        if last.get("reply") == reply_n:
-            last["cuts"].append(len(text))
-            self._add("output_text.delta", {"text": text}, None)
+        if last.get("reply") != reply_n:
+            self._add(DELTA, {"text": text}, {"reply": reply_n, "cuts": [len(text)]})
+        elif self._join(text):
+            last["cuts"][-1] += len(text)
         else:
-            self._add("output_text.delta", {"text": text}, {"reply": reply_n, "cuts": [len(text)]})
+            last["cuts"].append(len(text))
+            self._add(DELTA, {"text": text}, None)
+
+    def _join(self, text: str) -> bool:
+        with self._lock:
+            is_put_off = len(self._told) > self._sent
+            if is_put_off:
+                self._told[-1] = (DELTA, {"text": self._told[-1][1]["text"] + text})
+            return is_put_off
 
     def drop_deltas(self, *, reply_n: int) -> bool:
         """A reply that was streaming will not be journaled: its deltas keep their ids, but have no text any more.
@@ -103,7 +114,8 @@ class Writer:
         return payload
 
     def _add(self, kind: str, data: Json, entry: Json | None) -> None:
-        self._told.append((kind, data))
+        with self._lock:
+            self._told.append((kind, data))
         if entry is not None:
             self._log.append(entry)
         is_first_word = entry is not None and "cuts" in entry

@@ -28,21 +28,12 @@ class Following:
             NotFound: the workspace has no such turn.
         """
         until_s = time.monotonic() + timeout_s
-        after = 0
         while True:
             turn = self._turns.get(workspace, turn_id)
-            if turn.is_finished:
+            left_ms = int((until_s - time.monotonic()) * 1000)
+            if turn.is_finished or left_ms <= 0 or is_stopping():
                 return turn
-            is_final = False
-            while not is_final:
-                left_ms = int((until_s - time.monotonic()) * 1000)
-                if left_ms <= 0 or is_stopping():
-                    return self._turns.get(workspace, turn_id)
-                events = self._look(turn_id, after=after, wait_ms=min(left_ms, LOOK_MS))
-                if not events:
-                    break
-                after = events[-1].id
-                is_final = events[-1].is_final
+            self._wait_end(turn_id, wait_ms=min(left_ms, LOOK_MS))
 
     def events(
         self, workspace: str, turn_id: str, *, after: int, is_stopping: Callable[[], bool]
@@ -90,9 +81,20 @@ class Following:
         except Unavailable:
             return False
 
+    def _wait_end(self, turn_id: str, *, wait_ms: int) -> None:
+        try:
+            self._events.wait_end(turn_id, wait_ms=wait_ms)
+        except Unavailable:
+            _pause(wait_ms)
+
     def _look(self, turn_id: str, *, after: int, wait_ms: int) -> tuple[Event, ...]:
         try:
             return self._events.read(turn_id, after=after, wait_ms=wait_ms)
         except Unavailable:
-            time.sleep(min(wait_ms, 250) / 1000)  # Redis is away: the database is asked instead, four times a second
+            _pause(wait_ms)
             return ()
+
+
+def _pause(wait_ms: int) -> None:
+    """Redis is away: the database is asked instead, four times a second."""
+    time.sleep(min(wait_ms, 250) / 1000)

@@ -39,6 +39,7 @@ class Keeper:
         self._settings = settings
         self._holds: dict[Lease, Hold] = {}
         self._lock = threading.Lock()
+        self._beating = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -63,12 +64,19 @@ class Keeper:
         return hold
 
     def let_go(self, hold: Hold) -> None:
-        """Stop renewing a lease."""
-        with self._lock:
-            self._holds.pop(hold.lease, None)
+        """Stop renewing a lease, before it is given back.
+
+        A beat under way ends first: it would write the lease of a lane that is idle by then once more.
+        """
+        with self._beating:
+            self._drop(hold)
 
     def beat(self) -> None:
         """Renew everything once."""
+        with self._beating:
+            self._renew_all()
+
+    def _renew_all(self) -> None:
         with self._lock:
             holds = dict(self._holds)
         now_s = time.monotonic()
@@ -86,7 +94,11 @@ class Keeper:
     def _lose(self, hold: Hold) -> None:
         log.warning("lease lost", extra={"lane": hold.lease.lane})
         hold.lost.set()
-        self.let_go(hold)
+        self._drop(hold)
+
+    def _drop(self, hold: Hold) -> None:
+        with self._lock:
+            self._holds.pop(hold.lease, None)
 
     def _run(self) -> None:
         while not self._stop.wait(self._settings.renew_s):

@@ -15,6 +15,11 @@ SWEEP = PREFIX + "sweep"
 """String: the lock of the sweep."""
 
 
+def sent(delivery_id: str) -> str:
+    """String: the sweep has sent this delivery a moment ago."""
+    return f"{PREFIX}sent:{delivery_id}"
+
+
 def lane(key: str) -> str:
     """Sorted set: turn ids of a session, scored by seq; absent when empty."""
     return f"{PREFIX}lane:{key}"

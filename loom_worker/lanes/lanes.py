@@ -49,6 +49,10 @@ class Lanes:
         pairs = [part for pair in turns for part in pair]
         return self._run("submit", lane, self._kick_ms, *pairs) == 1
 
+    def queue_submit(self, pipe: Any, lane: str, turn: tuple[int, str]) -> None:
+        """Put a turn on a lane by a pipeline; its answer is 1 if the doorbell must be rung."""
+        self._run("submit", lane, self._kick_ms, *turn, client=pipe)
+
     def take(self, lane: str, token: str) -> Lease | None:
         """Take a lane for lease_s; None while another has it.
 
@@ -76,7 +80,7 @@ class Lanes:
         return self._run("park", lease.lane, lease.token, wait_ms) == 2
 
     def wake(self, lane: str, ticket: str) -> bool:
-        """End a lane's waiting; True if it must be rung. Repeats with the same ticket do nothing."""
+        """End a lane's waiting; True if it must be rung. While its turn runs, a repeated ticket does nothing."""
         return self._run("wake", lane, self._kick_ms, ticket) == 1
 
     def complete(self, lease: Lease, seq: int) -> bool:

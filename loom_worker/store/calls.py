@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, and_, func, select, update
 
 from loom_worker.store import rows
-from loom_worker.store.claims import fenced_update
+from loom_worker.store.claims import check_fence
 from loom_worker.store.database import Database
 from loom_worker.store.schema import calls, turns, unfinished
 from loom_worker.values.turns import Call, CallStatus, Claim
@@ -45,7 +45,7 @@ class Calls:
         here = and_(calls.c.turn_id == claim.turn.id, calls.c.position.in_(positions))
         again = {"status": "pending", "sends": calls.c.sends + 1, "sent_ms": now_ms, "worker": None, "started_ms": None}
         with self._database.write() as tx:
-            fenced_update(tx, claim, {"held_by": turns.c.held_by})
+            check_fence(tx, claim)
             tx.execute(update(calls).where(here, _is_open()).values(**again))
             found = tx.execute(select(calls).where(here).order_by(calls.c.position)).mappings().all()
         return tuple(rows.call(row) for row in found)

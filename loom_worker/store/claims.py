@@ -6,16 +6,33 @@ given: a worker that slept past its lease finds another number and writes nothin
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
+from sqlalchemy import Connection, Select, Update, bindparam, or_, select, update
 
 from loom_worker.errors import Fenced
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.reading import read_calls
 from loom_worker.store.schema import sessions, steps, turns, unfinished
+from loom_worker.values.chat import Usage
 from loom_worker.values.turns import Claim
+
+SESSION_COLUMNS = ("status", "rom", "kernel", "model", "user", "usage")
+"""What a run needs of the session, read along with the turn."""
+
+_IS_OURS = (turns.c.id == bindparam("our_id"), turns.c.fence == bindparam("our_fence"), unfinished())
+_WITH_SESSION = (
+    select(turns, *(sessions.c[name].label(f"session_{name}") for name in SESSION_COLUMNS))
+    .join(sessions, sessions.c.lane == turns.c.lane)
+    .limit(1)
+)
+_HEAD = _WITH_SESSION.where(turns.c.lane == bindparam("our_lane"), unfinished()).order_by(turns.c.seq)
+_OURS = _WITH_SESSION.where(*_IS_OURS)
+_CLAIMED = ("status", "fence", "held_by", "deaths", "started_ms", "parked_until_ms")
+_CLAIM = update(turns).where(turns.c.id == bindparam("our_id")).values({name: bindparam(name) for name in _CLAIMED})
+_STEPS = select(steps).where(steps.c.turn_id == bindparam("our_id")).order_by(steps.c.n)
 
 
 class Idle(Enum):
@@ -51,7 +68,7 @@ class Claims:
             The claim, or why there is none.
         """
         with self._database.write() as tx:
-            row = _first(tx, turns.c.lane == lane)
+            row = _row(tx, _HEAD, {"our_lane": lane})
             if row is None:
                 return Idle.EMPTY
             if row["session_status"] == "paused" and row["started_ms"] is None:
@@ -64,7 +81,7 @@ class Claims:
                 "started_ms": row["started_ms"] or now_ms,
                 "parked_until_ms": None,
             }
-            tx.execute(update(turns).where(turns.c.id == row["id"]).values(**changes))
+            tx.execute(_CLAIM, {"our_id": row["id"], **changes})
             return _claim(tx, {**row, **changes})
 
     def park(self, claim: Claim, *, until_ms: int, run_ms: int) -> None:
@@ -86,19 +103,21 @@ class Claims:
         """
         self._let_go(claim, parked_until_ms=None, run_ms=run_ms)
 
-    def open_lanes(self, *, created_before_ms: int, limit: int) -> tuple[str, ...]:
-        """Lanes that could run a turn.
+    def open_lanes(self, *, created_before_ms: int, limit: int, after: str = "") -> tuple[str, ...]:
+        """Lanes that could run a turn, in the order of their keys.
 
         Args:
             created_before_ms: lanes of younger turns alone are left out: their submitter is about to ring by itself.
             limit: most lanes.
+            after: the last lane seen.
         """
         runnable = or_(sessions.c.status != "paused", turns.c.started_ms.is_not(None))
         query = (
             select(turns.c.lane)
             .join(sessions, sessions.c.lane == turns.c.lane)
-            .where(unfinished(), turns.c.created_ms < created_before_ms, runnable)
+            .where(unfinished(), turns.c.lane > after, turns.c.created_ms < created_before_ms, runnable)
             .group_by(turns.c.lane)
+            .order_by(turns.c.lane)
             .limit(limit)
         )
         with self._database.read() as tx:
@@ -114,7 +133,7 @@ class Claims:
     def resume(self, turn_id: str, *, fence: int) -> Claim | None:
         """The claim that another process of ours made, None if it does not hold any more."""
         with self._database.read() as tx:
-            row = _first(tx, turns.c.id == turn_id, turns.c.fence == fence)
+            row = _row(tx, _OURS, {"our_id": turn_id, "our_fence": fence})
             return None if row is None else _claim(tx, row)
 
     def _let_go(self, claim: Claim, *, parked_until_ms: int | None, run_ms: int) -> None:
@@ -129,27 +148,35 @@ def fenced_update(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
     Raises:
         Fenced: another worker owns the turn, or it is finished or deleted.
     """
-    changed = tx.execute(update(turns).where(_is_ours(claim)).values(**values)).rowcount
-    if changed != 1:
+    ours = {"our_id": claim.turn.id, "our_fence": claim.turn.fence}
+    if tx.execute(_update(tuple(values)), {**ours, **values}).rowcount != 1:
         raise Fenced(f"Turn {claim.turn.id} is not ours any more (fence {claim.turn.fence}).")
 
 
-def _is_ours(claim: Claim) -> ColumnElement[bool]:
-    return and_(turns.c.id == claim.turn.id, turns.c.fence == claim.turn.fence, unfinished())
+def check_fence(tx: Connection, claim: Claim) -> None:
+    """See that a turn is still ours, as seen by this write transaction.
+
+    Raises:
+        Fenced: another worker owns the turn, or it is finished or deleted.
+    """
+    if _row(tx, _OURS, {"our_id": claim.turn.id, "our_fence": claim.turn.fence}) is None:
+        raise Fenced(f"Turn {claim.turn.id} is not ours any more (fence {claim.turn.fence}).")
 
 
-def _first(tx: Connection, *where: ColumnElement[bool]) -> dict[str, Any] | None:
-    needed = ("status", "rom", "kernel", "model", "user")
-    session_columns = [sessions.c[name].label(f"session_{name}") for name in needed]
-    query = select(turns, *session_columns).join(sessions, sessions.c.lane == turns.c.lane)
-    row = tx.execute(query.where(*where, unfinished()).order_by(turns.c.seq).limit(1)).mappings().first()
+@cache
+def _update(names: tuple[str, ...]) -> Update:
+    """The statement that changes these columns of a turn that is still ours."""
+    return update(turns).where(*_IS_OURS).values({name: bindparam(name) for name in names})
+
+
+def _row(tx: Connection, query: Select[Any], values: dict[str, Any]) -> dict[str, Any] | None:
+    row = tx.execute(query, values).mappings().first()
     return None if row is None else dict(row)
 
 
 def _claim(tx: Connection, row: dict[str, Any]) -> Claim:
     is_new = row["fence"] == 1  # nobody ran it before, so it has no journal
-    query = select(steps).where(steps.c.turn_id == row["id"]).order_by(steps.c.n)
-    journal = () if is_new else tuple(rows.step(step) for step in tx.execute(query).mappings())
+    journal = () if is_new else tuple(rows.step(step) for step in tx.execute(_STEPS, {"our_id": row["id"]}).mappings())
     return Claim(
         turn=rows.turn(row, calls=() if is_new else read_calls(tx, row["id"])),
         steps=journal,
@@ -157,4 +184,5 @@ def _claim(tx: Connection, row: dict[str, Any]) -> Claim:
         kernel=row["session_kernel"],
         model=row["session_model"],
         user=row["session_user"],
+        spent=Usage.from_json(row["session_usage"]),
     )

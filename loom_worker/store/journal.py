@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Text, bindparam, func, insert, update
 
 from loom_worker.store import rows
 from loom_worker.store.claims import fenced_update
@@ -14,7 +14,24 @@ from loom_worker.values.chat import Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import Message
-from loom_worker.values.turns import Call, Claim, Ending, Step
+from loom_worker.values.turns import OPEN_CALL, Call, Claim, Ending, Step
+
+_INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), insert(messages)
+_INSERT_DELIVERY, _INSERT_USAGE = insert(outbox), insert(usage)
+_CANCEL_CALLS = (
+    update(calls)
+    .where(calls.c.turn_id == bindparam("our_id"), calls.c.status.in_(OPEN_CALL))
+    .values(status="cancelled", finished_ms=bindparam("now_ms"), content="Cancelled.")
+)
+_CHARGE = (
+    update(sessions)
+    .where(sessions.c.lane == bindparam("our_lane"))
+    .values(
+        usage=bindparam("usage"),
+        updated_ms=bindparam("now_ms"),
+        rom=func.coalesce(sessions.c.rom, bindparam("sent_rom", type_=Text)),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +83,13 @@ class Journal:
                 tx, claim, {**final.progress, **_ended(final.ending), "held_by": None, "parked_until_ms": None}
             )
             _append(tx, claim, final.steps, final.calls)
-            _close_open_calls(tx, claim.turn.id, now_ms=now_ms)
+            _close_open_calls(tx, claim.turn.id, now_ms=now_ms)  # also those that this owner itself saved before
             if final.said:
                 columns = [rows.message_columns(message, lane=claim.turn.lane) for message in final.said]
-                tx.execute(insert(messages), columns)
+                tx.execute(_INSERT_MESSAGES, columns)
             _charge(tx, claim, final, now_ms=now_ms)
             if final.delivery is not None:
-                tx.execute(insert(outbox), {name: getattr(final.delivery, name) for name in Delivery.__slots__})
+                tx.execute(_INSERT_DELIVERY, {name: getattr(final.delivery, name) for name in Delivery.__slots__})
 
 
 def _ended(ending: Ending) -> dict[str, Any]:
@@ -91,24 +108,21 @@ def _append(tx: Connection, claim: Claim, new_steps: Sequence[Step], new_calls: 
             {"turn_id": turn_id, "n": s.n, "kind": s.kind, "version": s.version, "payload": s.payload}
             for s in new_steps
         ]
-        tx.execute(insert(steps), rows_of_steps)
+        tx.execute(_INSERT_STEPS, rows_of_steps)
     if new_calls:
         rows_of_calls = [{"turn_id": turn_id, **{name: getattr(c, name) for name in Call.__slots__}} for c in new_calls]
-        tx.execute(insert(calls), rows_of_calls)
+        tx.execute(_INSERT_CALLS, rows_of_calls)
 
 
 def _close_open_calls(tx: Connection, turn_id: str, *, now_ms: int) -> None:
-    still_open = (calls.c.turn_id == turn_id, calls.c.status.in_(("pending", "running")))
-    tx.execute(update(calls).where(*still_open).values(status="cancelled", finished_ms=now_ms, content="Cancelled."))
+    tx.execute(_CANCEL_CALLS, {"our_id": turn_id, "now_ms": now_ms})
 
 
 def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
     turn = claim.turn
     spent = Usage.from_json(final.progress["usage"])
-    mine = sessions.c.lane == turn.lane
-    total = Usage.from_json(tx.execute(select(sessions.c.usage).where(mine)).scalar_one()) + spent
-    rom = func.coalesce(sessions.c.rom, final.rom)
-    tx.execute(update(sessions).where(mine).values(usage=total.as_json(), updated_ms=now_ms, rom=rom))
+    total = (claim.spent + spent).as_json()
+    tx.execute(_CHARGE, {"our_lane": turn.lane, "usage": total, "now_ms": now_ms, "sent_rom": final.rom})
     if not spent.llm_calls:
         return
     row = {
@@ -119,4 +133,4 @@ def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
         "model": final.model,
         "at_ms": now_ms,
     }
-    tx.execute(insert(usage), {**row, **spent.as_json()})
+    tx.execute(_INSERT_USAGE, {**row, **spent.as_json()})

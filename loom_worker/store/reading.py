@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from loom_worker.errors import NotFound
 from loom_worker.store import rows
@@ -12,6 +12,12 @@ from loom_worker.store.sessions import found
 from loom_worker.values.json import Json
 from loom_worker.values.pages import Page
 from loom_worker.values.turns import Call, Step, Turn
+
+_TURN = select(turns).where(turns.c.id == bindparam("our_id"), turns.c.workspace == bindparam("our_workspace"))
+_CALLS = select(calls).where(calls.c.turn_id == bindparam("our_id")).order_by(calls.c.position)
+_AHEAD = select(func.count()).where(
+    turns.c.lane == bindparam("our_lane"), turns.c.seq < bindparam("our_seq"), unfinished()
+)
 
 
 class Turns:
@@ -27,8 +33,7 @@ class Turns:
             NotFound: the workspace has no such turn.
         """
         with self._database.read() as tx:
-            query = select(turns).where(turns.c.id == turn_id, turns.c.workspace == workspace)
-            row = tx.execute(query).mappings().first()
+            row = tx.execute(_TURN, {"our_id": turn_id, "our_workspace": workspace}).mappings().first()
             if row is None:
                 raise NotFound(f"There is no turn {turn_id!r}.")
             return read_turn(tx, row)
@@ -90,12 +95,10 @@ def read_turn(tx: Connection, row: Any) -> Turn:
     """A turn's row with its calls and, while it is unfinished, its place in the queue."""
     ahead = 0
     if row["completed_ms"] is None:
-        before = select(func.count()).where(turns.c.lane == row["lane"], turns.c.seq < row["seq"], unfinished())
-        ahead = tx.execute(before).scalar_one()
+        ahead = tx.execute(_AHEAD, {"our_lane": row["lane"], "our_seq": row["seq"]}).scalar_one()
     return rows.turn(row, calls=read_calls(tx, row["id"]), position=ahead)
 
 
 def read_calls(tx: Connection, turn_id: str) -> tuple[Call, ...]:
     """The calls of a turn, in the order the model asked for them."""
-    query = select(calls).where(calls.c.turn_id == turn_id).order_by(calls.c.position)
-    return tuple(rows.call(row) for row in tx.execute(query).mappings())
+    return tuple(rows.call(row) for row in tx.execute(_CALLS, {"our_id": turn_id}).mappings())

@@ -3,7 +3,7 @@
 import secrets
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
 
 from loom_worker.errors import Conflict, NotFound
 from loom_worker.store import rows
@@ -13,6 +13,8 @@ from loom_worker.values.chat import Usage
 from loom_worker.values.ids import new_id
 from loom_worker.values.pages import Page
 from loom_worker.values.sessions import NewSession, Session, SessionPatch
+
+_FIND = select(sessions).where(sessions.c.workspace == bindparam("our_workspace"), sessions.c.id == bindparam("our_id"))
 
 
 class Sessions:
@@ -91,8 +93,7 @@ class Sessions:
 
 def find(tx: Connection, workspace: str, session_id: str) -> Any | None:
     """The row of a session, None if the workspace has none of that id."""
-    query = select(sessions).where(sessions.c.workspace == workspace, sessions.c.id == session_id)
-    return tx.execute(query).mappings().first()
+    return tx.execute(_FIND, {"our_workspace": workspace, "our_id": session_id}).mappings().first()
 
 
 def found(tx: Connection, workspace: str, session_id: str) -> Any:

@@ -1,16 +1,19 @@
 """Sending: doorbells, tool calls and deliveries, by ids alone; a message is under a kilobyte."""
 
+import contextlib
 import logging
 import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from celery import Celery, chord, signature
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from loom_worker.supervise.processes import shimmed
 from loom_worker.turn.loom import Doors
 from loom_worker.values.turns import Call
 
@@ -42,7 +45,8 @@ def _fan_out(app: Celery, lane: str, turn_id: str, calls: Sequence[Call], ticket
 
 
 def _run_alone(lane: str, token: str, turn_id: str, fence: int) -> int:
-    command = [sys.executable, "-m", "loom_worker.tasks.alone", lane, token, turn_id, str(fence)]
+    # It dies with this process: nobody else would renew its lease or end it.
+    command = shimmed((sys.executable, "-m", "loom_worker.tasks.alone", lane, token, turn_id, str(fence)))
     return subprocess.run(command, check=False).returncode
 
 
@@ -70,9 +74,11 @@ class Publisher:
             log.warning("publisher is full; the sweep will ring")
 
     def close(self, timeout_s: float = 3.0) -> None:
-        """Send what waits, then stop."""
-        self._waiting.put(None)
-        self._thread.join(timeout_s)
+        """Send what waits, then stop; what a broker that hangs has not taken by then is left to the sweep."""
+        deadline_s = time.monotonic() + timeout_s
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(None, timeout=timeout_s)
+        self._thread.join(max(0.0, deadline_s - time.monotonic()))
 
     def _run(self) -> None:
         while (action := self._waiting.get()) is not None:

@@ -25,7 +25,11 @@ SUBMIT_GRACE_MS = 1_000
 """A turn younger than this is being announced by the process that accepted it."""
 
 MOST = 1_000
-"""Lanes and deliveries looked at in one sweep."""
+"""Lanes and deliveries looked at at a time."""
+
+AGAIN_MS = 15_000
+"""A due delivery that no worker has taken is sent again after this. Sent with every sweep, a thousand of them behind a
+slow receiver would fill the queue with a thousand messages a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +54,25 @@ class Sweep:
     outbox: Outbox
     doors: Doors
     settings: LaneSettings
+    most: int = MOST
 
     def once(self, worker: str) -> Swept | None:
         """Ring and send what is due; None if another holds the lock."""
         if not self.redis.set(keys.SWEEP, worker, nx=True, px=int(self.settings.sweep_s * 900)):
             return None
-        late = self.lanes.expired(limit=MOST)
+        late = self.lanes.expired(limit=self.most)
         for lane in late:
             self.doors.ring(lane)
         return Swept(late=len(late), lost=self._ring_lost(), due=self._send_due())
 
     def _ring_lost(self) -> int:
-        lanes = self.claims.open_lanes(created_before_ms=now_ms() - SUBMIT_GRACE_MS, limit=MOST)
+        rung, last, accepted_before_ms = 0, "", now_ms() - SUBMIT_GRACE_MS
+        while lanes := self.claims.open_lanes(created_before_ms=accepted_before_ms, limit=self.most, after=last):
+            rung += self._ring_unleased(lanes)
+            last = lanes[-1]
+        return rung
+
+    def _ring_unleased(self, lanes: tuple[str, ...]) -> int:
         unleased = self.lanes.unleased(lanes)
         if not unleased:
             return 0
@@ -80,10 +91,11 @@ class Sweep:
         return True
 
     def _send_due(self) -> int:
-        due = self.outbox.due(now_ms=now_ms() - SUBMIT_GRACE_MS, limit=MOST)
-        for delivery_id in due:
+        due = self.outbox.due(now_ms=now_ms() - SUBMIT_GRACE_MS, limit=self.most)
+        unsent = [one for one in due if self.redis.set(keys.sent(one), "", nx=True, px=AGAIN_MS)]
+        for delivery_id in unsent:
             self.doors.deliver(delivery_id)
-        return len(due)
+        return len(unsent)
 
 
 class Sweeper:

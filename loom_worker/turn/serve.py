@@ -36,8 +36,10 @@ def serve_lane(lane: str, loom: Loom) -> None:
     try:
         match loom.claims.claim(lane, worker=loom.worker, now_ms=loom.clock_ms()):
             case Idle.EMPTY:
+                loom.keeper.let_go(hold)  # a beat after the next line would write the idle lane's lease again
                 _ring_if(loom.lanes.complete(lease, lease.last_seq), lane, loom)
             case Idle.PAUSED:
+                loom.keeper.let_go(hold)
                 loom.lanes.drop(lease)
             case Claim() as claim:
                 serve_claim(claim, hold, loom)

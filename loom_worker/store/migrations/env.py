@@ -1,16 +1,32 @@
 """Alembic's entry: runs the migrations on the database that prepare.py names."""
 
+from typing import Any
+
 from alembic import context
-from sqlalchemy import create_engine
+from sqlalchemy import Connection, create_engine, event
 
 from loom_worker.store.schema import metadata
 
 engine = create_engine(context.config.attributes["url"])
+
+
+@event.listens_for(engine, "connect")
+def _connected(dbapi_connection: Any, _record: Any) -> None:
+    dbapi_connection.isolation_level = None
+    dbapi_connection.execute("PRAGMA journal_mode=WAL")
+
+
+@event.listens_for(engine, "begin")
+def _begin(connection: Connection) -> None:
+    # All or nothing, and one at a time: of three processes that started together two failed half-way, and a process
+    # that was killed in between left tables that no Loom would open.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
 with engine.connect() as connection:
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql("PRAGMA journal_mode=WAL")
-        connection.commit()
-    context.configure(connection=connection, target_metadata=metadata, version_table="loom_version")
+    context.configure(
+        connection=connection, target_metadata=metadata, version_table="loom_version", transactional_ddl=True
+    )
     with context.begin_transaction():
         context.run_migrations()
 engine.dispose()

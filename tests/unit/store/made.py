@@ -1,0 +1,93 @@
+"""Rows as the tests of the store need them."""
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import func, select
+
+from loom_worker.settings import LimitSettings
+from loom_worker.store.claims import Claims
+from loom_worker.store.database import Database
+from loom_worker.store.journal import Final
+from loom_worker.store.schema import metadata
+from loom_worker.store.submit import submit
+from loom_worker.values.chat import ChatMessage, Usage
+from loom_worker.values.deliveries import Delivery
+from loom_worker.values.json import Json
+from loom_worker.values.sessions import Message, NewSession
+from loom_worker.values.turns import Call, Claim, Ending, NewTurn, Turn
+
+NOW_MS = 1_800_000_000_000
+WORKSPACE = "acme"
+PROGRESS: Json = {"usage": Usage().as_json(), "run_ms": 5, "patterns": [], "first_token_ms": None}
+SPENT = Usage(input_tokens=10, output_tokens=5, cost_usd=0.25, llm_calls=1)
+
+
+def submitted(database: Database, session: str = "s1", *, workspace: str = WORKSPACE, **fields: Any) -> Turn:
+    """A turn in the database."""
+    new = NewTurn(fields.pop("input", "hello"), **fields)
+    turn, _ = submit(database, LimitSettings(), (workspace, NewSession(id=session)), new, now_ms=NOW_MS)
+    return turn
+
+
+def claimed(database: Database, lane: str, worker: str = "w1") -> Claim:
+    """The claim of the lane's next turn; there must be one."""
+    claim = Claims(database).claim(lane, worker=worker, now_ms=NOW_MS + 10)
+    assert isinstance(claim, Claim), claim
+    return claim
+
+
+def running(database: Database, session: str = "s1", **fields: Any) -> Claim:
+    """A turn that was submitted and claimed."""
+    return claimed(database, submitted(database, session, **fields).lane)
+
+
+def call(position: int = 0, **fields: Any) -> Call:
+    """A tool call that was sent once."""
+    return Call(
+        id=f"toolu_{position}",
+        name="look",
+        arguments={"n": position},
+        position=position,
+        reply_n=1,
+        **{"sends": 1, "sent_ms": NOW_MS, **fields},
+    )
+
+
+def message(number: int, claim: Claim, **fields: Any) -> Message:
+    """A message of a turn."""
+    chat = ChatMessage(role="user", text=f"text {number}")
+    made = Message(f"msg_{number:04}", claim.turn.session_id, claim.turn.id, chat, token_count=2, created_ms=NOW_MS)
+    return replace(made, **fields)
+
+
+def delivery(number: int, claim: Claim, **fields: Any) -> Delivery:
+    """A delivery that is due at NOW_MS."""
+    made = Delivery(
+        id=f"whd_{number:04}",
+        workspace=claim.turn.workspace,
+        turn_id=claim.turn.id,
+        url="https://example.com/hook",
+        secret=None,
+        body="{}",
+        status="pending",
+        attempts=0,
+        created_ms=NOW_MS,
+        next_ms=NOW_MS,
+    )
+    return replace(made, **fields)
+
+
+def final(usage: Usage = SPENT, **fields: Any) -> Final:
+    """The end of a turn that went well."""
+    progress = {**PROGRESS, "usage": usage.as_json(), "completed_ms": NOW_MS + 100}
+    return Final(**{"ending": Ending("completed", output_text="done"), "progress": progress, "model": "m1", **fields})
+
+
+def counts(database: Database) -> dict[str, int]:
+    """How many rows each table has."""
+    with database.read() as tx:
+        return {
+            name: tx.execute(select(func.count()).select_from(table)).scalar_one()
+            for name, table in metadata.tables.items()
+        }

@@ -1,0 +1,146 @@
+import threading
+from dataclasses import replace
+
+import pytest
+
+from loom_worker.store.calls import CallOwner, Calls
+from loom_worker.store.database import Database
+from loom_worker.store.journal import Journal
+from loom_worker.store.reading import Turns
+from loom_worker.store.sessions import Sessions
+from loom_worker.values.turns import Call, Claim
+from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, claimed, final, running
+
+
+@pytest.fixture
+def claim(database: Database) -> Claim:
+    """A turn with two calls that were sent once."""
+    claim = running(database)
+    Journal(database).save(claim, (), (call(0), call(1)), PROGRESS)
+    return claim
+
+
+def take(database: Database, claim: Claim, position: int = 0, send: int = 1) -> Call | None:
+    return Calls(database).claim(claim.turn.id, position, send, worker="w", now_ms=NOW_MS + 1, durable=False)
+
+
+def close(database: Database, claim: Claim, taken: Call, content: str = "4") -> int | None:
+    done_ms = NOW_MS + 9
+    return Calls(database).close(claim.turn.id, taken, status="completed", content=content, now_ms=done_ms)
+
+
+def stored(database: Database, claim: Claim) -> tuple[Call, ...]:
+    return Turns(database).get(WORKSPACE, claim.turn.id).calls
+
+
+def test_a_call_is_taken_once(database: Database, claim: Claim) -> None:
+    taken = take(database, claim)
+    assert taken == replace(call(0), status="running", worker="w", started_ms=NOW_MS + 1)
+    assert take(database, claim) is None
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_of_many_workers_one_takes_the_call(database: Database, claim: Claim, durable: bool) -> None:
+    barrier, taken, lock = threading.Barrier(12), [], threading.Lock()
+
+    def run(worker: str) -> None:
+        barrier.wait()
+        found = Calls(database).claim(claim.turn.id, 0, 1, worker=worker, now_ms=NOW_MS, durable=durable)
+        with lock:
+            taken.append(found)
+
+    threads = [threading.Thread(target=run, args=(f"w{number}",)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    winners = [found for found in taken if found is not None]
+    assert [winner.worker for winner in winners] == [stored(database, claim)[0].worker]
+
+
+@pytest.mark.parametrize(("position", "send"), [(9, 1), (0, 0), (0, 2)])
+def test_a_call_that_is_not_there_or_of_another_sending_is_not_taken(
+    database: Database, claim: Claim, position: int, send: int
+) -> None:
+    assert take(database, claim, position, send) is None
+
+
+def test_closing_tells_how_many_are_still_open(database: Database, claim: Claim) -> None:
+    left = []
+    for position in (1, 0):
+        taken = take(database, claim, position)
+        assert taken is not None
+        left.append(close(database, claim, taken))
+    assert left == [1, 0]
+    assert [(one.status, one.content, one.duration_ms) for one in stored(database, claim)] == [
+        ("completed", "4", 8)
+    ] * 2
+
+
+def test_a_call_is_closed_once(database: Database, claim: Claim) -> None:
+    taken = take(database, claim)
+    assert taken is not None
+    close(database, claim, taken, "first")
+    assert close(database, claim, taken, "second") is None
+    assert stored(database, claim)[0].content == "first"
+
+
+def test_the_result_of_an_overtaken_sending_is_dropped(database: Database, claim: Claim) -> None:
+    slow = take(database, claim)
+    assert slow is not None
+    (again,) = Calls(database).send(claim, (slow,), now_ms=NOW_MS + 5)
+    assert (again.sends, again.status, again.worker, again.sent_ms) == (2, "pending", None, NOW_MS + 5)
+    assert close(database, claim, slow, "late") is None
+    assert take(database, claim, send=1) is None
+    second = take(database, claim, send=2)
+    assert second is not None
+    assert close(database, claim, second, "in time") == 1
+    assert stored(database, claim)[0].content == "in time"
+
+
+def test_a_call_that_has_a_result_is_not_sent_again(database: Database, claim: Claim) -> None:
+    taken = take(database, claim)
+    assert taken is not None
+    close(database, claim, taken)
+    sent = Calls(database).send(claim, (call(0), call(1)), now_ms=NOW_MS + 5)
+    assert [(one.position, one.status, one.sends) for one in sent] == [(0, "completed", 1), (1, "pending", 2)]
+
+
+def test_sending_again_leaves_the_owner_of_the_turn_and_other_calls_alone(database: Database, claim: Claim) -> None:
+    Calls(database).send(claim, (call(1),), now_ms=NOW_MS + 5)
+    assert stored(database, claim)[0] == call(0)
+    Journal(database).finish(claim, final())
+
+
+def test_a_result_after_the_end_of_the_turn_is_dropped(database: Database, claim: Claim) -> None:
+    taken = take(database, claim)
+    assert taken is not None
+    Journal(database).finish(claim, final())
+    before = stored(database, claim)
+    assert close(database, claim, taken, "late") is None
+    assert take(database, claim, position=1) is None
+    assert stored(database, claim) == before
+
+
+def test_a_result_counts_though_the_turn_was_entered_again_meanwhile(database: Database, claim: Claim) -> None:
+    taken = take(database, claim)
+    assert taken is not None
+    assert claimed(database, claim.turn.lane, "w2").turn.fence == 2
+    assert close(database, claim, taken) == 1
+
+
+def test_calls_of_another_turn_do_not_count_as_open(database: Database, claim: Claim) -> None:
+    other = running(database, "s2")
+    Journal(database).save(other, (), (call(0),), PROGRESS)
+    taken = take(database, other)
+    assert taken is not None
+    assert close(database, other, taken) == 0
+
+
+def test_the_owner_of_a_call_is_known_until_it_is_deleted(database: Database, claim: Claim) -> None:
+    owner = CallOwner(lane=claim.turn.lane, agent="default", session_id="s1", tool="look", reply_n=1)
+    assert Calls(database).owner_of(claim.turn.id, 0) == owner
+    assert Calls(database).owner_of(claim.turn.id, 9) is None
+    Sessions(database).delete(WORKSPACE, "s1")
+    assert Calls(database).owner_of(claim.turn.id, 0) is None
+    assert take(database, claim) is None

@@ -1,0 +1,200 @@
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from loom_worker.errors import Unavailable
+from loom_worker.settings import Settings
+from loom_worker.store.database import Database
+from tests.unit.store.made import counts, submitted
+
+
+def path_of(settings: Settings) -> str:
+    return settings.database_url.removeprefix("sqlite:///")
+
+
+@contextmanager
+def locked(settings: Settings) -> Iterator[None]:
+    """Somebody else writes and does not come to an end."""
+    with closing(sqlite3.connect(path_of(settings), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+@pytest.fixture
+def impatient(settings: Settings) -> Iterator[Database]:
+    database = Database(settings.database_url, busy_timeout_s=0.05)
+    yield database
+    database.close()
+
+
+def pragma(tx: Connection, name: str) -> object:
+    return tx.exec_driver_sql(f"PRAGMA {name}").scalar()
+
+
+@pytest.mark.parametrize(
+    ("sync", "durable", "expected"),
+    [("full", True, 2), ("full", False, 1), ("normal", True, 1), ("normal", False, 1)],
+)
+def test_a_write_reaches_the_disk_exactly_where_it_is_promised(
+    settings: Settings, sync: str, durable: bool, expected: int
+) -> None:
+    database = Database(settings.database_url, sync=sync)  # type: ignore[arg-type]
+    for _ in range(2):
+        for other in (not durable, durable):
+            with database.write(durable=other) as tx:
+                level = pragma(tx, "synchronous")
+        assert level == expected
+    database.close()
+
+
+def test_every_connection_has_its_pragmas(settings: Settings) -> None:
+    database = Database(settings.database_url, readers=4)
+    wanted = {"foreign_keys": 1, "busy_timeout": 10_000, "journal_mode": "wal", "temp_store": 2}
+    with database.read() as one, database.read() as two, database.read() as three, database.write() as writer:
+        for tx in (one, two, three, writer):
+            assert {name: pragma(tx, name) for name in wanted} == wanted
+    database.close()
+
+
+def test_a_reader_sees_one_moment_and_not_what_is_written_meanwhile(database: Database) -> None:
+    with database.read() as tx:
+        assert tx.exec_driver_sql("SELECT count(*) FROM turns").scalar() == 0
+        submitted(database)
+        assert tx.exec_driver_sql("SELECT count(*) FROM turns").scalar() == 0
+    assert counts(database)["turns"] == 1
+
+
+def test_a_reader_is_not_held_up_by_a_writer(settings: Settings, impatient: Database) -> None:
+    with locked(settings):
+        assert counts(impatient)["turns"] == 0
+
+
+def test_a_lock_that_is_not_let_go_makes_the_database_unavailable_and_no_longer(
+    settings: Settings, impatient: Database
+) -> None:
+    with locked(settings):
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="locked"):
+                submitted(impatient)
+    assert submitted(impatient).seq == 1
+    assert counts(impatient)["turns"] == 1
+
+
+def test_a_lock_in_the_way_of_a_write_that_was_open_before_is_told_too(settings: Settings, impatient: Database) -> None:
+    submitted(impatient)
+    with locked(settings), pytest.raises(Unavailable):
+        submitted(impatient)
+    assert submitted(impatient).seq == 2
+
+
+def test_a_lock_that_is_let_go_in_time_is_waited_for(settings: Settings, database: Database) -> None:
+    with closing(sqlite3.connect(path_of(settings), isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        soon = threading.Timer(0.1, lambda: other.execute("COMMIT"))
+        soon.start()
+        assert submitted(database).seq == 1
+        soon.join()
+
+
+def test_a_thread_that_writes_too_long_makes_the_others_unavailable(impatient: Database) -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def hog() -> None:
+        with impatient.write():
+            begun.set()
+            assert end.wait(10)
+
+    thread = threading.Thread(target=hog)
+    thread.start()
+    assert begun.wait(10)
+    with pytest.raises(Unavailable, match="busy"):
+        submitted(impatient)
+    end.set()
+    thread.join()
+    assert submitted(impatient).seq == 1
+
+
+def test_a_block_that_fails_writes_nothing_and_the_next_one_does(database: Database) -> None:
+    def fail() -> None:
+        with database.write() as tx:
+            tx.exec_driver_sql("INSERT INTO usage VALUES (1, 'w', 's', 't', 'a', 'm', 0, 0, 0, 0, 0, 0, 0)")
+            raise KeyError("ours")
+
+    with pytest.raises(KeyError):
+        fail()
+    assert counts(database)["usage"] == 0
+    assert submitted(database).seq == 1
+
+
+def test_a_full_disk_is_told_as_unavailable_and_leaves_nothing_half_written(database: Database) -> None:
+    with database.write() as tx:
+        pages = tx.exec_driver_sql("PRAGMA page_count").scalar()
+        tx.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(Unavailable, match="full"):
+        submitted(database, input="x" * 100_000)
+    assert counts(database) == dict.fromkeys(counts(database), 0)
+    assert submitted(database).seq == 1
+
+
+def test_a_database_that_is_gone_is_unavailable(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/no/such/folder.db")
+    with pytest.raises(Unavailable), database.read():
+        pass
+    with pytest.raises(Unavailable), database.write():
+        pass
+
+
+def test_too_many_readers_wait_for_a_place_and_many_have_one(settings: Settings) -> None:
+    database = Database(settings.database_url, readers=24)
+    inside, leave, failures = threading.Barrier(25), threading.Event(), []
+
+    def run() -> None:
+        try:
+            with database.read() as tx:
+                tx.exec_driver_sql("SELECT 1")
+                inside.wait(10)
+                leave.wait(10)
+        except (Unavailable, threading.BrokenBarrierError) as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(24)]
+    for thread in threads:
+        thread.start()
+    inside.wait(10)
+    submitted(database)
+    leave.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    database.close()
+
+
+def test_a_closed_database_opens_again_when_it_is_used(database: Database) -> None:
+    submitted(database)
+    database.close()
+    assert submitted(database).seq == 2
+
+
+def test_nothing_is_opened_before_the_first_transaction(tmp_path: Path) -> None:
+    Database(f"sqlite:///{tmp_path}/new.db").close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_processes_that_write_at_once_lose_nothing(settings: Settings) -> None:
+    databases = [Database(settings.database_url, sync="normal") for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda one=one: [submitted(one) for _ in range(25)]) for one in databases for _ in "ab"
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts(databases[0])["turns"] == 100
+    for one in databases:
+        one.close()

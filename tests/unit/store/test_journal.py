@@ -1,0 +1,172 @@
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from loom_worker.errors import Fenced
+from loom_worker.store.database import Database
+from loom_worker.store.journal import Journal
+from loom_worker.store.ledger import Ledger
+from loom_worker.store.messages import Messages
+from loom_worker.store.outbox import Outbox
+from loom_worker.store.reading import Turns
+from loom_worker.store.sessions import Sessions
+from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
+from loom_worker.values.turns import Ending, Step
+from tests.unit.store.made import (
+    NOW_MS,
+    PROGRESS,
+    SPENT,
+    WORKSPACE,
+    call,
+    claimed,
+    counts,
+    delivery,
+    final,
+    message,
+    running,
+    submitted,
+)
+
+
+def test_steps_come_back_in_their_order_whatever_order_they_were_written_in(database: Database) -> None:
+    claim = running(database)
+    Journal(database).save(claim, (Step(2, "reply", {"b": 1}), Step(1, "matched", {"a": 1})), (), PROGRESS)
+    assert [step.n for step in Turns(database).journal(claim.turn.id)] == [1, 2]
+
+
+def test_a_step_that_is_there_already_is_an_error_and_leaves_all_as_it_was(database: Database) -> None:
+    claim = running(database)
+    Journal(database).save(claim, (Step(1, "matched", {"a": 1}),), (), PROGRESS)
+    with pytest.raises(IntegrityError):
+        Journal(database).save(claim, (Step(2, "reply", {}), Step(1, "reply", {})), (), {**PROGRESS, "run_ms": 99})
+    assert Turns(database).journal(claim.turn.id) == (Step(1, "matched", {"a": 1}),)
+    assert Turns(database).get(WORKSPACE, claim.turn.id).run_ms == PROGRESS["run_ms"]
+
+
+def test_the_database_serves_on_after_a_refused_write(database: Database) -> None:
+    claim = running(database)
+    with pytest.raises(IntegrityError):
+        Journal(database).save(claim, (Step(1, "reply", {}), Step(1, "reply", {})), (), PROGRESS)
+    Journal(database).finish(claim, final())
+    assert Turns(database).get(WORKSPACE, claim.turn.id).status == "completed"
+
+
+def test_the_end_of_a_turn_is_written_in_all_tables(database: Database) -> None:
+    claim = running(database)
+    Journal(database).finish(
+        claim,
+        final(
+            steps=(Step(1, "reply", {}),),
+            calls=(call(0, status="completed", content="4"),),
+            said=(message(1, claim), message(2, claim)),
+            delivery=delivery(1, claim),
+        ),
+    )
+    turn = Turns(database).get(WORKSPACE, claim.turn.id)
+    assert (turn.status, turn.output_text, turn.usage, turn.run_ms) == ("completed", "done", SPENT, 5)
+    assert (turn.completed_ms, turn.calls[0].content) == (NOW_MS + 100, "4")
+    assert counts(database) == {
+        "sessions": 1, "turns": 1, "steps": 1, "calls": 1, "messages": 2, "outbox": 1, "usage": 1
+    }  # fmt: skip
+    session = Sessions(database).get(WORKSPACE, "s1")
+    assert (session.usage, session.queue_depth, session.is_busy) == (SPENT, 0, False)
+    assert Outbox(database).due(now_ms=NOW_MS, limit=9) == ("whd_0001",)
+
+
+def test_an_end_that_fails_anywhere_is_written_nowhere(database: Database) -> None:
+    first = running(database)
+    Journal(database).finish(first, final(said=(message(1, first),), delivery=delivery(1, first)))
+    claim = running(database)
+    before = counts(database), Sessions(database).get(WORKSPACE, "s1"), Turns(database).get(WORKSPACE, claim.turn.id)
+    broken = (
+        {"said": (message(2, claim), message(1, claim))},
+        {"said": (message(2, claim),), "delivery": delivery(1, claim)},
+        {"steps": (Step(1, "reply", {}), Step(1, "reply", {}))},
+        {"calls": (call(0), call(0))},
+    )
+    for fields in broken:
+        with pytest.raises(IntegrityError):
+            Journal(database).finish(claim, final(**fields))
+        after = counts(database), Sessions(database).get(WORKSPACE, "s1"), Turns(database).get(WORKSPACE, claim.turn.id)
+        assert after == before
+    Journal(database).finish(claim, final(said=(message(2, claim),)))
+
+
+def test_a_turn_ends_once(database: Database) -> None:
+    claim = running(database)
+    Journal(database).finish(claim, final(said=(message(1, claim),)))
+    with pytest.raises(Fenced):
+        Journal(database).finish(claim, final(said=(message(2, claim),)))
+    assert (counts(database)["messages"], counts(database)["usage"]) == (1, 1)
+
+
+def test_calls_that_are_open_at_the_end_are_cancelled_and_others_stay(database: Database) -> None:
+    claim = running(database)
+    saved = (call(0, status="completed", content="4"), call(1), call(2, status="running"))
+    Journal(database).save(claim, (), saved, PROGRESS)
+    Journal(database).finish(claim, final(ending=Ending("cancelled")))
+    turn = Turns(database).get(WORKSPACE, claim.turn.id)
+    assert [(one.status, one.content) for one in turn.calls] == [
+        ("completed", "4"), ("cancelled", "Cancelled."), ("cancelled", "Cancelled.")
+    ]  # fmt: skip
+    assert turn.calls[1].finished_ms == NOW_MS + 100
+
+
+def test_an_end_without_a_reply_charges_nothing(database: Database) -> None:
+    Journal(database).finish(running(database), final(Usage(), ending=Ending("failed", "dead")))
+    assert counts(database)["usage"] == 0
+
+
+def test_usage_adds_up_and_an_unknown_price_makes_the_sum_unknown(database: Database) -> None:
+    for number, usage in enumerate((SPENT, SPENT, Usage(input_tokens=1, cost_usd=None, llm_calls=1))):
+        Journal(database).finish(running(database, input=str(number)), final(usage))
+        total = Sessions(database).get(WORKSPACE, "s1").usage
+        assert (total.llm_calls, total.cost_usd) == [(1, 0.25), (2, 0.5), (3, None)][number]
+
+
+def test_the_ledger_sums_by_every_key_and_within_the_workspace_only(database: Database) -> None:
+    Journal(database).finish(running(database, "s1"), final())
+    Journal(database).finish(running(database, "s1"), final(model="m2"))
+    Journal(database).finish(running(database, "s2"), final(Usage(input_tokens=1, cost_usd=None, llm_calls=1)))
+    Journal(database).finish(running(database, "s1", workspace="other"), final())
+    ledger = Ledger(database)
+    sums = {
+        group: [(row["key"], row["input_tokens"], row["cost_usd"], row["turns"]) for row in rows]
+        for group, rows in ((name, ledger.totals(WORKSPACE, group_by=name)) for name in ("session", "model", "agent"))
+    }
+    assert sums == {
+        "session": [("s1", 20, 0.5, 2), ("s2", 1, None, 1)],
+        "model": [("m1", 11, None, 2), ("m2", 10, 0.25, 1)],
+        "agent": [("default", 21, None, 3)],
+    }
+    assert [row["key"] for row in ledger.totals(WORKSPACE, group_by="day")] == ["2027-01-15"]
+    assert ledger.totals(WORKSPACE, group_by="workspace")[0]["turns"] == 3
+    assert ledger.totals("nobody", group_by="model") == ()
+
+
+def test_a_message_comes_back_with_everything_it_had(database: Database) -> None:
+    claim = running(database)
+    use = ToolUse("toolu_1", "look", {"n": 1}, flaw="cut")
+    chats = (
+        ChatMessage("user", text="hi", context="today"),
+        ChatMessage("assistant", text="", tool_uses=(use,), opaque=({"type": "thinking", "x": [1]},)),
+        ChatMessage("tool", outcomes=(ToolOutcome("toolu_1", "look", "no", is_error=True, duration_ms=3),)),
+    )
+    said = tuple(message(number, claim, chat=chat, usage=SPENT) for number, chat in enumerate(chats))
+    Journal(database).finish(claim, final(said=said))
+    assert Messages(database).latest(claim.turn.lane, limit=9) == said
+
+
+def test_the_latest_messages_are_the_last_ones_oldest_first(database: Database) -> None:
+    claim = running(database)
+    Journal(database).finish(claim, final(said=tuple(message(9 - number, claim) for number in range(5))))
+    latest = Messages(database).latest(claim.turn.lane, limit=2)
+    assert [one.id for one in latest] == ["msg_0006", "msg_0005"]
+
+
+def test_the_first_journal_write_of_a_second_turn_leaves_the_first_alone(database: Database) -> None:
+    first = running(database)
+    Journal(database).save(first, (Step(1, "matched", {"of": "first"}),), (call(0),), PROGRESS)
+    Journal(database).finish(first, final())
+    second = claimed(database, submitted(database).lane)
+    Journal(database).save(second, (Step(1, "matched", {"of": "second"}),), (call(0),), PROGRESS)
+    assert Turns(database).journal(first.turn.id)[0].payload == {"of": "first"}

@@ -1,0 +1,118 @@
+"""Lists: walked page by page nothing is missing, nothing comes twice, and nobody sees another workspace."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from loom_worker.errors import NotFound
+from loom_worker.store.database import Database
+from loom_worker.store.journal import Journal
+from loom_worker.store.messages import Messages
+from loom_worker.store.outbox import Outbox
+from loom_worker.store.reading import Turns
+from loom_worker.store.sessions import Sessions
+from loom_worker.values.pages import Page
+from loom_worker.values.sessions import NewSession
+from tests.unit.store.made import NOW_MS, WORKSPACE, delivery, final, message, running, submitted
+
+
+def walk(turn_page: Callable[..., Page[Any]], limit: int) -> list[str]:
+    """The ids of all items, in pages of that size."""
+    ids: list[str] = []
+    after = None
+    for _ in range(100):
+        page = turn_page(limit=limit, after=after)
+        assert len(page.items) <= limit
+        ids += [item.id for item in page.items]
+        if page.next is None:
+            return ids
+        assert page.items, "a cursor behind an empty page"
+        after = page.next
+    raise AssertionError("the list has no end")
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7, 8])
+def test_sessions_made_in_one_millisecond_are_listed_once_each(database: Database, limit: int) -> None:
+    sessions = Sessions(database)
+    for number in range(7):
+        sessions.create(WORKSPACE, NewSession(id=f"s{number}"), now_ms=NOW_MS + number // 3)
+    sessions.create("other", NewSession(id="s9"), now_ms=NOW_MS)
+    found = walk(lambda **page: sessions.page(WORKSPACE, **page), limit)
+    assert found == ["s6", "s5", "s4", "s3", "s2", "s1", "s0"]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7])
+def test_turns_are_listed_once_each_the_newest_first(database: Database, limit: int) -> None:
+    made = [submitted(database, f"s{number % 2}").id for number in range(7)]
+    submitted(database, workspace="other")
+    turns = Turns(database)
+    assert walk(lambda **page: turns.page(WORKSPACE, {}, **page), limit) == sorted(made, reverse=True)
+    one = walk(lambda **page: turns.page(WORKSPACE, {"session_id": "s1"}, **page), limit)
+    assert one == sorted(made[1::2], reverse=True)
+
+
+def test_turns_are_found_by_status_and_reason(database: Database) -> None:
+    claim = running(database)
+    Journal(database).finish(claim, final())
+    waiting = submitted(database)
+    turns = Turns(database)
+    assert [turn.id for turn in turns.page(WORKSPACE, {"status": "queued"}, limit=9, after=None).items] == [waiting.id]
+    assert turns.page(WORKSPACE, {"status": "failed", "reason": "dead"}, limit=9, after=None).items == ()
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_messages_are_listed_once_each_the_oldest_first(database: Database, limit: int) -> None:
+    claim = running(database)
+    Journal(database).finish(claim, final(said=tuple(message(9 - number, claim) for number in range(5))))
+    other = running(database, "s2")
+    Journal(database).finish(other, final(said=(message(100, other),)))
+    messages = Messages(database)
+    found = walk(lambda **page: messages.page(WORKSPACE, "s1", **page), limit)
+    assert found == [f"msg_{number:04}" for number in (9, 8, 7, 6, 5)]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_deliveries_are_listed_once_each_the_newest_first(database: Database, limit: int) -> None:
+    for number in range(3):
+        claim = running(database)
+        Journal(database).finish(claim, final(delivery=delivery(number, claim)))
+    found = walk(lambda **page: Outbox(database).page(WORKSPACE, **page), limit)
+    assert found == ["whd_0002", "whd_0001", "whd_0000"]
+    assert Outbox(database).page("other", limit=9, after=None).items == ()
+
+
+def test_a_workspace_finds_nothing_of_another(database: Database) -> None:
+    claim = running(database)
+    Journal(database).finish(claim, final(said=(message(1, claim),)))
+    submitted(database, "theirs", workspace="other")
+    asks: tuple[Callable[[], object], ...] = (
+        lambda: Sessions(database).get("other", "s1"),
+        lambda: Sessions(database).delete("other", "s1"),
+        lambda: Sessions(database).page("other", limit=9, after="s1"),
+        lambda: Turns(database).get("other", claim.turn.id),
+        lambda: Turns(database).page("other", {"session_id": "s1"}, limit=9, after=None),
+        lambda: Messages(database).page("other", "s1", limit=9, after=None),
+        lambda: Messages(database).page("other", "theirs", limit=9, after="msg_0001"),
+    )
+    for ask in asks:
+        with pytest.raises(NotFound):
+            ask()
+    assert Sessions(database).get(WORKSPACE, "s1").id == "s1"
+
+
+def test_an_unknown_cursor_of_messages_is_no_empty_page(database: Database) -> None:
+    submitted(database)
+    with pytest.raises(NotFound):
+        Messages(database).page(WORKSPACE, "s1", limit=9, after="msg_none")
+
+
+def test_the_statistics_count_unfinished_turns_of_the_workspace(database: Database) -> None:
+    Journal(database).finish(running(database, "done"), final())
+    running(database, "busy")
+    submitted(database, "busy")
+    submitted(database, "waiting")
+    submitted(database, workspace="other")
+    stats = Turns(database).stats(WORKSPACE, now_ms=NOW_MS + 1500)
+    assert stats == {"lanes": 2, "queued": 2, "running": 1, "waiting": 0, "oldest_queued_age_s": 1.5, "dead": 0}
+    assert Turns(database).stats("nobody", now_ms=NOW_MS)["oldest_queued_age_s"] is None

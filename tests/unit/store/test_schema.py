@@ -1,0 +1,77 @@
+"""The queries that run for every turn find their rows by an index, at any size of the tables."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from loom_worker.store.claims import Claims
+from loom_worker.store.database import Database
+from loom_worker.store.journal import Journal
+from loom_worker.store.messages import Messages
+from loom_worker.store.outbox import Outbox
+from loom_worker.store.reading import Turns
+from loom_worker.store.schema import metadata, unfinished
+from loom_worker.values.turns import UNFINISHED
+from tests.unit.store.made import NOW_MS, WORKSPACE, final, running, submitted
+
+
+def plans(database: Database, act: Callable[[], object]) -> list[str]:
+    """How SQLite finds the rows of every statement of an act."""
+    said: list[tuple[str, Any]] = []
+
+    def hear(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        said.append((statement, parameters))
+
+    with database.read() as tx:
+        engine = tx.engine
+    event.listen(engine, "before_cursor_execute", hear)
+    act()
+    event.remove(engine, "before_cursor_execute", hear)
+    found = []
+    with database.read() as tx:
+        for statement, parameters in said:
+            if statement.startswith(("SELECT", "UPDATE")):
+                rows = tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+                found += [str(row[-1]) for row in rows]
+    return found
+
+
+ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
+    "submit": (lambda database: submitted(database), "turns_unfinished"),
+    "submit with a key": (lambda database: submitted(database, idempotency_key="k"), "turns_by_key"),
+    "the depth of the workspace": (lambda database: submitted(database), "turns_open_by_workspace"),
+    "claim": (
+        lambda database: Claims(database).claim("lane", worker="w", now_ms=NOW_MS),
+        "turns_unfinished (lane=?)",
+    ),
+    "open lanes": (
+        lambda database: Claims(database).open_lanes(created_before_ms=NOW_MS, limit=9),
+        "turns_unfinished",
+    ),
+    "one open lane": (lambda database: Claims(database).open_lane("lane"), "turns_unfinished (lane=?)"),
+    "due deliveries": (lambda database: Outbox(database).due(now_ms=NOW_MS, limit=9), "outbox_due (next_ms<?)"),
+    "latest messages": (lambda database: Messages(database).latest("lane", limit=9), "messages_by_session (lane=?)"),
+    "a page of turns": (
+        lambda database: Turns(database).page(WORKSPACE, {}, limit=9, after="turn_x"),
+        "turns_by_workspace (workspace=? AND id<?)",
+    ),
+    "the end of a turn": (lambda database: Journal(database).finish(running(database), final()), "PRIMARY KEY"),
+}
+
+
+@pytest.mark.parametrize("what", ACTS)
+def test_no_table_is_read_from_end_to_end(database: Database, what: str) -> None:
+    act, index = ACTS[what]
+    found = plans(database, lambda: act(database))
+    scans = [plan for plan in found if plan.startswith("SCAN") and "USING" not in plan]
+    assert [plan for plan in scans if plan.split()[1] in metadata.tables] == []
+    sorts = [plan for plan in found if "TEMP B-TREE" in plan]
+    assert sorts == []
+    assert any(index in plan for plan in found) or index == "PRIMARY KEY"
+
+
+def test_the_condition_of_the_partial_indexes_names_the_statuses_that_are_not_final() -> None:
+    sql = str(unfinished().compile(compile_kwargs={"literal_binds": True}))
+    assert sql == "turns.status IN ({})".format(", ".join(f"'{status}'" for status in UNFINISHED))

@@ -1,0 +1,96 @@
+import pytest
+
+from loom_worker.errors import Conflict, NotFound
+from loom_worker.store.database import Database
+from loom_worker.store.journal import Journal
+from loom_worker.store.sessions import Sessions
+from loom_worker.values.sessions import NewSession, SessionPatch
+from loom_worker.values.turns import Step
+from tests.unit.store.made import (
+    NOW_MS,
+    PROGRESS,
+    WORKSPACE,
+    call,
+    claimed,
+    counts,
+    delivery,
+    final,
+    message,
+    running,
+    submitted,
+)
+
+
+def test_a_session_comes_back_as_it_was_made(database: Database) -> None:
+    new = NewSession("s1", "agent", "user é", "title", {"a": [1]}, {"name": "Ada"}, {"max": 1}, "m1")
+    made = Sessions(database).create(WORKSPACE, new, now_ms=NOW_MS)
+    assert Sessions(database).get(WORKSPACE, "s1") == made
+    fields = (made.id, made.agent, made.user, made.title, made.metadata, made.kernel, made.budget, made.model)
+    assert fields == ("s1", "agent", "user é", "title", {"a": [1]}, {"name": "Ada"}, {"max": 1}, "m1")
+    assert (made.status, made.created_ms, made.updated_ms) == ("active", NOW_MS, NOW_MS)
+
+
+def test_sessions_without_an_id_get_one_each_and_lanes_nobody_can_guess(database: Database) -> None:
+    made = [Sessions(database).create(WORKSPACE, NewSession(), now_ms=NOW_MS) for _ in range(3)]
+    assert len({session.id for session in made}) == len({session.lane for session in made}) == 3
+    assert all(len(session.lane) == 32 and session.id not in session.lane for session in made)
+
+
+def test_an_id_is_given_once_in_a_workspace(database: Database) -> None:
+    Sessions(database).create(WORKSPACE, NewSession("s1"), now_ms=NOW_MS)
+    with pytest.raises(Conflict) as refused:
+        Sessions(database).create(WORKSPACE, NewSession("s1", title="other"), now_ms=NOW_MS)
+    assert refused.value.slug == "session-exists"
+    assert Sessions(database).get(WORKSPACE, "s1").title is None
+    Sessions(database).create("other", NewSession("s1"), now_ms=NOW_MS)
+
+
+def test_a_patch_changes_what_it_names_and_nothing_else(database: Database) -> None:
+    sessions = Sessions(database)
+    before = sessions.create(WORKSPACE, NewSession("s1", title="old", metadata={"a": 1}), now_ms=NOW_MS)
+    after = sessions.patch(WORKSPACE, "s1", SessionPatch(title="", kernel={}), now_ms=NOW_MS + 5)
+    assert (after.title, after.kernel, after.metadata, after.updated_ms) == ("", {}, {"a": 1}, NOW_MS + 5)
+    assert (after.lane, after.created_ms, after.status) == (before.lane, NOW_MS, "active")
+
+
+def test_a_patch_stays_in_its_workspace(database: Database) -> None:
+    for workspace in (WORKSPACE, "other"):
+        Sessions(database).create(workspace, NewSession("s1"), now_ms=NOW_MS)
+    Sessions(database).patch(WORKSPACE, "s1", SessionPatch(title="mine"), now_ms=NOW_MS)
+    assert Sessions(database).get("other", "s1").title is None
+    with pytest.raises(NotFound):
+        Sessions(database).patch(WORKSPACE, "none", SessionPatch(title="x"), now_ms=NOW_MS)
+
+
+def test_a_session_knows_its_queue_and_whether_it_works(database: Database) -> None:
+    lane = submitted(database).lane
+    submitted(database)
+    claimed(database, lane)
+    session = Sessions(database).get(WORKSPACE, "s1")
+    listed = Sessions(database).page(WORKSPACE, limit=1, after=None).items[0]
+    assert (session.queue_depth, session.is_busy) == (listed.queue_depth, listed.is_busy) == (2, True)
+
+
+def test_a_deleted_session_leaves_no_row_but_what_it_cost(database: Database) -> None:
+    for session in ("s1", "s2"):
+        claim = running(database, session)
+        Journal(database).save(claim, (Step(1, "reply", {}),), (call(0),), PROGRESS)
+        number = int(session[1])
+        said = (message(number, claim),)
+        Journal(database).finish(claim, final(said=said, delivery=delivery(number, claim)))
+        submitted(database, session)
+    lane = Sessions(database).get(WORKSPACE, "s1").lane
+    assert Sessions(database).delete(WORKSPACE, "s1") == lane
+    assert counts(database) == {
+        "sessions": 1, "turns": 2, "steps": 1, "calls": 1, "messages": 1, "outbox": 1, "usage": 2
+    }  # fmt: skip
+    with pytest.raises(NotFound):
+        Sessions(database).get(WORKSPACE, "s1")
+
+
+def test_a_session_of_the_same_name_begins_anew_after_a_deletion(database: Database) -> None:
+    old = submitted(database)
+    Sessions(database).delete(WORKSPACE, "s1")
+    new = submitted(database)
+    assert new.seq == 1
+    assert new.lane != old.lane

@@ -1,0 +1,198 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import redis
+
+from loom_worker.lanes import keys
+from loom_worker.lanes.keeper import Keeper
+from loom_worker.lanes.lanes import Lanes
+from loom_worker.settings import LaneSettings
+from loom_worker.store.claims import Claims
+from loom_worker.store.database import Database
+from loom_worker.store.journal import Journal
+from loom_worker.store.outbox import Outbox
+from loom_worker.store.sessions import Sessions
+from loom_worker.tasks.sweep import AGAIN_MS, Sweep, Sweeper, Swept
+from loom_worker.values.ids import now_ms
+from loom_worker.values.sessions import SessionPatch
+from tests.support.stage import Book
+from tests.support.until import until
+from tests.unit.store import made
+
+SETTINGS = LaneSettings()
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book()
+
+
+@pytest.fixture
+def lanes(valkey: redis.Redis) -> Lanes:
+    return Lanes(valkey, SETTINGS)
+
+
+@pytest.fixture
+def sweep(valkey: redis.Redis, database: Database, lanes: Lanes, book: Book, monkeypatch: pytest.MonkeyPatch) -> Sweep:
+    monkeypatch.setattr(made, "NOW_MS", now_ms() - 60_000)  # the constant of the builders of rows
+    return Sweep(valkey, lanes, Claims(database), Outbox(database), book.doors(), SETTINGS)
+
+
+def sweep_now(sweep: Sweep) -> Swept:
+    """A sweep, as when the lock of the last one has run out."""
+    sweep.redis.delete(keys.SWEEP)
+    swept = sweep.once("w0")
+    assert swept is not None
+    return swept
+
+
+def grown_old(client: Any) -> None:
+    """Let Redis' memory be older than any lease."""
+    client.set(keys.BORN, now_ms() - 60_000)
+
+
+def test_one_sweeps_at_a_time_and_the_lock_lasts_less_than_a_pause(sweep: Sweep, valkey: redis.Redis) -> None:
+    assert sweep.once("w0") == Swept(0, 0, 0)
+    assert sweep.once("w1") is None
+    assert valkey.get(keys.SWEEP) == "w0"
+    remaining: Any = valkey.pttl(keys.SWEEP)
+    assert 0 < remaining < SETTINGS.sweep_s * 1000
+
+
+def test_a_turn_of_which_redis_knows_nothing_is_rung_once(
+    sweep: Sweep, database: Database, book: Book, lanes: Lanes
+) -> None:
+    first, second = made.submitted(database), made.submitted(database)
+    assert sweep_now(sweep) == Swept(late=0, lost=1, due=0)
+    assert sweep_now(sweep) == Swept(late=0, lost=0, due=0)
+    assert book.rung == [first.lane]
+    lease = lanes.take(first.lane, "t1")
+    assert lease is not None
+    assert (lease.last_seq, second.seq) == (2, 2)
+
+
+def test_a_turn_that_was_accepted_just_now_is_left_to_its_submitter(
+    sweep: Sweep, database: Database, book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(made, "NOW_MS", now_ms())
+    made.submitted(database)
+    assert sweep_now(sweep).lost == 0
+    assert book.rung == []
+
+
+def test_a_lane_with_a_late_lease_is_rung(
+    sweep: Sweep, database: Database, book: Book, lanes: Lanes, valkey: redis.Redis
+) -> None:
+    turn = made.submitted(database)
+    lanes.submit(turn.lane, [(1, turn.id)])
+    assert sweep_now(sweep).late == 0
+    valkey.zadd(keys.LEASES, {turn.lane: 1})
+    assert sweep_now(sweep) == Swept(late=1, lost=0, due=0)
+    assert book.rung == [turn.lane]
+
+
+def test_a_lane_that_a_living_worker_runs_is_left_alone_after_a_loss(
+    sweep: Sweep, database: Database, book: Book, lanes: Lanes, valkey: redis.Redis
+) -> None:
+    turn = made.submitted(database)
+    made.claimed(database, turn.lane, "w1")
+    Keeper(valkey, lanes, "w1", SETTINGS).beat()
+    grown_old(valkey)
+    assert sweep_now(sweep).lost == 0
+    assert book.rung == []
+
+
+def test_a_lane_of_a_worker_that_is_dead_is_rung(
+    sweep: Sweep, database: Database, book: Book, valkey: redis.Redis
+) -> None:
+    turn = made.submitted(database)
+    made.claimed(database, turn.lane, "w1")
+    valkey.zadd(keys.WORKERS, {"w1": now_ms() - int(SETTINGS.lease_s * 1000) - 1_000})
+    grown_old(valkey)
+    assert sweep_now(sweep).lost == 1
+    assert book.rung == [turn.lane]
+
+
+def test_just_after_a_loss_nobody_counts_as_dead(sweep: Sweep, database: Database, book: Book) -> None:
+    running, waiting = made.submitted(database, "s1"), made.submitted(database, "s2")
+    made.claimed(database, running.lane, "w1")
+    assert sweep_now(sweep).lost == 1
+    assert book.rung == [waiting.lane]
+
+
+def test_a_paused_session_is_not_rung_and_is_once_it_goes_on(sweep: Sweep, database: Database, book: Book) -> None:
+    turn = made.submitted(database)
+    sessions = Sessions(database)
+    sessions.patch(made.WORKSPACE, "s1", SessionPatch(status="paused"), now_ms=1)
+    assert sweep_now(sweep).lost == 0
+    sessions.patch(made.WORKSPACE, "s1", SessionPatch(status="active"), now_ms=2)
+    assert sweep_now(sweep).lost == 1
+    assert book.rung == [turn.lane]
+
+
+def test_a_lost_lane_is_found_behind_any_number_of_others(
+    sweep: Sweep, database: Database, book: Book, lanes: Lanes
+) -> None:
+    turns = [made.submitted(database, f"s{number}") for number in range(8)]
+    last = max(turns, key=lambda turn: turn.lane)
+    for turn in turns:
+        if turn is not last:
+            lanes.submit(turn.lane, [(1, turn.id)])
+    assert sweep_now(replace(sweep, most=3)).lost == 1
+    assert book.rung == [last.lane]
+
+
+def due(database: Database, number: int = 1) -> None:
+    """A turn that ended, with a webhook to be sent."""
+    claim = made.running(database, f"s{number}")
+    final = made.final(delivery=made.delivery(number, claim, next_ms=made.NOW_MS))
+    Journal(database).finish(claim, final)
+
+
+def test_a_due_delivery_is_sent(sweep: Sweep, database: Database, book: Book) -> None:
+    due(database)
+    assert sweep_now(sweep) == Swept(late=0, lost=0, due=1)
+    assert book.delivered == ["whd_0001"]
+
+
+def test_a_delivery_that_waits_for_a_worker_is_not_sent_with_every_sweep(
+    sweep: Sweep, database: Database, book: Book, valkey: redis.Redis
+) -> None:
+    due(database)
+    for _ in range(5):
+        sweep_now(sweep)
+    assert book.delivered == ["whd_0001"]
+    remaining: Any = valkey.pttl(keys.sent("whd_0001"))
+    assert 0 < remaining <= AGAIN_MS
+    valkey.delete(keys.sent("whd_0001"))  # as when that time has passed
+    sweep_now(sweep)
+    assert book.delivered == ["whd_0001", "whd_0001"]
+
+
+def test_a_delivery_that_is_taken_is_not_sent(sweep: Sweep, database: Database, book: Book) -> None:
+    due(database)
+    assert Outbox(database).take("whd_0001", now_ms=now_ms(), hold_ms=30_000) is not None
+    assert sweep_now(sweep).due == 0
+    assert book.delivered == []
+
+
+def test_a_sweeper_sweeps_until_it_is_stopped_and_outlives_what_fails(
+    sweep: Sweep, database: Database, book: Book, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
+) -> None:
+    caplog.set_level("INFO")
+    made.submitted(database)
+    quick = replace(sweep, settings=LaneSettings(sweep_s=0.02))
+    quick.redis.set(keys.LEASES, "not a sorted set")
+    sweeper = Sweeper(quick, "w1")
+    sweeper.start()
+    request.addfinalizer(sweeper.stop)
+    until(lambda: "the next one comes" in caplog.text, 5, "a sweep that fails")
+    quick.redis.flushall()
+    until(lambda: book.rung, 5, "a bell")
+    sweeper.stop()
+    assert [record for record in caplog.records if getattr(record, "lost", 0) == 1]
+
+
+def test_a_sweeper_that_never_started_stops(sweep: Sweep) -> None:
+    Sweeper(sweep, "w1").stop()

@@ -1,0 +1,205 @@
+import os
+import tempfile
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loom_worker.errors import BadSettings
+from loom_worker.settings import KNOWN, SECRET, Settings, embedded_socket, from_env
+
+KEY = "sk-" + "a" * 20
+
+
+def at(settings: Settings, dotted: str) -> Any:
+    found: Any = settings
+    for name in dotted.split("."):
+        found = getattr(found, name)
+    return found
+
+
+SET: dict[str, tuple[str, str, object]] = {
+    "LOOM_HOME": ("/srv/loom", "home", Path("/srv/loom")),
+    "LOOM_DATABASE_URL": ("sqlite:////srv/x.db", "database_url", "sqlite:////srv/x.db"),
+    "LOOM_REDIS_URL": ("redis://h:1/2", "redis_url", "redis://h:1/2"),
+    "LOOM_MODEL": ("m1", "llm.model", "m1"),
+    "LOOM_PROVIDER": ("Scripted", "llm.provider", "scripted"),
+    "ANTHROPIC_API_KEY": (KEY, "llm.api_key", KEY),
+    "ANTHROPIC_BASE_URL": ("http://h", "llm.base_url", "http://h"),
+    "LOOM_AGENTS_DIR": ("/", "agents_dir", Path("/")),
+    "LOOM_PATTERNS_DIR": ("/", "patterns_dir", Path("/")),
+    "LOOM_BACKEND_URL": ("postgresql://h/d", "backend_url", "postgresql://h/d"),
+    "LOOM_MAX_CONTEXT_TOKENS": ("2000", "llm.max_context_tokens", 2000),
+    "LOOM_RESERVED_OUTPUT_TOKENS": ("7", "llm.reserved_output_tokens", 7),
+    "LOOM_LLM_TIMEOUT_S": ("0.5", "llm.call_timeout_s", 0.5),
+    "LOOM_MAX_ATTEMPTS": ("100", "limits.max_attempts", 100),
+    "LOOM_LEASE_S": ("2.5", "lanes.lease_s", 2.5),
+    "LOOM_TOOL_TIMEOUT_S": ("1", "limits.tool_timeout_s", 1.0),
+    "LOOM_TURN_TIMEOUT_S": (" 86400 ", "limits.turn_timeout_s", 86400.0),
+    "LOOM_MAX_LLM_CALLS": ("1", "limits.max_llm_calls", 1),
+    "LOOM_MAX_TOOL_CALLS": ("0", "limits.max_tool_calls", 0),
+    "LOOM_SQLITE_SYNC": ("NORMAL", "sqlite_sync", "normal"),
+    "LOOM_HOST": ("::1", "web.host", "::1"),
+    "LOOM_PORT": ("65535", "web.port", 65535),
+    "LOOM_API_KEYS": ("a=k1, b-2.x=k=2", "web.api_keys", {"k1": "a", "k=2": "b-2.x"}),
+    "LOOM_TRUSTED_PROXIES": ("10", "web.trusted_proxies", 10),
+    "LOOM_WEBHOOK_SECRET": ("whsec_x", "webhook.secret", "whsec_x"),
+    "LOOM_ALLOW_PRIVATE_WEBHOOKS": ("Yes", "webhook.allow_private", True),
+    "LOOM_WEBHOOK_TIMEOUT_S": ("0.1", "webhook.timeout_s", 0.1),
+    "LOOM_WORKER_CONCURRENCY": ("1024", "worker_concurrency", 1024),
+    "LOOM_LOG_LEVEL": ("warning", "log.level", "WARNING"),
+    "LOOM_LOG_FORMAT": ("JSON", "log.format", "json"),
+}
+"""Variable: a value, where it lands, and as what."""
+
+WRONG: dict[str, tuple[str, ...]] = {
+    "LOOM_HOME": ("/srv/a?b", "/srv/100%", "/srv/a#b"),
+    "LOOM_DATABASE_URL": ("postgresql://h/d", "sqlite:///relative.db", "sqlite://", "sqlite:///", "sqlite:///:memory:"),
+    "LOOM_REDIS_URL": ("localhost:6379", "amqp://h", "http://h"),
+    "LOOM_PROVIDER": ("openai", "anthropic"),
+    "LOOM_AGENTS_DIR": ("/no/such/folder",),
+    "LOOM_PATTERNS_DIR": ("/etc/passwd",),
+    "LOOM_MAX_CONTEXT_TOKENS": ("1999", "x", "1e6"),
+    "LOOM_RESERVED_OUTPUT_TOKENS": ("0", "-1", "200000"),
+    "LOOM_LLM_TIMEOUT_S": ("0", "nan", "inf", "-1", "1s"),
+    "LOOM_MAX_ATTEMPTS": ("0", "101", "1.5"),
+    "LOOM_LEASE_S": ("0.09", "86401", "nan"),
+    "LOOM_TOOL_TIMEOUT_S": ("0",),
+    "LOOM_TURN_TIMEOUT_S": ("never",),
+    "LOOM_MAX_LLM_CALLS": ("0",),
+    "LOOM_MAX_TOOL_CALLS": ("-1",),
+    "LOOM_SQLITE_SYNC": ("off",),
+    "LOOM_PORT": ("0", "65536", "http"),
+    "LOOM_API_KEYS": ("k1", "a=", "=k", "a=k1,b=k1", "a b=k", "a=k1,", "é=k"),
+    "LOOM_TRUSTED_PROXIES": ("-1", "11", "yes"),
+    "LOOM_ALLOW_PRIVATE_WEBHOOKS": ("maybe", "2"),
+    "LOOM_WEBHOOK_TIMEOUT_S": ("0",),
+    "LOOM_WORKER_CONCURRENCY": ("0", "1025"),
+    "LOOM_LOG_LEVEL": ("loud",),
+    "LOOM_LOG_FORMAT": ("xml",),
+}
+
+
+def test_the_tables_here_know_every_variable() -> None:
+    assert set(SET) == set(KNOWN)
+    assert set(KNOWN) - set(WRONG) == {
+        "LOOM_MODEL", "LOOM_HOST", "LOOM_BACKEND_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "LOOM_WEBHOOK_SECRET"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SET)
+def test_a_variable_that_is_set_lands_in_its_field(name: str) -> None:
+    raw, field, value = SET[name]
+    assert at(from_env({name: raw}), field) == value
+    assert at(from_env({}), field) != value or name == "LOOM_PROVIDER"
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_an_empty_variable_is_as_one_that_is_not_set(name: str) -> None:
+    assert from_env({name: "  "}) == from_env({})
+
+
+@pytest.mark.parametrize(("name", "raw"), [(name, raw) for name, values in WRONG.items() for raw in values])
+def test_a_wrong_value_is_refused_and_its_variable_named(name: str, raw: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        from_env({name: raw})
+    assert str(refused.value).startswith(name)
+    assert "\n" not in str(refused.value)
+
+
+def test_all_wrong_values_are_told_at_once() -> None:
+    with pytest.raises(BadSettings) as refused:
+        from_env({name: values[0] for name, values in WRONG.items()})
+    told = str(refused.value)
+    assert [name for name in WRONG if name not in told] == []
+    assert len(told.splitlines()) == len(WRONG)
+
+
+def test_no_secret_is_ever_printed() -> None:
+    secrets = {"ANTHROPIC_API_KEY": KEY, "LOOM_API_KEYS": "acme=k-hidden-1", "LOOM_WEBHOOK_SECRET": "whsec_hidden2"}
+    assert set(secrets) == SECRET
+    shown = repr(from_env(secrets)) + str(from_env(secrets).llm) + str(from_env(secrets).web)
+    with pytest.raises(BadSettings) as refused:
+        from_env({**secrets, "LOOM_API_KEYS": "acme=k-hidden-1,k-hidden-1", "LOOM_PORT": "x"})
+    shown += str(refused.value) + repr(refused.value)
+    assert [word for word in (KEY, "hidden") if word in shown] == []
+
+
+def test_a_password_in_a_url_that_is_refused_is_not_printed() -> None:
+    for name in ("LOOM_DATABASE_URL", "LOOM_REDIS_URL"):
+        with pytest.raises(BadSettings) as refused:
+            from_env({name: "mysql://user:hidden@host/db"})
+        assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("environ", "provider", "model"),
+    [
+        ({}, "scripted", "scripted-demo"),
+        ({"ANTHROPIC_API_KEY": KEY}, "anthropic", None),
+        ({"ANTHROPIC_BASE_URL": "http://h"}, "anthropic", None),
+        ({"ANTHROPIC_API_KEY": KEY, "LOOM_PROVIDER": "scripted"}, "scripted", "scripted-demo"),
+        ({"ANTHROPIC_API_KEY": KEY, "LOOM_MODEL": "m"}, "anthropic", "m"),
+    ],
+)
+def test_a_key_or_base_url_chooses_the_provider_unless_one_is_named(
+    environ: dict[str, str], provider: str, model: str | None
+) -> None:
+    llm = from_env(environ).llm
+    assert llm.provider == provider
+    assert llm.model == model or (model is None and llm.model.startswith("claude-"))
+
+
+def test_a_tenth_of_the_window_is_kept_for_the_answer_unless_set() -> None:
+    assert from_env({"LOOM_MAX_CONTEXT_TOKENS": "50000"}).llm.reserved_output_tokens == 5000
+
+
+def test_what_is_not_set_lies_in_the_home() -> None:
+    settings = from_env({"LOOM_HOME": "~/x y"})
+    home = Path.home() / "x y"
+    assert settings.database_url == f"sqlite:///{home}/loom.db"
+    assert settings.redis_url == f"unix://{home}/valkey.sock"
+    assert settings.has_embedded_redis
+    assert settings.has_sample_backend
+    other = from_env({"LOOM_REDIS_URL": "redis://h", "LOOM_BACKEND_URL": "sqlite:////x.db"})
+    assert not other.has_embedded_redis
+    assert not other.has_sample_backend
+
+
+def test_a_relative_home_is_made_absolute() -> None:
+    assert from_env({"LOOM_HOME": "x"}).home == Path.cwd() / "x"
+
+
+def test_kombu_s_spelling_of_a_socket_is_understood() -> None:
+    assert from_env({"LOOM_REDIS_URL": "redis+socket:///run/s"}).redis_url == "unix:///run/s"
+
+
+@pytest.mark.parametrize("length", [60, 86, 87, 88, 89, 90, 200])
+def test_a_socket_path_never_exceeds_what_the_system_takes(length: int) -> None:
+    home = Path("/" + "h" * length)
+    socket = embedded_socket(home)
+    assert len(os.fsencode(socket)) <= 100
+    assert socket == embedded_socket(home)
+    assert (socket.parent == home) == (length + len("//valkey.sock") <= 100)
+    assert socket.is_relative_to(home) or socket.is_relative_to(tempfile.gettempdir())
+
+
+def test_the_length_of_a_socket_path_counts_in_bytes() -> None:
+    assert embedded_socket(Path("/" + "é" * 60)).is_relative_to(tempfile.gettempdir())
+
+
+def test_two_long_homes_have_two_sockets() -> None:
+    homes = [Path("/" + letter * 200) for letter in "ab"]
+    assert embedded_socket(homes[0]) != embedded_socket(homes[1])
+
+
+def test_the_environment_of_the_process_is_read_when_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOM_PORT", "9123")
+    assert from_env().web.port == 9123
+    assert from_env({}).web.port == 8000
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        from_env({}).home = Path("/")  # type: ignore[misc]
