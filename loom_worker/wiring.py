@@ -109,7 +109,7 @@ def front(settings: Settings) -> Front:
         publisher.put(lambda: send(app, "loom.turn.run", lane))
 
     def announce(turn: Turn) -> None:
-        publisher.put(lambda: _announce(turn, client, lanes, events, lambda: send(app, "loom.turn.run", turn.lane)))
+        publisher.put(lambda: _announce(turn, lanes, events, lambda: send(app, "loom.turn.run", turn.lane)))
 
     def close() -> None:
         publisher.close()
@@ -171,12 +171,9 @@ def _build(settings: Settings, *, is_alone: bool) -> Process:
     return Process(parts, Mail(outbox, settings.webhook), kits, database, Sweeper(sweep, worker))
 
 
-def _announce(turn: Turn, client: Any, lanes: Lanes, events: EventLog, ring: Callable[[], None]) -> None:
-    with client.pipeline(transaction=False) as pipe:
-        events.queue_opening(pipe, turn.id, queued(turn))
-        lanes.queue_submit(pipe, turn.lane, (turn.seq, turn.id))
-        must_ring = pipe.execute()[-1]
-    if must_ring:
+def _announce(turn: Turn, lanes: Lanes, events: EventLog, ring: Callable[[], None]) -> None:
+    events.append(turn.id, [("turn.queued", queued(turn))], least=-1)
+    if lanes.submit(turn.lane, [(turn.seq, turn.id)]):
         ring()
 
 

@@ -1,5 +1,6 @@
 """Serve the front end with waitress, and stop without cutting anyone off."""
 
+import gc
 import logging
 import signal
 import socket
@@ -86,6 +87,8 @@ def serve_front(front: "Front") -> None:
         front.close()
         raise SystemExit(f"loom web: cannot listen on {web.host}:{web.port}: {error.strerror or error}") from error
     told = _told_to_stop()
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays: full collections need not look through it again
     server.start()
     log.info("listening on http://%s:%d", web.host, server.port)
     if not web.api_keys:

@@ -48,11 +48,6 @@ class EventLog:
             last = self._append(keys=[_key(turn_id), _end(turn_id)], args=[TTL_S, least, is_final, *pairs])
         return None if last == -1 else int(last)
 
-    def queue_opening(self, pipe: Any, turn_id: str, data: Json) -> None:
-        """Add ``turn.queued`` to a pipeline, as the first event of a log that is empty yet."""
-        keys = [_key(turn_id), _end(turn_id)]
-        self._append(keys=keys, args=[TTL_S, -1, 0, "turn.queued", _text(data)], client=pipe)
-
     def last_id(self, turn_id: str) -> int:
         """The id of the last event, 0 for a log that is not there.
 

@@ -49,10 +49,6 @@ class Lanes:
         pairs = [part for pair in turns for part in pair]
         return self._run("submit", lane, self._kick_ms, *pairs) == 1
 
-    def queue_submit(self, pipe: Any, lane: str, turn: tuple[int, str]) -> None:
-        """Put a turn on a lane by a pipeline; its answer is 1 if the doorbell must be rung."""
-        self._run("submit", lane, self._kick_ms, *turn, client=pipe)
-
     def take(self, lane: str, token: str) -> Lease | None:
         """Take a lane for lease_s; None while another has it.
 

@@ -1,5 +1,6 @@
 """The long-lived Celery processes: a worker, beat, Flower. Each function returns when its process is told to stop."""
 
+import gc
 import logging
 import signal
 import sys
@@ -52,6 +53,9 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
     if "turn" in queues:
         # Before it takes turns: the first one would otherwise wait seconds for scikit-learn and the token table.
         process.kits.warm()
+    # What is loaded by now stays: the garbage collector need not look through it again with every full collection.
+    gc.collect()
+    gc.freeze()
     try:
         worker.start()
     finally:

@@ -158,9 +158,7 @@ class Stage:
         """Accept a turn and put it on its lane."""
         owner = (WORKSPACE, NewSession(id=session))
         turn, _ = submit(self.database, self.settings.limits, owner, NewTurn(text, **new), now_ms=self.now_ms)
-        with self.redis.pipeline(transaction=False) as pipe:
-            self.events.queue_opening(pipe, turn.id, queued(turn))
-            pipe.execute()
+        self.events.append(turn.id, [("turn.queued", queued(turn))], least=-1)
         self.lanes.submit(turn.lane, [(turn.seq, turn.id)])
         return turn
 

@@ -36,11 +36,9 @@ def test_nothing_is_added_to_a_log_that_is_shorter_than_it_should_be(
     assert events.last_id("t") == (there if expected is None else expected)
 
 
-def test_the_opening_is_written_once_and_only_into_an_empty_log(events: EventLog, valkey: redis.Redis) -> None:
+def test_the_opening_is_written_once_and_only_into_an_empty_log(events: EventLog) -> None:
     for _ in range(2):
-        with valkey.pipeline(transaction=False) as pipe:
-            events.queue_opening(pipe, "t", {"seq": 1})
-            pipe.execute()
+        events.append("t", [("turn.queued", {"seq": 1})], least=-1)
     assert events.read("t", after=0, wait_ms=0) == (Event(1, "turn.queued", {"seq": 1}),)
 
 
