@@ -68,7 +68,7 @@ class LaneSettings:
     """A doorbell not answered within this is rung again, then after 2, 4 and 8 times as long."""
     max_kick_s: float = 8.0
     """The longest pause between two rings of a lane."""
-    park_check_s: float = 5.0
+    park_check_s: float = 3.0
     """A parked turn looks after its open calls this often, should every signal be lost."""
     sweep_s: float = 1.0
     """Seconds between sweeps, cluster-wide."""

@@ -32,9 +32,7 @@ def doors(app: Celery) -> Doors:
 
 def send(app: Celery, task: str, *ids: str | int) -> None:
     """Put one task on its queue."""
-    # The texts that Flower shows are given here: Celery would work them out by parsing the arguments.
-    shown = {"argsrepr": repr(ids), "kwargsrepr": "{}"}
-    _guarded(lambda: app.send_task(task, args=ids, ignore_result=True, retry=False, **shown))
+    _guarded(lambda: app.send_task(task, args=ids, ignore_result=True, retry=False))
 
 
 def _fan_out(app: Celery, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:

@@ -35,6 +35,7 @@ def test_another_implementation_verifies_every_signature(entropy: bytes, text: s
 @pytest.mark.parametrize(
     ("name", "value"),
     [("webhook-id", "dlv_2"), ("webhook-timestamp", str(int(time.time()) - 7))],
+    ids=["id", "timestamp"],
 )
 def test_a_changed_header_breaks_the_signature(name: str, value: str) -> None:
     signed = headers("dlv_1", int(time.time()), body=b"{}", secret=SECRET)
