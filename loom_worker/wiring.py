@@ -20,6 +20,7 @@ from loom_worker.events.rebuild import queued
 from loom_worker.front.following import Following
 from loom_worker.front.front import Front, Outward
 from loom_worker.kits import Kits
+from loom_worker.lanes import keys
 from loom_worker.lanes.keeper import Keeper, alive_workers
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings, WebhookSettings
@@ -83,10 +84,10 @@ def mail() -> Mail:
     return _started().mail
 
 
-def start(settings: Settings) -> Process:
+def start(settings: Settings, *, takes_turns: bool = True) -> Process:
     """Make this process a worker; nothing runs before its keeper and sweeper are started."""
     global _process  # Celery calls tasks by name alone: they find their parts here
-    _process = _build(settings, is_alone=False)
+    _process = _build(settings, takes_turns=takes_turns)
     return _process
 
 
@@ -140,7 +141,7 @@ def _started() -> Process:
     return _process
 
 
-def _build(settings: Settings, *, is_alone: bool) -> Process:
+def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = True) -> Process:
     worker = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     client = _redis(settings)
     database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.worker_concurrency)
@@ -157,7 +158,7 @@ def _build(settings: Settings, *, is_alone: bool) -> Process:
         calls=Calls(database),
         messages=Messages(database),
         lanes=lanes,
-        keeper=Keeper(client, lanes, worker, settings.lanes),
+        keeper=Keeper(client, lanes, worker, settings.lanes, takes_turns=takes_turns),
         events=_events(settings),
         doors=ways,
         kit=kits.kit,
@@ -194,8 +195,8 @@ def _events(settings: Settings) -> EventLog:
     return EventLog(_redis(settings), waiting)
 
 
-def _alive(client: Any, settings: Settings) -> frozenset[str]:
-    return alive_workers(client, since_ms=now_ms() - int(settings.lanes.lease_s * 1000))
+def _alive(client: Any, settings: Settings, among: str = keys.WORKERS) -> frozenset[str]:
+    return alive_workers(client, since_ms=now_ms() - int(settings.lanes.lease_s * 1000), among=among)
 
 
 def _problems(database: Database, client: Any, settings: Settings) -> tuple[str, ...]:
@@ -206,8 +207,8 @@ def _problems(database: Database, client: Any, settings: Settings) -> tuple[str,
     except LoomError as error:
         found.append(f"database: {error}")
     try:
-        if not _alive(client, settings):
-            found.append("workers: none is alive")
+        if not _alive(client, settings, keys.TURN_WORKERS):
+            found.append("workers: none that takes turns is alive")
     except LoomError as error:
         found.append(f"redis: {error}")
     return tuple(found)

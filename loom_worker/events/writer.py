@@ -26,19 +26,26 @@ class Writer:
     """
 
     def __init__(
-        self, events: EventLog, turn_id: str, journaled: Callable[[], Sequence[Event]], *, flusher: Flusher
+        self,
+        events: EventLog,
+        turn_id: str,
+        journaled: Callable[[], Sequence[Event]],
+        *,
+        flusher: Flusher,
+        first: int | None = None,
     ) -> None:
         """Begin to write.
 
         Args:
             journaled: makes the log anew from the journal as it was at the claim; called only if the log was lost.
             flusher: writes what was put off.
+            first: the id of our first event, where it is known (2, for a turn that nobody ran before); else asked for.
         """
         self._events = events
         self._turn_id = turn_id
         self._journaled = journaled
         self._told: list[tuple[str, Json]] = []  # everything this owner wrote, in order
-        self._first: int | None = None  # the id of the first of it
+        self._first = first  # the id of the first of it
         self._sent = 0  # how many of it are in Redis
         self._log: list[Json] = []  # the part of it that the journal does not have yet
         self._logged = 0

@@ -31,9 +31,12 @@ class Keeper:
     stopped, or cut off from Redis, gives up by itself and does not ask whether it may go on.
     """
 
-    def __init__(self, redis: Any, lanes: Lanes, worker: str, settings: LaneSettings) -> None:
+    def __init__(
+        self, redis: Any, lanes: Lanes, worker: str, settings: LaneSettings, *, takes_turns: bool = True
+    ) -> None:
         """Args: worker: this process' name, never used before."""
         self.worker = worker
+        self._beats_on = (keys.WORKERS, keys.TURN_WORKERS) if takes_turns else (keys.WORKERS,)
         self._redis = redis
         self._lanes = lanes
         self._settings = settings
@@ -54,7 +57,7 @@ class Keeper:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=2)
-        self._guarded(lambda: self._redis.zrem(keys.WORKERS, self.worker))
+        self._guarded(self._take_leave)
 
     def hold(self, lease: Lease) -> Hold:
         """Keep a lease that was just taken."""
@@ -83,13 +86,18 @@ class Keeper:
         for lease, hold in list(holds.items()):
             if now_s - hold.renewed_s > self._settings.lease_s:
                 self._lose(holds.pop(lease))
-        self._redis.zadd(keys.WORKERS, {self.worker: time.time_ns() // 1_000_000})
+        for key in self._beats_on:
+            self._redis.zadd(key, {self.worker: time.time_ns() // 1_000_000})
         self._redis.set(keys.BORN, time.time_ns() // 1_000_000, nx=True)
         for lease, is_renewed in self._lanes.renew(holds).items():
             if is_renewed:
                 holds[lease].renewed_s = now_s
             else:
                 self._lose(holds[lease])
+
+    def _take_leave(self) -> None:
+        for key in self._beats_on:
+            self._redis.zrem(key, self.worker)
 
     def _lose(self, hold: Hold) -> None:
         log.warning("lease lost", extra={"lane": hold.lease.lane})
@@ -112,11 +120,15 @@ class Keeper:
             log.warning("Redis did not answer the keeper: %s", error)
 
 
-def alive_workers(redis: Any, *, since_ms: int) -> frozenset[str]:
-    """Workers whose last heartbeat is not older than since_ms; forgets those a day old."""
+def alive_workers(redis: Any, *, since_ms: int, among: str = keys.WORKERS) -> frozenset[str]:
+    """Workers whose last heartbeat is not older than since_ms; forgets those a day old.
+
+    Args:
+        among: WORKERS, or TURN_WORKERS for those that take turns.
+    """
     with in_our_words():
-        redis.zremrangebyscore(keys.WORKERS, "-inf", since_ms - 86_400_000)
-        return frozenset(redis.zrange(keys.WORKERS, since_ms, "+inf", byscore=True))
+        redis.zremrangebyscore(among, "-inf", since_ms - 86_400_000)
+        return frozenset(redis.zrange(among, since_ms, "+inf", byscore=True))
 
 
 def memory_age_ms(redis: Any, *, now_ms: int) -> int:

@@ -8,6 +8,9 @@ LEASES = PREFIX + "leases"
 WORKERS = PREFIX + "workers"
 """Sorted set: worker to its last heartbeat in ms."""
 
+TURN_WORKERS = PREFIX + "workers:turn"
+"""Sorted set: those of them that take turns; without one nothing is answered."""
+
 BORN = PREFIX + "born"
 """String: since when this Redis has kept our keys, in ms; young after a loss."""
 

@@ -28,7 +28,7 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
         name: the node's name, to which the host's is added; unlike any other worker's on this host.
     """
     configure(settings)
-    process = wiring.start(settings)
+    process = wiring.start(settings, takes_turns="turn" in queues)
     # The signal keeps weak references: these functions live as long as this one runs.
     ready, stopping = _when_ready(process), _when_stopping(process)
     signals.setup_logging.connect(_keep_logging)

@@ -114,7 +114,8 @@ def ticket(turn_id: str, call: Call) -> str:
 
 def _advance(claim: Claim, shift: Shift) -> None:
     loom, turn = shift.loom, claim.turn
-    pen = Writer(loom.events, turn.id, lambda: rebuild(turn, claim.steps), flusher=loom.flusher)
+    first = 2 if turn.fence == 1 else None  # behind turn.queued
+    pen = Writer(loom.events, turn.id, lambda: rebuild(turn, claim.steps), flusher=loom.flusher, first=first)
     work = Work.begin(claim)
     if turn.fence == 1:
         pen.emit("turn.started", {"attempt": turn.attempt})

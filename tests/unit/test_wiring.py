@@ -97,13 +97,13 @@ def test_a_front_accepts_turns_while_redis_is_down(tmp_path: Path) -> None:
 
 
 def test_readiness_names_what_is_missing(front: wiring.Front, live: Settings) -> None:
-    assert front.readiness() == ("workers: none is alive",)
+    assert front.readiness() == ("workers: none that takes turns is alive",)
     process = wiring.start(live)
     process.loom.keeper.beat()
     assert front.readiness() == ()
     assert front.queue_stats("default")["workers"] == 1
     process.stop()
-    assert front.readiness() == ("workers: none is alive",)
+    assert front.readiness() == ("workers: none that takes turns is alive",)
 
 
 def test_a_front_without_a_database_is_not_ready(live: Settings, tmp_path: Path) -> None:

@@ -178,3 +178,10 @@ def test_a_keeper_without_redis_gives_its_leases_up_and_lives_on(
     assert "loom-keeper" in [thread.name for thread in threading.enumerate()]
     keeper.stop()
     assert "Redis did not answer the keeper" in caplog.text
+
+
+def test_a_worker_of_tools_alone_is_alive_but_takes_no_turns(client: Any, lanes: Lanes) -> None:
+    for name, takes_turns in (("w-turn", True), ("w-tool", False)):
+        Keeper(client, lanes, name, SETTINGS, takes_turns=takes_turns).beat()
+    assert alive_workers(client, since_ms=0) == {"w-turn", "w-tool"}
+    assert alive_workers(client, since_ms=0, among=keys.TURN_WORKERS) == {"w-turn"}
