@@ -14,6 +14,7 @@ from celery.exceptions import SecurityWarning
 from loom_worker import wiring
 from loom_worker.settings import Settings
 from loom_worker.tasks.app import app, configure
+from loom_worker.tasks.calm_events import CalmEvents
 
 FLOWER_USER = "loom"
 FLOWER_KEPT_TASKS = 5000
@@ -36,6 +37,7 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
     signals.worker_shutting_down.connect(stopping)
     # Celery warns root of unpickling what strangers send; Loom's messages are JSON, and containers run as root.
     warnings.filterwarnings("ignore", category=SecurityWarning)
+    app.steps["consumer"].add(CalmEvents)
     worker = app.Worker(
         hostname=f"{name}@",
         # Threads: prefork would cost a process for every turn that waits, gevent leaked connections (measured).
