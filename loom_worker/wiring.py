@@ -173,9 +173,10 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
 
 
 def _announce(turn: Turn, lanes: Lanes, events: EventLog, ring: Callable[[], None]) -> None:
-    events.append(turn.id, [("turn.queued", queued(turn))], least=-1)
     if lanes.submit(turn.lane, [(turn.seq, turn.id)]):
         ring()
+    # A worker that is faster finds the log empty and opens it itself; this then changes nothing.
+    events.append(turn.id, [("turn.queued", queued(turn))], least=-1)
 
 
 def _agents(settings: Settings) -> agent_files.Agents:
