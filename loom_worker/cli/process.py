@@ -5,6 +5,7 @@ from datetime import date
 import click
 
 from loom_worker import settings as knobs
+from loom_worker.errors import BadSettings, Invalid
 
 QUEUES = ("turn", "tool", "webhook")
 """Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
@@ -17,12 +18,30 @@ def prepare() -> None:
     from loom_worker.supervise import home
 
     settings = knobs.from_env()
+    _check(settings)
     home.prepare(settings.home)
     database.prepare(settings)
     if settings.has_sample_backend:
         from loom_worker.backends import shop
 
         shop.ensure(settings.home / "shop.db", today=date.today())
+
+
+def _check(settings: knobs.Settings) -> None:
+    """What only the rooms that use it can judge, said at the start and not with the first turn.
+
+    Raises:
+        BadSettings: names the variable.
+    """
+    from loom_worker.backends.sql import SqlBackend
+    from loom_worker.webhook.sign import check_secret
+
+    SqlBackend(settings.backend_url).close()
+    if settings.webhook.secret is not None:
+        try:
+            check_secret(settings.webhook.secret)
+        except Invalid as error:
+            raise BadSettings(f"LOOM_WEBHOOK_SECRET: {error}") from error
 
 
 def _settings() -> knobs.Settings:
