@@ -138,7 +138,7 @@ MESSAGE = _answer(
 )
 
 EVENT = _answer(
-    {"id": {"type": "integer", "minimum": 1}, "event": _one_of(EventType), "data": FREE},
+    {"id": {"type": "integer", "minimum": 0}, "event": _one_of(EventType), "data": FREE},
     description="One server-sent event: the `id`, `event` and `data` lines, data being JSON on one line. "
     "Ids are 1, 2, 3… without gaps. Terminal events carry the whole Turn; after `turn.retrying` drop the deltas "
     "since `turn.started`, after `stream.reset` read again from 1.",

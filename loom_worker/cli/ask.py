@@ -22,6 +22,8 @@ def ask(ctx: click.Context, question: str, session: str | None, url: str | None,
 
     On a terminal the answer is streamed; into a pipe or file goes the final text alone.
     """
+    if any("\ud800" <= letter <= "\udfff" for letter in question):  # bytes that were no UTF-8
+        raise click.UsageError("the question is not valid text in this terminal's encoding")
     loom = client(knobs.from_env(), url)
     turn = talk.submit(loom, session or talk.fresh_session("ask"), question)
     is_streamed = sys.stdout.isatty() and not as_json

@@ -96,7 +96,7 @@ class Front:
     def patch_session(self, workspace: str, session_id: str, patch: SessionPatch) -> Session:
         """Change a session; one that becomes active goes on with its queue."""
         session = self._sessions.patch(workspace, session_id, patch, now_ms=now_ms())
-        if patch.status is not None and session.status != "paused" and session.queue_depth:
+        if patch.status == "active" and session.queue_depth:
             self._outward.ring_lane(session.lane)
         return session
 

@@ -58,11 +58,12 @@ class Scripted:
         )
 
     def _usage(self, request: Request, said: _Said) -> Usage:
-        sent = "\n".join([request.system, *(_as_text(message) for message in request.messages)])
+        # Text by text: those of earlier turns come again with every call, and a counter may remember them.
+        sent = sum(map(self._count, [request.system, *(_as_text(message) for message in request.messages)]))
         tools = json.dumps([[tool.name, tool.description, dict(tool.input_schema)] for tool in request.tools])
         output = said.text + (json.dumps(said.calls) if said.calls else "")
         return Usage(
-            input_tokens=self._count(sent) + (self._count(tools) if request.tools else 0),
+            input_tokens=sent + (self._count(tools) if request.tools else 0),
             output_tokens=self._count(output),
             cost_usd=0.0,
             llm_calls=1,

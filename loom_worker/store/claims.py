@@ -39,7 +39,7 @@ class Idle(Enum):
     """Why a lane has nothing to run."""
 
     EMPTY = "no unfinished turn is left, or the session is deleted"
-    PAUSED = "the session is paused"
+    PAUSED = "the session is paused or archived"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Claims:
             row = _row(tx, _HEAD, {"our_lane": lane})
             if row is None:
                 return Idle.EMPTY
-            if row["session_status"] == "paused" and row["started_ms"] is None:
+            if _must_wait(row, now_ms):
                 return Idle.PAUSED
             changes = {
                 "status": "in_progress",
@@ -111,7 +111,8 @@ class Claims:
             limit: most lanes.
             after: the last lane seen.
         """
-        runnable = or_(sessions.c.status != "paused", turns.c.started_ms.is_not(None))
+        is_over = turns.c.deadline_ms <= created_before_ms
+        runnable = or_(sessions.c.status == "active", turns.c.started_ms.is_not(None), is_over)
         query = (
             select(turns.c.lane)
             .join(sessions, sessions.c.lane == turns.c.lane)
@@ -167,6 +168,12 @@ def check_fence(tx: Connection, claim: Claim) -> None:
 def _update(names: tuple[str, ...]) -> Update:
     """The statement that changes these columns of a turn that is still ours."""
     return update(turns).where(*_IS_OURS).values({name: bindparam(name) for name in names})
+
+
+def _must_wait(row: dict[str, Any], now_ms: int) -> bool:
+    """A queued turn of a session that is paused or archived waits; what has begun goes on, and a deadline holds."""
+    is_over = row["deadline_ms"] is not None and row["deadline_ms"] <= now_ms
+    return row["session_status"] != "active" and row["started_ms"] is None and not is_over
 
 
 def _row(tx: Connection, query: Select[Any], values: dict[str, Any]) -> dict[str, Any] | None:

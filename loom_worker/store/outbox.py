@@ -5,6 +5,7 @@ from sqlalchemy import select, update
 from loom_worker.errors import NotFound
 from loom_worker.store import rows
 from loom_worker.store.database import Database
+from loom_worker.store.reading import checked_cursor
 from loom_worker.store.schema import outbox
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.pages import Page
@@ -58,7 +59,7 @@ class Outbox:
         """List deliveries, the newest first; ``after`` is the id of the last one seen."""
         query = select(outbox).where(outbox.c.workspace == workspace).order_by(outbox.c.id.desc()).limit(limit + 1)
         if after is not None:
-            query = query.where(outbox.c.id < after)
+            query = query.where(outbox.c.id < checked_cursor(after, "whd_"))
         with self._database.read() as tx:
             listed = [rows.delivery(row) for row in tx.execute(query).mappings()]
         items = tuple(listed[:limit])

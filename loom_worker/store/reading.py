@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from loom_worker.errors import NotFound
+from loom_worker.errors import Flaw, Invalid, NotFound
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import calls, steps, turns, unfinished
@@ -51,7 +51,7 @@ class Turns:
         for name, value in where.items():
             query = query.where(turns.c[name] == value)
         if after is not None:
-            query = query.where(turns.c.id < after)
+            query = query.where(turns.c.id < checked_cursor(after, "turn_"))
         with self._database.read() as tx:
             if "session_id" in where:
                 found(tx, workspace, where["session_id"])
@@ -89,6 +89,17 @@ class Turns:
             "oldest_queued_age_s": None if oldest_ms is None else round((now_ms - oldest_ms) / 1000, 3),
             "dead": dead_turns,
         }
+
+
+def checked_cursor(after: str, prefix: str) -> str:
+    """The id a page ended with.
+
+    Raises:
+        Invalid: it is none; a client would otherwise begin again and take that for more.
+    """
+    if not after.startswith(prefix):
+        raise Invalid(f"{after!r} is no cursor of this list.", (Flaw("/after", f"begins with {prefix}"),))
+    return after
 
 
 def read_turn(tx: Connection, row: Any) -> Turn:

@@ -46,25 +46,21 @@ class Sessions:
             return rows.session(row, queue_depth=depth, is_busy=busy > 0)
 
     def page(self, workspace: str, *, limit: int, after: str | None) -> Page[Session]:
-        """List sessions, the newest first; ``after`` is the id of the last one seen."""
+        """List sessions, the newest first; ``after`` is a page's ``next``, or the id of the last session seen."""
         query = select(sessions).where(sessions.c.workspace == workspace)
         query = query.order_by(sessions.c.created_ms.desc(), sessions.c.id.desc()).limit(limit + 1)
         with self._database.read() as tx:
             if after is not None:
-                last = found(tx, workspace, after)
-                query = query.where(
-                    or_(
-                        sessions.c.created_ms < last["created_ms"],
-                        and_(sessions.c.created_ms == last["created_ms"], sessions.c.id < after),
-                    )
-                )
+                created_ms, last_id = _cursor(tx, workspace, after)
+                earlier = and_(sessions.c.created_ms == created_ms, sessions.c.id < last_id)
+                query = query.where(or_(sessions.c.created_ms < created_ms, earlier))
             listed = tx.execute(query).mappings().all()
             queues = {row["lane"]: _queue(tx, row["lane"]) for row in listed[:limit]}
         items = tuple(
             rows.session(row, queue_depth=queues[row["lane"]][0], is_busy=queues[row["lane"]][1] > 0)
             for row in listed[:limit]
         )
-        return Page(items, items[-1].id if len(listed) > limit else None)
+        return Page(items, f"{items[-1].created_ms}:{items[-1].id}" if len(listed) > limit else None)
 
     def patch(self, workspace: str, session_id: str, patch: SessionPatch, *, now_ms: int) -> Session:
         """Change the fields that the patch names.
@@ -89,6 +85,14 @@ class Sessions:
             lane: str = found(tx, workspace, session_id)["lane"]
             tx.execute(delete(sessions).where(sessions.c.lane == lane))
         return lane
+
+
+def _cursor(tx: Connection, workspace: str, after: str) -> tuple[int, str]:
+    """Where a page ended: ``<created_ms>:<id>``, which outlives its session, or the id of a session there is."""
+    moment, colon, session_id = after.partition(":")
+    if colon and moment.isdecimal() and len(moment) < 16:
+        return int(moment), session_id
+    return found(tx, workspace, after)["created_ms"], after
 
 
 def find(tx: Connection, workspace: str, session_id: str) -> Any | None:

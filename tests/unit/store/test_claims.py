@@ -8,7 +8,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
-from loom_worker.values.sessions import SessionPatch
+from loom_worker.values.sessions import SessionPatch, SessionStatus
 from loom_worker.values.turns import Claim, Step
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, claimed, final, running, submitted
 
@@ -69,13 +69,24 @@ def test_a_step_that_was_saved_forgives_the_deaths_before_it(database: Database)
     assert claimed(database, lane).turn.deaths == 1
 
 
-def test_a_paused_session_does_not_begin_a_turn(database: Database) -> None:
+@pytest.mark.parametrize("status", ["paused", "archived"])
+def test_a_session_that_is_not_active_does_not_begin_a_turn(database: Database, status: SessionStatus) -> None:
     lane = submitted(database).lane
-    Sessions(database).patch(WORKSPACE, "s1", SessionPatch(status="paused"), now_ms=NOW_MS)
+    Sessions(database).patch(WORKSPACE, "s1", SessionPatch(status=status), now_ms=NOW_MS)
     assert Claims(database).claim(lane, worker="w", now_ms=NOW_MS) is Idle.PAUSED
     assert Claims(database).open_lanes(created_before_ms=NOW_MS + 1, limit=9) == ()
     Sessions(database).patch(WORKSPACE, "s1", SessionPatch(status="active"), now_ms=NOW_MS)
     assert claimed(database, lane).turn.fence == 1
+
+
+def test_a_deadline_passes_also_while_the_session_is_paused(database: Database) -> None:
+    lane = submitted(database, deadline_s=1.0).lane
+    Sessions(database).patch(WORKSPACE, "s1", SessionPatch(status="paused"), now_ms=NOW_MS)
+    claims = Claims(database)
+    assert claims.claim(lane, worker="w", now_ms=NOW_MS + 999) is Idle.PAUSED
+    assert claims.open_lanes(created_before_ms=NOW_MS + 999, limit=9) == ()
+    assert claims.open_lanes(created_before_ms=NOW_MS + 1000, limit=9) == (lane,)
+    assert isinstance(claims.claim(lane, worker="w", now_ms=NOW_MS + 1000), Claim)
 
 
 def test_a_turn_that_began_goes_on_though_its_session_is_paused(database: Database) -> None:

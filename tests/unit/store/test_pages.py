@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.errors import NotFound
+from loom_worker.errors import Invalid, NotFound
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.messages import Messages
@@ -116,3 +116,23 @@ def test_the_statistics_count_unfinished_turns_of_the_workspace(database: Databa
     stats = Turns(database).stats(WORKSPACE, now_ms=NOW_MS + 1500)
     assert stats == {"lanes": 2, "queued": 2, "running": 1, "waiting": 0, "oldest_queued_age_s": 1.5, "dead": 0}
     assert Turns(database).stats("nobody", now_ms=NOW_MS)["oldest_queued_age_s"] is None
+
+
+def test_a_page_of_sessions_goes_on_though_the_last_one_seen_is_deleted(database: Database) -> None:
+    sessions = Sessions(database)
+    for name in "abcd":
+        sessions.create(WORKSPACE, NewSession(id=name), now_ms=NOW_MS)
+    first = sessions.page(WORKSPACE, limit=2, after=None)
+    sessions.delete(WORKSPACE, first.items[-1].id)
+    rest = sessions.page(WORKSPACE, limit=2, after=first.next)
+    assert [session.id for session in (*first.items, *rest.items)] == list("dcba")
+    assert rest.next is None
+
+
+def test_what_is_no_cursor_is_refused_and_not_taken_for_the_beginning(database: Database) -> None:
+    with pytest.raises(Invalid, match="no cursor"):
+        Turns(database).page(WORKSPACE, {}, limit=2, after="zzz")
+    with pytest.raises(Invalid, match="no cursor"):
+        Outbox(database).page(WORKSPACE, limit=2, after="turn_1")
+    with pytest.raises(NotFound):
+        Sessions(database).page(WORKSPACE, limit=2, after="zzz")
