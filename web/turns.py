@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, get_args
 
 from flask import Response, request
 
-from loom_worker.errors import LoomError, NotFound
+from loom_worker.errors import NotFound, Transient
 from loom_worker.values.turns import Turn, TurnStatus
 from web.answers import (
     Route,
@@ -105,7 +105,7 @@ class Turns:
     def _waited(self, turn: Turn, wait_s: int) -> Turn:
         try:
             return self._front.wait(turn.workspace, turn.id, timeout_s=float(wait_s), is_stopping=self._doors.leaving())
-        except LoomError:
+        except Transient:
             # What was accepted stays accepted: an error now would make the client submit it again.
             return turn
 

@@ -147,6 +147,22 @@ def test_what_was_accepted_stays_accepted_if_the_wait_fails() -> None:
     assert (answer.status_code, answer.get_json()["status"]) == (202, "queued")
 
 
+class Deleting(MemoryFront):
+    """A front whose session is deleted while somebody waits for its turn."""
+
+    def wait(self, workspace: str, turn_id: str, **_options: Any) -> Any:
+        self.delete_session(workspace, self.turn(workspace, turn_id).session_id)
+        return self.turn(workspace, turn_id)
+
+
+def test_a_turn_that_is_deleted_while_it_is_waited_for_is_not_shown_as_it_was() -> None:
+    from web.app import create_app
+
+    client = create_app(Deleting()).test_client()  # type: ignore[arg-type]
+    turn = client.post("/v1/sessions/s/turns", json={"input": "x"}).get_json()
+    assert client.get(f"/v1/turns/{turn['id']}?wait=5").status_code == 404
+
+
 def test_a_long_poll_returns_as_soon_as_the_turn_ends(app: Flask, submit: Submit, memory: MemoryFront) -> None:
     turn = submit()
     answers: list[Any] = []
