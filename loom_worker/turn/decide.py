@@ -73,7 +73,7 @@ class Situation:
     check: Check
     """What the calls under way need."""
     bounded: frozenset[str] = frozenset()
-    """Tools that may run in place."""
+    """Tools of open calls that may run in place."""
 
 
 def decide(work: Work, limits: LimitSettings, now: Situation) -> Decision:

@@ -109,9 +109,8 @@ def progress(work: Work, shift: Shift) -> Json:
 
 
 def situation(work: Work, shift: Shift) -> Situation:
-    """Look around; other workers are asked after only if calls are under way."""
-    loom, kit = shift.loom, shift.kit
-    limits = shift.limits
+    """Look around; tools and other workers are asked after only if calls are under way."""
+    loom, limits = shift.loom, shift.limits
     now_ms = loom.clock_ms()
     alive = loom.alive_workers() if any(call.status == "running" for call in work.open_calls) else frozenset()
     return Situation(
@@ -120,7 +119,7 @@ def situation(work: Work, shift: Shift) -> Situation:
         timeout_s=limits.turn_timeout_s,
         max_llm_calls=limits.max_llm_calls,
         check=_check(work.open_calls, alive, shift, now_ms),
-        bounded=frozenset(spec.name for spec in kit.specs if _is(shift, spec.name, "is_bounded")),
+        bounded=frozenset(call.name for call in work.open_calls if _is(shift, call.name, "is_bounded")),
     )
 
 

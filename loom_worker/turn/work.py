@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from loom_worker.store.rows import use_json
 from loom_worker.values.chat import Reply, ToolUse, Usage
 from loom_worker.values.json import Json
 from loom_worker.values.turns import Call, Claim, Step, Turn
@@ -138,7 +139,7 @@ def reply_payload(reply: Reply) -> Json:
         "stop_reason": reply.stop_reason,
         "model": reply.model,
         "usage": reply.usage.as_json(),
-        "tool_uses": [{"id": u.id, "name": u.name, "arguments": u.arguments, "flaw": u.flaw} for u in reply.tool_uses],
+        "tool_uses": [use_json(use) for use in reply.tool_uses],
         "opaque": list(reply.opaque),
     }
 
