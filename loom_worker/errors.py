@@ -59,7 +59,12 @@ class Transient(LoomError):
 
 
 class Unavailable(Transient):
-    """The database or the broker did not answer (503)."""
+    """The database or the broker did not answer (503); ``args[1]``, if given, is the problem's slug."""
+
+    @property
+    def slug(self) -> str | None:
+        """Which problem this is, such as ``storage-full``; None where the class says enough."""
+        return self.args[1] if len(self.args) > 1 else None
 
 
 class Overloaded(Transient):
@@ -85,6 +90,10 @@ class Interrupted(LoomError):
 
 class Fenced(LoomError):
     """Another worker owns the turn by now: stop, write nothing."""
+
+
+class Overruled(LoomError):
+    """The client's wish to end the turn came before its end: nothing was written, decide again."""
 
 
 class BudgetExceeded(LoomError):

@@ -4,7 +4,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 
@@ -22,7 +22,8 @@ from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import for_message, load_pattern_tool
 from loom_worker.settings import Settings
 from loom_worker.tools.registry import Registry
-from loom_worker.turn.loom import Kit, Stopping
+from loom_worker.turn.loom import Kit
+from loom_worker.turn.patience import Stopping
 from loom_worker.values.agents import Agent
 from loom_worker.values.chat import ReplyEvent, Request, ToolSpec
 from loom_worker.values.json import Json
@@ -155,7 +156,8 @@ class Kits:
     def _model(self, agent: Agent, chosen: str) -> Model:
         llm = self._settings.llm
         if (agent.provider or llm.provider) == "scripted":
-            return Scripted(count=_remembering(partial(tokens.count, model=chosen)))
+            count = _remembering(partial(tokens.count, model=chosen))
+            return Scripted(count, model=chosen, is_stopping=lambda: self._stopping.is_due)
         adapter = Anthropic(
             model=chosen,
             api_key=llm.api_key,
@@ -165,11 +167,11 @@ class Kits:
         )
         return Retrying(adapter, pause=self._pause, chance=random.random, clock=time.monotonic)
 
-    def _pause(self, wait_s: float) -> None:
+    def _pause(self, wait_s: float, is_given_up: Callable[[], bool]) -> None:
         until_s = time.monotonic() + wait_s
         while (left_s := until_s - time.monotonic()) > 0:
-            if self._stopping.is_asked:
-                raise Interrupted("The worker stops.")
+            if self._stopping.is_asked or is_given_up():
+                raise Interrupted("The worker stops, or nobody wants the reply any more.")
             time.sleep(min(left_s, 0.1))
 
     def _tools(self, agent: Agent) -> tuple[Tool, ...]:

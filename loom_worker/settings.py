@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from loom_worker import crash_points
 from loom_worker.errors import BadSettings
 
 T = TypeVar("T")
@@ -138,6 +139,8 @@ class Settings:
     """LOOM_PATTERNS_DIR; unless set, the library in the package."""
     worker_concurrency: int = 32
     """LOOM_WORKER_CONCURRENCY: threads a worker process; turns wait for the network most of their time."""
+    crash_points: Mapping[str, int] = field(default_factory=dict)
+    """LOOM_CRASHPOINTS: where processes shall die, and how many, to try what is promised; see crash_points.py."""
     llm: LlmSettings = LlmSettings()
     limits: LimitSettings = LimitSettings()
     lanes: LaneSettings = LaneSettings()
@@ -187,6 +190,7 @@ KNOWN = (
     "LOOM_WORKER_CONCURRENCY",
     "LOOM_LOG_LEVEL",
     "LOOM_LOG_FORMAT",
+    "LOOM_CRASHPOINTS",
 )
 """Every variable that is read; each must stand in docs/settings.md (a test checks)."""
 
@@ -253,6 +257,7 @@ def from_env(environ: Mapping[str, str] | None = None) -> Settings:
         agents_dir=_folder(read, "LOOM_AGENTS_DIR"),
         patterns_dir=_folder(read, "LOOM_PATTERNS_DIR"),
         worker_concurrency=read.whole("LOOM_WORKER_CONCURRENCY", 32, most=1024),
+        crash_points=read.parsed("LOOM_CRASHPOINTS", {}, _crash_points, "name[*times][,…], see docs/guarantees.md"),
         llm=_llm(read),
         limits=_limits(read),
         lanes=LaneSettings(lease_s=read.seconds("LOOM_LEASE_S", LaneSettings().lease_s)),
@@ -365,6 +370,16 @@ def _webhook(read: _Reader) -> WebhookSettings:
         allow_private=read.choice("LOOM_ALLOW_PRIVATE_WEBHOOKS", False, yes_no),
         timeout_s=read.seconds("LOOM_WEBHOOK_TIMEOUT_S", WebhookSettings().timeout_s),
     )
+
+
+def _crash_points(raw: str) -> dict[str, int]:
+    points: dict[str, int] = {}
+    for one in raw.split(","):
+        name, _, times = one.strip().partition("*")
+        if name not in crash_points.POINTS:
+            raise ValueError(one)
+        points[name] = _within(int(times or 1), 1, 10_000)
+    return points
 
 
 def _log(read: _Reader) -> LogSettings:

@@ -8,11 +8,10 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from loom_worker import redis_client
+from loom_worker import crash_points, redis_client
 from loom_worker.agents import load as agent_files
 from loom_worker.errors import LoomError
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
@@ -20,7 +19,7 @@ from loom_worker.events.rebuild import queued
 from loom_worker.front.following import Following
 from loom_worker.front.front import Front, Outward
 from loom_worker.kits import Kits
-from loom_worker.lanes import keys
+from loom_worker.lanes import consuming
 from loom_worker.lanes.keeper import Keeper, alive_workers
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings, WebhookSettings
@@ -32,10 +31,14 @@ from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.tasks.app import configure
+from loom_worker.tasks.bells import Bells
 from loom_worker.tasks.publish import Publisher, doors, send
 from loom_worker.tasks.sweep import Sweep, Sweeper
-from loom_worker.turn.loom import Loom, Stopping
+from loom_worker.tasks.threads import busy
+from loom_worker.turn.loom import Loom
+from loom_worker.turn.patience import Stopping
 from loom_worker.values.ids import now_ms
+from loom_worker.values.json import Json
 from loom_worker.values.turns import Turn
 from loom_worker.webhook.body import completed
 
@@ -98,6 +101,7 @@ def alone(settings: Settings) -> Loom:
 
 def front(settings: Settings) -> Front:
     """What clients can ask."""
+    crash_points.arm(settings.crash_points, settings.home / "crashes")
     app = configure(settings)
     database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads)
     client, events = _redis(settings), _events(settings)
@@ -106,11 +110,10 @@ def front(settings: Settings) -> Front:
     agents = _agents(settings)
     kits = Kits(settings, agents)
 
-    def ring(lane: str) -> None:
-        publisher.put(lambda: send(app, "loom.turn.run", lane))
+    bells = Bells(app, client)
 
     def announce(turn: Turn) -> None:
-        publisher.put(lambda: _announce(turn, lanes, events, lambda: send(app, "loom.turn.run", turn.lane)))
+        publisher.put(lambda: _announce(turn, lanes, events, bells))
 
     def close() -> None:
         publisher.close()
@@ -118,10 +121,13 @@ def front(settings: Settings) -> Front:
 
     outward = Outward(
         announce=announce,
-        ring_lane=ring,
+        ring_lane=lambda lane: publisher.put(lambda: bells.ring(lane)),
+        alert=lambda lane: publisher.put(lambda: _alert(lane, lanes, bells)),
+        ended=lambda turn: publisher.put(lambda: events.append(turn.id, [_final(turn)], least=1)),
+        webhook_body=lambda turn: _webhook_body(turn, settings),
         deliver=lambda delivery_id: publisher.put(lambda: send(app, "loom.webhook.deliver", delivery_id)),
-        problems=lambda: _problems(database, client, settings),
-        workers=lambda: len(_alive(client, settings)),
+        problems=lambda: _problems(database, client),
+        workers=lambda: len(alive_workers(client)),
         tools=lambda: kits.tools("default"),
         close=close,
     )
@@ -142,14 +148,17 @@ def _started() -> Process:
 
 
 def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = True) -> Process:
+    crash_points.arm(settings.crash_points, settings.home / "crashes")
     worker = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     client = _redis(settings)
     database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.worker_concurrency)
     lanes = Lanes(client, settings.lanes)
     claims, outbox = Claims(database), Outbox(database)
-    ways = doors(configure(settings))
+    app = configure(settings)
+    ways = doors(app, Bells(app, client))
     stopping = Stopping(settings.lanes.drain_s)
     kits = Kits(settings, _agents(settings), stopping=stopping)
+    threads = consuming.Threads(settings.worker_concurrency, busy) if takes_turns else None
     parts = Loom(
         settings=settings,
         worker=worker,
@@ -158,13 +167,13 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         calls=Calls(database),
         messages=Messages(database),
         lanes=lanes,
-        keeper=Keeper(client, lanes, worker, settings.lanes, takes_turns=takes_turns),
+        keeper=Keeper(client, lanes, worker, settings.lanes, threads=threads),
         events=_events(settings),
         doors=ways,
         kit=kits.kit,
         match=kits.match,
-        alive_workers=lambda: _alive(client, settings),
-        webhook_body=lambda turn: completed(turn, now_ms=now_ms(), url=f"{_base_url(settings)}/v1/turns/{turn.id}"),
+        alive_workers=lambda: alive_workers(client),
+        webhook_body=lambda turn: _webhook_body(turn, settings),
         stopping=stopping,
         is_alone=is_alone,
     )
@@ -172,11 +181,24 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
     return Process(parts, Mail(outbox, settings.webhook), kits, database, Sweeper(sweep, worker))
 
 
-def _announce(turn: Turn, lanes: Lanes, events: EventLog, ring: Callable[[], None]) -> None:
+def _announce(turn: Turn, lanes: Lanes, events: EventLog, bells: Bells) -> None:
     if lanes.submit(turn.lane, [(turn.seq, turn.id)]):
-        ring()
+        bells.ring(turn.lane)
     # A worker that is faster finds the log empty and opens it itself; this then changes nothing.
     events.append(turn.id, [("turn.queued", queued(turn))], least=-1)
+
+
+def _alert(lane: str, lanes: Lanes, bells: Bells) -> None:
+    if lanes.alert(lane):
+        bells.ring(lane)
+
+
+def _final(turn: Turn) -> tuple[str, Json]:
+    return f"turn.{turn.status}", turn.as_json()
+
+
+def _webhook_body(turn: Turn, settings: Settings) -> str:
+    return completed(turn, now_ms=now_ms(), url=f"{_base_url(settings)}/v1/turns/{turn.id}")
 
 
 def _agents(settings: Settings) -> agent_files.Agents:
@@ -196,20 +218,14 @@ def _events(settings: Settings) -> EventLog:
     return EventLog(_redis(settings), waiting)
 
 
-def _alive(client: Any, settings: Settings, among: str = keys.WORKERS) -> frozenset[str]:
-    return alive_workers(client, since_ms=now_ms() - int(settings.lanes.lease_s * 1000), among=among)
-
-
-def _problems(database: Database, client: Any, settings: Settings) -> tuple[str, ...]:
+def _problems(database: Database, client: Any) -> tuple[str, ...]:
     found = []
     try:
-        with database.read() as tx:
-            tx.exec_driver_sql("SELECT 1 FROM turns LIMIT 1")
+        database.probe()
     except LoomError as error:
         found.append(f"database: {error}")
     try:
-        if not _alive(client, settings, keys.TURN_WORKERS):
-            found.append("workers: none that takes turns is alive")
+        found.extend(consuming.problems(consuming.look(client)))
     except LoomError as error:
         found.append(f"redis: {error}")
     return tuple(found)

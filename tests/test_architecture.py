@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FLOOR_1 = "lanes patterns memory llm tools judge store webhook trace events backends guard blobs agents skills"
 FLOORS = {
-    **dict.fromkeys("values errors settings yaml_files redis_client __init__ __version__".split(), 0),
+    **dict.fromkeys("values errors settings crash_points yaml_files redis_client __init__ __version__".split(), 0),
     **dict.fromkeys(FLOOR_1.split(), 1),
     **dict.fromkeys("turn front workflows".split(), 2),
     **dict.fromkeys("tasks wiring kits cli supervise".split(), 3),

@@ -4,7 +4,7 @@ from typing import get_args
 
 from loom_worker.values.deliveries import DeliveryStatus
 from loom_worker.values.events import EventType
-from loom_worker.values.turns import CallStatus, TurnStatus
+from loom_worker.values.turns import CallStatus, CancelAction, TurnStatus
 from web.request_schemas import Schema
 
 TEXT: Schema = {"type": "string"}
@@ -91,6 +91,7 @@ TURN = _answer(
         "trace_id": _or_null(TEXT),
         "metadata": FREE,
         "retry_of": _or_null(TEXT),
+        "cancel": {"type": ["string", "null"], "enum": [*get_args(CancelAction), None]},
         "created_at": TIME,
         "started_at": _or_null(TIME),
         "completed_at": _or_null(TIME),

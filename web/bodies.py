@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from typing import Any
 
 from flask import request
 from werkzeug.datastructures import Headers
@@ -10,7 +11,7 @@ from werkzeug.datastructures import Headers
 from loom_worker.errors import Flaw
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import NewSession, SessionPatch
-from loom_worker.values.turns import NewTurn, Webhook
+from loom_worker.values.turns import CancelAction, NewTurn, Retry, Webhook
 from web import request_schemas
 from web.answers import is_id
 from web.caller import Caller
@@ -27,6 +28,7 @@ _PLAIN = re.compile(r"[\x21\x23-\x7e][\x20-\x7e]*")
 _NEW_TURN = Checker(request_schemas.NEW_TURN)
 _NEW_SESSION = Checker(request_schemas.NEW_SESSION)
 _SESSION_PATCH = Checker(request_schemas.SESSION_PATCH)
+_CANCEL_TURN = Checker(request_schemas.CANCEL_TURN)
 _EMPTY = Checker(request_schemas.EMPTY)
 
 
@@ -52,8 +54,24 @@ def no_body() -> None:
     Raises:
         Refused: 415, 400 or 422 for any other body.
     """
-    if request.content_length or "Content-Type" in request.headers:
-        _require(json_body() if request.content_length else {}, _EMPTY)
+    _require(_body_if_any(), _EMPTY)
+
+
+def _body_if_any() -> Json:
+    """The body, or an empty object; waitress counts a chunked one, so it has a length here too."""
+    return json_body() if request.content_length else {}
+
+
+def cancel_action() -> CancelAction:
+    """How the turn of the current request shall end.
+
+    Raises:
+        Refused: 415, 400 or 422 for a body that does not say it.
+    """
+    body = _body_if_any()
+    _require(body, _CANCEL_TURN)
+    action: CancelAction = body.get("action", "interrupt")
+    return action
 
 
 def new_session(body: Json) -> NewSession:
@@ -67,13 +85,14 @@ def new_session(body: Json) -> NewSession:
 
 
 def session_patch(body: Json) -> SessionPatch:
-    """Check a change of a session.
+    """Check a change of a session; null clears.
 
     Raises:
         Refused: 422, with every flaw.
     """
     _require(body, _SESSION_PATCH)
-    return SessionPatch(**body)
+    cleared: Any = frozenset(name for name, value in body.items() if value is None)
+    return SessionPatch(**body, clear=cleared)
 
 
 def new_turn(body: Json, session_id: str, caller: Caller) -> NewTurn:
@@ -101,12 +120,32 @@ def new_turn(body: Json, session_id: str, caller: Caller) -> NewTurn:
     )
 
 
+def retry(turn_id: str, caller: Caller) -> Retry:
+    """Check a wish to run a turn again.
+
+    Raises:
+        Refused: 400 for the Idempotency-Key header; 415, 400 or 422 for a body that says anything.
+    """
+    key = idempotency_key(request.headers)
+    no_body()
+    return Retry(
+        idempotency_key=key,
+        fingerprint=None if key is None else fingerprint(caller.workspace, f"/v1/turns/{turn_id}/retry", {}),
+        traceparent=caller.traceparent,
+        request_id=caller.request_id,
+    )
+
+
 _BAD_SESSION_ID = Flaw("/session_id", "in the path: 1 to 128 of A-Z a-z 0-9 . _ -")
 
 
-def fingerprint(workspace: str, session_id: str, body: Json) -> str:
-    """SHA-256 of what was asked; the order of keys and the spaces between them do not count."""
-    canonical = json.dumps([workspace, session_id, body], sort_keys=True, separators=(",", ":"))
+def fingerprint(workspace: str, place: str, body: Json) -> str:
+    """SHA-256 of what was asked; the order of keys and the spaces between them do not count.
+
+    Args:
+        place: the session of a submitted turn, else the path: no id of a session has a slash.
+    """
+    canonical = json.dumps([workspace, place, body], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 

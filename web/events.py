@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flask import Response, request
 
-from loom_worker.errors import LoomError
+from loom_worker.errors import LoomError, NotFound
 from loom_worker.values.events import Event
 from web.answers import Route, encode, whole_argument, whole_number
 from web.caller import caller
@@ -22,6 +22,8 @@ log = logging.getLogger("loom.web")
 OPENING = b"retry: 1000\n\n"
 """Sent at once, as headers leave with the first bytes only; a reader that is cut off comes back after 1000 ms."""
 HEARTBEAT = b": still here\n\n"
+GONE = b": the turn is gone\n\n"
+"""For people who look on: programs skip comments, come back, and get 404, which ends an EventSource for good."""
 
 
 class Events:
@@ -59,6 +61,8 @@ def _frames(events: Iterator[Event | None], turn_id: str) -> Iterator[bytes]:
     try:
         for event in events:
             yield HEARTBEAT if event is None else frame(event)
+    except NotFound:
+        yield GONE
     except LoomError as error:
         # The answer has begun, so its status is spent: end it, and the reader comes back with Last-Event-ID.
         log.warning("events of %s cut: %s", turn_id, error)

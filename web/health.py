@@ -28,7 +28,7 @@ class Health:
         return json_answer({"status": "ok"})
 
     def ready(self) -> Response:
-        """Database, Redis and a worker are there, and the process does not drain."""
+        """Database, Redis and a worker that takes turns are there, and the process does not drain."""
         missing = ("draining",) if self._doors.is_draining else self._front.readiness()
         if missing:
             headers = {"Retry-After": str(RETRY_S)}

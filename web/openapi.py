@@ -29,6 +29,7 @@ SCHEMAS: dict[str, Schema] = {
     "NewTurn": request_schemas.NEW_TURN,
     "NewSession": request_schemas.NEW_SESSION,
     "SessionPatch": request_schemas.SESSION_PATCH,
+    "CancelTurn": request_schemas.CANCEL_TURN,
     "Empty": request_schemas.EMPTY,
     **{f"{name}List": answer_schemas.list_of(name) for name in LISTS},
 }
@@ -59,7 +60,7 @@ PARAMETERS: dict[str, Json] = {
     "Idempotency-Key": {
         "in": "header",
         "schema": {"type": "string", "maxLength": 255},
-        "description": "The same key and body give the same turn again (`Idempotency-Replayed: true`).",
+        "description": "The same key, path and body give the same turn again (`Idempotency-Replayed: true`).",
     },
     "Prefer": {
         "in": "header",
@@ -86,6 +87,7 @@ class Operation:
     media_type: str = "application/json"
 
 
+_OPTIONAL_BODIES = frozenset({"Empty", "CancelTurn"})
 _PAGE = ("limit", "after")
 _TURN_FILTER = ("status", "reason", *_PAGE)
 
@@ -155,6 +157,25 @@ OPERATIONS: tuple[Operation, ...] = (
         ("Last-Event-ID", "starting_after"),
         "text/event-stream",
     ),
+    Operation(
+        "POST",
+        "/v1/turns/{turn_id}/cancel",
+        "Ask a turn to end; one that has ended is answered as it is",
+        "turns",
+        {202: "Turn"},
+        (404, 413, 415, 422),
+        "CancelTurn",
+    ),
+    Operation(
+        "POST",
+        "/v1/turns/{turn_id}/retry",
+        "Run a failed turn's question again, as a new turn at the tail of its lane",
+        "turns",
+        {202: "Turn", 200: "Turn"},
+        (404, 409, 413, 415, 422, 429),
+        "Empty",
+        ("Idempotency-Key", "Prefer"),
+    ),
     Operation("GET", "/v1/agents", "List agents", "agents", {200: "AgentList"}),
     Operation("GET", "/v1/agents/{name}", "Look at an agent", "agents", {200: "Agent"}, (404,)),
     Operation("GET", "/v1/tools", "List tools", "agents", {200: "ToolList"}),
@@ -171,7 +192,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Empty",
     ),
     Operation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
-    Operation("GET", "/readyz", "Database, Redis and a worker are there", "probes", {200: "Health"}),
+    Operation("GET", "/readyz", "Database, Redis and a worker that takes turns are there", "probes", {200: "Health"}),
     Operation("GET", "/openapi.json", "This document", "pages", {200: None}),
     Operation("GET", "/docs", "This document for people", "pages", {200: None}, media_type="text/html"),
     Operation("GET", "/", "A page to ask and watch", "pages", {200: None}, media_type="text/html"),
@@ -220,7 +241,7 @@ def _described(operation: Operation) -> Json:
     }
     if operation.body is not None:
         content = {"application/json": {"schema": _ref(operation.body)}}
-        told["requestBody"] = {"required": operation.body != "Empty", "content": content}
+        told["requestBody"] = {"required": operation.body not in _OPTIONAL_BODIES, "content": content}
     return told
 
 

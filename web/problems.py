@@ -10,7 +10,7 @@ from urllib.parse import quote
 from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from loom_worker.errors import Conflict, Flaw, Invalid, LoomError, NotFound, QueueFull, Rejected, Transient
+from loom_worker.errors import Conflict, Flaw, Invalid, LoomError, NotFound, QueueFull, Rejected, Transient, Unavailable
 from loom_worker.values.json import Json
 
 log = logging.getLogger("loom.web")
@@ -67,9 +67,10 @@ def invalid(flaws: tuple[Flaw, ...], *, slug: str = "invalid", detail: str | Non
     return Refused(Problem(422, slug, told, {"errors": places} if places else {}))
 
 
-def busy(slug: str, detail: str, *, status: int = 503, retry_s: float = RETRY_S) -> Refused:
-    """503 or 429 with ``Retry-After`` in whole seconds, rounded up."""
-    return Refused(Problem(status, slug, detail, {}, {"Retry-After": str(max(1, math.ceil(retry_s)))}))
+def busy(slug: str, detail: str, *, status: int = 503, retry_s: float | None = RETRY_S) -> Refused:
+    """503 or 429 with ``Retry-After`` in whole seconds, rounded up; without it if waiting does not help."""
+    headers = {} if retry_s is None else {"Retry-After": str(max(1, math.ceil(retry_s)))}
+    return Refused(Problem(status, slug, detail, {}, headers))
 
 
 def problem_of(error: Exception) -> Problem:
@@ -82,7 +83,8 @@ def problem_of(error: Exception) -> Problem:
         case Rejected():
             return _of_rejected(error)
         case Transient():
-            return busy("unavailable", str(error), retry_s=_retry_s(error)).problem
+            slug = error.slug if isinstance(error, Unavailable) else None
+            return busy(slug or "unavailable", str(error), retry_s=_retry_s(error) or RETRY_S).problem
         case _:
             return Problem(500, "internal", "Loom failed to answer; its log has the request id")
 
@@ -121,6 +123,7 @@ def _of_http(error: HTTPException) -> Problem:
     return Problem(status, slug, error.description or error.name, {}, headers)
 
 
-def _retry_s(error: LoomError) -> float:
-    second = error.args[1] if len(error.args) > 1 else None
-    return float(second) if isinstance(second, int | float) else RETRY_S
+def _retry_s(error: LoomError) -> float | None:
+    """The error's second argument if it is a number, None if it is none, RETRY_S if there is no such argument."""
+    second = error.args[1] if len(error.args) > 1 else RETRY_S
+    return float(second) if isinstance(second, int | float) else None

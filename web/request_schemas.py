@@ -1,6 +1,8 @@
 """JSON Schemas of the request bodies: one source for the check and for the OpenAPI document."""
 
-from typing import Any
+from typing import Any, get_args
+
+from loom_worker.values.turns import CancelAction
 
 Schema = dict[str, Any]
 
@@ -9,8 +11,7 @@ IDENTIFIER = r"^[A-Za-z0-9._-]{1,128}$(?!\n)"
 """Python's ``$`` also matches before a last line break; what follows it says no, and means nothing elsewhere."""
 NAME: Schema = {"type": "string", "pattern": IDENTIFIER}
 MAX_DEADLINE_S = 86_400
-DOUBLE_TEXTING = ("enqueue", "reject")
-"""What is served yet of the four."""
+DOUBLE_TEXTING = ("enqueue", "reject", "interrupt", "rollback")
 
 
 def _object(properties: Schema, *, required: tuple[str, ...] = (), description: str) -> Schema:
@@ -56,7 +57,8 @@ NEW_TURN = _object(
             "type": "string",
             "enum": list(DOUBLE_TEXTING),
             "default": "enqueue",
-            "description": "When the session is busy: wait in its lane, or be refused (409).",
+            "description": "When the session is busy: wait in its lane, be refused (409), or cancel the turn that runs "
+            "(see CancelTurn) and wait behind those that are queued.",
         },
         "webhook": _WEBHOOK,
         "deadline_s": {
@@ -94,14 +96,27 @@ NEW_SESSION = _object(
 
 SESSION_PATCH = _object(
     {
-        "title": _text(500),
+        "title": _nullable(_text(500)),
         "metadata": _METADATA,
         "kernel": _KERNEL,
         "status": {"type": "string", "enum": ["active", "paused", "archived"]},
-        "model": _text(128),
-        "budget": _BUDGET,
+        "model": _nullable(_text(128)),
+        "budget": _nullable(_BUDGET),
     },
-    description="What is to change; absent members stay as they are, and null is no value.",
+    description="What is to change: absent members stay as they are, null clears.",
+)
+
+CANCEL_TURN = _object(
+    {
+        "action": {
+            "type": "string",
+            "enum": list(get_args(CancelAction)),
+            "default": "interrupt",
+            "description": "interrupt: what was said stays. rollback: as if the turn never ran. finish: one last model "
+            "call without tools, then the turn is completed.",
+        },
+    },
+    description="How a turn shall end; an empty object or no body at all is `interrupt`.",
 )
 
 EMPTY = _object({}, description="No members: an empty object, or no body at all.")

@@ -1,4 +1,4 @@
-"""Turns: submit one, look at it, wait for its end, list them."""
+"""Turns: submit one, look at it, wait for its end, cancel it, run it again, list them."""
 
 from typing import TYPE_CHECKING, get_args
 
@@ -16,7 +16,7 @@ from web.answers import (
     text_argument,
     whole_argument,
 )
-from web.bodies import json_body, new_turn, preferred_wait_s
+from web.bodies import cancel_action, json_body, new_turn, preferred_wait_s, retry
 from web.caller import caller
 from web.doors import Doors
 from web.problems import RETRY_S
@@ -41,6 +41,8 @@ class Turns:
             Route("GET", "/v1/sessions/<session_id>/turns", self.list_of_session),
             Route("GET", "/v1/turns", self.list),
             Route("GET", "/v1/turns/<turn_id>", self.get),
+            Route("POST", "/v1/turns/<turn_id>/cancel", self.cancel),
+            Route("POST", "/v1/turns/<turn_id>/retry", self.retry),
         )
 
     def submit(self, session_id: str) -> Response:
@@ -57,6 +59,18 @@ class Turns:
         wait_s = min(whole_argument("wait", 0), self._max_wait_s)
         turn = self._front.turn(caller().workspace, known_turn_id(turn_id))
         return json_answer(self._ended(turn, wait_s)[0].as_json())
+
+    def cancel(self, turn_id: str) -> Response:
+        """Ask a turn to end; one that has ended is shown as it is."""
+        turn = self._front.cancel(caller().workspace, known_turn_id(turn_id), cancel_action())
+        later = {} if turn.is_finished else {"Retry-After": str(RETRY_S)}
+        return json_answer(turn.as_json(), 202, {"Location": _place(turn), **later})
+
+    def retry(self, turn_id: str) -> Response:
+        """Run a failed turn's question again, as a new turn at the tail of its lane."""
+        known = known_turn_id(turn_id)
+        turn, is_replay = self._front.retry(caller().workspace, known, retry(known, caller()))
+        return self._accepted(turn, is_replay=is_replay)
 
     def list(self) -> Response:
         """List the workspace's turns."""
@@ -81,7 +95,7 @@ class Turns:
     def _accepted(self, turn: Turn, *, is_replay: bool) -> Response:
         """202, or 200 for a client that preferred to wait and saw the end."""
         wished_s = preferred_wait_s(request.headers)
-        headers = {"Location": f"/v1/turns/{turn.id}"}
+        headers = {"Location": _place(turn)}
         if is_replay:
             headers["Idempotency-Replayed"] = "true"
         if wished_s is not None:
@@ -108,6 +122,10 @@ class Turns:
         except Transient:
             # What was accepted stays accepted: an error now would make the client submit it again.
             return turn
+
+
+def _place(turn: Turn) -> str:
+    return f"/v1/turns/{turn.id}"
 
 
 def known_turn_id(turn_id: str) -> str:

@@ -5,11 +5,12 @@ import os
 import re
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loom_worker.errors import BadFile, BadSettings
+from loom_worker.errors import BadFile, BadSettings, LoomError, Unavailable
 from loom_worker.settings import Settings
 from loom_worker.supervise import home, ready, valkey
 from loom_worker.supervise.screen import SOUND_SQLITE, model_line, without_password
@@ -37,12 +38,19 @@ def of_installation() -> Iterator[Check]:
     yield sqlite()
 
 
-def of_settings(settings: Settings) -> Iterator[Check]:
-    """What the settings name; each check stands alone, so that one failure hides no other."""
+def of_settings(settings: Settings, *, is_full: bool = False) -> Iterator[Check]:
+    """What the settings name; each check stands alone, so that one failure hides no other.
+
+    Args:
+        is_full: look through the database's indexes too.
+    """
     yield data_directory(settings)
     yield server_binary(settings)
     yield redis(settings)
-    yield database(settings)
+    found = database(settings)
+    yield found
+    if found.is_ok:
+        yield from contents(settings, is_full=is_full)
     yield backend(settings)
     yield from agents(settings)
     yield model(settings)
@@ -116,21 +124,38 @@ def redis(settings: Settings) -> Check:
 
 def database(settings: Settings) -> Check:
     """Does it open, and has it this code's schema?"""
-    from sqlalchemy.engine import make_url
-
     from loom_worker.store import prepare, schema
+    from loom_worker.store.file import path_of
 
-    file = make_url(settings.database_url).database or ""
-    if not os.path.exists(file):
+    file = path_of(settings.database_url)
+    if not os.path.lexists(file):
         return Check("database", True, f"{file} (will be made by `loom up`)")
     try:
         version = prepare.version_of(settings.database_url)
-    except BadSettings as error:
-        return Check("database", False, str(error), "set LOOM_DATABASE_URL to a database of Loom's")
+    except (BadSettings, Unavailable) as error:
+        fix = "do what it says; if the file is lost, restore a backup (docs/operations.md, Backup and restore)"
+        return Check("database", False, str(error), fix)
     if version is None or version == schema.VERSION:
         return Check("database", True, f"{file}, schema {version or 'empty yet'}")
     fix = "update Loom" if version > schema.VERSION else "`loom up` or `loom prepare` migrates it"
     return Check("database", False, f"{file} has schema {version}, this Loom {schema.VERSION}", fix)
+
+
+def contents(settings: Settings, *, is_full: bool) -> Iterator[Check]:
+    """Is the database sound inside? Nothing is said of one that is not made yet."""
+    from loom_worker.store.file import flaws, path_of
+
+    file = path_of(settings.database_url)
+    if not file.exists():
+        return
+    began_s = time.monotonic()
+    try:
+        found = flaws(file, is_full=is_full)
+    except LoomError as error:
+        found = (str(error),)
+    took = f"{'all of it' if is_full else 'but for its indexes'} checked in {time.monotonic() - began_s:.1f} s"
+    fix = "stop Loom, keep the file aside, restore a backup (docs/operations.md, Backup and restore)"
+    yield Check("database contents", not found, "; ".join(found) or f"sound, {took}", fix)
 
 
 def backend(settings: Settings) -> Check:

@@ -13,11 +13,12 @@ from loom_worker.errors import BadSettings
 
 
 @click.command()
+@click.option("--full", "is_full", is_flag=True, help="Look through the database's indexes too, which takes longer.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.pass_context
-def doctor(ctx: click.Context, *, as_json: bool) -> None:
+def doctor(ctx: click.Context, *, is_full: bool, as_json: bool) -> None:
     """Check the installation, print every setting with its source; exit code 1 if something must be mended."""
-    found, table = _look()
+    found, table = _look(is_full=is_full)
     is_sound = all(check.is_ok for check in found)
     if as_json:
         report = {"ok": is_sound, "checks": [asdict(c) for c in found], "settings": [asdict(k) for k in table]}
@@ -30,14 +31,14 @@ def doctor(ctx: click.Context, *, as_json: bool) -> None:
     ctx.exit(0 if is_sound else 1)
 
 
-def _look() -> tuple[list[Check], list[Knob]]:
+def _look(*, is_full: bool) -> tuple[list[Check], list[Knob]]:
     try:
         settings = all_settings.from_env()
     except BadSettings as error:
         fix = "correct the variable; docs/settings.md lists them all"
         wrong = (Check("settings", False, complaint, fix) for complaint in str(error).splitlines())
         return [*of_installation(), *wrong], []
-    return [*of_installation(), *of_settings(settings)], knobs(settings, os.environ)
+    return [*of_installation(), *of_settings(settings, is_full=is_full)], knobs(settings, os.environ)
 
 
 def line(check: Check) -> str:

@@ -47,9 +47,26 @@ class Client:
             Transient: the connection broke, or Loom answered 5xx.
             Rejected: Loom answered 4xx; the text is its problem's title and detail.
         """
+        return self._answered(method, path, body=body, headers=headers or {})[0]
+
+    def call_once(self, path: str, *, key: str) -> tuple[Json, bool]:
+        """POST under an Idempotency-Key, which does nothing the second time.
+
+        Returns:
+            The answer's JSON object, and True if an earlier request made what it shows.
+
+        Raises:
+            NotRunning, Transient, Rejected: as ``call``.
+        """
+        content, told = self._answered("POST", path, body=None, headers={"Idempotency-Key": key})
+        return content, "Idempotency-Replayed" in told
+
+    def _answered(
+        self, method: str, path: str, *, body: Json | None, headers: Mapping[str, str]
+    ) -> tuple[Json, Mapping[str, str]]:
         try:
             answer = self._pool.request(
-                method, self.url + path, json=body, headers={**self._headers, **(headers or {})}, timeout=TIMEOUT_S
+                method, self.url + path, json=body, headers={**self._headers, **headers}, timeout=TIMEOUT_S
             )
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
             raise NotRunning(f"Loom is not running at {self.url}; start it with `make up`") from error
@@ -60,7 +77,7 @@ class Client:
             raise Transient(_problem(answer.status, content))
         if answer.status >= 400:
             raise Rejected(_problem(answer.status, content))
-        return content
+        return content, answer.headers
 
     def stream(self, path: str, *, last_event_id: int) -> Iterator[bytes]:
         """The bytes of an event stream as they come, until the server ends it.

@@ -48,6 +48,7 @@ VALUE_OF: Mapping[str, Callable[[Settings], object]] = {
     "LOOM_WORKER_CONCURRENCY": lambda s: s.worker_concurrency,
     "LOOM_LOG_LEVEL": lambda s: s.log.level,
     "LOOM_LOG_FORMAT": lambda s: s.log.format,
+    "LOOM_CRASHPOINTS": lambda s: ",".join(f"{place}*{times}" for place, times in s.crash_points.items()),
 }
 """How to read each variable's effective value back from the tree; a test holds it against KNOWN."""
 

@@ -53,12 +53,25 @@ def _settings() -> knobs.Settings:
     return settings
 
 
+def _with_database() -> knobs.Settings:
+    """The settings of a process that works on the database, which is fit for it.
+
+    Raises:
+        BadSettings: it is not; the text says what to do.
+    """
+    from loom_worker.store import prepare as database
+
+    settings = _settings()
+    database.check(settings)
+    return settings
+
+
 @click.command()
 def web() -> None:
     """Serve the HTTP API on LOOM_HOST and LOOM_PORT."""
     from web.serve import serve
 
-    serve(_settings())
+    serve(_with_database())
 
 
 def _queues(_ctx: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -78,7 +91,7 @@ def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int | None,
     """Run turns, tool calls and webhooks: a Celery worker."""
     from loom_worker.tasks.process import run_worker
 
-    settings = _settings()
+    settings = _with_database()
     threads = concurrency or settings.worker_concurrency
     ctx.exit(run_worker(settings, queues=queues, concurrency=threads, name=name))
 
@@ -88,7 +101,7 @@ def beat() -> None:
     """Ring what was forgotten, also while no worker lives."""
     from loom_worker.tasks.process import run_beat
 
-    run_beat(_settings())
+    run_beat(_with_database())
 
 
 @click.command()

@@ -1,8 +1,7 @@
-"""`loom sessions`, `turns`, `agents`, `tools`, `usage`: what the API lists, as a table or as JSON."""
+"""`loom sessions`, `agents`, `tools`, `usage`: what the API lists, as a table or as JSON."""
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 from urllib.parse import quote, urlencode
 
 import click
@@ -18,12 +17,14 @@ WIDEST = 60
 _Command = Callable[..., None]
 
 
-def _common(command: _Command) -> _Command:
+def common(command: _Command) -> _Command:
+    """``--url`` and ``--json``, of every command that asks the API."""
     command = click.option("--json", "as_json", is_flag=True, help="The API's answer as JSON.")(command)
     return click.option("--url", envvar="LOOM_URL", help="Of another Loom than this machine's.")(command)
 
 
-def _paged(command: _Command) -> _Command:
+def paged(command: _Command) -> _Command:
+    """``--limit`` and ``--after``, of every command that lists."""
     command = click.option("--after", help="Go on after this cursor, as the last page named it.")(command)
     limit = click.IntRange(1, 500)
     return click.option("--limit", type=limit, default=50, show_default=True, help="Rows of a page.")(command)
@@ -31,45 +32,29 @@ def _paged(command: _Command) -> _Command:
 
 @click.command()
 @click.argument("session_id", required=False)
-@_paged
-@_common
+@paged
+@common
 def sessions(session_id: str | None, *, limit: int, after: str | None, url: str | None, as_json: bool) -> None:
     """List the sessions, or show one."""
     path = f"/v1/sessions/{quote(session_id, safe='')}" if session_id else "/v1/sessions"
     columns = ("id", "agent", "status", "busy", "queue_depth", "title", "updated_at")
-    _show(path, {"limit": limit, "after": after}, columns, url=url, as_json=as_json)
-
-
-@click.command()
-@click.argument("turn_id", required=False)
-@click.option("--session", help="Of this session only.")
-@click.option("--status", help="queued, in_progress, requires_action, completed, failed, cancelled or incomplete.")
-@_paged
-@_common
-def turns(turn_id: str | None, *, session: str | None, status: str | None, **page: Any) -> None:
-    """List the turns, or show one."""
-    columns = ("id", "session_id", "seq", "status", "reason", "input", "created_at")
-    path = f"/v1/sessions/{quote(session, safe='')}/turns" if session else "/v1/turns"
-    query = {"limit": page["limit"], "after": page["after"], "status": status}
-    if turn_id:
-        path = f"/v1/turns/{quote(turn_id, safe='')}"
-    _show(path, query, columns, url=page["url"], as_json=page["as_json"])
+    show(path, {"limit": limit, "after": after}, columns, url=url, as_json=as_json)
 
 
 @click.command()
 @click.argument("name", required=False)
-@_common
+@common
 def agents(name: str | None, *, url: str | None, as_json: bool) -> None:
     """List the agents, or show one."""
     path = f"/v1/agents/{quote(name, safe='')}" if name else "/v1/agents"
-    _show(path, {}, ("name", "version", "description"), url=url, as_json=as_json)
+    show(path, {}, ("name", "version", "description"), url=url, as_json=as_json)
 
 
 @click.command()
-@_common
+@common
 def tools(*, url: str | None, as_json: bool) -> None:
     """List the tools that agents may call."""
-    _show("/v1/tools", {}, ("name", "description"), url=url, as_json=as_json)
+    show("/v1/tools", {}, ("name", "description"), url=url, as_json=as_json)
 
 
 @click.command()
@@ -80,14 +65,19 @@ def tools(*, url: str | None, as_json: bool) -> None:
     show_default=True,
     help="What to sum over.",
 )
-@_common
+@common
 def usage(by: str, *, url: str | None, as_json: bool) -> None:
     """Sum tokens and cost."""
     columns = ("key", "turns", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd")
-    _show("/v1/usage", {"group_by": by}, columns, url=url, as_json=as_json)
+    show("/v1/usage", {"group_by": by}, columns, url=url, as_json=as_json)
 
 
-def _show(path: str, query: Json, columns: Sequence[str], *, url: str | None, as_json: bool) -> None:
+def show(path: str, query: Json, columns: Sequence[str], *, url: str | None, as_json: bool) -> None:
+    """Print what the API answers: a list as a table of these columns, one thing field by field.
+
+    Args:
+        query: parameters; those that are None are not sent.
+    """
     asked = {name: value for name, value in query.items() if value is not None}
     answer = client(knobs.from_env(), url).call("GET", f"{path}?{urlencode(asked)}" if asked else path)
     if as_json:

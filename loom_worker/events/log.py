@@ -8,12 +8,15 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any
 
+from loom_worker.errors import Fenced
 from loom_worker.redis_client import in_our_words
 from loom_worker.values.events import TERMINAL, Event
 from loom_worker.values.json import Json
 
 TTL_S = 3600
 """A stream nobody wrote to for so long is dropped; readers then get it from the journal."""
+FENCED = -2
+"""What append.lua answers a writer whose turn is another's by now."""
 
 
 class EventLog:
@@ -30,22 +33,26 @@ class EventLog:
         self._waiting = waiting
         self._append = redis.register_script((files("loom_worker.events") / "append.lua").read_text(encoding="utf-8"))
 
-    def append(self, turn_id: str, events: Sequence[tuple[str, Json]], *, least: int) -> int | None:
+    def append(self, turn_id: str, events: Sequence[tuple[str, Json]], *, least: int, fence: int = 0) -> int | None:
         """Add events; return the id of the last one.
 
         Args:
             least: ids the log must already have; -1: none at all.
+            fence: the writer's, where only the turn's owner may write this; 0: whoever tells it, it is true.
 
         Returns:
             None if the log has fewer, for it was lost (or any, where it should be empty); nothing was added then.
 
         Raises:
+            Fenced: an owner with a higher fence has written; nothing was added.
             Unavailable: Redis did not answer.
         """
         pairs = [part for kind, data in events for part in (kind, _text(data))]
         with in_our_words():
             is_final = int(any(kind in TERMINAL for kind, _ in events))
-            last = self._append(keys=[_key(turn_id), _end(turn_id)], args=[TTL_S, least, is_final, *pairs])
+            last = self._append(keys=[_key(turn_id), _end(turn_id)], args=[TTL_S, least, fence, is_final, *pairs])
+        if last == FENCED:
+            raise Fenced(f"Another worker writes the events of turn {turn_id}.")
         return None if last == -1 else int(last)
 
     def last_id(self, turn_id: str) -> int:
@@ -58,8 +65,8 @@ class EventLog:
             tail = self._redis.xrevrange(_key(turn_id), count=1)
         return _number(tail[0][0]) if tail else 0
 
-    def restore(self, turn_id: str, events: Iterable[Event]) -> None:
-        """Write a whole log anew.
+    def restore(self, turn_id: str, events: Iterable[Event], *, fence: int = 0) -> None:
+        """Write a whole log anew, as the owner with this fence.
 
         Raises:
             Unavailable: Redis did not answer.
@@ -67,7 +74,7 @@ class EventLog:
         with in_our_words(), self._redis.pipeline(transaction=True) as pipe:
             pipe.delete(_key(turn_id))
             for event in events:
-                pipe.xadd(_key(turn_id), {"t": event.type, "d": _text(event.data)}, id=f"{event.id}-0")
+                pipe.xadd(_key(turn_id), {"t": event.type, "d": _text(event.data), "f": fence}, id=f"{event.id}-0")
             pipe.expire(_key(turn_id), TTL_S)
             pipe.execute()
 

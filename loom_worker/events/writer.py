@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from loom_worker.errors import Unavailable
+from loom_worker.errors import Fenced, Unavailable
 from loom_worker.events.flusher import TOGETHER_S, Flusher
 from loom_worker.events.log import EventLog
 from loom_worker.values.events import TERMINAL, Event
@@ -32,6 +32,7 @@ class Writer:
         journaled: Callable[[], Sequence[Event]],
         *,
         flusher: Flusher,
+        fence: int,
         first: int | None = None,
     ) -> None:
         """Begin to write.
@@ -39,6 +40,7 @@ class Writer:
         Args:
             journaled: makes the log anew from the journal as it was at the claim; called only if the log was lost.
             flusher: writes what was put off.
+            fence: our claim's; once an owner with a higher one has written, nothing of ours is written any more.
             first: the id of our first event, where it is known (2, for a turn that nobody ran before); else asked for.
         """
         self._events = events
@@ -52,6 +54,7 @@ class Writer:
         self._silent_until_s = 0.0
         self._written_s = 0.0
         self._flusher = flusher
+        self._fence = fence
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -138,6 +141,9 @@ class Writer:
             self._send()
         except Unavailable as error:
             self._be_silent(error)
+        except Fenced as error:  # we slept, and it is not for the pen to say so: the next write to the journal does
+            log.warning("event log: %s", error)
+            self._is_closed = True
 
     def _be_silent(self, error: Unavailable) -> None:
         self._silent_until_s = time.monotonic() + RETRY_S
@@ -147,19 +153,19 @@ class Writer:
         last = self._events.last_id(self._turn_id)
         journaled = self._journaled()
         if last < len(journaled):
-            self._events.restore(self._turn_id, journaled)
+            self._events.restore(self._turn_id, journaled, fence=self._fence)
             last = len(journaled)
         self._first = last + 1
 
     def _send(self) -> None:
         first = self._first or 1
         told = self._told[self._sent :]
-        last = self._events.append(self._turn_id, told, least=first - 1 + self._sent)
+        last = self._events.append(self._turn_id, told, least=first - 1 + self._sent, fence=self._fence)
         if last is None:
             before = list(self._journaled())
             before += [Event(n, "output_text.delta", {"text": ""}) for n in range(len(before) + 1, first)]
             ours = self._told[: self._sent + len(told)]
             whole = [Event(first + n, kind, data) for n, (kind, data) in enumerate(ours)]
-            self._events.restore(self._turn_id, [*before[: first - 1], *whole])
+            self._events.restore(self._turn_id, [*before[: first - 1], *whole], fence=self._fence)
         self._sent += len(told)
         self._written_s = time.monotonic()

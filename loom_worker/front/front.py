@@ -4,18 +4,20 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from loom_worker import crash_points
 from loom_worker.agents.load import Agents
 from loom_worker.errors import Flaw, Invalid, Unavailable
 from loom_worker.front.following import Following
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings
+from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import GROUPS, Ledger
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.submit import submit
+from loom_worker.store.submit import retry, submit
 from loom_worker.values.agents import Agent
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.deliveries import Delivery
@@ -24,7 +26,7 @@ from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.pages import Page
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
-from loom_worker.values.turns import NewTurn, Turn, Webhook
+from loom_worker.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
 from loom_worker.webhook.address import check_url
 from loom_worker.webhook.sign import check_secret
 
@@ -39,6 +41,12 @@ class Outward:
     """Put an accepted turn on its lane and ring."""
     ring_lane: Callable[[str], None]
     """Make a lane go on whose session is active again."""
+    alert: Callable[[str], None]
+    """Have a lane's running turn looked at anew."""
+    ended: Callable[[Turn], None]
+    """Tell readers of a turn that ended without a worker."""
+    webhook_body: Callable[[Turn], str]
+    """What a webhook says of a finished turn."""
     deliver: Callable[[str], None]
     """Send a delivery now."""
     problems: Callable[[], tuple[str, ...]]
@@ -120,10 +128,51 @@ class Front:
         """
         self._check_agent(agent or "default")
         session = NewSession(id=session_id, agent=agent or "default")
+        crash_points.reached("web.received")
         turn, is_replay = submit(self._database, self.settings.limits, (workspace, session), new, now_ms=now_ms())
-        if not is_replay:
-            log.info("turn accepted", extra={"session": session_id, "turn": turn.id, "request": new.request_id})
-            self._outward.announce(turn)
+        crash_points.reached("web.committed")
+        self._announce(turn, is_replay=is_replay)
+        if new.double_texting in ("interrupt", "rollback") and turn.position:
+            self._outward.alert(turn.lane)
+        crash_points.reached("web.answering")
+        return turn, is_replay
+
+    def cancel(self, workspace: str, turn_id: str, action: CancelAction) -> Turn:
+        """Wish a turn to end: one that nobody has begun is cancelled at once, one that runs within a second.
+
+        Repeats change nothing; of two wishes the stronger one holds (rollback, interrupt, finish).
+
+        Raises:
+            NotFound: the workspace has no such turn.
+            Unavailable: the database did not answer; nothing was changed.
+        """
+        moment_ms = now_ms()
+        done = cancel(
+            self._database,
+            workspace,
+            turn_id,
+            action,
+            now_ms=moment_ms,
+            deliver=lambda turn: Delivery.of(turn, self._outward.webhook_body(turn), now_ms=moment_ms),
+        )
+        if done.is_new:
+            log.info("cancel: %s", action, extra={"session": done.turn.session_id, "turn": turn_id})
+            self._tell(done)
+        return done.turn
+
+    def retry(self, workspace: str, turn_id: str, wish: Retry) -> tuple[Turn, bool]:
+        """Accept a failed turn's input once more, at the tail of its lane.
+
+        Returns:
+            The new turn, and True if it is an earlier one of the same idempotency key.
+
+        Raises:
+            NotFound: the workspace has no such turn.
+            Conflict: the turn did not fail, or its session is archived.
+            QueueFull, Invalid, Unavailable: nothing was accepted.
+        """
+        turn, is_replay = retry(self._database, self.settings.limits, workspace, turn_id, wish, now_ms=now_ms())
+        self._announce(turn, is_replay=is_replay)
         return turn, is_replay
 
     def turn(self, workspace: str, turn_id: str) -> Turn:
@@ -204,6 +253,19 @@ class Front:
         """Flush what waits to be sent and close everything."""
         self._outward.close()
         self._database.close()
+
+    def _announce(self, turn: Turn, *, is_replay: bool) -> None:
+        if not is_replay:
+            log.info("turn accepted", extra={"session": turn.session_id, "turn": turn.id, "request": turn.request_id})
+            self._outward.announce(turn)
+
+    def _tell(self, done: Cancelled) -> None:
+        if not done.turn.is_finished:
+            self._outward.alert(done.turn.lane)
+            return
+        self._outward.ended(done.turn)
+        if done.delivery is not None:
+            self._outward.deliver(done.delivery.id)
 
     def _check_agent(self, name: str) -> None:
         if name not in self._agents.agents:

@@ -16,7 +16,7 @@ local function become_idle()
 end
 
 local function become_kicked(ms, kicks)
-  redis.call('HDEL', LEASE, 'token', 'again')
+  redis.call('HDEL', LEASE, 'token', 'again', 'alert')
   redis.call('HSET', LEASE, 'state', 'kicked', 'kicks', kicks)
   deadline_in(ms)
 end

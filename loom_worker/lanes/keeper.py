@@ -1,17 +1,26 @@
 """One thread a process renews all its leases and says that it is alive."""
 
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from loom_worker.lanes import keys
+from loom_worker.lanes.consuming import Idleness, Threads
 from loom_worker.lanes.lanes import Lanes, Lease
 from loom_worker.redis_client import in_our_words
 from loom_worker.settings import LaneSettings
 
 log = logging.getLogger(__name__)
+
+BORN_FOR_MS = 10 * 365 * 86_400_000
+"""Lifetime of the key that tells the age of Redis' memory: what is left of it tells the age without another clock."""
+
+NONE = Threads(0, lambda: 0)
+"""Of a process that takes no turns."""
 
 
 class Hold:
@@ -22,6 +31,10 @@ class Hold:
         self.lease = lease
         self.renewed_s = renewed_s
         self.lost = threading.Event()
+        self.alerted = threading.Event()
+        """Set when the turn's row has changed; whoever takes notice clears it before looking."""
+        self.kept: Lease | None = None
+        """The lease for the lane's next turn, where this one has ended and the lane stays ours."""
 
 
 class Keeper:
@@ -32,11 +45,17 @@ class Keeper:
     """
 
     def __init__(
-        self, redis: Any, lanes: Lanes, worker: str, settings: LaneSettings, *, takes_turns: bool = True
+        self, redis: Any, lanes: Lanes, worker: str, settings: LaneSettings, *, threads: Threads | None = None
     ) -> None:
-        """Args: worker: this process' name, never used before."""
+        """Build it, still.
+
+        Args:
+            worker: this process' name, never used before.
+            threads: those that take turns; None for a process that takes none.
+        """
         self.worker = worker
-        self._beats_on = (keys.WORKERS, keys.TURN_WORKERS) if takes_turns else (keys.WORKERS,)
+        self._idleness = Idleness(threads or NONE)
+        self._itself = {"host": socket.gethostname(), "pid": os.getpid(), "parent": os.getppid()}
         self._redis = redis
         self._lanes = lanes
         self._settings = settings
@@ -49,6 +68,7 @@ class Keeper:
     def start(self) -> None:
         """Begin to beat; later calls do nothing."""
         if self._thread is None:
+            self._idleness.ends()
             self._thread = threading.Thread(target=self._run, name="loom-keeper", daemon=True)
             self._thread.start()
 
@@ -64,6 +84,7 @@ class Keeper:
         hold = Hold(lease, time.monotonic())
         with self._lock:
             self._holds[lease] = hold
+        self._idleness.ends()
         return hold
 
     def let_go(self, hold: Hold) -> None:
@@ -86,18 +107,27 @@ class Keeper:
         for lease, hold in list(holds.items()):
             if now_s - hold.renewed_s > self._settings.lease_s:
                 self._lose(holds.pop(lease))
-        for key in self._beats_on:
-            self._redis.zadd(key, {self.worker: time.time_ns() // 1_000_000})
-        self._redis.set(keys.BORN, time.time_ns() // 1_000_000, nx=True)
-        for lease, is_renewed in self._lanes.renew(holds).items():
-            if is_renewed:
-                holds[lease].renewed_s = now_s
-            else:
+        self._beat_heart()
+        for lease, renewal in self._lanes.renew(holds).items():
+            if renewal == "lost":
                 self._lose(holds[lease])
+                continue
+            holds[lease].renewed_s = now_s
+            if renewal == "alerted":
+                holds[lease].alerted.set()
+
+    def _beat_heart(self) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        with self._redis.pipeline(transaction=False) as pipe:
+            pipe.zadd(keys.WORKERS, {self.worker: now_ms})
+            pipe.hset(keys.worker(self.worker), mapping={**self._itself, **self._idleness.fields()})
+            pipe.pexpire(keys.worker(self.worker), int(self._settings.lease_s * 1000))
+            pipe.set(keys.BORN, "", nx=True, px=BORN_FOR_MS)
+            pipe.execute()
 
     def _take_leave(self) -> None:
-        for key in self._beats_on:
-            self._redis.zrem(key, self.worker)
+        self._redis.zrem(keys.WORKERS, self.worker)
+        self._redis.delete(keys.worker(self.worker))
 
     def _lose(self, hold: Hold) -> None:
         log.warning("lease lost", extra={"lane": hold.lease.lane})
@@ -120,19 +150,20 @@ class Keeper:
             log.warning("Redis did not answer the keeper: %s", error)
 
 
-def alive_workers(redis: Any, *, since_ms: int, among: str = keys.WORKERS) -> frozenset[str]:
-    """Workers whose last heartbeat is not older than since_ms; forgets those a day old.
-
-    Args:
-        among: WORKERS, or TURN_WORKERS for those that take turns.
-    """
+def alive_workers(redis: Any) -> frozenset[str]:
+    """Workers whose heart beats, by Redis' clock alone; forgets those that were silent for a day by their own."""
     with in_our_words():
-        redis.zremrangebyscore(among, "-inf", since_ms - 86_400_000)
-        return frozenset(redis.zrange(among, since_ms, "+inf", byscore=True))
+        names = redis.zrange(keys.WORKERS, 0, -1)
+        with redis.pipeline(transaction=False) as pipe:
+            for name in names:
+                pipe.exists(keys.worker(name))
+            pipe.zremrangebyscore(keys.WORKERS, "-inf", time.time_ns() // 1_000_000 - 86_400_000)
+            *beating, _ = pipe.execute()
+    return frozenset(name for name, is_beating in zip(names, beating, strict=True) if is_beating)
 
 
-def memory_age_ms(redis: Any, *, now_ms: int) -> int:
-    """For how long Redis has kept our keys; 0 just after it lost them."""
+def memory_age_ms(redis: Any) -> int:
+    """For how long Redis has kept our keys, by its own clock; 0 just after it lost them."""
     with in_our_words():
-        born = redis.get(keys.BORN)
-    return 0 if born is None else max(0, now_ms - int(born))
+        left_ms = int(redis.pttl(keys.BORN))
+    return max(0, BORN_FOR_MS - left_ms) if left_ms >= 0 else 0

@@ -8,14 +8,22 @@ LEASES = PREFIX + "leases"
 WORKERS = PREFIX + "workers"
 """Sorted set: worker to its last heartbeat in ms."""
 
-TURN_WORKERS = PREFIX + "workers:turn"
-"""Sorted set: those of them that take turns; without one nothing is answered."""
+UNANSWERED = PREFIX + "unanswered"
+"""String: since when, in ms of Redis' clock, the longest unanswered doorbell is; gone when it is answered."""
 
 BORN = PREFIX + "born"
 """String: since when this Redis has kept our keys, in ms; young after a loss."""
 
+BELLS = PREFIX + "q:turn"
+"""List: the doorbells that no worker has taken yet. It is Celery's queue ``turn``; we only look whether it is empty."""
+
 SWEEP = PREFIX + "sweep"
 """String: the lock of the sweep."""
+
+
+def worker(name: str) -> str:
+    """Hash: what a worker says of itself with each heartbeat; there for as long as its heart beats."""
+    return f"{PREFIX}worker:{name}"
 
 
 def sent(delivery_id: str) -> str:

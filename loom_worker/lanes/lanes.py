@@ -5,15 +5,19 @@ turn waits for something). Redis only orders and wakes; what a worker may write 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from loom_worker.lanes import keys
 from loom_worker.redis_client import in_our_words
 from loom_worker.settings import LaneSettings
 
-SCRIPTS = ("submit", "take", "renew", "park", "wake", "complete", "release", "drop", "expire")
+SCRIPTS = ("submit", "take", "renew", "park", "wake", "alert", "complete", "advance", "release", "drop", "expire")
+
+Renewal = Literal["lost", "held", "alerted"]
+"""lost: another has it. held: it is prolonged. alerted: so it is, and its turn's row has changed since."""
+_RENEWALS: tuple[Renewal, ...] = get_args(Renewal)
 
 
 class Script(Protocol):
@@ -58,14 +62,14 @@ class Lanes:
         last_seq = self._run("take", lane, token, self._lease_ms)
         return Lease(lane, token, last_seq) if last_seq >= 0 else None
 
-    def renew(self, leases: Iterable[Lease]) -> dict[Lease, bool]:
-        """Prolong leases, in one round trip; False for each that another has taken."""
+    def renew(self, leases: Iterable[Lease]) -> dict[Lease, Renewal]:
+        """Prolong leases, in one round trip; says of each how it stands."""
         wanted = list(leases)
         with in_our_words(), self._redis.pipeline(transaction=False) as pipe:
             for lease in wanted:
                 self._run("renew", lease.lane, lease.token, self._lease_ms, client=pipe)
             answers = pipe.execute() if wanted else []
-        return {lease: answer == 1 for lease, answer in zip(wanted, answers, strict=True)}
+        return {lease: _RENEWALS[answer] for lease, answer in zip(wanted, answers, strict=True)}
 
     def park(self, lease: Lease, *, wait_ms: int) -> bool:
         """Let the lane wait; True if it was woken meanwhile and must be rung at once.
@@ -79,9 +83,22 @@ class Lanes:
         """End a lane's waiting; True if it must be rung. While its turn runs, a repeated ticket does nothing."""
         return self._run("wake", lane, self._kick_ms, ticket) == 1
 
+    def alert(self, lane: str) -> bool:
+        """Have the lane's first turn looked at anew, for its row has changed; True if it must be rung."""
+        return self._run("alert", lane, self._kick_ms) == 1
+
     def complete(self, lease: Lease, seq: int) -> bool:
         """Take all turns up to seq off the lane and give the lane back; True if there is more, so ring."""
         return self._run("complete", lease.lane, lease.token, seq, self._kick_ms) == 1
+
+    def advance(self, lease: Lease, seq: int) -> tuple[Lease | None, bool]:
+        """As complete, but the lane stays ours if there is more in it and no other lane's doorbell waits for a worker.
+
+        Returns:
+            The lease for the lane's next turn, None if it was given back; and True if the lane must be rung.
+        """
+        last_seq = self._run("advance", lease.lane, lease.token, seq, self._kick_ms, self._lease_ms)
+        return (replace(lease, last_seq=last_seq) if last_seq > 0 else None), last_seq == -2
 
     def release(self, lease: Lease, *, wait_ms: int | None = None) -> bool:
         """Give the lane back with its turn unfinished; True if it was still ours, so ring.
@@ -96,12 +113,20 @@ class Lanes:
         self._run("drop", lease.lane, lease.token)
 
     def expired(self, *, limit: int) -> list[str]:
-        """Lanes whose lease has run out or whose doorbell went unanswered, and that must be rung."""
+        """Lanes whose lease has run out or whose doorbell went unanswered, and that must be rung.
+
+        Writes down since when the longest unanswered one is, see consuming.py.
+        """
         with in_our_words():
             seconds, micros = self._redis.time()
             now_ms = seconds * 1000 + micros // 1000
             late = self._redis.zrange(keys.LEASES, "-inf", now_ms, byscore=True, offset=0, num=limit)
-        return [lane for lane in late if self._run("expire", lane, self._kick_ms, self._max_kick_ms) == 1]
+            return [lane for lane in late if self._expire(lane) == 1]
+
+    def _expire(self, lane: str) -> int:
+        lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES, keys.UNANSWERED]
+        answer: int = self._scripts["expire"](keys=lane_keys, args=[lane, self._kick_ms, self._max_kick_ms])
+        return answer
 
     def unleased(self, lanes: Iterable[str]) -> list[str]:
         """Those lanes that nobody runs, waits for or was told of."""
@@ -119,7 +144,7 @@ class Lanes:
             self._redis.zrem(keys.LEASES, lane)
 
     def _run(self, name: str, lane: str, *args: Any, client: Any = None) -> int:
-        lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES]
+        lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES, keys.BELLS]
         with in_our_words():
             answer: int = self._scripts[name](keys=lane_keys, args=[lane, *args], client=client)
         return answer

@@ -1,4 +1,4 @@
--- ARGV: name, token, ttl_ms. 1: renewed. 0: lost to another.
+-- ARGV: name, token, ttl_ms. 1: renewed. 2: renewed, and alerted since the last time. 0: lost to another.
 -- A lease that is gone was lost with Redis' memory, for only its owner ends a live one: it is written again. The
 -- caller asks only while its last renewal is younger than ttl_ms, so a worker that slept does not come back this way.
 if redis.call('EXISTS', LEASE) == 0 then
@@ -9,4 +9,4 @@ end
 if redis.call('HGET', LEASE, 'state') == 'running' then
   deadline_in(tonumber(ARGV[3]))
 end
-return 1
+return 1 + redis.call('HDEL', LEASE, 'alert')

@@ -8,7 +8,7 @@ if state == 'running' or state == 'parked' then
   end
 end
 redis.call('HSET', LEASE, 'state', 'running', 'token', ARGV[2], 'kicks', 0)
-redis.call('HDEL', LEASE, 'again')
+redis.call('HDEL', LEASE, 'again', 'alert')  -- it reads the turn's row after this
 deadline_in(tonumber(ARGV[3]))
 local last = redis.call('ZRANGE', LANE, -1, -1, 'WITHSCORES')
 return tonumber(last[2] or '0')

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from loom_worker import crash_points
 from loom_worker.errors import LoomError, ProviderFailed, StreamBroken
 from loom_worker.llm.anthropic_errors import Refused, refusal
 from loom_worker.llm.anthropic_request import request_body
@@ -74,7 +75,11 @@ class Anthropic:
         """See Model.reply."""
         deadline = time.monotonic() + self._call_timeout_s
         body = request_body(request, self._model)
-        watched = WatchedBody(lambda: self._open(body), deadline=deadline, is_stopping=self._is_stopping)
+        watched = WatchedBody(
+            lambda: self._open(body),
+            deadline=deadline,
+            is_stopping=lambda: self._is_stopping() or request.is_given_up(),
+        )
         try:
             yield from self._read(watched)
         except _failures() as error:
@@ -107,6 +112,7 @@ class Anthropic:
             stream=True,
             stream_cls=anthropic.Stream[object],
         )
+        crash_points.reached("llm.sent")
         return _Response(stream)
 
     def _translated(self, error: Exception) -> LoomError:

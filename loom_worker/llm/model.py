@@ -25,5 +25,5 @@ class Model(Protocol):
             Overloaded: the provider asks to wait; ``retry_after_s`` says how long, if it said so.
             StreamBroken: the reply was cut, malformed or too late; nothing of it counts.
             ProviderFailed: the provider refuses this request for good.
-            Interrupted: this process was asked to stop meanwhile.
+            Interrupted: this process was asked to stop meanwhile, or the request is given up.
         """

@@ -28,7 +28,7 @@ class Retrying:
         self,
         model: Model,
         *,
-        pause: Callable[[float], None],
+        pause: Callable[[float, Callable[[], bool]], None],
         chance: Callable[[], float],
         clock: Callable[[], float],
         patience: Patience = Patience(),
@@ -36,7 +36,8 @@ class Retrying:
         """Wrap a model.
 
         Args:
-            pause: waits so many seconds; may raise Interrupted, which ends the call.
+            pause: waits so many seconds, unless the request is given up meanwhile: then it raises Interrupted, which
+                ends the call.
             chance: a random number in 0-1, for the jitter.
             clock: monotonic seconds.
         """
@@ -73,7 +74,7 @@ class Retrying:
                 why = str(error)
             if has_spoken:
                 yield Restarted(why)
-            self._pause(wait_s)
+            self._pause(wait_s, request.is_given_up)
 
     def _wait_s(self, error: Transient, n: int) -> float | None:
         """Seconds before the next try, None if there is none to be."""

@@ -1,4 +1,4 @@
-"""A streamed HTTP body under a total deadline, given up at once when the process must stop.
+"""A streamed HTTP body under a total deadline, given up at once when nobody wants it any more.
 
 An HTTP client's timeout is per read, so a slow drip outlives it, and nothing bounds the look-up of a host name. The
 blocking part therefore runs in a thread of its own and the caller waits for that thread: no fault of the server's,
@@ -99,7 +99,7 @@ class WatchedBody:
     def _next(self) -> bytes | None:
         while True:
             if self._is_stopping():
-                raise Interrupted("This process stops; the call was given up.")
+                raise Interrupted("The call was given up: this process stops, or nobody wants the reply any more.")
             left_s = self._deadline - time.monotonic()
             if left_s <= 0:
                 raise TooLate("deadline")

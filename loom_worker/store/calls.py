@@ -12,7 +12,7 @@ from loom_worker.store import rows
 from loom_worker.store.claims import check_fence
 from loom_worker.store.database import Database
 from loom_worker.store.schema import calls, turns, unfinished
-from loom_worker.values.turns import Call, CallStatus, Claim
+from loom_worker.values.turns import Call, Claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,15 @@ class Calls:
             row = tx.execute(select(calls).where(_is_call(turn_id, position))).mappings().one()
         return rows.call(row)
 
-    def close(self, turn_id: str, call: Call, *, status: CallStatus, content: str, now_ms: int) -> int | None:
-        """Store the result of a call that is still ours.
+    def close(self, turn_id: str, call: Call) -> int | None:
+        """Store the result of a call that is still ours: its status, content and finished_ms.
 
         Returns:
             How many calls of the turn are still open; None if the result came too late and was dropped.
         """
         mine = and_(_is_call(turn_id, call.position), calls.c.sends == call.sends, _is_open(), _turn_goes_on())
         with self._database.write() as tx:
-            done = {"status": status, "content": content, "finished_ms": now_ms}
+            done = {"status": call.status, "content": call.content, "finished_ms": call.finished_ms}
             if tx.execute(update(calls).where(mine).values(**done)).rowcount != 1:
                 return None
             still_open = select(func.count()).where(calls.c.turn_id == turn_id, _is_open())

@@ -9,15 +9,15 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, Update, bindparam, or_, select, update
+from sqlalchemy import Connection, Select, String, Update, bindparam, or_, select, update
 
-from loom_worker.errors import Fenced
+from loom_worker.errors import Fenced, Overruled
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.reading import read_calls
 from loom_worker.store.schema import sessions, steps, turns, unfinished
 from loom_worker.values.chat import Usage
-from loom_worker.values.turns import Claim
+from loom_worker.values.turns import CancelAction, Claim
 
 SESSION_COLUMNS = ("status", "rom", "kernel", "model", "user", "usage")
 """What a run needs of the session, read along with the turn."""
@@ -137,6 +137,12 @@ class Claims:
             row = _row(tx, _OURS, {"our_id": turn_id, "our_fence": fence})
             return None if row is None else _claim(tx, row)
 
+    def wish(self, claim: Claim) -> CancelAction | None:
+        """How the client wishes a turn to end that is ours; None also once it is not."""
+        with self._database.read() as tx:
+            row = _row(tx, _OURS, {"our_id": claim.turn.id, "our_fence": claim.turn.fence})
+        return None if row is None else row["cancel"]
+
     def _let_go(self, claim: Claim, *, parked_until_ms: int | None, run_ms: int) -> None:
         with self._database.write() as tx:
             values = {"held_by": None, "parked_until_ms": parked_until_ms, "run_ms": run_ms}
@@ -154,6 +160,19 @@ def fenced_update(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
         raise Fenced(f"Turn {claim.turn.id} is not ours any more (fence {claim.turn.fence}).")
 
 
+def final_update(tx: Connection, claim: Claim, values: dict[str, Any], *, heard: CancelAction | None) -> None:
+    """Change the row of a turn that is still ours, if the client's wish is the one its owner heard.
+
+    Raises:
+        Fenced: another worker owns the turn, or it is finished or deleted.
+        Overruled: the client has wished the turn to end otherwise.
+    """
+    ours = {"our_id": claim.turn.id, "our_fence": claim.turn.fence, "heard": heard}
+    if tx.execute(_final_update(tuple(values)), {**ours, **values}).rowcount != 1:
+        check_fence(tx, claim)
+        raise Overruled(f"Turn {claim.turn.id} shall end otherwise.")
+
+
 def check_fence(tx: Connection, claim: Claim) -> None:
     """See that a turn is still ours, as seen by this write transaction.
 
@@ -168,6 +187,11 @@ def check_fence(tx: Connection, claim: Claim) -> None:
 def _update(names: tuple[str, ...]) -> Update:
     """The statement that changes these columns of a turn that is still ours."""
     return update(turns).where(*_IS_OURS).values({name: bindparam(name) for name in names})
+
+
+@cache
+def _final_update(names: tuple[str, ...]) -> Update:
+    return _update(names).where(turns.c.cancel.is_not_distinct_from(bindparam("heard", type_=String)))
 
 
 def _must_wait(row: dict[str, Any], now_ms: int) -> bool:

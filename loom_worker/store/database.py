@@ -1,5 +1,6 @@
 """Connections and transactions: many readers, one writer a process, every failure in our own words."""
 
+import logging
 import sqlite3
 import threading
 import time
@@ -8,10 +9,14 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from loom_worker.errors import Unavailable
+from loom_worker.store.failures import DAMAGED, FOREIGN, Failure, failure_of
+from loom_worker.store.file import path_of
+
+log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_S = 10.0
 """How long a statement waits for another process's lock. It must be set on every connection: one pooled connection
@@ -19,6 +24,9 @@ without it lost rows in a sister project."""
 
 LOCK_STEP_S = 0.0003
 """Pause between two tries for the lock that another process holds."""
+
+TELL_AGAIN_S = 60.0
+"""A failure that an operator must mend is logged no more often than this: with a full disk every request meets it."""
 
 
 class Database:
@@ -44,6 +52,9 @@ class Database:
             busy_timeout_s: how long to wait for another thread that writes, and then for another process.
         """
         self._engine = _engine(url, readers=readers, busy_timeout_s=busy_timeout_s)
+        self._file = path_of(url)
+        self._damage: Failure | None = None
+        self._told_s: dict[str, float] = {}
         self._busy_timeout_s = busy_timeout_s
         self._sync = sync
         self._writing = threading.Lock()
@@ -57,7 +68,7 @@ class Database:
         Raises:
             Unavailable: the database did not answer.
         """
-        with _in_our_words(), self._engine.connect() as connection:
+        with self._in_our_words(), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -69,18 +80,32 @@ class Database:
                 carried to the disk by the next durable one.
 
         Raises:
-            Unavailable: the database did not answer, is locked or full; nothing was written.
+            Unavailable: the database did not answer, is locked, full or damaged; nothing was written. Once damage
+                was met, this process writes no more: what it wrote would be lost with the file.
         """
         if not self._writing.acquire(timeout=self._busy_timeout_s):
             raise Unavailable(f"The database is busy: no turn to write within {self._busy_timeout_s:g} s.")
         try:
-            with _in_our_words(), self._begin(durable=durable) as connection:
+            if self._damage is not None:
+                raise _unavailable(self._damage)
+            with self._in_our_words(), self._begin(durable=durable) as connection:
                 yield connection
         except Unavailable:
             self._drop_writer()
             raise
         finally:
             self._writing.release()
+
+    def probe(self) -> None:
+        """Return if turns can be read, and written as far as this process knows.
+
+        Raises:
+            Unavailable: they cannot, or damage was met before.
+        """
+        if self._damage is not None:
+            raise _unavailable(self._damage)
+        with self.read() as tx:
+            tx.exec_driver_sql("SELECT 1 FROM turns LIMIT 1")
 
     def close(self) -> None:
         """Give back all connections; the database can be used again afterwards."""
@@ -107,18 +132,36 @@ class Database:
             self._writer.close()
             self._writer = None
 
+    @contextmanager
+    def _in_our_words(self) -> Iterator[None]:
+        try:
+            yield
+        except (DBAPIError, sqlite3.Error, PoolTimeout) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            failure = failure_of(cause, self._file)
+            if failure is not None:
+                self._tell(failure, cause)
+                raise _unavailable(failure) from error
+            if isinstance(cause, sqlite3.OperationalError | sqlite3.InterfaceError | PoolTimeout):
+                raise Unavailable(f"The database did not answer: {cause}") from error
+            raise  # a bug, or a constraint that the caller knows of
+
+    def _tell(self, failure: Failure, cause: BaseException | None) -> None:
+        now_s = time.monotonic()
+        if now_s - self._told_s.get(failure.text, -TELL_AGAIN_S) >= TELL_AGAIN_S:
+            self._told_s[failure.text] = now_s
+            log.error("%s %s (%s): %s", self._file, failure.text, cause, failure.fix)
+        if failure in (DAMAGED, FOREIGN) and self._damage is None:
+            self._damage = failure
+            log.error("%s: this process writes no more to it; start it again once the file is mended", self._file)
+
     @staticmethod
     def _raw(connection: Connection) -> Any:
         return connection.connection.dbapi_connection
 
 
-@contextmanager
-def _in_our_words() -> Iterator[None]:
-    try:
-        yield
-    except (OperationalError, InterfaceError, PoolTimeout) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        raise Unavailable(f"The database did not answer: {cause}") from error
+def _unavailable(failure: Failure) -> Unavailable:
+    return Unavailable(f"The database {failure.text}.", failure.slug)
 
 
 def _engine(url: str, *, readers: int, busy_timeout_s: float) -> Engine:

@@ -6,22 +6,23 @@ from typing import Any
 
 from sqlalchemy import Connection, Text, bindparam, func, insert, update
 
+from loom_worker import crash_points
 from loom_worker.store import rows
-from loom_worker.store.claims import fenced_update
+from loom_worker.store.claims import fenced_update, final_update
 from loom_worker.store.database import Database
 from loom_worker.store.schema import calls, messages, outbox, sessions, steps, usage
 from loom_worker.values.chat import Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import Message
-from loom_worker.values.turns import OPEN_CALL, Call, Claim, Ending, Step
+from loom_worker.values.turns import CANCELLED, OPEN_CALL, Call, CancelAction, Claim, Ending, Step
 
 _INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), insert(messages)
 _INSERT_DELIVERY, _INSERT_USAGE = insert(outbox), insert(usage)
 _CANCEL_CALLS = (
     update(calls)
     .where(calls.c.turn_id == bindparam("our_id"), calls.c.status.in_(OPEN_CALL))
-    .values(status="cancelled", finished_ms=bindparam("now_ms"), content="Cancelled.")
+    .values(status="cancelled", finished_ms=bindparam("now_ms"), content=CANCELLED)
 )
 _CHARGE = (
     update(sessions)
@@ -49,6 +50,8 @@ class Final:
     """The model that answered, for the ledger."""
     rom: str | None = None
     """The system text that was sent; kept if the session has none yet."""
+    heard: CancelAction | None = None
+    """The client's wish to end the turn that this end takes into account."""
 
 
 class Journal:
@@ -75,21 +78,22 @@ class Journal:
 
         Raises:
             Fenced: another worker owns the turn; nothing was written.
+            Overruled: the client wishes it to end otherwise; nothing was written.
             Unavailable: the database refused; there is no answer.
         """
         now_ms = final.progress["completed_ms"]
         with self._database.write(durable=True) as tx:
-            fenced_update(
-                tx, claim, {**final.progress, **_ended(final.ending), "held_by": None, "parked_until_ms": None}
-            )
+            columns = {**final.progress, **_ended(final.ending), "held_by": None, "parked_until_ms": None}
+            final_update(tx, claim, columns, heard=final.heard)
             _append(tx, claim, final.steps, final.calls)
             _close_open_calls(tx, claim.turn.id, now_ms=now_ms)  # also those that this owner itself saved before
             if final.said:
-                columns = [rows.message_columns(message, lane=claim.turn.lane) for message in final.said]
-                tx.execute(_INSERT_MESSAGES, columns)
+                said = [rows.message_columns(message, lane=claim.turn.lane) for message in final.said]
+                tx.execute(_INSERT_MESSAGES, said)
             _charge(tx, claim, final, now_ms=now_ms)
             if final.delivery is not None:
                 tx.execute(_INSERT_DELIVERY, {name: getattr(final.delivery, name) for name in Delivery.__slots__})
+            crash_points.reached("turn.committing")
 
 
 def _ended(ending: Ending) -> dict[str, Any]:

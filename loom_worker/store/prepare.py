@@ -1,33 +1,41 @@
-"""Schema versions: an older file is migrated, a newer or foreign one is refused, never guessed."""
+"""Schema versions: an older file is migrated; a newer, foreign or damaged one is refused and left as it is."""
 
+import os
 from pathlib import Path
 
-from sqlalchemy import create_engine, inspect, text
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DBAPIError
 
-from loom_worker.errors import BadSettings
+from loom_worker.errors import BadFile, BadSettings, Unavailable
 from loom_worker.settings import Settings
 from loom_worker.store import schema
+from loom_worker.store.failures import failure_of
+from loom_worker.store.file import path_of, reading
 
 
 def version_of(url: str) -> str | None:
-    """The schema version of a database, None for an empty one.
+    """The schema version of a database, None for an empty one or none at all; nothing is changed.
 
     Raises:
-        BadSettings: there is no database behind the URL, or its tables are not Loom's.
+        BadSettings: what is behind the URL is no database, cannot be read, or is not Loom's.
+        Unavailable: it is locked, or the disk is full.
     """
-    engine = create_engine(url)
+    file = path_of(url)
     try:
-        with engine.connect() as connection:
-            names = inspect(connection).get_table_names()
-            if "loom_version" in names:
-                return str(connection.execute(text("SELECT version_num FROM loom_version")).scalar())
-    except DatabaseError as error:
-        raise BadSettings(f"LOOM_DATABASE_URL: {url} cannot be read as a database: {error.orig}") from error
-    finally:
-        engine.dispose()
+        return _version_in(file) if file.exists() or file.is_symlink() else None
+    except BadFile as error:
+        raise BadSettings(f"LOOM_DATABASE_URL: {error}") from error
+    except OSError as error:
+        raise BadSettings(f"LOOM_DATABASE_URL: {file}: {error.strerror}") from error
+
+
+def _version_in(file: Path) -> str | None:
+    with reading(file) as connection:
+        names = [str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        if "loom_version" in names:
+            row = connection.execute("SELECT version_num FROM loom_version").fetchone()
+            return str(row[0]) if row else "unknown"
     if names:
-        raise BadSettings(f"LOOM_DATABASE_URL: {url} holds other tables ({', '.join(sorted(names)[:3])}…) than Loom's")
+        raise BadFile(f"{file} holds other tables ({', '.join(sorted(names)[:3])}…) than Loom's; name another file")
     return None
 
 
@@ -36,17 +44,57 @@ def prepare(settings: Settings) -> bool:
 
     Raises:
         BadSettings: the database cannot be opened, is not Loom's, or was written by a newer Loom.
+        Unavailable: it is locked, or the disk is full.
     """
+    file = path_of(settings.database_url)
     found = version_of(settings.database_url)
+    _refuse_newer(found, file)
+    _refuse_unwritable(file)
     if found == schema.VERSION:
         return False
+    try:
+        _migrate(settings.database_url)
+    except DBAPIError as error:
+        failure = failure_of(error.orig, file)
+        if failure is None:
+            raise
+        raise Unavailable(f"{file} {failure.text}; {failure.fix}", failure.slug) from error
+    return True
+
+
+def check(settings: Settings) -> None:
+    """Refuse to start on a database that ``prepare`` would refuse, or has not prepared; nothing is changed.
+
+    Raises:
+        BadSettings: the text says what to do.
+        Unavailable: it is locked, or the disk is full.
+    """
+    file = path_of(settings.database_url)
+    found = version_of(settings.database_url)
+    _refuse_newer(found, file)
+    if found != schema.VERSION:
+        held = f"has schema {found}, this Loom {schema.VERSION}" if found else "is not made yet"
+        raise BadSettings(f"LOOM_DATABASE_URL: {file} {held}; run `loom prepare` first")
+    _refuse_unwritable(file)
+
+
+def _refuse_newer(found: str | None, file: Path) -> None:
     if found is not None and found > schema.VERSION:
         raise BadSettings(
-            f"LOOM_DATABASE_URL: {settings.database_url} has schema {found}, written by a newer Loom; "
-            f"this one knows {schema.VERSION}. Update Loom, or set LOOM_HOME to another folder."
+            f"LOOM_DATABASE_URL: {file} has schema {found}, written by a newer Loom; this one knows {schema.VERSION}. "
+            "Update Loom, or set LOOM_HOME to another folder."
         )
-    _migrate(settings.database_url)
-    return True
+
+
+def _refuse_unwritable(file: Path) -> None:
+    if not file.parent.is_dir():
+        raise BadSettings(f"LOOM_DATABASE_URL: there is no folder {file.parent}; make it, or name another one")
+    for path in (file.parent, file):
+        if path.exists() and not os.access(path, os.W_OK):
+            raise BadSettings(
+                f"LOOM_DATABASE_URL: {path} may not be written by this user (uid {os.geteuid()}); "
+                "change its owner or mode, or name another file"
+            )
 
 
 def _migrate(url: str) -> None:

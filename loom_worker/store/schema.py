@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from loom_worker.values.turns import UNFINISHED
 
-VERSION = "0001"
+VERSION = "0002"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 metadata = MetaData()
@@ -66,6 +66,7 @@ turns = Table(
     Column("deaths", Integer, nullable=False, server_default="0"),
     Column("held_by", String(64)),  # the worker that runs it; null when parked, released or finished
     Column("parked_until_ms", BigInteger),
+    Column("cancel", String(16)),  # how a client wishes it to end, while it has not ended
     Column("max_attempts", Integer, nullable=False),
     Column("input", Text, nullable=False),
     Column("output_text", Text),

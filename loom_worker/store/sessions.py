@@ -68,11 +68,11 @@ class Sessions:
         Raises:
             NotFound: the workspace has no such session.
         """
-        names = ("title", "metadata", "kernel", "status", "model", "budget")
-        changes = {name: getattr(patch, name) for name in names if getattr(patch, name) is not None}
         with self._database.write(durable=True) as tx:
             row = found(tx, workspace, session_id)
-            tx.execute(update(sessions).where(sessions.c.lane == row["lane"]).values(**changes, updated_ms=now_ms))
+            tx.execute(
+                update(sessions).where(sessions.c.lane == row["lane"]).values(**patch.changes(), updated_ms=now_ms)
+            )
         return self.get(workspace, session_id)
 
     def delete(self, workspace: str, session_id: str) -> str:

@@ -4,22 +4,24 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, bindparam, func, insert, select, update
 
-from loom_worker.errors import Conflict, Invalid, QueueFull
+from loom_worker.errors import Conflict, Invalid, NotFound, QueueFull
 from loom_worker.settings import LimitSettings
 from loom_worker.store import rows
+from loom_worker.store.cancel import overrule
 from loom_worker.store.database import Database
 from loom_worker.store.reading import read_turn
 from loom_worker.store.schema import sessions, turns, unfinished
-from loom_worker.store.sessions import add, find
+from loom_worker.store.sessions import add, find, found
 from loom_worker.values.chat import Usage
 from loom_worker.values.ids import new_id
 from loom_worker.values.sessions import NewSession
-from loom_worker.values.turns import NewTurn, Turn
+from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
 
 # Statements are built once: building one costs four times as much as running it (125 us against 30 us, measured).
 _BY_KEY = select(turns).where(
     turns.c.workspace == bindparam("our_workspace"), turns.c.idempotency_key == bindparam("key")
 )
+_BY_ID = select(turns).where(turns.c.id == bindparam("our_id"), turns.c.workspace == bindparam("our_workspace"))
 _DEPTHS = select(
     select(func.count()).where(turns.c.lane == bindparam("our_lane"), unfinished()).scalar_subquery(),
     select(func.count())
@@ -63,7 +65,54 @@ def submit(
             return earlier, True
         owner = find(tx, workspace, str(new_session.id)) or add(tx, workspace, new_session, now_ms=now_ms)
         depth = _admit(tx, limits, owner, new)
+        if new.double_texting in ("interrupt", "rollback"):
+            overrule(tx, owner, new.double_texting)
         return _insert(tx, limits, owner, new, now_ms=now_ms, position=depth), False
+
+
+def retry(
+    database: Database, limits: LimitSettings, workspace: str, turn_id: str, wish: Retry, *, now_ms: int
+) -> tuple[Turn, bool]:
+    """Commit a new turn with the input of a failed one, at the tail of its session.
+
+    Returns:
+        The turn, and True if it is an earlier one of the same idempotency key.
+
+    Raises:
+        NotFound: the workspace has no such turn.
+        Conflict: the turn did not fail, or its session is archived.
+        Invalid, QueueFull, Unavailable: as for submit.
+    """
+    with database.write(durable=True) as tx:
+        failed = tx.execute(_BY_ID, {"our_id": turn_id, "our_workspace": workspace}).mappings().first()
+        if failed is None:
+            raise NotFound(f"There is no turn {turn_id!r}.")
+        new = _again(failed, wish)
+        earlier = _earlier(tx, workspace, new)
+        if earlier is not None:
+            return earlier, True
+        if failed["status"] != "failed":
+            raise Conflict(f"Turn {turn_id} did not fail, it is {failed['status']}.", "not-retryable")
+        owner = found(tx, workspace, failed["session_id"])
+        depth = _admit(tx, limits, owner, new)
+        return _insert(tx, limits, owner, new, now_ms=now_ms, position=depth), False
+
+
+def _again(failed: Any, wish: Retry) -> NewTurn:
+    deadline_ms = failed["deadline_ms"]
+    return NewTurn(
+        input=failed["input"],
+        webhook=Webhook(failed["webhook_url"], failed["webhook_secret"]) if failed["webhook_url"] else None,
+        deadline_s=None if deadline_ms is None else (deadline_ms - failed["created_ms"]) / 1000,
+        max_attempts=failed["max_attempts"],
+        metadata=failed["metadata"],
+        budget=failed["budget"],
+        idempotency_key=wish.idempotency_key,
+        fingerprint=wish.fingerprint,
+        traceparent=wish.traceparent,
+        request_id=wish.request_id,
+        retry_of=failed["id"],
+    )
 
 
 def _earlier(tx: Connection, workspace: str, new: NewTurn) -> Turn | None:
@@ -126,6 +175,7 @@ def _insert(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn, *, 
         "deadline_ms": None if new.deadline_s is None else now_ms + int(new.deadline_s * 1000),
         "traceparent": new.traceparent,
         "request_id": new.request_id,
+        "retry_of": new.retry_of,
         "created_ms": now_ms,
     }
     tx.execute(_COUNT_ON, {"our_lane": owner["lane"], "now_ms": now_ms})

@@ -1,11 +1,14 @@
 """What the supervisor does next, purely: a table of processes and a moment in, actions out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 Goal = Literal["up", "down", "dead"]
 """Keep all running, stop all in order, or kill all at once."""
+
+Remedy = Literal["ask", "kill"]
+"""For a process that runs and does no work: end it in its own time, or at once if it would not hear."""
 
 DEATHS_TOO_MANY = 5
 DEATHS_WITHIN_S = 60.0
@@ -41,6 +44,8 @@ class Row:
     asked_at_s: float | None = None
     """When it was sent SIGTERM."""
     is_killed: bool = False
+    remedy: Remedy | None = None
+    """How it is to be ended so that another takes its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,32 +75,39 @@ def _keep_up(rows: Sequence[Row], now_s: float, is_open: bool) -> tuple[Action, 
         if len(row.deaths) >= DEATHS_TOO_MANY:
             return (Action("give_up", row.spec.name),)
     due = (row for row in rows if row.pid is None and row.start_at_s <= now_s)
-    return tuple(Action("start", row.spec.name) for row in due if row.spec.is_foundation or is_open)
+    starts = [Action("start", row.spec.name) for row in due if row.spec.is_foundation or is_open]
+    ends = [_end(row, now_s) for row in rows if row.pid is not None and row.remedy is not None]
+    return (*starts, *(action for action in ends if action is not None))
 
 
 def _take_down(running: Sequence[Row], now_s: float) -> tuple[Action, ...]:
     stage = min((row.spec.stop_stage for row in running), default=0)
-    actions = []
-    for row in running:
-        if row.spec.stop_stage != stage:
-            continue
-        if row.asked_at_s is None:
-            actions.append(Action("ask", row.spec.name))
-        elif not row.is_killed and now_s >= row.asked_at_s + row.spec.grace_s:
-            actions.append(Action("kill", row.spec.name))
-    return tuple(actions)
+    ends = (_end(row, now_s) for row in running if row.spec.stop_stage == stage)
+    return tuple(action for action in ends if action is not None)
+
+
+def _end(row: Row, now_s: float) -> Action | None:
+    """The next step towards the end of a process that runs; None if there is only to wait."""
+    if row.is_killed:
+        return None
+    if row.remedy == "kill":
+        return Action("kill", row.spec.name)
+    if row.asked_at_s is None:
+        return Action("ask", row.spec.name)
+    return Action("kill", row.spec.name) if now_s >= row.asked_at_s + row.spec.grace_s else None
 
 
 def next_look_s(rows: Sequence[Row], *, goal: Goal) -> float | None:
     """The moment at which time alone makes ``decide`` say something new; None if only an event does."""
+    graces = [row for row in rows if row.pid is not None and not row.is_killed]
+    due_s = [row.asked_at_s + row.spec.grace_s for row in graces if row.asked_at_s is not None]
     if goal == "up":
-        return min((row.start_at_s for row in rows if row.pid is None), default=None)
-    asked = (row.asked_at_s + row.spec.grace_s for row in rows if row.pid is not None and row.asked_at_s is not None)
-    return min(asked, default=None)
+        due_s += [row.start_at_s for row in rows if row.pid is None]
+    return min(due_s, default=None)
 
 
 def died(row: Row, now_s: float) -> Row:
     """The row after its process ended unasked: the pause before the next start doubles with every recent death."""
     deaths = (*(at for at in row.deaths if now_s - at < DEATHS_WITHIN_S), now_s)
     pause_s = min(FIRST_PAUSE_S * 2 ** (len(deaths) - 1), LONGEST_PAUSE_S)
-    return replace(row, pid=None, deaths=deaths, start_at_s=now_s + pause_s)
+    return Row(row.spec, deaths=deaths, start_at_s=now_s + pause_s)

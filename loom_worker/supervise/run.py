@@ -10,6 +10,7 @@ from loom_worker.supervise import logs
 from loom_worker.supervise.bell import Bell
 from loom_worker.supervise.decide import DEATHS_TOO_MANY, Action, Goal, Row, Spec, decide, died, next_look_s
 from loom_worker.supervise.processes import Processes
+from loom_worker.supervise.rounds import Rounds
 
 LONGEST_SLEEP_S = 5.0
 STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -32,12 +33,14 @@ class Supervisor:
         *,
         is_open: Callable[[], bool],
         onlooker: Onlooker,
+        rounds: Rounds,
         say: Callable[[str], None],
     ) -> None:
         self._rows = {spec.name: Row(spec) for spec in specs}
         self._processes = processes
         self._is_open = is_open
         self._onlooker = onlooker
+        self._rounds = rounds
         self._say = say
         self._goal: Goal = "up"
         self._given_up: str | None = None
@@ -48,6 +51,7 @@ class Supervisor:
             while True:
                 now_s = time.monotonic()
                 self._reap(now_s)
+                self._examine(now_s)
                 self._act(now_s)
                 if self._goal != "up" and not any(row.pid for row in self._rows.values()):
                     return self._end()
@@ -62,6 +66,13 @@ class Supervisor:
                 self._say(f"{name} ended ({how(status)}); {_sequel(row, now_s)}")
             else:
                 self._rows[name] = replace(row, pid=None)
+
+    def _examine(self, now_s: float) -> None:
+        if self._goal != "up":
+            return
+        for finding in self._rounds.make(tuple(self._rows.values()), now_s):
+            self._rows[finding.name] = replace(self._rows[finding.name], remedy=finding.remedy)
+            self._say(f"{finding.name} {finding.why}; restarting it")
 
     def _act(self, now_s: float) -> None:
         rows = tuple(self._rows.values())
@@ -93,7 +104,7 @@ class Supervisor:
             # A start that is due but held back waits for the foundation: look for it often, without spinning.
             waits.append(max(due_s - now_s, 0.02))
         if self._goal == "up":
-            waits.append(self._onlooker.look(rows, now_s))
+            waits += [self._onlooker.look(rows, now_s), self._rounds.due_s - now_s]
         return min(waits)
 
     def _heed(self, heard: Sequence[int]) -> None:

@@ -1,6 +1,7 @@
 """`loom up`: prepare the home, start everything, say what runs where, stop it all again."""
 
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,7 @@ from loom_worker.errors import LoomError
 from loom_worker.settings import Settings, embedded_socket
 from loom_worker.supervise import home, ports, valkey
 from loom_worker.supervise.processes import Processes, shimmed
+from loom_worker.supervise.rounds import Rounds, looking
 from loom_worker.supervise.run import Supervisor
 from loom_worker.supervise.specs import loom_command, specs
 from loom_worker.supervise.watcher import FLOWER_HOST, Places, Watcher
@@ -55,6 +57,7 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
             processes,
             is_open=lambda: not settings.has_embedded_redis or valkey.is_open(socket_path),
             onlooker=watcher,
+            rounds=Rounds(looking(settings.redis_url), host=socket.gethostname()),
             say=lambda text: say(f"[{datetime.now():%H:%M:%S}] {text}"),
         )
         try:

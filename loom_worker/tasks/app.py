@@ -41,11 +41,12 @@ def broker_url(settings: Settings) -> str:
 
 
 _OPTIONS: dict[str, Any] = {
-    # A redelivery must only ever ring a bell that was lost; leases and the sweep recover in seconds, not this.
+    # Leases and the sweep recover in seconds; this only clears what killed workers left unacknowledged. What is
+    # delivered again while it still runs does nothing: every message is a hint, checked against the database.
     "broker_transport_options": {
-        "visibility_timeout": 1800,
+        "visibility_timeout": 30,
         "unacked_restore_interval": 5,
-        "unacked_restore_throttle": 2,
+        "unacked_restore_throttle": 1,
         # Without timeouts a broker that swallows bytes holds a publisher for ever (25 s and counting, measured).
         "socket_timeout": 15,
         "socket_connect_timeout": 5,

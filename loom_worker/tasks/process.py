@@ -6,6 +6,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import FrameType
 
 from celery import signals
@@ -29,7 +30,7 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
         name: the node's name, to which the host's is added; unlike any other worker's on this host.
     """
     configure(settings)
-    process = wiring.start(settings, takes_turns="turn" in queues)
+    process = wiring.start(replace(settings, worker_concurrency=concurrency), takes_turns="turn" in queues)
     # The signal keeps weak references: these functions live as long as this one runs.
     ready, stopping = _when_ready(process), _when_stopping(process)
     signals.setup_logging.connect(_keep_logging)

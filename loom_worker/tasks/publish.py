@@ -10,20 +10,24 @@ import time
 from collections.abc import Callable, Sequence
 
 from celery import Celery, chord, signature
+from celery.signals import after_task_publish
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from loom_worker import crash_points
+from loom_worker.errors import Unavailable
 from loom_worker.supervise.processes import shimmed
+from loom_worker.tasks.bells import Bells
 from loom_worker.turn.loom import Doors
 from loom_worker.values.turns import Call
 
 log = logging.getLogger(__name__)
 
 
-def doors(app: Celery) -> Doors:
+def doors(app: Celery, bells: Bells) -> Doors:
     """The ways out of a worker process. A message that cannot be sent is logged and left to the sweep."""
     return Doors(
-        ring=lambda lane: send(app, "loom.turn.run", lane),
+        ring=lambda lane: ring(bells, lane),
         fan_out=lambda lane, turn_id, calls, ticket: _guarded(lambda: _fan_out(app, lane, turn_id, calls, ticket)),
         deliver=lambda delivery_id: send(app, "loom.webhook.deliver", delivery_id),
         run_alone=_run_alone,
@@ -35,13 +39,24 @@ def send(app: Celery, task: str, *ids: str | int) -> None:
     _guarded(lambda: app.send_task(task, args=ids, ignore_result=True, retry=False))
 
 
+def ring(bells: Bells, lane: str) -> None:
+    """Ring a lane's doorbell."""
+    _guarded(lambda: bells.ring(lane))
+
+
 def _fan_out(app: Celery, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
     header = [
         signature("loom.tool.call", args=(turn_id, call.position, call.sends), immutable=True, app=app)
         for call in calls
     ]
     body = signature("loom.turn.wake", args=(lane, ticket), immutable=True, app=app)
+    if crash_points.is_armed("turn.fanning_out"):
+        after_task_publish.connect(_sent_one, sender="loom.tool.call")
     chord(header, app=app)(body)
+
+
+def _sent_one(**_: object) -> None:
+    crash_points.reached("turn.fanning_out")
 
 
 def _run_alone(lane: str, token: str, turn_id: str, fence: int) -> int:
@@ -53,7 +68,7 @@ def _run_alone(lane: str, token: str, turn_id: str, fence: int) -> int:
 def _guarded(action: Callable[[], object]) -> None:
     try:
         action()
-    except (OperationalError, RedisError, OSError) as error:
+    except (OperationalError, RedisError, Unavailable, OSError) as error:
         log.warning("not sent, the sweep will: %s", error)
 
 

@@ -76,8 +76,8 @@ class Sweep:
         unleased = self.lanes.unleased(lanes)
         if not unleased:
             return 0
-        alive = alive_workers(self.redis, since_ms=now_ms() - int(self.settings.lease_s * 1000))
-        is_young = memory_age_ms(self.redis, now_ms=now_ms()) < self.settings.lease_s * 1000
+        alive = alive_workers(self.redis)
+        is_young = memory_age_ms(self.redis) < self.settings.lease_s * 1000
         return sum(self._ring_lane(lane, alive, is_young) for lane in unleased)
 
     def _ring_lane(self, lane: str, alive: frozenset[str], is_young: bool) -> bool:

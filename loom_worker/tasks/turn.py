@@ -1,6 +1,6 @@
 """Tasks of the queue ``turn``."""
 
-from loom_worker import wiring
+from loom_worker import crash_points, wiring
 from loom_worker.tasks.app import app
 from loom_worker.turn import serve
 
@@ -8,10 +8,12 @@ from loom_worker.turn import serve
 @app.task(name="loom.turn.run")
 def run_turn(lane: str) -> None:
     """A doorbell: run the lane's next turn, or go on with a parked one; ringing twice does nothing twice."""
+    crash_points.reached("turn.received")
     serve.serve_lane(lane, wiring.loom())
 
 
 @app.task(name="loom.turn.wake")
 def wake(lane: str, ticket: str) -> None:
     """The body of a chord: all its tool calls have a result, so the turn goes on."""
+    crash_points.reached("turn.waking")
     serve.serve_wake(lane, ticket, wiring.loom())

@@ -2,7 +2,7 @@
 
 import random
 
-from loom_worker import wiring
+from loom_worker import crash_points, wiring
 from loom_worker.tasks.app import app
 from loom_worker.values.ids import now_ms
 from loom_worker.webhook.schedule import after
@@ -22,4 +22,5 @@ def deliver(delivery_id: str) -> None:
             allow_private=mail.settings.allow_private,
             now_s=now_ms() // 1000,
         )
+        crash_points.reached("webhook.sent")
         mail.outbox.save(after(attempt, delivery, now_ms=now_ms(), chance=random.random()))  # noqa: S311  # jitter

@@ -1,12 +1,12 @@
 """What a turn needs next: a pure function of its journal."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loom_worker.settings import LimitSettings
 from loom_worker.turn.plan import Check
 from loom_worker.turn.work import Work
 from loom_worker.values.json import Json
-from loom_worker.values.turns import Call, Ending, Step
+from loom_worker.values.turns import Call, CancelAction, Ending, Step
 
 MAX_WAITS = 6
 """A provider that stays busy this often in a row, with growing pauses, fails the turn (about two minutes in all)."""
@@ -67,22 +67,21 @@ class Situation:
     now_ms: int
     run_ms: int
     """For how long the turn has run so far: not queued, not parked."""
-    timeout_s: float
-    """For how long it may."""
-    max_llm_calls: int
     check: Check
     """What the calls under way need."""
     bounded: frozenset[str] = frozenset()
     """Tools of open calls that may run in place."""
+    wish: CancelAction | None = None
+    """How the client wishes the turn to end."""
 
 
 def decide(work: Work, limits: LimitSettings, now: Situation) -> Decision:
     """Return what the turn needs next."""
-    ending = _ended_from_outside(work, now)
+    ending = _cancelled(work, now.wish) or _ended_from_outside(work, limits, now)
     if ending is not None:
         return End(ending)
     if work.open_calls:
-        return _tend_calls(work, now)
+        return _cancel_calls(work, now) if now.wish == "finish" else _tend_calls(work, now)
     if not work.is_matched:
         return Match()
     last = work.last_reply
@@ -91,20 +90,36 @@ def decide(work: Work, limits: LimitSettings, now: Situation) -> Decision:
     return End(_answer(last))
 
 
-def _ended_from_outside(work: Work, now: Situation) -> Ending | None:
+def _cancelled(work: Work, wish: CancelAction | None) -> Ending | None:
+    if wish not in ("interrupt", "rollback"):
+        return None
+    last = work.last_reply
+    said = last.payload["text"] if last is not None and wish == "interrupt" else None
+    return Ending("cancelled", wish, output_text=said)
+
+
+def _ended_from_outside(work: Work, limits: LimitSettings, now: Situation) -> Ending | None:
     turn = work.turn
     if turn.deaths >= turn.max_attempts:
         text = f"The turn was given up after {turn.deaths} attempts: each time the worker that ran it died."
         return Ending("failed", "dead", error=problem("dead", text))
     if turn.deadline_ms is not None and now.now_ms >= turn.deadline_ms:
         return Ending("incomplete", "deadline", error=problem("deadline", "The turn's deadline has passed."))
-    if now.run_ms >= now.timeout_s * 1000:
-        text = f"The turn ran for {now.timeout_s:g} s, the most it may (LOOM_TURN_TIMEOUT_S)."
+    if now.run_ms >= limits.turn_timeout_s * 1000:
+        text = f"The turn ran for {limits.turn_timeout_s:g} s, the most it may (LOOM_TURN_TIMEOUT_S)."
         return Ending("incomplete", "limits", error=problem("timeout", text))
     if work.waits >= MAX_WAITS:
         why = next(str(step.payload["why"]) for step in reversed(work.steps) if step.kind == "waited")
         return Ending("failed", "provider", error=problem("provider", f"The model could not be reached. {why}".strip()))
     return None
+
+
+def _cancel_calls(work: Work, now: Situation) -> Decision:
+    """What is under way is not waited for: the answer is wanted now."""
+    content = "Cancelled: the user wants the answer now, without further tool calls."
+    return Close(
+        tuple(replace(call, status="cancelled", finished_ms=now.now_ms, content=content) for call in work.open_calls)
+    )
 
 
 def _tend_calls(work: Work, now: Situation) -> Decision:
@@ -119,10 +134,10 @@ def _ask(work: Work, limits: LimitSettings, now: Situation) -> Decision:
     if _is_spent(work):
         return End(Ending("incomplete", "budget", error=problem("budget", "The turn's budget is spent.")))
     asked = work.usage.llm_calls
-    if asked >= now.max_llm_calls:
+    if asked >= limits.max_llm_calls:
         text = f"No answer after {asked} calls of the model (LOOM_MAX_LLM_CALLS)."
         return End(Ending("incomplete", "limits", error=problem("limits", text)))
-    is_last = asked == now.max_llm_calls - 1 or len(work.calls) >= limits.max_tool_calls
+    is_last = now.wish == "finish" or asked == limits.max_llm_calls - 1 or len(work.calls) >= limits.max_tool_calls
     return Ask(may_call_tools=not is_last)
 
 

@@ -2,11 +2,14 @@
 
 import logging
 from dataclasses import replace
+from functools import partial
 
+from loom_worker import crash_points
 from loom_worker.events.writer import Writer
+from loom_worker.lanes.keeper import Hold
 from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
-from loom_worker.turn.loom import Shift
+from loom_worker.turn.loom import Loom, Shift
 from loom_worker.turn.reply import system_rom
 from loom_worker.turn.run import progress
 from loom_worker.turn.saying import said, usage_of
@@ -15,7 +18,7 @@ from loom_worker.values.deliveries import Delivery
 from loom_worker.values.ids import new_id
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import Message
-from loom_worker.values.turns import Ending, Turn
+from loom_worker.values.turns import CANCELLED, CancelAction, Ending, Turn
 
 log = logging.getLogger(__name__)
 
@@ -23,36 +26,50 @@ log = logging.getLogger(__name__)
 def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
     """Commit the end of a turn, then tell readers, the lane and the webhook.
 
+    Args:
+        work: with all that the pen wrote so far told to it.
+
     Raises:
         Fenced: another worker owns the turn; nothing was written, nobody is told.
+        Overruled: the client wishes it to end otherwise; nothing was written, nobody is told.
         Unavailable: the database refused; there is no answer.
     """
     loom = shift.loom
-    work = work.told(pen.take_log())
     now_ms = loom.clock_ms()
-    turn = finished(work, ending, now_ms=now_ms, run_ms=shift.run_ms)
-    delivery = _delivery(turn, loom.webhook_body(turn), now_ms) if turn.webhook else None
+    turn = finished(work, ending, wish=shift.wishes.known, now_ms=now_ms, run_ms=shift.run_ms)
+    delivery = Delivery.of(turn, loom.webhook_body(turn), now_ms=now_ms) if turn.webhook else None
     last = work.last_reply
-    loom.journal.finish(
-        work.claim,
-        Final(
-            ending=ending,
-            progress={**progress(work, shift), "run_ms": turn.run_ms, "completed_ms": now_ms},
-            steps=work.unsaved_steps,
-            calls=work.unsaved_calls,
-            said=_messages(work, shift, now_ms),
-            delivery=delivery,
-            model=str(last.payload["model"]) if last else "",
-            rom=system_rom(work, shift) if last else None,
-        ),
+    crash_points.reached("turn.ending")
+    final = Final(
+        ending=ending,
+        progress={**progress(work, shift), "run_ms": turn.run_ms, "completed_ms": now_ms},
+        steps=work.unsaved_steps,
+        calls=work.unsaved_calls,
+        said=_messages(work, shift, now_ms) if ending.leaves_messages else (),
+        delivery=delivery,
+        model=str(last.payload["model"]) if last else "",
+        rom=system_rom(work, shift) if last else None,
+        heard=turn.cancel,
     )
+    shift.write(partial(loom.journal.finish, work.claim, final))
+    crash_points.reached("turn.ended")
     log.info("turn %s", turn.status, extra=log_ids(turn))
     pen.emit(f"turn.{turn.status}", turn.as_json())
-    loom.keeper.let_go(shift.hold)  # a beat in between would write the lease of the idle lane again
-    if loom.lanes.complete(shift.hold.lease, turn.seq):
-        loom.doors.ring(turn.lane)
+    if not loom.is_alone:  # else the parent holds the lease, and gives the lane back itself
+        leave(shift.hold, turn, loom)
     if delivery is not None:
         loom.doors.deliver(delivery.id)
+
+
+def leave(hold: Hold, turn: Turn, loom: Loom) -> None:
+    """Go on to the next turn of the lane of one that has ended, or give it back and ring if more wait in it."""
+    loom.keeper.let_go(hold)  # a beat in between would write the lease of the idle lane again
+    if loom.stopping.is_asked:
+        must_ring = loom.lanes.complete(hold.lease, turn.seq)
+    else:
+        hold.kept, must_ring = loom.lanes.advance(hold.lease, turn.seq)
+    if must_ring:
+        loom.doors.ring(turn.lane)
 
 
 def log_ids(turn: Turn) -> Json:
@@ -61,10 +78,10 @@ def log_ids(turn: Turn) -> Json:
     return {**ids, "status": turn.reason or turn.status, "duration_ms": turn.run_ms}
 
 
-def finished(work: Work, ending: Ending, *, now_ms: int, run_ms: int) -> Turn:
+def finished(work: Work, ending: Ending, *, wish: CancelAction | None = None, now_ms: int, run_ms: int) -> Turn:
     """The turn as every reader will find it from now on."""
     closed = tuple(
-        replace(call, status="cancelled", finished_ms=now_ms, content="Cancelled.") if call.is_open else call
+        replace(call, status="cancelled", finished_ms=now_ms, content=CANCELLED) if call.is_open else call
         for call in work.calls
     )
     return replace(
@@ -81,6 +98,7 @@ def finished(work: Work, ending: Ending, *, now_ms: int, run_ms: int) -> Turn:
         completed_ms=now_ms,
         run_ms=run_ms,
         position=0,
+        cancel=wish,
     )
 
 
@@ -97,21 +115,4 @@ def _messages(work: Work, shift: Shift, now_ms: int) -> tuple[Message, ...]:
             usage=usage_of(usage),
         )
         for chat, usage in said(work)
-    )
-
-
-def _delivery(turn: Turn, body: str, now_ms: int) -> Delivery | None:
-    if turn.webhook is None:
-        return None
-    return Delivery(
-        id=new_id("whd_"),
-        workspace=turn.workspace,
-        turn_id=turn.id,
-        url=turn.webhook.url,
-        secret=turn.webhook.secret,
-        body=body,
-        status="pending",
-        attempts=0,
-        created_ms=now_ms,
-        next_ms=now_ms,
     )

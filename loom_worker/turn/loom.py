@@ -1,6 +1,5 @@
 """What the loop works with. wiring builds it; tests build it from real parts on temporary places."""
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,8 @@ from loom_worker.store.claims import Claims
 from loom_worker.store.journal import Journal
 from loom_worker.store.messages import Messages
 from loom_worker.tools.registry import Registry
+from loom_worker.turn.patience import Stopping, until_written
+from loom_worker.turn.wishes import Wishes
 from loom_worker.values.agents import Agent
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.ids import now_ms
@@ -37,31 +38,6 @@ class Kit:
     """The backend's schema as text, for ROM."""
     input_budget_tokens: int
     max_tokens: int
-
-
-class Stopping:
-    """Whether this process shall end; running replies may take until it is due."""
-
-    def __init__(self, drain_s: float) -> None:
-        self._drain_s = drain_s
-        self._asked = threading.Event()
-        self._due_s = float("inf")
-
-    def ask(self) -> None:
-        """Stop soon."""
-        if not self._asked.is_set():
-            self._due_s = time.monotonic() + self._drain_s
-            self._asked.set()
-
-    @property
-    def is_asked(self) -> bool:
-        """True: begin nothing new."""
-        return self._asked.is_set()
-
-    @property
-    def is_due(self) -> bool:
-        """True: give up what runs."""
-        return self._asked.is_set() and time.monotonic() >= self._due_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +92,11 @@ class Shift:
     began_s: float
     """Monotonic."""
     ran_before_ms: int
+    wishes: Wishes
+
+    def write(self, write: Callable[[], None]) -> None:
+        """Write to the journal, again and again while the database does not answer and the turn is ours."""
+        until_written(write, stopping=self.loom.stopping, lost=self.hold.lost)
 
     @property
     def limits(self) -> LimitSettings:

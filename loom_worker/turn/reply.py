@@ -1,23 +1,27 @@
 """One call of the model: pack the context, stream the answer to the readers, plan its tool calls."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from loom_worker import crash_points
 from loom_worker.errors import Interrupted, StreamBroken, Transient
 from loom_worker.events.writer import Writer
+from loom_worker.llm.prices import cost_usd
 from loom_worker.memory import layers
 from loom_worker.memory.fit import Context, fit
 from loom_worker.turn.loom import Shift
 from loom_worker.turn.plan import planned
 from loom_worker.turn.saying import conversation
 from loom_worker.turn.work import Work
-from loom_worker.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta
+from loom_worker.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Usage
+from loom_worker.values.turns import Call
 
 HISTORY_MESSAGES = 200
 """Messages read from the store; more than fit any window beside tool results, and the same at any session length."""
 
 
 def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
-    """Call the model once and take up its answer.
+    """Call the model once and take up its answer; where the client wishes it cut, what it said until then.
 
     Raises:
         BudgetExceeded: the turn does not fit the model's window.
@@ -27,17 +31,10 @@ def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
     """
     context = _context(work, shift)
     pen.emit("context.built", {"tokens": context.tokens, "budget_tokens": shift.kit.input_budget_tokens})
-    request = Request(
-        system=context.system,
-        messages=context.messages,
-        tools=shift.kit.specs,
-        may_call_tools=may_call_tools,
-        max_tokens=shift.kit.max_tokens,
-        stop_sequences=shift.kit.agent.stop_sequences,
-    )
-    stream = shift.kit.model.reply(request)
+    crash_points.reached("turn.built")
+    stream = shift.kit.model.reply(_request(context, shift, may_call_tools=may_call_tools))
     try:
-        reply, first_token_ms = _listen(stream, work, shift, pen)
+        reply, first_token_ms = _listen(stream, work, shift, pen, sent_tokens=sum(context.tokens.values()))
     except Transient as error:
         if pen.drop_deltas(reply_n=work.next_n):
             retell(work, pen, str(error))
@@ -47,8 +44,23 @@ def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
         raise
     finally:
         _close(stream)
-    flaw = shift.kit.registry.flaw
-    allowed = shift.kit.agent.tools
+    return work.replied(reply, _calls(reply, work, shift, pen), first_token_ms=first_token_ms)
+
+
+def _request(context: Context, shift: Shift, *, may_call_tools: bool) -> Request:
+    return Request(
+        system=context.system,
+        messages=context.messages,
+        tools=shift.kit.specs,
+        may_call_tools=may_call_tools,
+        max_tokens=shift.kit.max_tokens,
+        stop_sequences=shift.kit.agent.stop_sequences,
+        is_given_up=lambda: shift.hold.lost.is_set() or shift.wishes.must_cut(),
+    )
+
+
+def _calls(reply: Reply, work: Work, shift: Shift, pen: Writer) -> tuple[Call, ...]:
+    flaw, allowed = shift.kit.registry.flaw, shift.kit.agent.tools
     calls = planned(
         reply.tool_uses,
         lambda use: flaw(use, allowed),
@@ -60,7 +72,7 @@ def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
         pen.emit("tool_call.started", {"id": call.id, "name": call.name, "arguments": call.arguments})
         if not call.is_open:
             pen.emit("tool_call.completed", call.as_json())
-    return work.replied(reply, calls, first_token_ms=first_token_ms)
+    return calls
 
 
 def system_rom(work: Work, shift: Shift) -> str:
@@ -84,22 +96,44 @@ def _context(work: Work, shift: Shift) -> Context:
     )
 
 
-def _listen(stream: Iterator[ReplyEvent], work: Work, shift: Shift, pen: Writer) -> tuple[Reply, int | None]:
-    first_token_ms = None
-    for event in stream:
-        if shift.hold.lost.is_set() or shift.loom.stopping.is_due:
-            raise Interrupted("The reply was given up: the lease is lost or the worker stops.")
-        match event:
-            case TextDelta(text):
-                if first_token_ms is None:
-                    first_token_ms = shift.loom.clock_ms() - work.turn.created_ms
-                pen.delta(text, reply_n=work.next_n)
-            case Restarted(why):
-                pen.drop_deltas(reply_n=work.next_n)
-                retell(work, pen, why)
-            case Reply() as reply:
-                return reply, first_token_ms
+def _listen(
+    stream: Iterator[ReplyEvent], work: Work, shift: Shift, pen: Writer, *, sent_tokens: int
+) -> tuple[Reply, int | None]:
+    first_token_ms: int | None = None
+    said: list[str] = []
+    try:
+        for event in stream:
+            _check_wanted(shift)
+            match event:
+                case TextDelta(text):
+                    if first_token_ms is None:
+                        first_token_ms = shift.loom.clock_ms() - work.turn.created_ms
+                    pen.delta(text, reply_n=work.next_n)
+                    said.append(text)
+                    crash_points.reached("llm.streaming")
+                case Restarted(why):
+                    pen.drop_deltas(reply_n=work.next_n)
+                    said.clear()
+                    retell(work, pen, why)
+                case Reply() as reply:
+                    return reply, first_token_ms
+    except Interrupted:
+        if not shift.wishes.must_cut():
+            raise
+        return _cut("".join(said), shift, sent_tokens=sent_tokens), first_token_ms
     raise StreamBroken("The model's stream ended without a reply.")
+
+
+def _check_wanted(shift: Shift) -> None:
+    if shift.hold.lost.is_set() or shift.loom.stopping.is_due or shift.wishes.must_cut():
+        raise Interrupted("The reply was given up: its turn is cancelled, the lease is lost or the worker stops.")
+
+
+def _cut(text: str, shift: Shift, *, sent_tokens: int) -> Reply:
+    """A reply that the client did not want to its end. The provider says what it costs only there: we estimate."""
+    model = shift.kit.model.name
+    usage = Usage(input_tokens=sent_tokens, output_tokens=shift.kit.count(text) if text else 0, llm_calls=1)
+    return Reply(text, "cancelled", replace(usage, cost_usd=cost_usd(model, usage)), model)
 
 
 def retell(work: Work, pen: Writer, why: str) -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from loom_worker import crash_points
 from loom_worker.errors import BudgetExceeded, Interrupted, Overloaded, ProviderFailed, Transient, Unavailable
 from loom_worker.events.writer import Writer
 from loom_worker.tools.call import call as call_tool
@@ -60,6 +62,7 @@ def run(work: Work, shift: Shift, pen: Writer) -> Waiting | Done:
                 work = saved(work, shift, pen)
                 try:
                     work = ask(work, shift, pen, may_call_tools=may_call_tools)
+                    crash_points.reached("turn.replied")
                 except Unavailable:
                     raise
                 except Transient as error:
@@ -94,7 +97,8 @@ def save(work: Work, shift: Shift, pen: Writer, columns: Json) -> Work:
     """
     work = work.told(pen.take_log())
     columns = {**progress(work, shift), **columns}
-    shift.loom.journal.save(work.claim, work.unsaved_steps, work.unsaved_calls, columns)
+    shift.write(partial(shift.loom.journal.save, work.claim, work.unsaved_steps, work.unsaved_calls, columns))
+    crash_points.reached("turn.journaled")
     return work.saved()
 
 
@@ -110,16 +114,15 @@ def progress(work: Work, shift: Shift) -> Json:
 
 def situation(work: Work, shift: Shift) -> Situation:
     """Look around; tools and other workers are asked after only if calls are under way."""
-    loom, limits = shift.loom, shift.limits
+    loom = shift.loom
     now_ms = loom.clock_ms()
     alive = loom.alive_workers() if any(call.status == "running" for call in work.open_calls) else frozenset()
     return Situation(
         now_ms=now_ms,
         run_ms=shift.run_ms,
-        timeout_s=limits.turn_timeout_s,
-        max_llm_calls=limits.max_llm_calls,
         check=_check(work.open_calls, alive, shift, now_ms),
         bounded=frozenset(call.name for call in work.open_calls if _is(shift, call.name, "is_bounded")),
+        wish=shift.wishes.now(),
     )
 
 
@@ -159,9 +162,7 @@ def _call_here(work: Work, call: Call, shift: Shift, pen: Writer) -> Work:
 def _close(work: Work, calls: Sequence[Call], shift: Shift, pen: Writer) -> Work:
     """Store ends of calls; where another result came first, that one stays and is found at the next entry."""
     for call in calls:
-        content, ended_ms = call.content or "", call.finished_ms or shift.loom.clock_ms()
-        left = shift.loom.calls.close(work.turn.id, call, status=call.status, content=content, now_ms=ended_ms)
-        if left is None:
+        if shift.loom.calls.close(work.turn.id, call) is None:
             raise Interrupted(f"Call {call.id} got its result from elsewhere.")
         pen.emit("tool_call.completed", call.as_json())
     return work.with_calls(calls)

@@ -5,9 +5,7 @@ from collections.abc import Iterator, Sequence
 from loom_worker.turn.work import Work, tool_uses
 from loom_worker.values.chat import ChatMessage, ToolOutcome, Usage
 from loom_worker.values.json import Json
-from loom_worker.values.turns import Call, Step
-
-CANCELLED = "Cancelled: the turn ended before this call had a result."
+from loom_worker.values.turns import CANCELLED, Call, Step
 
 
 def conversation(work: Work) -> tuple[ChatMessage, ...]:

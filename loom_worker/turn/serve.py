@@ -5,18 +5,22 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from loom_worker.errors import Fenced, Interrupted, LoomError
+from loom_worker import crash_points
+from loom_worker.errors import Fenced, Interrupted, LoomError, Overruled, Unavailable
 from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import Writer
 from loom_worker.lanes.keeper import Hold
 from loom_worker.store.claims import Idle
 from loom_worker.tools.call import Outcome
 from loom_worker.tools.call import call as call_tool
-from loom_worker.turn.ending import end
+from loom_worker.turn.ending import end, leave
 from loom_worker.turn.loom import Loom, Shift
+from loom_worker.turn.patience import until_written
 from loom_worker.turn.reply import retell
 from loom_worker.turn.run import Done, Waiting, run, save
+from loom_worker.turn.wishes import Wishes
 from loom_worker.turn.work import Work
 from loom_worker.values.tools import Tool
 from loom_worker.values.turns import Call, Claim
@@ -28,49 +32,80 @@ AGAIN_MS = 1_000
 
 
 def serve_lane(lane: str, loom: Loom) -> None:
-    """Run a lane's next turn, or go on with a parked one; ringing twice does nothing twice."""
+    """Run a lane's next turn, or go on with a parked one; ringing twice does nothing twice.
+
+    The turns behind it follow in the same slot, as long as no other lane waits for one.
+    """
     lease = loom.lanes.take(lane, f"{loom.worker}-{secrets.token_hex(6)}")
-    if lease is None:
-        return
-    hold = loom.keeper.hold(lease)
-    try:
-        match loom.claims.claim(lane, worker=loom.worker, now_ms=loom.clock_ms()):
-            case Idle.EMPTY:
-                loom.keeper.let_go(hold)  # a beat after the next line would write the idle lane's lease again
-                _ring_if(loom.lanes.complete(lease, lease.last_seq), lane, loom)
-            case Idle.PAUSED:
-                loom.keeper.let_go(hold)
-                loom.lanes.drop(lease)
-            case Claim() as claim:
-                serve_claim(claim, hold, loom)
-    finally:
-        loom.keeper.let_go(hold)
+    while lease is not None:
+        crash_points.reached("turn.leased")
+        hold = loom.keeper.hold(lease)
+        try:
+            _serve_hold(hold, loom)
+        finally:
+            loom.keeper.let_go(hold)
+        lease = hold.kept
+
+
+def _serve_hold(hold: Hold, loom: Loom) -> None:
+    lease = hold.lease
+    match loom.claims.claim(lease.lane, worker=loom.worker, now_ms=loom.clock_ms()):
+        case Idle.EMPTY:
+            loom.keeper.let_go(hold)  # a beat after the next line would write the idle lane's lease again
+            _ring_if(loom.lanes.complete(lease, lease.last_seq), lease.lane, loom)
+        case Idle.PAUSED:
+            loom.keeper.let_go(hold)
+            loom.lanes.drop(lease)
+        case Claim() as claim:
+            crash_points.reached("turn.claimed")
+            serve_claim(claim, hold, loom)
 
 
 def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
     """Run a turn that is ours, and leave its lane in a state from which it goes on."""
     lane, lease = claim.turn.lane, hold.lease
     if _needs_own_process(claim, loom):
-        status = loom.doors.run_alone(lane, lease.token, claim.turn.id, claim.turn.fence)
-        if status != 0:
-            log.error("turn died in a process of its own", extra={"turn": claim.turn.id, "status": status})
-            _ring_if(loom.lanes.release(lease), lane, loom)
+        _run_alone(claim, hold, loom)
         return
     began_s = time.monotonic()
     try:
         kit = loom.kit(claim.turn.agent, claim.model)
-        _advance(claim, Shift(loom, kit, hold, began_s, claim.turn.run_ms))
+        wishes = Wishes(
+            claim.turn.cancel,
+            alerted=hold.alerted,
+            read=lambda: loom.claims.wish(claim),
+            is_alone=loom.is_alone,
+        )
+        _advance(claim, Shift(loom, kit, hold, began_s, claim.turn.run_ms, wishes))
     except Interrupted as error:
         log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
-        run_ms = claim.turn.run_ms + int((time.monotonic() - began_s) * 1000)
-        _quietly(lambda: loom.claims.release(claim, run_ms=run_ms))
+        _quietly(lambda: loom.claims.release(claim, run_ms=_run_ms(claim, began_s)))
         _ring_if(loom.lanes.release(lease), lane, loom)
     except Fenced as error:
         log.warning("fenced off: %s", error, extra={"turn": claim.turn.id})
         _ring_if(loom.lanes.release(lease), lane, loom)
+    except Unavailable as error:
+        log.warning("turn given back: %s", error, extra={"turn": claim.turn.id})
+        _quietly(lambda: loom.claims.release(claim, run_ms=_run_ms(claim, began_s)))
+        loom.lanes.release(lease, wait_ms=AGAIN_MS)
     except Exception:  # the top of a task: whatever else failed counts as a death of the turn's owner, and is told
         log.exception("turn failed unforeseen", extra={"turn": claim.turn.id})
         loom.lanes.release(lease, wait_ms=AGAIN_MS)
+
+
+def _run_alone(claim: Claim, hold: Hold, loom: Loom) -> None:
+    turn = claim.turn
+    status = loom.doors.run_alone(turn.lane, hold.lease.token, turn.id, turn.fence)
+    if status != 0:
+        log.error("turn died in a process of its own", extra={"turn": turn.id, "status": status})
+        _ring_if(loom.lanes.release(hold.lease), turn.lane, loom)
+    elif loom.claims.resume(turn.id, fence=turn.fence) is None:
+        leave(hold, turn, loom)
+
+
+def _run_ms(claim: Claim, began_s: float) -> int:
+    """Milliseconds the turn has run, over all its owners."""
+    return claim.turn.run_ms + int((time.monotonic() - began_s) * 1000)
 
 
 def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
@@ -84,13 +119,14 @@ def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
     call = loom.calls.claim(turn_id, position, send, worker=loom.worker, now_ms=now_ms, durable=durable)
     if call is None:
         return
+    crash_points.reached("tool.claimed")
     outcome = _outcome(tool, call, loom)
+    crash_points.reached("tool.ran")
     done = replace(call, status=outcome.status, content=outcome.content, finished_ms=loom.clock_ms())
-    left = loom.calls.close(
-        turn_id, done, status=done.status, content=outcome.content, now_ms=done.finished_ms or now_ms
-    )
+    left = until_written(partial(loom.calls.close, turn_id, done), stopping=loom.stopping)
     if left is None:
         return
+    crash_points.reached("tool.journaled")
     _quietly(lambda: loom.events.append(turn_id, [("tool_call.completed", done.as_json())], least=1))
     if left == 0:
         serve_wake(owner.lane, ticket(turn_id, call), loom)
@@ -115,20 +151,35 @@ def ticket(turn_id: str, call: Call) -> str:
 def _advance(claim: Claim, shift: Shift) -> None:
     loom, turn = shift.loom, claim.turn
     first = 2 if turn.fence == 1 else None  # behind turn.queued
-    pen = Writer(loom.events, turn.id, lambda: rebuild(turn, claim.steps), flusher=loom.flusher, first=first)
+    journaled = partial(rebuild, turn, claim.steps)
+    pen = Writer(loom.events, turn.id, journaled, flusher=loom.flusher, fence=turn.fence, first=first)
     work = Work.begin(claim)
     if turn.fence == 1:
         pen.emit("turn.started", {"attempt": turn.attempt})
     elif turn.deaths or pen.has_orphans():
         retell(work, pen, "the worker that ran it died" if turn.deaths else "another worker goes on with it")
+    left: Work | None = work
     try:
-        match run(work, shift, pen):
-            case Done(work, ending):
-                end(work, ending, shift, pen)
-            case Waiting(work, calls, wait_ms):
-                _wait(work, calls, wait_ms, shift, pen)
+        while left is not None:
+            left = _go_on(left, shift, pen)
     finally:
         pen.close()
+
+
+def _go_on(work: Work, shift: Shift, pen: Writer) -> Work | None:
+    """Run the turn until it waits or has ended; the work is returned if the client's wish came before its end."""
+    match run(work, shift, pen):
+        case Waiting(work, calls, wait_ms):
+            _wait(work, calls, wait_ms, shift, pen)
+            return None
+        case Done(work, ending):
+            work = work.told(pen.take_log())
+            try:
+                end(work, ending, shift, pen)
+            except Overruled:
+                shift.wishes.are_missed()
+                return work
+            return None
 
 
 def _wait(work: Work, calls: tuple[Call, ...], wait_ms: int, shift: Shift, pen: Writer) -> None:
@@ -141,8 +192,9 @@ def _wait(work: Work, calls: tuple[Call, ...], wait_ms: int, shift: Shift, pen: 
         sent += loom.calls.send(work.claim, again, now_ms=now_ms)
     save(work.with_calls(sent), shift, pen, {"held_by": None, "parked_until_ms": now_ms + wait_ms})
     pen.flush()  # before others write: tool workers tell of their results
-    if loom.lanes.park(shift.hold.lease, wait_ms=wait_ms):
-        loom.doors.ring(lane)
+    must_ring = loom.lanes.park(shift.hold.lease, wait_ms=wait_ms)
+    # An alert that our keeper has heard and nobody has looked after is not in the lane any more.
+    _ring_if(must_ring or (shift.wishes.is_alerted and loom.lanes.alert(lane)), lane, loom)
     if sent:
         loom.doors.fan_out(lane, work.turn.id, sent, ticket(work.turn.id, sent[0]))
 

@@ -1,13 +1,14 @@
 """What goes to a model and what comes back, in no provider's own format."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from loom_worker.values.json import Json
 
 Role = Literal["user", "assistant", "tool"]
-StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"]
+StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn", "cancelled"]
+"""Why a reply ended; cancelled: the client wished so, and what was said until then stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,10 @@ class ChatMessage:
     """A provider's own blocks (thinking) that must go back unchanged, before text and tool uses."""
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call of a model."""
@@ -74,6 +79,8 @@ class Request:
     stop_sequences: tuple[str, ...] = ()
     cache_marks: bool = True
     """Mark the end of the system text and of the last message for the provider's prompt cache."""
+    is_given_up: Callable[[], bool] = field(default=_never, compare=False)
+    """Asked several times a second during the call; True ends it with Interrupted."""
 
 
 @dataclass(frozen=True, slots=True)

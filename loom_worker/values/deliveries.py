@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from loom_worker.values.ids import new_id
 from loom_worker.values.json import Json, rfc3339
+from loom_worker.values.turns import Turn
 
 DeliveryStatus = Literal["pending", "delivered", "dead", "disabled"]
 
@@ -29,6 +31,28 @@ class Delivery:
     last_status: int | None = None
     """HTTP status of the last attempt; None if there was no answer."""
     last_error: str | None = None
+
+    @classmethod
+    def of(cls, turn: Turn, body: str, *, now_ms: int) -> "Delivery | None":
+        """The delivery, due at once, that tells of a turn's end; None if nobody wants to be told.
+
+        Args:
+            body: what will be signed and sent.
+        """
+        if turn.webhook is None:
+            return None
+        return cls(
+            id=new_id("whd_"),
+            workspace=turn.workspace,
+            turn_id=turn.id,
+            url=turn.webhook.url,
+            secret=turn.webhook.secret,
+            body=body,
+            status="pending",
+            attempts=0,
+            created_ms=now_ms,
+            next_ms=now_ms,
+        )
 
     def as_json(self) -> Json:
         """The delivery as ``GET /v1/deliveries`` lists it; never the secret."""

@@ -7,6 +7,8 @@ from loom_worker.values.chat import ChatMessage, Usage
 from loom_worker.values.json import Json, rfc3339
 
 SessionStatus = Literal["active", "paused", "archived"]
+Clearable = Literal["title", "model", "budget"]
+"""What a session can be without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class NewSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionPatch:
-    """The fields of a session that a client changes; None leaves a field as it is."""
+    """The fields of a session that a client changes; None leaves a field as it is, unless ``clear`` names it."""
 
     title: str | None = None
     metadata: Json | None = None
@@ -33,6 +35,14 @@ class SessionPatch:
     status: SessionStatus | None = None
     model: str | None = None
     budget: Json | None = None
+    clear: frozenset[Clearable] = frozenset()
+    """Fields that are to have no value any more."""
+
+    def changes(self) -> Json:
+        """The new values by field; None for those to be cleared."""
+        names = ("title", "metadata", "kernel", "status", "model", "budget")
+        named = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {**named, **dict.fromkeys(self.clear)}
 
 
 @dataclass(frozen=True, slots=True)

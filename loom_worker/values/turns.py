@@ -11,6 +11,14 @@ UNFINISHED: tuple[TurnStatus, ...] = ("queued", "in_progress", "requires_action"
 
 CallStatus = Literal["pending", "running", "completed", "failed", "timeout", "denied", "cancelled", "unknown"]
 OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
+CANCELLED = "Cancelled: the turn ended before this call had a result."
+"""What the model reads as the result of a call that its turn did not wait for."""
+
+
+CancelAction = Literal["interrupt", "rollback", "finish"]
+"""How a client wishes a turn to end: what was said stays · as if it never ran · one last call without tools."""
+STRENGTH: dict[CancelAction | None, int] = {None: 0, "finish": 1, "interrupt": 2, "rollback": 3}
+"""Of two wishes the stronger one holds, whatever their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +40,22 @@ class NewTurn:
     max_attempts: int | None = None
     metadata: Json = field(default_factory=dict)
     budget: Json | None = None
-    double_texting: Literal["enqueue", "reject"] = "enqueue"
+    double_texting: Literal["enqueue", "reject", "interrupt", "rollback"] = "enqueue"
+    """What becomes of the turn that runs: it is waited for, the new one refused, or it is cancelled so."""
     idempotency_key: str | None = None
     fingerprint: str | None = None
     """SHA-256 of the request, told apart from another request with the same idempotency key."""
+    traceparent: str | None = None
+    request_id: str | None = None
+    retry_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The wish to have a failed turn's input answered after all."""
+
+    idempotency_key: str | None = None
+    fingerprint: str | None = None
     traceparent: str | None = None
     request_id: str | None = None
 
@@ -125,6 +145,7 @@ class Turn:
     trace_id: str | None = None
     request_id: str | None = None
     retry_of: str | None = None
+    cancel: CancelAction | None = None
     started_ms: int | None = None
     completed_ms: int | None = None
     first_token_ms: int | None = None
@@ -171,6 +192,7 @@ class Turn:
             "trace_id": self.trace_id,
             "metadata": self.metadata,
             "retry_of": self.retry_of,
+            "cancel": self.cancel,
             "created_at": rfc3339(self.created_ms),
             "started_at": rfc3339(self.started_ms),
             "completed_at": rfc3339(self.completed_ms),
@@ -201,3 +223,8 @@ class Ending:
     reason: str | None = None
     output_text: str | None = None
     error: Json | None = None
+
+    @property
+    def leaves_messages(self) -> bool:
+        """False for a turn that was rolled back: the conversation goes on as if it never ran."""
+        return (self.status, self.reason) != ("cancelled", "rollback")

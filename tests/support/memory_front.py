@@ -1,26 +1,23 @@
 """The seam under ``web`` in memory: a small Front that keeps, orders, waits and streams as the real one does."""
 
-import ipaddress
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
-from urllib.parse import urlsplit
 
 from loom_worker.errors import Conflict, Flaw, Invalid, NotFound, QueueFull, Unavailable
 from loom_worker.settings import Settings
 from loom_worker.values.agents import Agent
-from loom_worker.values.chat import ChatMessage, ToolSpec, Usage
+from loom_worker.values.chat import ToolSpec, Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
 from loom_worker.values.ids import new_id, now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.pages import Page
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
-from loom_worker.values.turns import NewTurn, Turn, Webhook
+from loom_worker.values.turns import STRENGTH, CancelAction, NewTurn, Retry, Turn, TurnStatus, Webhook
+from tests.support.memory_parts import dead_delivery, page_of, refuse_private, said_in, stats_of, usage_rows
 
-T = TypeVar("T")
 HEARTBEAT_S = 15.0
 _LOOK_S = 0.02
 """How often a waiter asks whether it must stop."""
@@ -86,13 +83,12 @@ class MemoryFront:
     def sessions(self, workspace: str, *, limit: int, after: str | None) -> Page[Session]:
         with self._locked():
             mine = [item for item in self._sessions.values() if item.workspace == workspace]
-            return _page(mine, limit=limit, after=after, id_of=lambda item: item.id)
+            return page_of(mine, limit=limit, after=after, id_of=lambda item: item.id)
 
     def patch_session(self, workspace: str, session_id: str, patch: SessionPatch) -> Session:
         with self._locked():
             found = self.session(workspace, session_id)
-            changes = {name: getattr(patch, name) for name in patch.__slots__ if getattr(patch, name) is not None}
-            self._sessions[workspace, session_id] = replace(found, **changes, updated_ms=now_ms())
+            self._sessions[workspace, session_id] = replace(found, **patch.changes(), updated_ms=now_ms())
             return self.session(workspace, session_id)
 
     def delete_session(self, workspace: str, session_id: str) -> None:
@@ -101,6 +97,9 @@ class MemoryFront:
             del self._sessions[workspace, session_id]
             for turn_id in self._lanes.pop(gone.lane):
                 del self._turns[turn_id]
+                del self._events[turn_id]
+            self._keys = {key: known for key, known in self._keys.items() if known[1] in self._turns}
+            self._messages = [said for said in self._messages if said.turn_id in self._turns]
             self._changed.notify_all()
 
     def submit(self, workspace: str, session_id: str, new: NewTurn, *, agent: str | None) -> tuple[Turn, bool]:
@@ -116,7 +115,35 @@ class MemoryFront:
                 raise Conflict(f"session {session_id} is busy", "lane-busy")
             if len(queue) >= self.settings.limits.lane_depth:
                 raise QueueFull("the session's lane is full", 1.5)
+            if new.double_texting in ("interrupt", "rollback"):
+                self._wish([turn for turn in queue if turn.started_ms], new.double_texting)
             return self._accept(session, new, position=len(queue)), False
+
+    def cancel(self, workspace: str, turn_id: str, action: CancelAction) -> Turn:
+        with self._locked():
+            self._wish([self.turn(workspace, turn_id)], action)
+            found = self.turn(workspace, turn_id)
+            if found.started_ms is None and not found.is_finished and action != "finish":
+                return self._end(turn_id, "cancelled", found.cancel)
+            return found
+
+    def retry(self, workspace: str, turn_id: str, new: Retry) -> tuple[Turn, bool]:
+        with self._locked():
+            failed = self.turn(workspace, turn_id)
+            again = NewTurn(
+                failed.input,
+                webhook=failed.webhook,
+                metadata=failed.metadata,
+                budget=failed.budget,
+                idempotency_key=new.idempotency_key,
+                fingerprint=new.fingerprint,
+                traceparent=new.traceparent,
+                request_id=new.request_id,
+                retry_of=failed.id,
+            )
+            if failed.status != "failed" and self._replay(workspace, again) is None:
+                raise Conflict(f"turn {turn_id} did not fail", "not-retryable")
+            return self.submit(workspace, failed.session_id, again, agent=None)
 
     def turn(self, workspace: str, turn_id: str) -> Turn:
         with self._locked():
@@ -163,24 +190,24 @@ class MemoryFront:
                 self.session(workspace, session_id)
             mine = [
                 turn
-                for turn in self._turns.values()
+                for turn in reversed(self._turns.values())
                 if turn.workspace == workspace
                 and session_id in (None, turn.session_id)
                 and status in (None, turn.status)
                 and reason in (None, turn.reason)
             ]
-            return _page(mine, limit=limit, after=after, id_of=lambda turn: turn.id)
+            return page_of(mine, limit=limit, after=after, id_of=lambda turn: turn.id)
 
     def messages(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Message]:
         with self._locked():
             self.session(workspace, session_id)
             mine = [item for item in self._messages if self._turns[item.turn_id].session_id == session_id]
-            return _page(mine, limit=limit, after=after, id_of=lambda item: item.id)
+            return page_of(mine, limit=limit, after=after, id_of=lambda item: item.id)
 
     def deliveries(self, workspace: str, *, limit: int, after: str | None) -> Page[Delivery]:
         with self._locked():
             mine = [item for item in self._deliveries.values() if item.workspace == workspace]
-            return _page(mine, limit=limit, after=after, id_of=lambda item: item.id)
+            return page_of(mine, limit=limit, after=after, id_of=lambda item: item.id)
 
     def replay_delivery(self, workspace: str, delivery_id: str) -> Delivery:
         with self._locked():
@@ -192,11 +219,7 @@ class MemoryFront:
 
     def check_webhook(self, webhook: Webhook) -> None:
         self.webhooks_checked.append(webhook)
-        host = urlsplit(webhook.url).hostname or ""
-        is_private = host == "localhost" or (host[:1].isdigit() and ipaddress.ip_address(host).is_private)
-        if not webhook.url.startswith(("http://", "https://")) or is_private:
-            flaws = (Flaw("/webhook/url", "private or not http"),)
-            raise Invalid("the webhook's target is refused", flaws, "webhook-url-refused")
+        refuse_private(webhook)
 
     def agents(self) -> tuple[Agent, ...]:
         return (Agent("default", description="Answers", raw={"secret": "raw"}, backend_url="db://user:pass@host"),)
@@ -206,21 +229,12 @@ class MemoryFront:
 
     def queue_stats(self, workspace: str) -> Json:
         with self._locked():
-            mine = [turn for turn in self._turns.values() if turn.workspace == workspace]
-            counts = {status: sum(turn.status == status for turn in mine) for status in ("queued", "in_progress")}
-            lanes = len({turn.lane for turn in mine if not turn.is_finished})
-            rest = {"waiting": 0, "oldest_queued_age_s": None, "workers": 1, "dead": 0}
-            return {"lanes": lanes, "queued": counts["queued"], "running": counts["in_progress"], **rest}
+            return stats_of([turn for turn in self._turns.values() if turn.workspace == workspace])
 
     def usage(self, workspace: str, *, group_by: str) -> tuple[Json, ...]:
         with self._locked():
-            sums: dict[str, tuple[Usage, int]] = {}
-            for turn in self._turns.values():
-                if turn.workspace == workspace:
-                    key = {"session": turn.session_id, "agent": turn.agent}.get(group_by, workspace)
-                    usage, count = sums.get(key, (Usage(), 0))
-                    sums[key] = (usage + turn.usage, count + 1)
-            return tuple({"key": key, "turns": count, **usage.as_json()} for key, (usage, count) in sums.items())
+            mine = (turn for turn in self._turns.values() if turn.workspace == workspace)
+            return usage_rows(mine, group_by=group_by)
 
     def readiness(self) -> tuple[str, ...]:
         return self.missing
@@ -242,19 +256,22 @@ class MemoryFront:
     def finish(self, turn_id: str, output_text: str = "done") -> Turn:
         """The turn ends with an answer: messages, webhook and final event come with it."""
         with self._locked():
-            ended = replace(
-                self._turns[turn_id],
-                status="completed",
-                output_text=output_text,
-                completed_ms=now_ms(),
-                usage=Usage(input_tokens=3, output_tokens=2, cost_usd=0.001, llm_calls=1),
-            )
-            self._turns[turn_id] = ended
-            self._say_for_good(ended)
-            if ended.webhook is not None:
-                self._outbox(ended, ended.webhook)
-            self._append(turn_id, "turn.completed", ended.as_json())
-            return ended
+            usage = Usage(input_tokens=3, output_tokens=2, cost_usd=0.001, llm_calls=1)
+            self._turns[turn_id] = answered = replace(self._turns[turn_id], output_text=output_text, usage=usage)
+            self._messages += said_in(answered)
+            return self._end(turn_id, "completed", None)
+
+    def heed(self, turn_id: str) -> Turn:
+        """The worker hears how the running turn shall end, and ends it so."""
+        with self._locked():
+            wish = self._turns[turn_id].cancel
+            assert wish is not None, "nobody wished it to end"
+            return self.finish(turn_id) if wish == "finish" else self._end(turn_id, "cancelled", wish)
+
+    def die(self, turn_id: str, reason: str = "dead") -> Turn:
+        """The turn fails for good."""
+        with self._locked():
+            return self._end(turn_id, "failed", reason)
 
     def count(self) -> int:
         """How many sessions and turns are stored."""
@@ -276,15 +293,20 @@ class MemoryFront:
     def _fresh_events(self, turn_id: str, after: int, is_stopping: Callable[[], bool]) -> list[Event]:
         deadline = time.monotonic() + HEARTBEAT_S
         with self._waiting():
-            while not (fresh := self._events[turn_id][after:]) and not self._has_ended(turn_id, after):
+            while not (fresh := self._log(turn_id)[after:]) and not self._has_ended(turn_id, after):
                 if is_stopping() or time.monotonic() >= deadline:
                     break
                 self._changed.wait(_LOOK_S)
             return fresh
 
     def _has_ended(self, turn_id: str, after: int) -> bool:
-        log = self._events[turn_id]
+        log = self._log(turn_id)
         return log[-1].is_final and after >= len(log)
+
+    def _log(self, turn_id: str) -> list[Event]:
+        if turn_id not in self._events:
+            raise NotFound("no such turn")
+        return self._events[turn_id]
 
     def _replay(self, workspace: str, new: NewTurn) -> Turn | None:
         if new.idempotency_key is None or (workspace, new.idempotency_key) not in self._keys:
@@ -318,6 +340,7 @@ class MemoryFront:
             request_id=new.request_id,
             trace_id=(new.traceparent or "-").split("-")[1],
             position=position,
+            retry_of=new.retry_of,
         )
         self.new_turns.append(new)
         self._turns[made.id] = made
@@ -341,27 +364,20 @@ class MemoryFront:
         log.append(Event(len(log) + 1, kind, data))
         self._changed.notify_all()
 
-    def _say_for_good(self, turn: Turn) -> None:
-        said = (ChatMessage("user", turn.input), ChatMessage("assistant", turn.output_text or ""))
-        for chat in said:
-            usage = turn.usage if chat.role == "assistant" else None
-            self._messages.append(
-                Message(new_id("msg_"), turn.session_id, turn.id, chat, token_count=3, created_ms=now_ms(), usage=usage)
-            )
+    def _wish(self, turns: list[Turn], action: CancelAction) -> None:
+        """The stronger of two wishes holds; a turn that has ended hears none."""
+        for turn in turns:
+            if not turn.is_finished and STRENGTH[action] > STRENGTH[turn.cancel]:
+                self._turns[turn.id] = replace(turn, cancel=action)
 
-    def _outbox(self, turn: Turn, webhook: Webhook) -> None:
-        made = Delivery(
-            id=new_id("whd_"),
-            workspace=turn.workspace,
-            turn_id=turn.id,
-            url=webhook.url,
-            secret=webhook.secret,
-            body="{}",
-            status="dead",
-            attempts=10,
-            created_ms=now_ms(),
-        )
-        self._deliveries[made.id] = made
+    def _end(self, turn_id: str, status: TurnStatus, reason: str | None) -> Turn:
+        ended = replace(self._turns[turn_id], status=status, reason=reason, completed_ms=now_ms())
+        self._turns[turn_id] = ended
+        if ended.webhook is not None:
+            made = dead_delivery(ended, ended.webhook)
+            self._deliveries[made.id] = made
+        self._append(turn_id, f"turn.{status}", ended.as_json())
+        return ended
 
 
 class _Waiting:
@@ -380,13 +396,3 @@ class _Waiting:
         self._front.waiters -= 1
         self._front._changed.notify_all()
         self._front._changed.release()
-
-
-def _page(items: list[T], *, limit: int, after: str | None, id_of: Callable[[T], str]) -> Page[T]:
-    ids = [id_of(item) for item in items]
-    if after is not None and after not in ids:
-        raise Invalid("this cursor is not one of ours", (Flaw("/after", "unknown cursor"),))
-    start = 0 if after is None else ids.index(after) + 1
-    shown = tuple(items[start : start + limit])
-    has_more = start + limit < len(items)
-    return Page(shown, id_of(shown[-1]) if has_more else None)

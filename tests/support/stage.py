@@ -14,6 +14,7 @@ from loom_worker.lanes.keeper import Keeper
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings
 from loom_worker.store.calls import Calls
+from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
@@ -23,15 +24,17 @@ from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
 from loom_worker.tools.registry import Registry
-from loom_worker.turn.loom import Doors, Kit, Loom, Stopping
+from loom_worker.turn.loom import Doors, Kit, Loom
+from loom_worker.turn.patience import Stopping
 from loom_worker.turn.serve import serve_call, serve_lane
 from loom_worker.values.agents import Agent
 from loom_worker.values.chat import ChatMessage, ToolSpec
+from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import NewSession
 from loom_worker.values.tools import Tool
-from loom_worker.values.turns import Call, NewTurn, Step, Turn
+from loom_worker.values.turns import Call, CancelAction, NewTurn, Step, Turn
 from loom_worker.webhook.body import completed
 from tests.support.models import Plays
 
@@ -92,6 +95,7 @@ class Stage:
         self.lanes = Lanes(client, settings.lanes)
         self.events = EventLog(client, client)
         self.registry = Registry(self.tools())
+        client.rpush(keys.BELLS, "of another lane")  # so a doorbell is good for one turn
 
     def tools(self) -> tuple[Tool, ...]:
         """add: an ordinary tool; note: bounded; pay: must not run twice; fail: always fails."""
@@ -161,6 +165,26 @@ class Stage:
         self.events.append(turn.id, [("turn.queued", queued(turn))], least=-1)
         self.lanes.submit(turn.lane, [(turn.seq, turn.id)])
         return turn
+
+    def cancel(self, turn: Turn, action: CancelAction, hears: Loom | None = None) -> Cancelled:
+        """Wish a turn to end, as a client does; the lane is alerted.
+
+        Args:
+            hears: a worker whose keeper beats at once.
+        """
+        done = cancel(
+            self.database,
+            WORKSPACE,
+            turn.id,
+            action,
+            now_ms=self.now_ms,
+            deliver=lambda ended: Delivery.of(ended, "{}", now_ms=self.now_ms),
+        )
+        if not done.turn.is_finished and self.lanes.alert(turn.lane):
+            self.book.rung.append(turn.lane)
+        if hears is not None:
+            hears.keeper.beat()
+        return done
 
     def serve(self, turn: Turn, by: Loom) -> Turn:
         """Answer a doorbell of the turn's lane; the turn as it is then."""

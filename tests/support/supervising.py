@@ -1,4 +1,8 @@
-"""A supervisor as a process of its own: ``python -m tests.support.supervising SPECS_JSON LOG_DIR``."""
+"""A supervisor as a process of its own: ``python -m tests.support.supervising SPECS_JSON LOG_DIR``.
+
+It looks every 50 ms: the pids in the file ``hearts`` beat, and while there is a file ``unanswered`` they are idle. It
+writes those it saw into the file ``seen``.
+"""
 
 import json
 import os
@@ -6,8 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from loom_worker.lanes.consuming import Look, Worker
 from loom_worker.supervise.decide import Row, Spec
 from loom_worker.supervise.processes import Processes
+from loom_worker.supervise.rounds import Rounds
 from loom_worker.supervise.run import Supervisor
 
 
@@ -18,6 +24,14 @@ class _Quiet:
         return 60.0
 
 
+def _look(folder: Path) -> Look:
+    hearts = folder / "hearts"
+    pids = [int(pid) for pid in hearts.read_text().split()] if hearts.exists() else []
+    (folder / "seen").write_text(" ".join(map(str, pids)))
+    workers = (Worker(str(pid), "here", frozenset({pid}), threads=1, busy=0, idle_s=60.0) for pid in pids)
+    return Look(tuple(workers), 60.0 if (folder / "unanswered").exists() else 0.0)
+
+
 def main(specs_json: str, log_dir: str) -> int:
     specs = [Spec(**{**fields, "argv": tuple(fields["argv"])}) for fields in json.loads(specs_json)]
     gate = Path(log_dir) / "open"
@@ -26,6 +40,7 @@ def main(specs_json: str, log_dir: str) -> int:
         Processes(Path(log_dir), os.environ),
         is_open=lambda: gate.exists() or not any(spec.is_foundation for spec in specs),
         onlooker=_Quiet(),
+        rounds=Rounds(lambda: _look(Path(log_dir)), host="here", every_s=0.05),
         say=lambda text: sys.stdout.write(text + "\n"),
     )
     # Line by line, as a test reads along.

@@ -50,6 +50,7 @@ SET: dict[str, tuple[str, str, object]] = {
     "LOOM_WORKER_CONCURRENCY": ("1024", "worker_concurrency", 1024),
     "LOOM_LOG_LEVEL": ("warning", "log.level", "WARNING"),
     "LOOM_LOG_FORMAT": ("JSON", "log.format", "json"),
+    "LOOM_CRASHPOINTS": ("tool.ran, llm.sent*2", "crash_points", {"tool.ran": 1, "llm.sent": 2}),
 }
 """Variable: a value, where it lands, and as what."""
 
@@ -78,6 +79,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "LOOM_WORKER_CONCURRENCY": ("0", "1025"),
     "LOOM_LOG_LEVEL": ("loud",),
     "LOOM_LOG_FORMAT": ("xml",),
+    "LOOM_CRASHPOINTS": ("turn.nowhere", "tool.ran*0", "tool.ran*x", "*2", ",", "tool.ran,"),
 }
 
 

@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from loom_worker.cli.checks import Check, backend, data_directory, database, redis, server_binary
+from loom_worker.cli.checks import Check, backend, contents, data_directory, database, redis, server_binary
 from loom_worker.cli.doctor import line
 from loom_worker.cli.knobs import VALUE_OF, knobs
 from loom_worker.cli.main import main
 from loom_worker.settings import KNOWN, SECRET, from_env
+from loom_worker.store.prepare import prepare
+from tests.support.disks import spoil
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -81,6 +83,39 @@ def test_a_prepared_database_has_this_codes_schema(tmp_path: Path) -> None:
     env = {"LOOM_HOME": str(tmp_path), "LOOM_BACKEND_URL": "sqlite:////elsewhere.db"}
     assert CliRunner().invoke(main, ["prepare"], env=env).exit_code == 0
     assert "schema" in database(from_env({"LOOM_HOME": str(tmp_path)})).found
+
+
+def prepared(tmp_path: Path) -> Path:
+    """The file of a database that is made and sound."""
+    prepare(from_env({"LOOM_HOME": str(tmp_path)}))
+    return tmp_path / "loom.db"
+
+
+def test_a_sound_database_is_looked_through_and_left_as_it_is(tmp_path: Path) -> None:
+    before = prepared(tmp_path).read_bytes()
+    for is_full, told in ((False, "but for its indexes"), (True, "all of it")):
+        (check,) = contents(from_env({"LOOM_HOME": str(tmp_path)}), is_full=is_full)
+        assert check.is_ok
+        assert told in check.found
+    assert prepared(tmp_path).read_bytes() == before
+
+
+def test_damage_inside_the_database_fails_and_says_to_restore_a_backup(tmp_path: Path) -> None:
+    spoil(prepared(tmp_path), "turns")
+    code, report = doctor(tmp_path)
+    assert code == 1
+    check = failed(report)["database contents"]
+    assert check["found"] != "sound"
+    assert "restore a backup" in check["fix"]
+    page, _, section = check["fix"].partition("(")[2].partition(")")[0].partition(", ")
+    assert f"## {section}\n" in (DOCS.parent / page).read_text(encoding="utf-8")
+
+
+def test_a_database_that_cannot_be_opened_is_not_looked_into(tmp_path: Path) -> None:
+    prepared(tmp_path).write_bytes(b"something else" * 100)
+    _, report = doctor(tmp_path)
+    assert "database" in failed(report)
+    assert "database contents" not in {check["name"] for check in report["checks"]}
 
 
 def test_a_home_below_a_file_cannot_be_made(tmp_path: Path) -> None:

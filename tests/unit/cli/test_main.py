@@ -14,11 +14,25 @@ DOCS = Path(__file__).parents[3] / "docs"
 HEAVY = {"celery", "sqlalchemy", "flask", "sklearn", "anthropic", "flower", "redis", "tiktoken"}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help(name: str) -> None:
-    result = CliRunner().invoke(main, [name, "--help"])
+def command_of(name: str) -> click.Command:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    return command
+
+
+def commands_of(command: click.Command) -> dict[str, click.Command]:
+    """The commands of a group; of a plain command none."""
+    return command.commands if isinstance(command, click.Group) else {}
+
+
+SPOKEN = [*COMMANDS, *(f"{name} {sub}" for name in COMMANDS for sub in commands_of(command_of(name)))]
+
+
+@pytest.mark.parametrize("spoken", SPOKEN)
+def test_every_command_has_help(spoken: str) -> None:
+    result = CliRunner().invoke(main, [*spoken.split(), "--help"])
     assert result.exit_code == 0
-    assert result.stdout.startswith(f"Usage: main {name}")
+    assert result.stdout.startswith(f"Usage: main {spoken}")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -27,18 +41,18 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     _, found, rest = text.partition(f"## `loom {name}`")
     assert found, f"docs/commands.md has no section on loom {name}"
     section = rest.partition("\n## ")[0]
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
-    options = [max(p.opts, key=len) for p in command.params if isinstance(p, click.Option)]
+    command = command_of(name)
+    assert [sub for sub in commands_of(command) if f"`loom {name} {sub}" not in section] == []
+    told = [command, *commands_of(command).values()]
+    options = [max(p.opts, key=len) for one in told for p in one.params if isinstance(p, click.Option)]
     assert [option for option in options if f"`{option}" not in section] == []
 
 
 def test_what_prints_data_can_print_json() -> None:
     plain = {"up", "stop", "chat", "prepare", "web", "worker", "beat", "flower"}
     for name in set(COMMANDS) - plain:
-        command = main.get_command(click.Context(main), name)
-        assert command is not None
-        assert any("--json" in parameter.opts for parameter in command.params), name
+        for command in (command_of(name), *commands_of(command_of(name)).values()):
+            assert any("--json" in parameter.opts for parameter in command.params), command.name
 
 
 def test_every_wrong_setting_is_told_and_exits_2(tmp_path: Path) -> None:

@@ -34,9 +34,6 @@ def test_a_list_is_a_table_that_says_how_to_go_on(tmp_path: Path) -> None:
     [
         (["sessions"], "/v1/sessions?limit=50"),
         (["sessions", "a b"], "/v1/sessions/a%20b?limit=50"),
-        (["turns", "--status", "failed"], "/v1/turns?limit=50&status=failed"),
-        (["turns", "--session", "s1"], "/v1/sessions/s1/turns?limit=50"),
-        (["turns", "turn_9"], "/v1/turns/turn_9?limit=50"),
         (["agents"], "/v1/agents"),
         (["agents", "default"], "/v1/agents/default"),
         (["tools"], "/v1/tools"),

@@ -40,7 +40,8 @@ def test_every_loom_command_and_its_options_exist(page: str) -> None:
         if (found := LOOM.search(line)) is None or not line.startswith((found[0], ".venv/bin/loom", "exec ")):
             continue
         command = main.get_command(click.Context(main), found[1])
-        known = {opt for parameter in command.params for opt in parameter.opts} if command else set()
+        parts = [command, *getattr(command, "commands", {}).values()] if command else []
+        known = {opt for part in parts for parameter in part.params for opt in parameter.opts}
         options = re.findall(r"--[a-z-]+", found[2].partition("|")[0])
         wrong += [line] if command is None or not known.issuperset(set(options) - {"--help"}) else []
     assert wrong == []
@@ -92,7 +93,7 @@ def test_the_architecture_names_every_table_and_every_key() -> None:
     page = text("docs/architecture.md")
     assert [name for name in schema.metadata.tables if f"| `{name}` |" not in page] == []
     names = [keys.LEASES, keys.WORKERS, keys.BORN, keys.SWEEP, keys.lane("<lane>"), keys.lease("<lane>")]
-    names.append(keys.sent("<delivery>"))
+    names += [keys.sent("<delivery>"), keys.worker("<worker>"), keys.UNANSWERED]
     assert [name for name in names if f"| `{name}` |" not in page] == []
 
 

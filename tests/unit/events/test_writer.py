@@ -47,7 +47,7 @@ class Run:
             self._pen.close()
         turn, steps = self.turn, tuple(self.journal)
         self.streamed = ""
-        self._pen = Writer(self.events, TURN.id, lambda: rebuild(turn, steps), flusher=FLUSHER)
+        self._pen = Writer(self.events, TURN.id, lambda: rebuild(turn, steps), flusher=FLUSHER, fence=1)
 
     @property
     def pen(self) -> Writer:
@@ -234,11 +234,11 @@ class Dead(EventLog):
             raise Unavailable("gone")
         return super().last_id(turn_id)
 
-    def append(self, turn_id: str, events: Any, *, least: int) -> int | None:
+    def append(self, turn_id: str, events: Any, *, least: int, fence: int = 0) -> int | None:
         self.asked += 1
         if self.is_dead:
             raise Unavailable("gone")
-        return super().append(turn_id, events, least=least)
+        return super().append(turn_id, events, least=least, fence=fence)
 
 
 def test_what_was_put_off_is_written_by_itself_and_together(events: EventLog, valkey: redis.Redis) -> None:
@@ -262,7 +262,7 @@ def test_a_closed_pen_writes_nothing_of_what_it_put_off(events: EventLog, valkey
 
 def test_a_dead_redis_fails_nothing_and_is_asked_at_most_once_a_second(valkey: redis.Redis) -> None:
     dead = Dead(valkey, valkey)
-    pen = Writer(dead, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER)
+    pen = Writer(dead, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
     began = time.monotonic()
     for _ in range(1000):
         pen.delta("x", reply_n=0)
@@ -272,7 +272,7 @@ def test_a_dead_redis_fails_nothing_and_is_asked_at_most_once_a_second(valkey: r
 
 def test_what_a_dead_redis_missed_is_told_when_it_answers_again(valkey: redis.Redis) -> None:
     dead = Dead(valkey, valkey)
-    pen = Writer(dead, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER)
+    pen = Writer(dead, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
     pen.emit("turn.started", {})
     log = pen.take_log()
     dead.is_dead = False
@@ -283,8 +283,33 @@ def test_what_a_dead_redis_missed_is_told_when_it_answers_again(valkey: redis.Re
 
 
 def test_a_redis_that_is_not_there_never_raises(nowhere: EventLog, caplog: pytest.LogCaptureFixture) -> None:
-    pen = Writer(nowhere, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER)
+    pen = Writer(nowhere, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
     assert not pen.has_orphans()
     pen.emit("turn.started", {})
     assert pen.take_log() == {"first": 2, "log": [{"type": "turn.started", "data": {}}]}
     assert "event log" in caplog.text
+
+
+def test_an_owner_that_slept_writes_nothing_once_a_newer_one_has_written(events: EventLog) -> None:
+    old, new = (Writer(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=fence) for fence in (1, 2))
+    old.emit("turn.started", {"attempt": 1})
+    new.emit("turn.retrying", {"attempt": 2})
+    events.append(TURN.id, [("tool_call.completed", {"id": "toolu_1"})], least=1)
+    old.delta("from the dead", reply_n=0)
+    old.flush()
+    new.delta("from the living", reply_n=0)
+    told = events.read(TURN.id, after=0, wait_ms=0)
+    assert [event.data.get("text") for event in told if event.type == "output_text.delta"] == ["from the living"]
+    assert [event.id for event in told] == list(range(1, len(told) + 1))
+
+
+def test_an_owner_that_slept_does_not_restore_a_log_that_a_newer_one_began_anew(
+    events: EventLog, valkey: redis.Redis
+) -> None:
+    old = Writer(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
+    for n in range(5):
+        old.emit("context.built", {"n": n})
+    valkey.flushall()
+    Writer(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=2).emit("turn.retrying", {})
+    old.emit("turn.completed", {})
+    assert [event.type for event in events.read(TURN.id, after=0, wait_ms=0)] == ["turn.queued", "turn.retrying"]

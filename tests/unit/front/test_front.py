@@ -1,5 +1,6 @@
 """All that a client can ask, on a real database; what goes out is kept in lists."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,15 +10,15 @@ import pytest
 
 from loom_worker import redis_client
 from loom_worker.agents import load as agent_files
-from loom_worker.errors import Conflict, Invalid, LoomError, NotFound
+from loom_worker.errors import Conflict, Invalid, LoomError, NotFound, ProviderFailed
 from loom_worker.front.following import Following
 from loom_worker.front.front import Front, Outward
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import WebhookSettings
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.sessions import NewSession, SessionPatch
-from loom_worker.values.turns import NewTurn, Turn, Webhook
-from tests.support.models import says
+from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
+from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
 
 
@@ -27,6 +28,8 @@ class Out:
 
     announced: list[Turn] = field(default_factory=list)
     rung: list[str] = field(default_factory=list)
+    alerted: list[str] = field(default_factory=list)
+    ended: list[Turn] = field(default_factory=list)
     delivered: list[str] = field(default_factory=list)
     closed: int = 0
 
@@ -37,6 +40,9 @@ class Out:
         return Outward(
             announce=self.announced.append,
             ring_lane=self.rung.append,
+            alert=self.alerted.append,
+            ended=self.ended.append,
+            webhook_body=lambda turn: json.dumps(turn.as_json()),
             deliver=self.delivered.append,
             problems=lambda: ("workers: none is alive",),
             workers=lambda: 2,
@@ -233,3 +239,72 @@ def test_a_closed_front_has_closed_what_it_holds(front: Front, out: Out) -> None
 def test_every_refusal_is_one_of_ours(front: Front) -> None:
     with pytest.raises(LoomError):
         front.messages(WORKSPACE, "nowhere", limit=1, after=None)
+
+
+def failed(front: Front, stage: Stage, **new: Any) -> Turn:
+    """A turn whose provider refuses it."""
+    turn = submit(front, **new)
+    stage.lanes.submit(turn.lane, [(turn.seq, turn.id)])
+    stage.model.scenes = [[ProviderFailed("No such model.")]]
+    return stage.serve(turn, stage.worker("w1"))
+
+
+def test_a_cancelled_turn_that_nobody_began_is_told_of_at_once(front: Front, out: Out) -> None:
+    turn = submit(front, webhook=Webhook("https://example.org/hook", "whsec_" + "x" * 32))
+    ended = front.cancel(WORKSPACE, turn.id, "interrupt")
+    assert (ended.status, out.ended, out.alerted) == ("cancelled", [ended], [])
+    assert len(out.delivered) == 1
+    assert front.cancel(WORKSPACE, turn.id, "rollback") == ended
+    assert (len(out.ended), len(out.delivered)) == (1, 1)
+
+
+def test_a_cancelled_turn_that_runs_is_alerted_once(front: Front, stage: Stage, out: Out) -> None:
+    turn = submit(front)
+    stage.lanes.submit(turn.lane, [(turn.seq, turn.id)])
+    stage.model.scenes = [wants(("add", {"a": 1, "b": 2}))]
+    stage.serve(turn, stage.worker("w1"))
+    assert [front.cancel(WORKSPACE, turn.id, "interrupt").status for _ in range(2)] == ["in_progress"] * 2
+    assert (out.alerted, out.ended) == ([turn.lane], [])
+
+
+@pytest.mark.parametrize(("wish", "alerts"), [("enqueue", 0), ("interrupt", 1), ("rollback", 1)])
+def test_only_a_message_that_overrules_alerts_the_busy_lane(front: Front, out: Out, wish: Any, alerts: int) -> None:
+    submit(front)
+    submit(front, "Another.", double_texting=wish)
+    assert len(out.alerted) == alerts
+
+
+def test_a_failed_turn_is_retried_as_a_new_one_at_the_tail(front: Front, stage: Stage, out: Out) -> None:
+    hook = Webhook("https://example.org/hook", "whsec_" + "x" * 32)
+    turn = failed(front, stage, webhook=hook, metadata={"a": 1}, max_attempts=2, deadline_s=1e8)
+    again, is_replay = front.retry(WORKSPACE, turn.id, Retry(request_id="req_1"))
+    assert (again.retry_of, again.seq, again.status, is_replay) == (turn.id, 2, "queued", False)
+    assert (again.input, again.webhook, again.metadata, again.max_attempts) == (turn.input, hook, {"a": 1}, 2)
+    assert again.deadline_ms == again.created_ms + 10**11
+    assert out.announced[-1] == again
+    assert front.turn(WORKSPACE, turn.id).status == "failed"
+
+
+def test_a_retry_with_the_same_key_is_the_same_turn(front: Front, stage: Stage, out: Out) -> None:
+    turn = failed(front, stage)
+    wish = Retry(idempotency_key="k", fingerprint="f")
+    first, second = front.retry(WORKSPACE, turn.id, wish), front.retry(WORKSPACE, turn.id, wish)
+    assert (first[0].id, second[1]) == (second[0].id, True)
+    assert len(out.announced) == 2
+    with pytest.raises(Invalid):
+        front.retry(WORKSPACE, turn.id, replace(wish, fingerprint="g"))
+
+
+def test_only_a_failed_turn_can_be_retried(front: Front) -> None:
+    turn = submit(front)
+    with pytest.raises(Conflict) as caught:
+        front.retry(WORKSPACE, turn.id, Retry())
+    assert caught.value.slug == "not-retryable"
+
+
+@pytest.mark.parametrize("ask", ["cancel", "retry"])
+def test_a_turn_of_another_workspace_is_neither_cancelled_nor_retried(front: Front, ask: str) -> None:
+    turn = submit(front)
+    with pytest.raises(NotFound):
+        front.cancel("other", turn.id, "interrupt") if ask == "cancel" else front.retry("other", turn.id, Retry())
+    assert front.turn(WORKSPACE, turn.id).cancel is None

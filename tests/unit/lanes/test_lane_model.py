@@ -25,7 +25,7 @@ class LaneMachine(RuleBasedStateMachine):
         self.last_seq = self.tokens = 0
         self.lease: Lease | None = None
         self.dead: list[Lease] = []
-        self.bell = False
+        self.bell = self.alerted = False
 
     def teardown(self) -> None:
         """In the end nobody is there but the sweep and one worker that answers its bells."""
@@ -37,7 +37,7 @@ class LaneMachine(RuleBasedStateMachine):
                 self.take()
                 self.complete()
         assert self.unfinished == []
-        assert self.redis.keys("*") == []
+        assert set(self.redis.keys("*")) <= {keys.UNANSWERED}  # goes by itself
         self.redis.close()
 
     @rule()
@@ -66,6 +66,19 @@ class LaneMachine(RuleBasedStateMachine):
         self.bell |= self.lanes.complete(lease, seq)
 
     @precondition(lambda self: self.lease is not None)
+    @rule(others_wait=st.booleans())
+    def advance(self, others_wait: bool) -> None:
+        lease = self._let_go()
+        if others_wait:
+            self.redis.rpush(keys.BELLS, "of another lane")
+        seq = self.unfinished.pop(0) if self.unfinished else lease.last_seq
+        self.lease, must_ring = self.lanes.advance(lease, seq)
+        self.redis.delete(keys.BELLS)
+        assert not (must_ring and self.lease)
+        assert not (others_wait and self.lease)
+        self.bell |= must_ring
+
+    @precondition(lambda self: self.lease is not None)
     @rule()
     def die_after_the_commit(self) -> None:
         if self.unfinished:
@@ -90,7 +103,15 @@ class LaneMachine(RuleBasedStateMachine):
     @rule()
     def renew(self) -> None:
         assert self.lease is not None
-        assert self.lanes.renew([self.lease]) == {self.lease: True}
+        assert self.lanes.renew([self.lease]) == {self.lease: "alerted" if self.alerted else "held"}
+        self.alerted = False
+
+    @rule()
+    def alert(self) -> None:
+        rings = self.lanes.alert(LANE)
+        assert not (rings and self.lease), "its owner hears of it"
+        self.bell |= rings
+        self.alerted = self.lease is not None
 
     @precondition(lambda self: self.lease is not None)
     @rule()
@@ -118,7 +139,7 @@ class LaneMachine(RuleBasedStateMachine):
         old = self.dead[-1]
         if what == "renew":
             if before[0]:  # one that is gone is not asked for: its keeper's clock has run out
-                assert self.lanes.renew([old]) == {old: before[0].get("token") == old.token}
+                assert (self.lanes.renew([old])[old] != "lost") == (before[0].get("token") == old.token)
             return
         if before[0].get("token") == old.token:
             return  # nobody has noticed its death yet; it did not die
@@ -135,7 +156,8 @@ class LaneMachine(RuleBasedStateMachine):
     def redis_forgets(self) -> None:
         self.redis.flushall()
         if self.lease is not None:
-            assert self.lanes.renew([self.lease]) == {self.lease: True}
+            assert self.lanes.renew([self.lease]) == {self.lease: "held"}
+        self.alerted = False
         if self.unfinished:
             self.bell |= self.lanes.submit(LANE, [(seq, f"turn{seq}") for seq in self.unfinished])
 
@@ -156,6 +178,7 @@ class LaneMachine(RuleBasedStateMachine):
     def _let_go(self) -> Lease:
         assert self.lease is not None
         lease, self.lease = self.lease, None
+        self.alerted = False
         return lease
 
 

@@ -84,7 +84,7 @@ def test_a_lane_whose_deadline_has_passed_is_another_s(lanes: Lanes, client: Any
     old = taken(lanes)
     expire(client)
     new = taken(lanes, "t2")
-    assert lanes.renew([old, new]) == {old: False, new: True}
+    assert lanes.renew([old, new]) == {old: "lost", new: "held"}
     assert not lanes.complete(old, 1)
     assert not lanes.release(old)
     assert not lanes.park(old, wait_ms=1)
@@ -102,7 +102,7 @@ def test_taking_an_idle_lane_gives_seq_0_and_completing_it_leaves_nothing(lanes:
 def test_renewing_moves_the_deadline(lanes: Lanes, client: Any) -> None:
     lease = taken(lanes)
     expire(client)
-    assert lanes.renew([lease]) == {lease: True}
+    assert lanes.renew([lease]) == {lease: "held"}
     assert 2_000 < remaining_ms(client) <= 3_000
 
 
@@ -114,14 +114,14 @@ def test_a_lease_that_the_sweep_gave_away_is_not_renewed(lanes: Lanes, client: A
     lease = taken(lanes)
     expire(client)
     assert lanes.expired(limit=10) == [LANE]
-    assert lanes.renew([lease]) == {lease: False}
+    assert lanes.renew([lease]) == {lease: "lost"}
 
 
 def test_a_lease_that_redis_forgot_is_written_again_by_its_owner(lanes: Lanes, client: Any) -> None:
     lanes.submit(LANE, [(1, "a")])
     lease = taken(lanes)
     client.flushall()
-    assert lanes.renew([lease]) == {lease: True}
+    assert lanes.renew([lease]) == {lease: "held"}
     assert lanes.take(LANE, "t2") is None
     assert remaining_ms(client) > 0
 
@@ -129,8 +129,35 @@ def test_a_lease_that_redis_forgot_is_written_again_by_its_owner(lanes: Lanes, c
 def test_renewing_a_parked_lane_does_not_move_its_deadline(lanes: Lanes, client: Any) -> None:
     lease = taken(lanes)
     lanes.park(lease, wait_ms=60_000)
-    assert lanes.renew([lease]) == {lease: True}
+    assert lanes.renew([lease]) == {lease: "held"}
     assert remaining_ms(client) > 50_000
+
+
+def test_an_alert_reaches_the_owner_with_its_next_renewal_alone(lanes: Lanes) -> None:
+    lease = taken(lanes)
+    assert lanes.alert(LANE) is False
+    assert [lanes.renew([lease])[lease] for _ in range(2)] == ["alerted", "held"]
+
+
+def test_an_alert_rings_a_parked_lane_and_an_idle_one_but_not_one_that_is_rung_already(lanes: Lanes) -> None:
+    assert [lanes.alert(LANE), lanes.alert(LANE)] == [True, False]
+    lanes.park(taken(lanes), wait_ms=60_000)
+    assert [lanes.alert(LANE), lanes.alert(LANE)] == [True, False]
+
+
+def test_a_lane_that_was_alerted_does_not_park(lanes: Lanes) -> None:
+    lease = taken(lanes)
+    lanes.alert(LANE)
+    assert lanes.park(lease, wait_ms=60_000) is True
+
+
+def test_who_takes_a_lane_hears_no_older_alert(lanes: Lanes, client: Any) -> None:
+    taken(lanes)
+    lanes.alert(LANE)
+    expire(client)
+    lease = lanes.take(LANE, "t2")
+    assert lease is not None
+    assert lanes.renew([lease]) == {lease: "held"}
 
 
 def test_a_parked_lane_is_woken_once(lanes: Lanes) -> None:
@@ -327,3 +354,35 @@ def test_a_redis_that_is_gone_is_told_in_our_own_words(tmp_path: Path) -> None:
     for ask in asks:
         with pytest.raises(Unavailable):
             ask()
+
+
+def test_a_lane_with_more_turns_stays_with_its_owner_while_no_other_doorbell_waits(lanes: Lanes, client: Any) -> None:
+    lanes.submit(LANE, [(1, "a"), (2, "b")])
+    lease = taken(lanes)
+    lanes.submit(LANE, [(3, "c")])
+    lanes.alert(LANE)
+    expire(client)
+    kept, must_ring = lanes.advance(lease, 1)
+    assert (kept, must_ring) == (Lease(LANE, lease.token, last_seq=3), False)
+    assert remaining_ms(client) > 2_000
+    assert kept is not None
+    assert lanes.renew([kept]) == {kept: "held"}
+    assert client.zrange(keys.lane(LANE), 0, -1) == ["b", "c"]
+
+
+def test_a_lane_with_more_turns_is_rung_behind_the_doorbells_that_wait(lanes: Lanes, client: Any) -> None:
+    lanes.submit(LANE, [(1, "a"), (2, "b")])
+    client.rpush(keys.BELLS, "of another lane")
+    assert lanes.advance(taken(lanes), 1) == (None, True)
+    assert client.hget(keys.lease(LANE), "state") == "kicked"
+
+
+def test_an_empty_lane_is_given_back_and_another_s_is_left_as_it_is(lanes: Lanes, client: Any) -> None:
+    lanes.submit(LANE, [(1, "a")])
+    lease = taken(lanes)
+    assert lanes.advance(lease, 1) == (None, False)
+    assert client.keys("*") == []
+    lanes.submit(LANE, [(2, "b")])
+    taken(lanes, "t2")
+    assert lanes.advance(lease, 2) == (None, False)
+    assert client.zrange(keys.lane(LANE), 0, -1) == ["b"]

@@ -40,7 +40,7 @@ class World:
         )
         self.call_s = call_s
 
-    def pause(self, seconds):
+    def pause(self, seconds, _is_given_up):
         self.waits.append(seconds)
         self.now_s += seconds
 
@@ -133,7 +133,7 @@ def test_no_try_begins_after_the_total_time():
 
 
 def test_a_stop_during_the_pause_ends_the_call():
-    def stop(_):
+    def stop(_seconds, _is_given_up):
         raise Interrupted("stop")
 
     model = Retrying(Plays([StreamBroken("x")], GOOD), pause=stop, chance=lambda: 0.0, clock=lambda: 0.0)

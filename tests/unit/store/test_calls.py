@@ -26,7 +26,9 @@ def take(database: Database, claim: Claim, position: int = 0, send: int = 1) -> 
 
 def close(database: Database, claim: Claim, taken: Call, content: str = "4") -> int | None:
     done_ms = NOW_MS + 9
-    return Calls(database).close(claim.turn.id, taken, status="completed", content=content, now_ms=done_ms)
+    return Calls(database).close(
+        claim.turn.id, replace(taken, status="completed", content=content, finished_ms=done_ms)
+    )
 
 
 def stored(database: Database, claim: Claim) -> tuple[Call, ...]:

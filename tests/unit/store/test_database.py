@@ -1,3 +1,4 @@
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -6,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
 
 from loom_worker.errors import Unavailable
 from loom_worker.settings import Settings
 from loom_worker.store.database import Database
+from tests.support.disks import filled, small_disk, spoil
 from tests.unit.store.made import counts, submitted
 
 
@@ -140,6 +143,87 @@ def test_a_full_disk_is_told_as_unavailable_and_leaves_nothing_half_written(data
         submitted(database, input="x" * 100_000)
     assert counts(database) == dict.fromkeys(counts(database), 0)
     assert submitted(database).seq == 1
+
+
+def test_a_disk_that_is_full_is_told_by_name_once_and_written_again_when_there_is_room(
+    tmp_path: Path, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    with small_disk(tmp_path / "disk", size_bytes=2 << 20) as disk:
+        shutil.copy(path_of(settings), disk / "loom.db")
+        database = Database(f"sqlite:///{disk}/loom.db")
+        kept = [submitted(database).id]
+        with filled(disk):
+            for _ in range(3):
+                with pytest.raises(Unavailable, match="disk is full") as error:
+                    kept += [submitted(database, input="x" * 100_000).id for _ in range(50)]
+                assert error.value.slug == "storage-full"
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        assert f"{disk}/loom.db" in caplog.text
+        kept.append(submitted(database).id)
+        with database.read() as tx:
+            assert [row[0] for row in tx.exec_driver_sql("SELECT id FROM turns ORDER BY id")] == sorted(kept)
+        database.close()
+
+
+def test_a_disk_that_is_full_from_the_start_is_told_by_name(tmp_path: Path, settings: Settings) -> None:
+    with small_disk(tmp_path / "disk", size_bytes=1 << 20) as disk:
+        shutil.copy(path_of(settings), disk / "loom.db")
+        database = Database(f"sqlite:///{disk}/loom.db")
+        with filled(disk), pytest.raises(Unavailable, match="disk is full"):
+            submitted(database)
+        assert submitted(database).seq == 1
+        database.close()
+
+
+@pytest.mark.parametrize("table", ["turns", "sessions", "messages"])
+def test_damage_is_told_with_the_way_out_and_from_then_on_nothing_is_written(
+    settings: Settings, database: Database, caplog: pytest.LogCaptureFixture, table: str
+) -> None:
+    submitted(database)
+    database.probe()
+    spoil(Path(path_of(settings)), table)
+    database.close()
+    with pytest.raises(Unavailable, match="damaged") as error, database.read() as tx:
+        tx.exec_driver_sql(f"SELECT * FROM {table}").fetchall()
+    assert error.value.slug == "storage-damaged"
+    assert path_of(settings) not in str(error.value)
+    assert path_of(settings) in caplog.text
+    assert "`loom doctor`" in caplog.text
+    with pytest.raises(Unavailable, match="damaged"):
+        database.probe()
+    before = Path(path_of(settings)).read_bytes()
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="damaged"), database.write() as tx:
+            tx.exec_driver_sql("DELETE FROM usage")
+    database.close()
+    assert Path(path_of(settings)).read_bytes() == before
+
+
+def test_damage_that_a_write_meets_leaves_the_file_as_it_was(settings: Settings, database: Database) -> None:
+    submitted(database)
+    spoil(Path(path_of(settings)), "turns")
+    database.close()
+    before = Path(path_of(settings)).read_bytes()
+    with pytest.raises(Unavailable, match="damaged"):
+        submitted(database)
+    database.close()
+    assert Path(path_of(settings)).read_bytes() == before
+
+
+def test_a_file_that_is_no_database_any_more_is_unavailable(settings: Settings, database: Database) -> None:
+    Path(path_of(settings)).write_bytes(b"something else" * 1000)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="no SQLite database"):
+            submitted(database)
+    with pytest.raises(Unavailable), database.read() as tx:
+        tx.exec_driver_sql("SELECT 1 FROM turns")
+
+
+def test_a_bug_is_not_told_as_a_failure_of_the_database(database: Database) -> None:
+    submitted(database)
+    with pytest.raises(IntegrityError), database.write() as tx:
+        tx.exec_driver_sql("INSERT INTO turns SELECT * FROM turns")
+    assert submitted(database).seq == 2
 
 
 def test_a_database_that_is_gone_is_unavailable(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
-from loom_worker.values.turns import Ending, Step
+from loom_worker.values.turns import CANCELLED, Ending, Step
 from tests.unit.store.made import (
     NOW_MS,
     PROGRESS,
@@ -106,7 +106,7 @@ def test_calls_that_are_open_at_the_end_are_cancelled_and_others_stay(database: 
     Journal(database).finish(claim, final(ending=Ending("cancelled")))
     turn = Turns(database).get(WORKSPACE, claim.turn.id)
     assert [(one.status, one.content) for one in turn.calls] == [
-        ("completed", "4"), ("cancelled", "Cancelled."), ("cancelled", "Cancelled.")
+        ("completed", "4"), ("cancelled", CANCELLED), ("cancelled", CANCELLED)
     ]  # fmt: skip
     assert turn.calls[1].finished_ms == NOW_MS + 100
 

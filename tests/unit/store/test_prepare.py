@@ -1,7 +1,9 @@
 import hashlib
+import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -11,11 +13,12 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
-from loom_worker.errors import BadSettings
+from loom_worker.errors import BadSettings, Unavailable
 from loom_worker.settings import Settings, from_env
 from loom_worker.store import schema
 from loom_worker.store.database import Database
-from loom_worker.store.prepare import prepare, version_of
+from loom_worker.store.prepare import check, prepare, version_of
+from tests.support.disks import small_disk
 from tests.unit.store.made import submitted
 
 
@@ -80,7 +83,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_untouched(bare: Settings
     path = bare.home / "loom.db"
     path.write_bytes(content)
     digest, mode = hashlib.sha256(content).digest(), path.stat().st_mode
-    with pytest.raises(BadSettings, match="cannot be read as a database"):
+    with pytest.raises(BadSettings, match="is no SQLite database"):
         prepare(bare)
     assert hashlib.sha256(path.read_bytes()).digest() == digest
     assert (path.stat().st_mode, [file.name for file in bare.home.iterdir()]) == (mode, ["loom.db"])
@@ -92,8 +95,96 @@ def test_an_empty_file_becomes_a_database(bare: Settings) -> None:
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadSettings, match="unable to open"):
+    with pytest.raises(BadSettings, match="no folder"):
         prepare(from_env({"LOOM_HOME": str(tmp_path / "none")}))
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2 // 4096 * 4096)
+
+
+def folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def garbled_schema(file: Path) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute("UPDATE sqlite_schema SET sql = 'CREATE TABLE turns (' WHERE name = 'turns'")
+
+
+def other_version_table(file: Path) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("ALTER TABLE loom_version RENAME COLUMN version_num TO number")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (cut, "is damaged"),
+        (garbled_schema, r"is damaged .*turns"),
+        (folder, "is a folder"),
+        (lambda file: file.write_bytes(b"PK not a database" * 99), "is no SQLite database"),
+        (lambda file: file.write_bytes(file.read_bytes()[:100]), "is damaged"),
+        (lambda file: (file.unlink(), os.mkfifo(file)), "is no file"),
+        (lambda file: (file.unlink(), file.symlink_to("nowhere")), "is no file"),
+        (other_version_table, "version_num"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_a_way_out_and_not_a_byte_of_it_changes(
+    settings: Settings, spoil: Callable[[Path], object], told: str
+) -> None:
+    file = settings.home / "loom.db"
+    spoil(file)
+    before = (file.read_bytes() if file.is_file() else b"", file.lstat().st_mode)
+    for attempt in (prepare, check, lambda one: version_of(one.database_url)):
+        with pytest.raises(BadSettings, match=rf"^LOOM_DATABASE_URL: .*loom\.db.*{told}") as error:
+            attempt(settings)
+        assert len(str(error.value).splitlines()) == 1
+    assert (file.read_bytes() if file.is_file() else b"", file.lstat().st_mode) == before
+
+
+def test_tables_of_others_in_a_wal_that_was_left_are_refused_and_stay_there(bare: Settings) -> None:
+    file, wal = bare.home / "loom.db", bare.home / "loom.db-wal"
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE recipes (name)")
+        left = file.read_bytes(), wal.read_bytes()
+    file.write_bytes(left[0])
+    wal.write_bytes(left[1])
+    with pytest.raises(BadSettings, match="recipes"):
+        prepare(bare)
+    assert (file.read_bytes(), wal.read_bytes()) == left
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="no permission stops root: run as another user")
+@pytest.mark.parametrize(("mode", "told"), [(0o000, "may not be read"), (0o400, "may not be written")])
+def test_a_file_that_this_user_may_not_use_is_told_as_that(settings: Settings, mode: int, told: str) -> None:
+    (settings.home / "loom.db").chmod(mode)
+    with pytest.raises(BadSettings, match=told):
+        prepare(settings)
+
+
+def test_a_process_starts_on_a_prepared_database_only(bare: Settings) -> None:
+    with pytest.raises(BadSettings, match=r"not made yet; run `loom prepare`"):
+        check(bare)
+    assert list(bare.home.iterdir()) == []
+    prepare(bare)
+    check(bare)
+    execute(bare, "UPDATE loom_version SET version_num = '0000'")
+    with pytest.raises(BadSettings, match=r"schema 0000.*`loom prepare`"):
+        check(bare)
+    execute(bare, "UPDATE loom_version SET version_num = '9999'")
+    with pytest.raises(BadSettings, match="newer"):
+        check(bare)
+
+
+def test_a_disk_too_small_for_the_database_is_told_as_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", size_bytes=64 << 10) as disk:
+        settings = from_env({"LOOM_HOME": str(tmp_path), "LOOM_DATABASE_URL": f"sqlite:///{disk}/loom.db"})
+        with pytest.raises(Unavailable, match="disk is full"):
+            prepare(settings)
 
 
 def test_processes_that_start_together_make_one_database_between_them(bare: Settings) -> None:

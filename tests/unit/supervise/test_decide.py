@@ -111,3 +111,31 @@ def test_the_next_look_is_at_the_first_start_or_the_first_grace_that_ends() -> N
     asked = (replace(running(ONE), asked_at_s=1.0), replace(running(WEB), asked_at_s=2.0), running(VALKEY))
     assert next_look_s(asked, goal="down") == 12.0
     assert next_look_s([running(WEB)], goal="down") is None
+
+
+def test_a_process_that_does_no_work_is_asked_to_end_and_killed_after_its_grace() -> None:
+    row = replace(running(ONE), remedy="ask")
+    assert up(row, running(TWO)) == [("ask", "worker-1")]
+    asked = replace(row, asked_at_s=100.0)
+    assert up(asked, now_s=119.9) == []
+    assert next_look_s([asked], goal="up") == 120.0
+    assert up(asked, now_s=120.0) == [("kill", "worker-1")]
+    killed = replace(asked, is_killed=True)
+    assert up(killed, now_s=200.0) == []
+    assert next_look_s([killed], goal="up") is None
+
+
+def test_a_process_that_would_not_hear_is_killed_at_once_and_once() -> None:
+    row = replace(running(ONE), remedy="kill")
+    assert up(row) == [("kill", "worker-1")]
+    assert up(replace(row, is_killed=True)) == []
+    assert down(row) == [("kill", "worker-1")]
+
+
+def test_while_one_is_ended_others_are_still_started() -> None:
+    assert up(replace(running(ONE), remedy="ask"), TWO) == [("start", "worker-2"), ("ask", "worker-1")]
+
+
+def test_the_end_of_one_that_did_no_work_counts_as_a_death_and_leaves_no_trace_on_the_next() -> None:
+    row = died(replace(running(ONE), remedy="ask", asked_at_s=99.0, is_killed=True), 100.0)
+    assert row == Row(ONE.spec, deaths=(100.0,), start_at_s=pytest.approx(100.2))

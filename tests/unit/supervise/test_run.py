@@ -57,6 +57,12 @@ class Room:
 
         return until(last, 10, f"{name} starts {times} times; {self.said()}")
 
+    def hearts(self, *pids: int) -> None:
+        """From now on the hearts of these beat, and no other's."""
+        fresh = self.folder / "hearts.new"
+        fresh.write_text(" ".join(map(str, pids)))
+        fresh.replace(self.folder / "hearts")
+
     def end(self) -> None:
         if self.supervisor is not None:
             self.supervisor.kill()
@@ -163,6 +169,41 @@ def test_what_a_child_had_started_ends_with_it(room: Room) -> None:
     grandchild = int(re.findall(r"forked=(\d+)", room.log("valkey"))[0])
     os.kill(first, signal.SIGKILL)
     until(lambda: not is_alive(grandchild), 5, "the grandchild ends")
+
+
+def test_a_worker_that_takes_no_turns_is_told_to_end_and_runs_again(room: Room) -> None:
+    room.run(child("worker", TELLS_ITS_END), child("tools"))
+    worker, tools = room.started("worker"), room.started("tools")
+    room.hearts(worker)
+    (room.folder / "unanswered").touch()
+    assert room.started("worker", times=2) != worker
+    assert (room.folder / "ends").read_text() == "worker\n"
+    assert is_alive(tools)
+    told = (
+        "worker is alive but takes no turns (doorbells unanswered for 60 s); restarting it\nworker ended (exit code 0)"
+    )
+    assert room.said().count(told) == room.said().count("restarting it") == 1
+
+
+def test_one_that_takes_no_turns_and_does_not_hear_either_is_killed_after_its_grace(room: Room) -> None:
+    room.run(child("worker", DEAF, grace_s=0.2))
+    worker = room.started("worker")
+    room.hearts(worker)
+    (room.folder / "unanswered").touch()
+    assert room.started("worker", times=2) != worker
+    assert "worker ended (SIGKILL); restarting in 0.2 s" in room.said()
+
+
+def test_a_child_that_is_stopped_and_whose_heart_stands_still_is_killed_and_runs_again(room: Room) -> None:
+    room.run(child("worker", grace_s=600), child("tools"))
+    worker, tools = room.started("worker"), room.started("tools")
+    room.hearts(worker, tools)
+    until(lambda: (room.folder / "seen").read_text() == f"{worker} {tools}", 5, "both hearts are seen")
+    os.kill(worker, signal.SIGSTOP)
+    room.hearts(tools)
+    assert room.started("worker", times=2) != worker
+    assert "worker is hung" in room.said()
+    assert room.pids("tools") == [tools]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 import redis
 
 from loom_worker.lanes import keys
-from loom_worker.lanes.keeper import Keeper
+from loom_worker.lanes.keeper import BORN_FOR_MS, Keeper
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import LaneSettings
 from loom_worker.store.claims import Claims
@@ -49,7 +49,7 @@ def sweep_now(sweep: Sweep) -> Swept:
 
 def grown_old(client: Any) -> None:
     """Let Redis' memory be older than any lease."""
-    client.set(keys.BORN, now_ms() - 60_000)
+    client.set(keys.BORN, "", px=BORN_FOR_MS - 60_000)
 
 
 def test_one_sweeps_at_a_time_and_the_lock_lasts_less_than_a_pause(sweep: Sweep, valkey: redis.Redis) -> None:
@@ -104,11 +104,12 @@ def test_a_lane_that_a_living_worker_runs_is_left_alone_after_a_loss(
 
 
 def test_a_lane_of_a_worker_that_is_dead_is_rung(
-    sweep: Sweep, database: Database, book: Book, valkey: redis.Redis
+    sweep: Sweep, database: Database, book: Book, lanes: Lanes, valkey: redis.Redis
 ) -> None:
     turn = made.submitted(database)
     made.claimed(database, turn.lane, "w1")
-    valkey.zadd(keys.WORKERS, {"w1": now_ms() - int(SETTINGS.lease_s * 1000) - 1_000})
+    Keeper(valkey, lanes, "w1", SETTINGS).beat()
+    valkey.delete(keys.worker("w1"))  # as Redis does when no beat has come for a lease's time
     grown_old(valkey)
     assert sweep_now(sweep).lost == 1
     assert book.rung == [turn.lane]

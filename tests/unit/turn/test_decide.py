@@ -53,8 +53,6 @@ def situation(work: Work, **changes: Any) -> Situation:
     now = Situation(
         now_ms=NOW_MS,
         run_ms=0,
-        timeout_s=300.0,
-        max_llm_calls=25,
         check=looked_after(work),
         bounded=frozenset({"note"}),
     )
@@ -66,7 +64,8 @@ def looked_after(work: Work, alive: frozenset[str] = frozenset({"w1"})) -> Check
 
 
 def after(work: Work, **changes: Any) -> Decision:
-    return decide(work, LIMITS, situation(work, **changes))
+    limits = replace(LIMITS, max_llm_calls=changes.pop("max_llm_calls", LIMITS.max_llm_calls))
+    return decide(work, limits, situation(work, **changes))
 
 
 def ended(decision: Decision) -> tuple[str, str | None]:

@@ -1,13 +1,17 @@
 """The end of a turn: one transaction, then the news."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from loom_worker.errors import Unavailable
+from loom_worker.store.database import Database
 from loom_worker.store.journal import Final, Journal
 from loom_worker.turn.decide import problem
 from loom_worker.turn.ending import finished
+from loom_worker.turn.patience import Stopping
 from loom_worker.turn.work import Work
 from loom_worker.values.turns import Call, Claim, Ending, Turn, Webhook
 from tests.support.models import says, wants
@@ -41,22 +45,44 @@ def test_without_a_webhook_nothing_is_delivered(stage: Stage) -> None:
     assert (stage.book.delivered, stage.outbox.page(WORKSPACE, limit=9, after=None).items) == ([], ())
 
 
+@dataclass
 class Refusing(Journal):
-    """A journal whose database is full when the turn ends."""
+    """A journal whose database is full when the turn ends, until it has refused so often."""
+
+    database: Database
+    refusals: int
+    at_last: Callable[[], object]
+
+    def __post_init__(self) -> None:
+        super().__init__(self.database)
 
     def finish(self, claim: Claim, final: Final) -> None:
+        if self.refusals == 0:
+            super().finish(claim, final)
+            return
+        self.refusals -= 1
+        if self.refusals == 0:
+            self.at_last()
         raise Unavailable("disk full")
 
 
-def test_there_is_no_answer_and_no_news_if_the_database_refuses_the_end(stage: Stage) -> None:
+def test_an_answer_outlives_a_database_that_is_full_for_a_while(stage: Stage) -> None:
+    stage.model.scenes = [says("Heard.")]
+    refusing = Refusing(stage.database, 2, lambda: None)
+    turn = stage.serve(stage.submit(), stage.worker("w1", journal=refusing))
+    assert (turn.output_text, turn.attempt, len(stage.model.asked)) == ("Heard.", 1, 1)
+
+
+def test_there_is_no_answer_and_no_news_while_the_database_refuses_the_end(stage: Stage) -> None:
     stage.model.scenes = [says("Unheard."), says("Heard.")]
-    turn = stage.submit(webhook=HOOK)
-    turn = stage.serve(turn, stage.worker("w1", journal=Refusing(stage.database)))
+    turn, stopping = stage.submit(webhook=HOOK), Stopping(drain_s=0)
+    refusing = Refusing(stage.database, 1, stopping.ask)
+    turn = stage.serve(turn, stage.worker("w1", journal=refusing, stopping=stopping))
     assert (turn.status, turn.output_text, stage.said(), stage.book.delivered) == ("in_progress", None, [], [])
     assert not any(event.is_final for event in stage.live(turn))
     assert stage.lane_state(turn) == "kicked"
     turn = stage.serve(turn, stage.worker("w2"))
-    assert turn.output_text == "Heard."
+    assert (turn.output_text, turn.attempt) == ("Heard.", 1)
 
 
 def test_usage_is_charged_to_the_session_once(stage: Stage) -> None:

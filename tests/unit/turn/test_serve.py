@@ -5,8 +5,10 @@ from itertools import permutations
 import pytest
 import redis
 
+from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.turn import serve
+from loom_worker.turn.patience import Stopping
 from loom_worker.turn.plan import MAX_SENDS
 from loom_worker.values.sessions import SessionPatch
 from loom_worker.values.turns import Webhook
@@ -268,3 +270,30 @@ def test_a_redis_that_dies_at_the_parking_costs_no_attempt(stage: Stage) -> None
     stage.model.scenes = [wants(*SUMS[:1]), says("3")]
     turn = stage.serve(stage.submit(), stage.worker("w1", lanes=DeafLanes(stage.redis, stage.settings.lanes)))
     assert (stage.held_by(turn), stage.turn(turn).deaths) == (None, 0)
+
+
+def test_a_lane_s_turns_follow_each_other_in_one_slot_while_no_other_lane_waits(stage: Stage) -> None:
+    stage.redis.delete(keys.BELLS)
+    stage.model.scenes = [says("First."), says("Second."), says("Third.")]
+    turns = [stage.submit(text) for text in ("one", "two", "three")]
+    stage.serve(turns[0], stage.worker("w1"))
+    assert [stage.turn(turn).output_text for turn in turns] == ["First.", "Second.", "Third."]
+    assert (stage.book.rung, stage.lane_state(turns[0])) == ([], None)
+
+
+def test_a_worker_that_stops_leaves_a_lane_s_next_turn_to_another(stage: Stage) -> None:
+    stage.redis.delete(keys.BELLS)
+    stopping = Stopping(drain_s=10)
+    stage.model.scenes = [[stopping.ask, *says("First.")]]
+    first, second = stage.submit("one"), stage.submit("two")
+    stage.serve(first, stage.worker("w1", stopping=stopping))
+    assert (stage.turn(first).status, stage.turn(second).status) == ("completed", "queued")
+    assert (stage.book.rung, stage.lane_state(first)) == ([first.lane], "kicked")
+
+
+def test_a_lane_that_is_paused_or_cancelled_empty_in_between_is_given_back(stage: Stage) -> None:
+    stage.redis.delete(keys.BELLS)
+    first, second = stage.submit("one"), stage.submit("two")
+    stage.model.scenes = [[lambda: stage.cancel(second, "interrupt"), *says("First.")]]
+    stage.serve(first, stage.worker("w1"))
+    assert (stage.turn(second).status, stage.lane_state(first)) == ("cancelled", None)

@@ -1,10 +1,15 @@
 """Turns whose owners die, stop, sleep or wait: what goes on, what is charged, and what readers are shown."""
 
+from dataclasses import replace
+
 import pytest
 
 from loom_worker.errors import Overloaded, StreamBroken, Unavailable
+from loom_worker.lanes.keeper import Hold
+from loom_worker.lanes.lanes import Lease
 from loom_worker.store.claims import Claims
-from loom_worker.turn.loom import Stopping
+from loom_worker.turn.patience import Stopping
+from loom_worker.turn.serve import serve_claim
 from loom_worker.values.chat import Restarted, TextDelta
 from loom_worker.values.turns import Claim, Webhook
 from tests.support.models import Beat, Killed, says, wants
@@ -85,6 +90,28 @@ def test_a_process_of_a_last_attempt_does_not_start_another(stage: Stage) -> Non
     stage.lapse(turn)
     turn = stage.serve(turn, stage.worker("w2", is_alone=True))
     assert (turn.output_text, stage.book.alone) == ("At last.", [])
+    assert stage.lane_state(turn) == "running"  # as its parent left it
+
+
+def test_the_parent_gives_the_lane_back_once_the_last_attempt_has_ended(stage: Stage) -> None:
+    stage.model.scenes = [[Killed()], says("At last.")]
+    turn, after = stage.submit(max_attempts=2), stage.submit("And then?")
+    with pytest.raises(Killed):
+        stage.serve(turn, stage.worker("w1"))
+    stage.lapse(turn)
+    parent = stage.worker("w2")
+    child = stage.worker("w3", is_alone=True)
+
+    def run_alone(lane: str, token: str, turn_id: str, fence: int) -> int:
+        claim = child.claims.resume(turn_id, fence=fence)
+        assert claim is not None
+        serve_claim(claim, Hold(Lease(lane, token, claim.turn.seq), renewed_s=0.0), child)
+        parent.keeper.beat()
+        return 0
+
+    turn = stage.serve(turn, replace(parent, doors=replace(parent.doors, run_alone=run_alone)))
+    assert (turn.output_text, stage.lane_state(turn), stage.book.rung) == ("At last.", "kicked", [turn.lane])
+    assert stage.turn(after).status == "queued"
 
 
 def test_progress_takes_the_deaths_back(stage: Stage) -> None:

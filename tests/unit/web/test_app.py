@@ -73,7 +73,7 @@ def test_a_malformed_body_is_400_and_stores_nothing(
         {"input": "x", "deadline_s": -1},
         {"input": "x", "metadata": {"k": "v" * 17_000}},
         {"input": "x", "metadata": {"k": "é" * 8_200}},
-        {"input": "x", "double_texting": "interrupt"},
+        {"input": "x", "double_texting": "wait"},
     ],
     ids=lambda body: json.dumps(body)[:40],
 )

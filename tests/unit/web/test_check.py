@@ -42,7 +42,7 @@ def places(checker: Checker, body: dict[str, Any]) -> list[str]:
         ({"budget": {"usd": "1"}}, "/budget/usd"),
         ({"budget": {"tokens": False}}, "/budget/tokens"),
         ({"budget": {"euros": 1}}, "/budget/euros"),
-        ({"double_texting": "interrupt"}, "/double_texting"),
+        ({"double_texting": "wait"}, "/double_texting"),
         ({"double_texting": 1}, "/double_texting"),
         ({"webhook": 5}, "/webhook"),
         ({"webhook": {}}, "/webhook/url"),
@@ -67,6 +67,8 @@ def test_a_wrong_value_is_told_with_its_place(wrong: dict[str, Any], pointer: st
         {"webhook": "https://x.example"},
         {"webhook": {"url": "https://x.example", "secret": None}},
         {"webhook": None, "budget": None, "deadline_s": None, "max_attempts": None, "agent": None},
+        {"double_texting": "interrupt"},
+        {"double_texting": "rollback"},
         {"double_texting": "reject", "metadata": {"anything": [1, {"goes": None}]}},
     ],
 )
@@ -81,8 +83,8 @@ def test_every_flaw_is_told_at_once() -> None:
 
 
 def test_the_words_name_what_is_served() -> None:
-    (flaw,) = NEW_TURN.flaws({"input": "hello", "double_texting": "rollback"})
-    assert flaw.detail == "expected one of enqueue, reject"
+    (flaw,) = NEW_TURN.flaws({"input": "hello", "double_texting": "wait"})
+    assert flaw.detail == "expected one of enqueue, reject, interrupt, rollback"
 
 
 def test_a_flaw_never_repeats_what_was_sent() -> None:
@@ -103,6 +105,11 @@ def test_an_id_of_128_characters_is_fine() -> None:
     assert NEW_SESSION.flaws({"id": "aZ9._-" + "a" * 122}) == ()
 
 
-@pytest.mark.parametrize("name", ["title", "metadata", "kernel", "status", "model", "budget"])
-def test_a_patch_takes_no_null(name: str) -> None:
+@pytest.mark.parametrize("name", ["metadata", "kernel", "status"])
+def test_a_patch_clears_nothing_that_a_session_always_has(name: str) -> None:
     assert places(SESSION_PATCH, {name: None}) == [f"/{name}"]
+
+
+@pytest.mark.parametrize("name", ["title", "model", "budget"])
+def test_a_patch_may_clear_what_a_session_can_be_without(name: str) -> None:
+    assert places(SESSION_PATCH, {name: None}) == []

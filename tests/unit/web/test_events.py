@@ -11,7 +11,7 @@ from loom_worker.values.events import Event
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Live, Submit, Worker
 from web.doors import Doors
-from web.events import OPENING, frame
+from web.events import GONE, OPENING, frame
 
 Frame = tuple[int, str, dict[str, object]]
 
@@ -158,6 +158,21 @@ def test_a_quarter_of_the_threads_never_waits(live: Live, submit: Submit, memory
     assert all(b"turn.completed" in answer.read() for _, answer in streams if answer.status == 200)
     for opened_one, _ in [*streams, (connection, None)]:
         opened_one.close()
+
+
+def test_a_stream_of_a_session_that_is_deleted_says_so_and_ends(
+    live: Live, client: FlaskClient, submit: Submit, memory: MemoryFront, caplog: pytest.LogCaptureFixture
+) -> None:
+    turn_id = submit("s")["id"]
+    connection, answer = opened(live, turn_id)
+    assert memory.await_waiters(1)
+    assert client.delete("/v1/sessions/s").status_code == 204
+    text = answer.read().decode()
+    connection.close()
+    assert [event[1] for event in frames(text)] == ["turn.queued"]
+    assert text.endswith(GONE.decode())
+    assert client.get(f"/v1/turns/{turn_id}/events", headers={"Last-Event-ID": "1"}).status_code == 404
+    assert "cut" not in caplog.text
 
 
 class Breaking(MemoryFront):

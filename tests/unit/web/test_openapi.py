@@ -1,14 +1,16 @@
 import json
 import re
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 
+from loom_worker.values.turns import NewTurn
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Submit
+from web import request_schemas
 from web.catalog import GROUPS
 from web.openapi import PARAMETERS, document
 
@@ -71,6 +73,9 @@ CALLS: list[tuple[str, str, str, Any]] = [
     ("GET", "/v1/sessions/s1/turns", "/v1/sessions/{session_id}/turns", None),
     ("GET", "/v1/turns", "/v1/turns", None),
     ("GET", "/v1/turns?status=nope", "/v1/turns", None),
+    ("POST", "/v1/turns/none/cancel", "/v1/turns/{turn_id}/cancel", None),
+    ("POST", "/v1/turns/none/cancel", "/v1/turns/{turn_id}/cancel", {"action": "nope"}),
+    ("POST", "/v1/turns/none/retry", "/v1/turns/{turn_id}/retry", None),
     ("GET", "/v1/agents", "/v1/agents", None),
     ("GET", "/v1/agents/default", "/v1/agents/{name}", None),
     ("GET", "/v1/tools", "/v1/tools", None),
@@ -89,3 +94,27 @@ def test_answers_are_as_described(
     memory.finish(submit("s1", webhook="https://hooks.example/")["id"])
     answer = client.open(url, method=method, json=body) if body is not None else client.open(url, method=method)
     schema_of(path, method, answer.status_code, answer.mimetype).validate(answer.get_json())
+
+
+def test_a_cancelled_and_a_retried_turn_are_as_described(
+    client: FlaskClient, submit: Submit, memory: MemoryFront
+) -> None:
+    running, failed = submit("s1")["id"], submit("s2")["id"]
+    memory.start(running)
+    memory.die(failed)
+    for turn_id, action in ((running, "cancel"), (running, "retry"), (failed, "cancel"), (failed, "retry")):
+        answer = client.post(f"/v1/turns/{turn_id}/{action}")
+        validator = schema_of(f"/v1/turns/{{turn_id}}/{action}", "POST", answer.status_code, answer.mimetype)
+        validator.validate(answer.get_json())
+
+
+def test_what_double_texting_may_be_is_what_the_seam_takes() -> None:
+    assert get_args(get_type_hints(NewTurn)["double_texting"]) == request_schemas.DOUBLE_TEXTING
+
+
+def test_a_body_is_required_where_there_is_something_to_say() -> None:
+    needed = {path: way["post"]["requestBody"]["required"] for path, way in DOCUMENT["paths"].items() if "post" in way}
+    assert [path for path, is_required in needed.items() if is_required] == [
+        "/v1/sessions",
+        "/v1/sessions/{session_id}/turns",
+    ]

@@ -29,6 +29,7 @@ from web.problems import problem_of
         (QueueFull("full", 2.2), 429, "queue-full", "full"),
         (Rejected("no"), 400, "rejected", "no"),
         (Unavailable("database away"), 503, "unavailable", "database away"),
+        (Unavailable("the disk is full", "storage-full"), 503, "storage-full", "the disk is full"),
         (Overloaded("busy", 7), 503, "unavailable", "busy"),
     ],
 )
@@ -38,10 +39,17 @@ def test_an_error_becomes_its_status(error: Exception, status: int, slug: str, d
 
 
 @pytest.mark.parametrize(
-    ("error", "retry_after"), [(QueueFull("full", 2.2), "3"), (Overloaded("x", 7), "7"), (Unavailable("x"), "1")]
+    ("error", "retry_after"),
+    [(QueueFull("full", 2.2), "3"), (Overloaded("x", 7), "7"), (Overloaded("x", None), "1"), (Unavailable("x"), "1")],
 )
 def test_a_busy_answer_says_when_to_come_back(error: Exception, retry_after: str) -> None:
     assert problem_of(error).headers["Retry-After"] == retry_after
+
+
+def test_what_waiting_does_not_mend_names_no_time_to_come_back() -> None:
+    spent = problem_of(QueueFull("the budget is spent", None, "budget-exceeded"))
+    assert (spent.status, spent.slug) == (429, "budget-exceeded")
+    assert "Retry-After" not in spent.headers
 
 
 def test_flaws_are_told_one_by_one() -> None:

@@ -48,7 +48,17 @@ def test_a_patch_changes_what_it_names_and_nothing_else(client: FlaskClient) -> 
     assert client.get("/v1/sessions/s").get_json()["title"] == "new"
 
 
-@pytest.mark.parametrize("body", [{"id": "t"}, {"agent": "x"}, {"status": "gone"}, {"metadata": {"a": "x" * 17_000}}])
+def test_null_clears_title_model_and_budget_and_nothing_else(client: FlaskClient) -> None:
+    client.post("/v1/sessions", json={"id": "s", "title": "t", "model": "m", "budget": {"usd": 1}, "user": "ada"})
+    cleared = client.patch("/v1/sessions/s", json={"title": None, "status": "paused"}).get_json()
+    assert (cleared["title"], cleared["model"], cleared["budget"]) == (None, "m", {"usd": 1})
+    cleared = client.patch("/v1/sessions/s", json={"model": None, "budget": None}).get_json()
+    assert (cleared["model"], cleared["budget"], cleared["user"], cleared["status"]) == (None, None, "ada", "paused")
+
+
+@pytest.mark.parametrize(
+    "body", [{"id": "t"}, {"agent": "x"}, {"status": "gone"}, {"kernel": None}, {"metadata": {"a": "x" * 17_000}}]
+)
 def test_a_patch_of_anything_else_is_invalid(client: FlaskClient, body: dict[str, Any]) -> None:
     client.post("/v1/sessions", json={"id": "s"})
     answer = client.patch("/v1/sessions/s", json=body)

@@ -216,3 +216,17 @@ def test_an_unknown_status_is_malformed_rather_than_an_empty_list(client: FlaskC
 
 def test_turns_of_a_session_that_is_not_there_are_not_found(client: FlaskClient) -> None:
     assert client.get("/v1/sessions/nowhere/turns").status_code == 404
+
+
+def test_a_repeat_gets_the_turn_at_once_while_the_first_request_still_waits(app: Flask, memory: MemoryFront) -> None:
+    key = {"Idempotency-Key": "k"}
+    post = lambda headers: app.test_client().post("/v1/sessions/s/turns", json={"input": "x"}, headers=headers)  # noqa: E731
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(post({**key, "Prefer": "wait=30"})))
+    thread.start()
+    assert memory.await_waiters(1)
+    again = post(key)
+    assert (again.status_code, again.headers["Idempotency-Replayed"]) == (202, "true")
+    memory.finish(again.get_json()["id"])
+    thread.join(5)
+    assert (answers[0].status_code, answers[0].get_json()["id"]) == (200, again.get_json()["id"])

@@ -1,13 +1,15 @@
 """The first schema."""
 
-from alembic import op
+from pathlib import Path
 
-from loom_worker.store import schema
+from alembic import op
 
 revision = "0001"
 down_revision = None
 
 
 def upgrade() -> None:
-    """Make all tables. Later versions alter; this one may still follow the schema file until the first release."""
-    schema.metadata.create_all(op.get_bind())
+    """Make all tables as they were then."""
+    script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+    for statement in filter(str.strip, script.split(";")):
+        op.execute(statement)

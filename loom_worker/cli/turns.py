@@ -1,0 +1,162 @@
+"""`loom turns`: list them, show one, cancel one, run failed ones again."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, get_args
+from urllib.parse import quote, urlencode
+
+import click
+from click.core import ParameterSource
+
+from loom_worker import settings as knobs
+from loom_worker.cli.http import Client, client
+from loom_worker.cli.show import common, paged, show
+from loom_worker.cli.talk import printable
+from loom_worker.errors import Rejected
+from loom_worker.values.json import Json
+from loom_worker.values.turns import CancelAction, TurnStatus
+
+DEAD: Json = {"status": "failed", "reason": "dead"}
+
+
+class _Turns(click.Group):
+    """A turn's id in the place of a command shows that turn."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Every id begins with ``turn_``, and no command does."""
+        return super().resolve_command(ctx, ["show", *args] if args[0].startswith("turn_") else args)
+
+
+@click.group(cls=_Turns, invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")
+@click.option("--session", help="Of this session only.")
+@click.option("--status", type=click.Choice(get_args(TurnStatus)), help="With this status only.")
+@click.option("--reason", help="With this reason only, such as dead.")
+@click.option("--dead", is_flag=True, help="Short for --status failed --reason dead.")
+@paged
+@common
+@click.pass_context
+def turns(ctx: click.Context, /, *, session: str | None, dead: bool, **asked: Any) -> None:
+    """List the turns, the newest first; or show, cancel or retry one.
+
+    `loom turns ID` is short for `loom turns show ID`.
+    """
+    if ctx.invoked_subcommand is not None:
+        _refuse_options_of_the_list(ctx)
+        return
+    if dead and (asked["status"] or asked["reason"]):
+        raise click.UsageError("--dead already says which status and reason")
+    columns = ("id", "session_id", "seq", "status", "reason", "input", "created_at")
+    query = {name: asked[name] for name in ("limit", "after", "status", "reason")}
+    show(_list_path(session), query | (DEAD if dead else {}), columns, url=asked["url"], as_json=asked["as_json"])
+
+
+def _refuse_options_of_the_list(ctx: click.Context) -> None:
+    """Options before a command belong to the list, which is not asked for: silence would hide a mistake."""
+    for parameter in ctx.command.params:
+        if ctx.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"put {parameter.opts[0]} behind `{ctx.invoked_subcommand}`")
+
+
+@turns.command(name="show")
+@click.argument("turn_id")
+@common
+def show_one(turn_id: str, *, url: str | None, as_json: bool) -> None:
+    """Show one turn, field by field."""
+    show(_path(turn_id), {}, (), url=url, as_json=as_json)
+
+
+@turns.command()
+@click.argument("turn_id")
+@click.option(
+    "--action",
+    type=click.Choice(get_args(CancelAction)),
+    default="interrupt",
+    show_default=True,
+    help="interrupt: what was said stays; rollback: as if it never ran; finish: one last model call without tools.",
+)
+@common
+def cancel(turn_id: str, *, action: str, url: str | None, as_json: bool) -> None:
+    """Ask a turn to end; one that has ended stays as it is."""
+    turn = client(knobs.from_env(), url).call("POST", f"{_path(turn_id)}/cancel", body={"action": action})
+    click.echo(_as_text(turn) if as_json else _state(turn))
+
+
+@turns.command()
+@click.argument("turn_id", required=False)
+@click.option("--dead", is_flag=True, help="All dead turns, the oldest first; each once, however often this is said.")
+@click.option("--session", help="With --dead: of this session only.")
+@common
+@click.pass_context
+def retry(ctx: click.Context, /, turn_id: str | None, *, dead: bool, session: str | None, **asked: Any) -> None:
+    """Run a failed turn again, as a new turn behind those of its session; or all dead ones."""
+    if dead == bool(turn_id) or (session and not dead):
+        raise click.UsageError("name one turn, or say --dead, with --session or without")
+    loom = client(knobs.from_env(), asked["url"])
+    if turn_id:
+        turn = loom.call("POST", f"{_path(turn_id)}/retry")
+        click.echo(_as_text(turn) if asked["as_json"] else f"{printable(turn_id)} → {_state(turn)}")
+        return
+    done = list(_retried(loom, session, tell=not asked["as_json"]))
+    if asked["as_json"]:
+        click.echo(_as_text({"object": "list", "data": done}))
+    elif not done:
+        click.echo("no dead turns")
+    ctx.exit(1 if any(outcome["error"] for outcome in done) else 0)
+
+
+def _retried(loom: Client, session: str | None, *, tell: bool) -> Iterator[Json]:
+    """Retry every dead turn and say what came of each; a refused one does not stop the rest."""
+    # Listed to the end before the first is retried, then from the oldest on: a conversation keeps its order.
+    for turn_id in reversed(_dead(loom, session)):
+        outcome: Json = {"turn": turn_id, "retry": None, "replayed": False, "error": None}
+        try:
+            # A key of its own: what a run of this command did, whole or cut off, no further run does again.
+            key = f"loom-turns-retry-{turn_id}"
+            outcome["retry"], outcome["replayed"] = loom.call_once(f"{_path(turn_id)}/retry", key=key)
+        except Rejected as error:
+            outcome["error"] = str(error)
+        if tell:
+            _tell(outcome)
+        yield outcome
+
+
+def _tell(outcome: Json) -> None:
+    if outcome["error"]:
+        click.echo(f"loom: {outcome['turn']}: {printable(outcome['error'])}", err=True)
+        return
+    before = " (retried before)" if outcome["replayed"] else ""
+    click.echo(f"{outcome['turn']} → {_state(outcome['retry'])}{before}")
+
+
+def _dead(loom: Client, session: str | None) -> list[str]:
+    """The ids of all dead turns, the newest first."""
+    found: list[str] = []
+    after: Json = {}
+    while True:
+        page = loom.call("GET", f"{_list_path(session)}?{urlencode(DEAD | after)}")
+        found += [turn["id"] for turn in page["data"]]
+        if not page["has_more"]:
+            return found
+        after = {"after": page["next"]}
+
+
+def _state(turn: Json) -> str:
+    """The turn in a line: how it stands, and how it will end if somebody wished so."""
+    reason = f" ({turn['reason']})" if turn["reason"] else ""
+    is_to_end = turn["cancel"] and not turn["completed_at"]
+    wish = f", asked to end ({turn['cancel']})" if is_to_end else ""
+    return printable(f"{turn['id']} is {turn['status']}{reason}{wish}")
+
+
+def _as_text(answer: Json) -> str:
+    return json.dumps(answer, indent=2, ensure_ascii=False)
+
+
+def _path(turn_id: str) -> str:
+    return f"/v1/turns/{quote(turn_id, safe='')}"
+
+
+def _list_path(session: str | None) -> str:
+    return f"/v1/sessions/{quote(session, safe='')}/turns" if session else "/v1/turns"

@@ -1,0 +1,86 @@
+"""A client wishes a turn to end: one that nobody has begun ends here, any other is told."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, case, insert, literal, select, update
+
+from loom_worker.errors import NotFound
+from loom_worker.store.database import Database
+from loom_worker.store.reading import read_turn
+from loom_worker.store.schema import outbox, turns, unfinished
+from loom_worker.values.deliveries import Delivery
+from loom_worker.values.turns import STRENGTH, CancelAction, Turn
+
+_FIND = select(turns).where(turns.c.id == bindparam("our_id"), turns.c.workspace == bindparam("our_workspace"))
+_WISH = update(turns).where(turns.c.id == bindparam("our_id")).values(cancel=bindparam("wish"))
+_END = (
+    update(turns)
+    .where(turns.c.id == bindparam("our_id"))
+    .values(cancel=bindparam("wish"), status="cancelled", reason=bindparam("wish"), completed_ms=bindparam("now_ms"))
+)
+_STRENGTH = case({name: level for name, level in STRENGTH.items() if name}, value=turns.c.cancel, else_=literal(0))
+_OVERRULE = (
+    update(turns)
+    .where(
+        turns.c.lane == bindparam("our_lane"),
+        unfinished(),
+        turns.c.started_ms.is_not(None),
+        bindparam("strength") > _STRENGTH,
+    )
+    .values(cancel=bindparam("wish"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What a wish has changed."""
+
+    turn: Turn
+    is_new: bool
+    """False if it changed nothing: the turn has ended, or was to end so already."""
+    delivery: Delivery | None = None
+    """The webhook of a turn that ended with it."""
+
+
+def cancel(
+    database: Database,
+    workspace: str,
+    turn_id: str,
+    action: CancelAction,
+    *,
+    now_ms: int,
+    deliver: Callable[[Turn], Delivery | None],
+) -> Cancelled:
+    """Commit a client's wish.
+
+    Args:
+        deliver: makes the webhook delivery of a turn that ends here, if it wants one.
+
+    Raises:
+        NotFound: the workspace has no such turn.
+        Unavailable: the database did not answer; nothing was changed.
+    """
+    with database.write(durable=True) as tx:
+        row = tx.execute(_FIND, {"our_id": turn_id, "our_workspace": workspace}).mappings().first()
+        if row is None:
+            raise NotFound(f"There is no turn {turn_id!r}.")
+        if row["completed_ms"] is not None or STRENGTH[row["cancel"]] >= STRENGTH[action]:
+            return Cancelled(read_turn(tx, row), is_new=False)
+        wish = {"our_id": turn_id, "wish": action}
+        if row["started_ms"] is None and action != "finish":
+            tx.execute(_END, {**wish, "now_ms": now_ms})
+        else:
+            tx.execute(_WISH, wish)
+        turn = read_turn(tx, tx.execute(_FIND, {"our_id": turn_id, "our_workspace": workspace}).mappings().one())
+        delivery = deliver(turn) if turn.is_finished else None
+        if delivery is not None:
+            tx.execute(insert(outbox), {name: getattr(delivery, name) for name in Delivery.__slots__})
+        return Cancelled(turn, is_new=True, delivery=delivery)
+
+
+def overrule(tx: Connection, owner: Any, action: CancelAction) -> bool:
+    """Wish the turn that runs in a session to end; True if one does. Those that nobody has begun stay queued."""
+    wish = {"our_lane": owner["lane"], "wish": action, "strength": STRENGTH[action]}
+    return tx.execute(_OVERRULE, wish).rowcount > 0

@@ -1,0 +1,12 @@
+"""How a client wishes a turn to end."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Turns that were accepted before have no such wish."""
+    op.add_column("turns", sa.Column("cancel", sa.String(16)))

@@ -1,0 +1,87 @@
+"""What the front in memory makes of its state; nothing here keeps any."""
+
+import ipaddress
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from loom_worker.errors import Flaw, Invalid
+from loom_worker.values.chat import ChatMessage, Usage
+from loom_worker.values.deliveries import Delivery
+from loom_worker.values.ids import new_id, now_ms
+from loom_worker.values.json import Json
+from loom_worker.values.pages import Page
+from loom_worker.values.sessions import Message
+from loom_worker.values.turns import Turn, Webhook
+
+T = TypeVar("T")
+
+
+def page_of(items: list[T], *, limit: int, after: str | None, id_of: Callable[[T], str]) -> Page[T]:
+    """A page of a list whose cursors are ids."""
+    ids = [id_of(item) for item in items]
+    if after is not None and after not in ids:
+        raise Invalid("this cursor is not one of ours", (Flaw("/after", "unknown cursor"),))
+    start = 0 if after is None else ids.index(after) + 1
+    shown = tuple(items[start : start + limit])
+    has_more = start + limit < len(items)
+    return Page(shown, id_of(shown[-1]) if has_more else None)
+
+
+def refuse_private(webhook: Webhook) -> None:
+    """Raise Invalid for what is not http or leads into this network."""
+    host = urlsplit(webhook.url).hostname or ""
+    is_private = host == "localhost" or (host[:1].isdigit() and ipaddress.ip_address(host).is_private)
+    if not webhook.url.startswith(("http://", "https://")) or is_private:
+        flaws = (Flaw("/webhook/url", "private or not http"),)
+        raise Invalid("the webhook's target is refused", flaws, "webhook-url-refused")
+
+
+def usage_rows(turns: Iterable[Turn], *, group_by: str) -> tuple[Json, ...]:
+    """Sums over turns of one workspace."""
+    sums: dict[str, tuple[Usage, int]] = {}
+    for turn in turns:
+        key = {"session": turn.session_id, "agent": turn.agent}.get(group_by, turn.workspace)
+        usage, count = sums.get(key, (Usage(), 0))
+        sums[key] = (usage + turn.usage, count + 1)
+    return tuple({"key": key, "turns": count, **usage.as_json()} for key, (usage, count) in sums.items())
+
+
+def stats_of(turns: list[Turn]) -> Json:
+    """The queue of one workspace."""
+    counts = {status: sum(turn.status == status for turn in turns) for status in ("queued", "in_progress")}
+    lanes = len({turn.lane for turn in turns if not turn.is_finished})
+    rest = {"waiting": 0, "oldest_queued_age_s": None, "workers": 1, "dead": 0}
+    return {"lanes": lanes, "queued": counts["queued"], "running": counts["in_progress"], **rest}
+
+
+def said_in(turn: Turn) -> tuple[Message, ...]:
+    """The question and the answer of a turn."""
+    said = (ChatMessage("user", turn.input), ChatMessage("assistant", turn.output_text or ""))
+    return tuple(
+        Message(
+            id=new_id("msg_"),
+            session_id=turn.session_id,
+            turn_id=turn.id,
+            chat=chat,
+            token_count=3,
+            created_ms=now_ms(),
+            usage=turn.usage if chat.role == "assistant" else None,
+        )
+        for chat in said
+    )
+
+
+def dead_delivery(turn: Turn, webhook: Webhook) -> Delivery:
+    """A delivery that nobody answered."""
+    return Delivery(
+        id=new_id("whd_"),
+        workspace=turn.workspace,
+        turn_id=turn.id,
+        url=webhook.url,
+        secret=webhook.secret,
+        body="{}",
+        status="dead",
+        attempts=10,
+        created_ms=now_ms(),
+    )

@@ -1,0 +1,202 @@
+"""`loom turns` against the real front end over the front in memory."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from loom_worker.cli.main import main
+from loom_worker.values.sessions import SessionPatch
+from loom_worker.values.turns import NewTurn, Turn
+from tests.support.memory_front import MemoryFront
+from tests.support.web_stage import settings
+from web.serve import Server
+
+Loom = Callable[..., Result]
+
+
+@pytest.fixture
+def front() -> MemoryFront:
+    return MemoryFront(settings())
+
+
+@pytest.fixture
+def loom(front: MemoryFront, tmp_path: Path) -> Iterator[Loom]:
+    """`loom turns …`, asking a server on loopback."""
+    server = Server(front)  # type: ignore[arg-type]
+    server.start()
+    env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": f"http://127.0.0.1:{server.port}", "LOOM_API_KEYS": None}
+    yield lambda *arguments: CliRunner().invoke(main, ["turns", *arguments], env=env)
+    server.drain(grace_s=2)
+    server.stop()
+
+
+def ask(front: MemoryFront, session: str = "s", text: str = "Why?") -> str:
+    return front.submit("default", session, NewTurn(text), agent=None)[0].id
+
+
+def dead(front: MemoryFront, session: str = "s", text: str = "Why?", reason: str = "dead") -> str:
+    return front.die(ask(front, session, text), reason).id
+
+
+def listed(front: MemoryFront) -> list[Turn]:
+    """All turns, the oldest first."""
+    page = front.turns("default", session_id=None, status=None, reason=None, limit=500, after=None)
+    return [*reversed(page.items)]
+
+
+def ids(result: Result) -> list[str]:
+    """The first column of the table, from the bottom up: the oldest first."""
+    assert result.exit_code == 0, result.output
+    return [line.split()[0] for line in reversed(result.stdout.splitlines()[1:])]
+
+
+@pytest.fixture
+def four(front: MemoryFront) -> tuple[str, str, str, str]:
+    return ask(front, "s"), dead(front, "s"), dead(front, "t"), dead(front, "t", reason="provider")
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ([], [0, 1, 2, 3]),
+        (["--session", "t"], [2, 3]),
+        (["--status", "queued"], [0]),
+        (["--status", "failed"], [1, 2, 3]),
+        (["--reason", "provider"], [3]),
+        (["--dead"], [1, 2]),
+        (["--dead", "--session", "t"], [2]),
+    ],
+)
+def test_the_list_is_what_the_options_let_pass(
+    loom: Loom, four: tuple[str, ...], options: list[str], shown: list[int]
+) -> None:
+    assert ids(loom(*options)) == [four[at] for at in shown]
+
+
+def test_a_page_says_how_to_go_on(loom: Loom, four: tuple[str, ...]) -> None:
+    first = loom("--limit", "3").stdout.splitlines()
+    assert [line.split()[0] for line in first[1:4]] == [four[3], four[2], four[1]]
+    assert ids(loom(*first[4].removeprefix("more: ").split())) == [four[0]]
+
+
+@pytest.mark.parametrize("words", [(), ("show",)])
+def test_one_turn_is_shown_field_by_field_or_as_json(loom: Loom, front: MemoryFront, words: tuple[str, ...]) -> None:
+    turn_id = dead(front)
+    assert "reason            dead" in loom(*words, turn_id).stdout.splitlines()
+    assert json.loads(loom(*words, turn_id, "--json").stdout)["id"] == turn_id
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--dead", "--status", "queued"],
+        ["--dead", "--reason", "provider"],
+        ["--status", "gone"],
+        ["--json", "show", "turn_1"],
+        ["--dead", "retry"],
+        ["shwo", "turn_1"],
+        ["show"],
+        ["cancel"],
+        ["cancel", "turn_1", "--action", "stop"],
+        ["retry"],
+        ["retry", "turn_1", "--dead"],
+        ["retry", "turn_1", "--session", "s"],
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_2_before_anything_is_asked(
+    loom: Loom, front: MemoryFront, arguments: list[str]
+) -> None:
+    front.is_down = True
+    result = loom(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("words", [["show"], ["cancel"], ["retry"], []])
+def test_what_is_not_there_exits_1(loom: Loom, words: list[str]) -> None:
+    result = loom(*words, "turn_none")
+    assert result.exit_code == 1
+    assert result.stderr == "loom: 404 Not found: no such turn\n"
+
+
+def test_a_queued_turn_is_cancelled_and_a_running_one_is_asked_to_end(loom: Loom, front: MemoryFront) -> None:
+    running, queued = ask(front), ask(front)
+    front.start(running)
+    assert loom("cancel", queued).stdout == f"{queued} is cancelled (interrupt)\n"
+    told = loom("cancel", running, "--action", "finish")
+    assert (told.exit_code, told.stdout) == (0, f"{running} is in_progress, asked to end (finish)\n")
+    assert front.heed(running).status == "completed"
+    assert loom("cancel", running).stdout == f"{running} is completed\n"
+
+
+def test_cancel_prints_the_turn_as_json(loom: Loom, front: MemoryFront) -> None:
+    turn_id = ask(front)
+    assert json.loads(loom("cancel", turn_id, "--action", "rollback", "--json").stdout)["reason"] == "rollback"
+
+
+def test_a_failed_turn_is_retried_each_time_it_is_named(loom: Loom, front: MemoryFront) -> None:
+    failed = dead(front, reason="provider")
+    first = loom("retry", failed)
+    second = json.loads(loom("retry", failed, "--json").stdout)
+    _, one, two = listed(front)
+    assert (first.exit_code, first.stdout) == (0, f"{failed} → {one.id} is queued\n")
+    assert (second["id"], second["retry_of"]) == (two.id, failed)
+
+
+def test_a_turn_that_did_not_fail_is_not_retried(loom: Loom, front: MemoryFront) -> None:
+    result = loom("retry", ask(front))
+    assert result.exit_code == 1
+    assert "409 Not retryable" in result.stderr
+    assert len(listed(front)) == 1
+
+
+def test_all_dead_turns_are_retried_in_the_order_they_were_asked(loom: Loom, front: MemoryFront) -> None:
+    dead(front, reason="provider")
+    gone = [dead(front, f"s{number % 3}", f"question {number}") for number in range(120)]
+    result = loom("retry", "--dead")
+    again = listed(front)[121:]
+    assert [turn.retry_of for turn in again] == gone
+    wanted = [f"{turn.retry_of} → {turn.id} is queued" for turn in again]
+    assert (result.exit_code, result.stdout.splitlines()) == (0, wanted)
+
+
+def test_dead_turns_are_retried_once_however_often_it_is_said(loom: Loom, front: MemoryFront) -> None:
+    failed = dead(front)
+    loom("retry", "--dead")
+    front.finish(listed(front)[1].id)
+    newer = dead(front)
+    result = loom("retry", "--dead")
+    _, again, _, newest = listed(front)
+    assert result.stdout.splitlines() == [
+        f"{failed} → {again.id} is completed (retried before)",
+        f"{newer} → {newest.id} is queued",
+    ]
+
+
+def test_dead_turns_of_one_session_leave_the_others_alone(loom: Loom, front: MemoryFront) -> None:
+    dead(front, "s")
+    failed = dead(front, "t")
+    report = json.loads(loom("retry", "--dead", "--session", "t", "--json").stdout)
+    assert [(done["turn"], done["replayed"], done["error"]) for done in report["data"]] == [(failed, False, None)]
+    assert [turn.retry_of for turn in listed(front)[2:]] == [failed]
+    assert report["data"][0]["retry"]["retry_of"] == failed
+
+
+def test_a_refused_retry_is_told_and_does_not_keep_the_others_from_theirs(loom: Loom, front: MemoryFront) -> None:
+    refused, taken = dead(front, "s"), dead(front, "t")
+    front.patch_session("default", "s", SessionPatch(status="archived"))
+    result = loom("retry", "--dead")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"loom: {refused}: 409 Session archived")
+    assert result.stdout.startswith(f"{taken} → ")
+    report = json.loads(loom("retry", "--dead", "--json").stdout)
+    assert [bool(done["error"]) for done in report["data"]] == [True, False]
+
+
+def test_nothing_dead_is_nothing_to_do(loom: Loom, front: MemoryFront) -> None:
+    dead(front, reason="provider")
+    result = loom("retry", "--dead")
+    assert (result.exit_code, result.stdout) == (0, "no dead turns\n")
+    assert json.loads(loom("retry", "--dead", "--json").stdout) == {"object": "list", "data": []}

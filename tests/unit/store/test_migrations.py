@@ -1,0 +1,81 @@
+"""Older files become what a new one is."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import create_engine, inspect, text
+
+from loom_worker.settings import from_env
+from loom_worker.store import schema
+from loom_worker.store.prepare import prepare, version_of
+
+VERSIONS = sorted(path.name[:4] for path in (Path(schema.__file__).parent / "migrations/versions").glob("0*.py"))
+
+
+def made(url: str, version: str) -> None:
+    """A database as that version left it."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(schema.__file__).parent / "migrations"))
+    config.attributes["url"] = url
+    command.upgrade(config, version)
+
+
+def shape(url: str) -> Mapping[str, Any]:
+    """Every table's columns and keys, and every index."""
+    engine = create_engine(url)
+    looked = inspect(engine)
+    found: dict[str, Any] = {
+        name: (
+            {column["name"]: (str(column["type"]), column["nullable"]) for column in looked.get_columns(name)},
+            [(key["constrained_columns"], key["options"]) for key in looked.get_foreign_keys(name)],
+            sorted(str(unique["column_names"]) for unique in looked.get_unique_constraints(name)),
+        )
+        for name in looked.get_table_names()
+        if name != "loom_version"
+    }
+    with engine.connect() as tx:
+        indexes = tx.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"))
+        found |= {name: " ".join(sql.split()) for name, sql in indexes}
+    engine.dispose()
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_file_of_any_version_becomes_what_the_code_expects(tmp_path: Path, version: str) -> None:
+    settings = from_env({"LOOM_HOME": str(tmp_path)})
+    made(settings.database_url, version)
+    assert prepare(settings) == (version != schema.VERSION)
+    assert version_of(settings.database_url) == schema.VERSION
+    fresh = f"sqlite:///{tmp_path / 'fresh.db'}"
+    engine = create_engine(fresh)
+    schema.metadata.create_all(engine)
+    engine.dispose()
+    assert shape(settings.database_url) == shape(fresh)
+
+
+def test_a_migration_keeps_every_row(tmp_path: Path) -> None:
+    settings = from_env({"LOOM_HOME": str(tmp_path)})
+    made(settings.database_url, "0001")
+    engine = create_engine(settings.database_url)
+    with engine.begin() as tx:
+        tx.execute(
+            text(
+                "INSERT INTO sessions (lane, workspace, id, agent, status, metadata, kernel, usage, next_seq, "
+                "created_ms, updated_ms) VALUES ('l', 'w', 's', 'default', 'active', '{}', '{}', '{}', 2, 1, 1)"
+            )
+        )
+        tx.execute(
+            text(
+                "INSERT INTO turns (id, lane, session_id, workspace, agent, seq, status, max_attempts, input, usage, "
+                "patterns, metadata, created_ms) VALUES ('t', 'l', 's', 'w', 'default', 1, 'queued', 3, 'Hi', '{}', "
+                "'[]', '{}', 1)"
+            )
+        )
+    prepare(settings)
+    with engine.connect() as tx:
+        assert tx.execute(text("SELECT input, cancel FROM turns")).all() == [("Hi", None)]
+    engine.dispose()
