@@ -44,6 +44,8 @@ class Final:
     """Columns of the turn: usage, run_ms, patterns, first_token_ms, completed_ms."""
     steps: Sequence[Step] = ()
     calls: Sequence[Call] = ()
+    has_calls: bool = True
+    """False if the turn never called a tool, so that none can be open."""
     said: Sequence[Message] = ()
     delivery: Delivery | None = None
     model: str = ""
@@ -86,7 +88,8 @@ class Journal:
             columns = {**final.progress, **_ended(final.ending), "held_by": None, "parked_until_ms": None}
             final_update(tx, claim, columns, heard=final.heard)
             _append(tx, claim, final.steps, final.calls)
-            _close_open_calls(tx, claim.turn.id, now_ms=now_ms)  # also those that this owner itself saved before
+            if final.has_calls:
+                tx.execute(_CANCEL_CALLS, {"our_id": claim.turn.id, "now_ms": now_ms})
             if final.said:
                 said = [rows.message_columns(message, lane=claim.turn.lane) for message in final.said]
                 tx.execute(_INSERT_MESSAGES, said)
@@ -116,10 +119,6 @@ def _append(tx: Connection, claim: Claim, new_steps: Sequence[Step], new_calls: 
     if new_calls:
         rows_of_calls = [{"turn_id": turn_id, **{name: getattr(c, name) for name in Call.__slots__}} for c in new_calls]
         tx.execute(_INSERT_CALLS, rows_of_calls)
-
-
-def _close_open_calls(tx: Connection, turn_id: str, *, now_ms: int) -> None:
-    tx.execute(_CANCEL_CALLS, {"our_id": turn_id, "now_ms": now_ms})
 
 
 def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:

@@ -45,6 +45,7 @@ def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
         progress={**progress(work, shift), "run_ms": turn.run_ms, "completed_ms": now_ms},
         steps=work.unsaved_steps,
         calls=work.unsaved_calls,
+        has_calls=bool(work.calls),
         said=_messages(work, shift, now_ms) if ending.leaves_messages else (),
         delivery=delivery,
         model=str(last.payload["model"]) if last else "",
