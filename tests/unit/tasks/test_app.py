@@ -7,6 +7,7 @@ import pytest
 import redis
 from celery import Celery
 from kombu.transport import TRANSPORT_ALIASES
+from redis.exceptions import ResponseError
 
 from loom_worker.settings import from_env
 from loom_worker.tasks import app as loom_app
@@ -117,6 +118,10 @@ def test_a_task_that_outlives_its_channel_is_not_acknowledged_and_the_worker_goe
         channel.close()
         message.ack_log_error(logging.getLogger("celery.worker"), connection.connection_errors)
     assert "Couldn't ack" in caplog.text
+
+
+def test_a_redis_that_refuses_to_write_is_connected_to_anew() -> None:
+    assert issubclass(ResponseError, Transport.connection_errors)  # such as MISCONF, when its disk is full
 
 
 def test_the_app_is_nobody_s_current_one() -> None:
