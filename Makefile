@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(wildcard constraints.txt),-c constraints.txt)
 NEEDS := pyproject.toml $(wildcard constraints.txt)
 
-.PHONY: up test lint bench
+.PHONY: up test lint bench chaos
 
 # exec: make's only child is Loom itself, so Ctrl-C and SIGTERM reach it and make waits for its end.
 up: $(VENV)/.installed
@@ -17,7 +17,7 @@ ifdef ARGS
 	@exec $(BIN)/python -m pytest $(ARGS)
 else
 	@$(BIN)/python -m pytest -n 2 tests/unit tests/test_architecture.py
-	@exec $(BIN)/python -m pytest tests/integration tests/journeys
+	@exec $(BIN)/python -m pytest tests/integration tests/journeys tests/chaos
 endif
 
 lint: $(VENV)/.installed-dev
@@ -27,6 +27,10 @@ lint: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed
 	@exec $(BIN)/python -m bench $(ARGS)
+
+# Kills processes by the dozen and looks from outside whether a promise broke; ARGS="--form long", --help tells the rest.
+chaos: $(VENV)/.installed-dev
+	@exec $(BIN)/python -m tests.chaos $(ARGS)
 
 $(VENV)/.installed: $(NEEDS) | $(BIN)/python
 	@echo "installing Loom into $(VENV); the first time takes a minute"
