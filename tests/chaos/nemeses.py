@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.chaos.messages import Messages
 from tests.chaos.records import Injection
 from tests.chaos.recovery import Recoveries
-from tests.chaos.world import World
+from tests.chaos.world import LATE, World
 from tests.support.until import until
 
 STOPPED_S = 5.0
@@ -145,7 +145,7 @@ class Nemeses:
             self._world.left_out.append("clock: there is no libfaketime")
             return
         self._late += 1
-        name = f"turns-late-{self._late}"
+        name = f"{LATE}-{self._late}"
         self._world.start_late_worker(name, library)
         with self._for(CLOCK_S, "clock", name):
             pass

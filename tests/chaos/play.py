@@ -15,7 +15,7 @@ from tests.chaos.records import Evidence, Injection
 from tests.chaos.recovery import Recoveries
 from tests.chaos.verdict import Violation
 from tests.chaos.workload import Sessions, count
-from tests.chaos.world import Plan, World
+from tests.chaos.world import LATE, Plan, World
 from tests.support.until import until
 
 
@@ -96,6 +96,7 @@ def play(scenario: Scenario, folder: Path | None = None) -> Outcome:
         "replayed": final.replayed,
     }
     own = tuple(Violation("client", text) for text in log.refused)
+    own += tuple(Violation("exit", text) for text in exits if not text.startswith(LATE))  # see docs/chaos.md
     found = (*check(evidence), *own)
     return Outcome(
         scenario, evidence, found, exits, tuple(world.left_out), tuple(recoveries.seconds), numbers, world.folder

@@ -40,6 +40,10 @@ HOOK_ARGUMENTS = ("--skew-s", "4000")
 DISK = "size=192m"
 """Of the home's file system where it can be filled."""
 
+LATE = "turns-late"
+"""Workers whose clock is turned. Without a broker they end by themselves: under libfaketime the pause before the next
+connection fails with EINVAL."""
+
 AGENT = """
 apiVersion: loom/v1
 kind: Agent
