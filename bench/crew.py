@@ -2,6 +2,7 @@
 
 import base64
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -88,6 +89,10 @@ class Crew:
     def kill(self, name: str) -> None:
         """SIGKILL, to a process and what it has started."""
         self._processes.kill(name)
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        """Any signal, to one process."""
+        os.kill(self._pids[name], number)
 
     def tend(self) -> None:
         """Start again what has been dead for as long as `loom up` first waits."""

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from bench.figures import cpu, flight, footprint, history, latency, reads, recovery, throughput, tools
+from bench.figures import cpu, flight, footprint, history, latency, outage, reads, recovery, throughput, tools
 from bench.report import Report
 from bench.scale import QUICK, Scale
 
@@ -22,6 +22,7 @@ FIGURES: dict[str, Callable[[Report, Scale], None]] = {
     "history": history.measure,
     "tools": tools.measure,
     "recovery": recovery.measure,
+    "outage": outage.measure,
     "idle": footprint.idle,
     "disk": footprint.disk,
     "reads": reads.measure,
