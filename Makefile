@@ -11,13 +11,15 @@ NEEDS := pyproject.toml $(wildcard constraints.txt)
 up: $(VENV)/.installed
 	@exec $(BIN)/loom up $(if $(PORT),--port $(PORT))
 
-# The unit tests on two cores; then those that start whole systems, one after the other. ARGS chooses others instead.
+# The unit tests and those of the fault harness on two cores; then those that start whole systems, one after the other.
+# ARGS chooses others instead.
 test: $(VENV)/.installed-dev
 ifdef ARGS
 	@exec $(BIN)/python -m pytest $(ARGS)
 else
 	@$(BIN)/python -m pytest -n 2 tests/unit tests/test_architecture.py
-	@exec $(BIN)/python -m pytest tests/integration tests/journeys tests/chaos
+	@$(BIN)/python -m pytest -n 2 tests/chaos/unit
+	@exec $(BIN)/python -m pytest tests/integration tests/journeys tests/chaos/test_smoke.py
 endif
 
 lint: $(VENV)/.installed-dev

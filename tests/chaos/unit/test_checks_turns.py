@@ -5,7 +5,7 @@ from dataclasses import replace
 from loom_worker.turn.work import Work
 from loom_worker.values.turns import Ending
 from tests.chaos.checker import check
-from tests.unit.chaos.made import Run, assert_found, changed
+from tests.chaos.unit.made import Run, assert_found, changed
 
 
 def test_a_lost_turn_is_found(run: Run) -> None:

@@ -17,7 +17,7 @@ from loom_worker.webhook.sign import headers, new_secret
 from tests.chaos import receiver
 from tests.chaos.receiver import is_signed
 from tests.chaos.records import Hook
-from tests.unit.chaos.served import serving
+from tests.chaos.unit.served import serving
 
 SECRET = new_secret(b"a" * 32)
 BODY = json.dumps({"type": "turn.completed", "data": {"id": "turn_1"}})

@@ -8,7 +8,7 @@ from loom_worker.turn.work import Work
 from loom_worker.values.turns import Ending
 from tests.chaos.checker import check
 from tests.chaos.records import Injection, ModelCall
-from tests.unit.chaos.made import Run, assert_found, changed
+from tests.chaos.unit.made import Run, assert_found, changed
 
 RAN = "ran while a later turn had begun"
 

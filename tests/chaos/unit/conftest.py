@@ -6,7 +6,7 @@ import pytest
 
 from loom_worker.settings import Settings, from_env
 from loom_worker.store.database import Database
-from tests.unit.chaos.made import Run, good_run
+from tests.chaos.unit.made import Run, good_run
 
 
 @pytest.fixture(scope="session")

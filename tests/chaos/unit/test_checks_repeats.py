@@ -8,7 +8,7 @@ from loom_worker.turn.work import Work
 from loom_worker.values.turns import Ending
 from tests.chaos.checker import check, figures
 from tests.chaos.records import Effect, Injection, ModelCall
-from tests.unit.chaos.made import Run, assert_found
+from tests.chaos.unit.made import Run, assert_found
 
 UNUSED = "was whole (request 7), unused, and asked for again"
 

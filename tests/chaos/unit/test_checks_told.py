@@ -11,7 +11,7 @@ from loom_worker.turn.work import Work
 from loom_worker.values.turns import Ending
 from tests.chaos.checker import check
 from tests.chaos.records import Evidence, Hook, Polled
-from tests.unit.chaos.made import NOW_MS, Run, assert_found, changed
+from tests.chaos.unit.made import NOW_MS, Run, assert_found, changed
 
 
 @pytest.mark.parametrize(

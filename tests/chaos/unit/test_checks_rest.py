@@ -8,7 +8,7 @@ import pytest
 from loom_worker.values.turns import Ending
 from tests.chaos.checker import check, figures
 from tests.chaos.records import Injection
-from tests.unit.chaos.made import Run, assert_found, changed
+from tests.chaos.unit.made import Run, assert_found, changed
 
 
 def test_a_leftover_is_found(run: Run) -> None:

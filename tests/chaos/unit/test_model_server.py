@@ -16,8 +16,8 @@ from loom_worker.values.chat import ChatMessage, Reply, Request, ToolOutcome, To
 from tests.chaos import model_log
 from tests.chaos.model_log import STILL_OPEN
 from tests.chaos.records import ModelCall
+from tests.chaos.unit.served import serving
 from tests.support.until import until
-from tests.unit.chaos.served import serving
 
 TOOLS = (ToolSpec("note", "Notes.", {"type": "object"}), ToolSpec("pause", "Waits.", {"type": "object"}))
 
