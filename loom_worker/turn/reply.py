@@ -106,8 +106,7 @@ def _listen(
             _check_wanted(shift)
             match event:
                 case TextDelta(text):
-                    if first_token_ms is None:
-                        first_token_ms = shift.loom.clock_ms() - work.turn.created_ms
+                    first_token_ms = _age_ms(work, shift) if first_token_ms is None else first_token_ms
                     pen.delta(text, reply_n=work.next_n)
                     said.append(text)
                     crash_points.reached("llm.streaming")
@@ -122,6 +121,11 @@ def _listen(
             raise
         return _cut("".join(said), shift, sent_tokens=sent_tokens), first_token_ms
     raise StreamBroken("The model's stream ended without a reply.")
+
+
+def _age_ms(work: Work, shift: Shift) -> int:
+    """Milliseconds since the turn was accepted."""
+    return shift.loom.clock_ms() - work.turn.created_ms
 
 
 def _check_wanted(shift: Shift) -> None:
