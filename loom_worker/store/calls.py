@@ -35,18 +35,23 @@ class Calls:
     def send(self, claim: Claim, sent: Sequence[Call], *, now_ms: int) -> tuple[Call, ...]:
         """Mark calls as sent once more; what an earlier sending of them still does will not count.
 
+        A call that has changed since it was looked at is left alone: a worker that took it late may be running it.
+
         Returns:
-            The calls with their new send number.
+            The calls that were marked, with their new send number.
 
         Raises:
             Fenced: another worker owns the turn.
         """
-        positions = [call.position for call in sent]
-        here = and_(calls.c.turn_id == claim.turn.id, calls.c.position.in_(positions))
         again = {"status": "pending", "sends": calls.c.sends + 1, "sent_ms": now_ms, "worker": None, "started_ms": None}
         with self._database.write() as tx:
             check_fence(tx, claim)
-            tx.execute(update(calls).where(here, _is_open()).values(**again))
+            marked = [
+                call.position
+                for call in sent
+                if tx.execute(update(calls).where(_as_seen(claim.turn.id, call)).values(**again)).rowcount == 1
+            ]
+            here = and_(calls.c.turn_id == claim.turn.id, calls.c.position.in_(marked))
             found = tx.execute(select(calls).where(here).order_by(calls.c.position)).mappings().all()
         return tuple(rows.call(row) for row in found)
 
@@ -90,6 +95,16 @@ class Calls:
 
 def _is_call(turn_id: str, position: int) -> ColumnElement[bool]:
     return and_(calls.c.turn_id == turn_id, calls.c.position == position)
+
+
+def _as_seen(turn_id: str, call: Call) -> ColumnElement[bool]:
+    """The call, if nobody has taken, sent or closed it since."""
+    seen = (
+        calls.c.sends == call.sends,
+        calls.c.status == call.status,
+        calls.c.worker.is_not_distinct_from(call.worker),
+    )
+    return and_(_is_call(turn_id, call.position), *seen)
 
 
 def _is_open() -> ColumnElement[bool]:

@@ -147,10 +147,10 @@ def _match(work: Work, shift: Shift, pen: Writer) -> Work:
 
 def _call_here(work: Work, call: Call, shift: Shift, pen: Writer) -> Work:
     loom = shift.loom
-    (sent,) = loom.calls.send(work.claim, (call,), now_ms=loom.clock_ms())
-    running = loom.calls.claim(
-        work.turn.id, sent.position, sent.sends, worker=loom.worker, now_ms=loom.clock_ms(), durable=False
-    )
+    now_ms = loom.clock_ms()
+    sent = loom.calls.send(work.claim, (call,), now_ms=now_ms)
+    sends = sent[0].sends if sent else 0
+    running = loom.calls.claim(work.turn.id, call.position, sends, worker=loom.worker, now_ms=now_ms, durable=False)
     tool = shift.kit.registry.get(call.name)
     if running is None or tool is None:
         raise Interrupted(f"Call {call.id} was taken by another worker.")

@@ -105,7 +105,16 @@ def test_a_call_that_has_a_result_is_not_sent_again(database: Database, claim: C
     assert taken is not None
     close(database, claim, taken)
     sent = Calls(database).send(claim, (call(0), call(1)), now_ms=NOW_MS + 5)
-    assert [(one.position, one.status, one.sends) for one in sent] == [(0, "completed", 1), (1, "pending", 2)]
+    assert [(one.position, one.status, one.sends) for one in sent] == [(1, "pending", 2)]
+
+
+def test_a_call_that_was_taken_since_it_was_looked_at_is_not_sent_again(database: Database, claim: Claim) -> None:
+    taken = take(database, claim)
+    assert taken is not None
+    assert Calls(database).send(claim, (call(0),), now_ms=NOW_MS + 5) == ()
+    assert [(one.status, one.sends, one.worker) for one in stored(database, claim)][0] == ("running", 1, "w")
+    (again,) = Calls(database).send(claim, (taken,), now_ms=NOW_MS + 6)
+    assert (again.status, again.sends, again.worker) == ("pending", 2, None)
 
 
 def test_sending_again_leaves_the_owner_of_the_turn_and_other_calls_alone(database: Database, claim: Claim) -> None:
