@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.chaos import equipment, model_log, receiver, rest
+from tests.chaos import equipment, model_log, receiver, rest, starved
 from tests.chaos.checker import check, figures
 from tests.chaos.client import Clients
 from tests.chaos.nemeses import DYING_S, Nemeses, Schedule
@@ -134,13 +134,14 @@ def _explain(world: World) -> Iterator[str]:
 
 
 def _evidence(world: World, clients: Clients, left: tuple[str, ...], scenario: Scenario) -> Evidence:
+    lost = starved.read(world.folder / "logs", lease_s=Evidence.lease_s)
     return Evidence(
         submitted=tuple(clients.log.submitted),
         polled=tuple(clients.log.polled),
         model_calls=model_log.read(world.model_log),
         hooks=receiver.read(world.hook_log),
         effects=equipment.read(world.effects),
-        injections=tuple(sorted(world.injections, key=lambda each: each.at_s)),
+        injections=tuple(sorted((*world.injections, *lost), key=lambda each: each.at_s)),
         home=world.home,
         leftovers=left,
         budget_tokens=world.budget_tokens,

@@ -112,7 +112,7 @@ def test_a_call_that_was_taken_since_it_was_looked_at_is_not_sent_again(database
     taken = take(database, claim)
     assert taken is not None
     assert Calls(database).send(claim, (call(0),), now_ms=NOW_MS + 5) == ()
-    assert [(one.status, one.sends, one.worker) for one in stored(database, claim)][0] == ("running", 1, "w")
+    assert next((one.status, one.sends, one.worker) for one in stored(database, claim)) == ("running", 1, "w")
     (again,) = Calls(database).send(claim, (taken,), now_ms=NOW_MS + 6)
     assert (again.status, again.sends, again.worker) == ("pending", 2, None)
 
