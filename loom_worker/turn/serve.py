@@ -189,6 +189,7 @@ def _wait(work: Work, calls: tuple[Call, ...], wait_ms: int, shift: Shift, pen: 
     sent = tuple(replace(call, sends=1, sent_ms=now_ms) for call in calls if call.position in new)
     again = tuple(call for call in calls if call.position not in new)
     if again:
+        log.warning("tool calls sent again", extra={"turn": work.turn.id})
         sent += loom.calls.send(work.claim, again, now_ms=now_ms)
     save(work.with_calls(sent), shift, pen, {"held_by": None, "parked_until_ms": now_ms + wait_ms})
     pen.flush()  # before others write: tool workers tell of their results

@@ -10,16 +10,17 @@ from pathlib import Path
 
 from tests.chaos.records import Injection
 
-LEASE_LOST = "lease lost"
+TOLD = ('"lease lost"', '"tool calls sent again"')
+"""A worker lost a turn, or a turn gave a worker up whose heart was not heard."""
 
 
 def read(logs: Path, *, lease_s: float) -> tuple[Injection, ...]:
-    """Each lost lease, from its last renewal on."""
+    """Each such moment, from a lease's time before it on."""
     return tuple(injection for file in sorted(logs.glob("*.log")) for injection in _of(file, lease_s))
 
 
 def _of(file: Path, lease_s: float) -> Iterator[Injection]:
     for line in file.read_text(errors="replace").splitlines():
-        if f'"{LEASE_LOST}"' in line:
+        if any(told in line for told in TOLD):
             at_s = datetime.fromisoformat(json.loads(line)["time"]).timestamp()
             yield Injection("starved", file.stem, at_s - lease_s, at_s)
