@@ -76,7 +76,6 @@ def cancel(
         return Cancelled(turn, is_new=True, delivery=delivery)
 
 
-def overrule(tx: Connection, owner: Any, action: CancelAction) -> bool:
-    """Wish the turn that runs in a session to end; True if one does. Those that nobody has begun stay queued."""
-    wish = {"our_lane": owner["lane"], "wish": action, "strength": STRENGTH[action]}
-    return tx.execute(_OVERRULE, wish).rowcount > 0
+def overrule(tx: Connection, owner: Any, action: CancelAction) -> None:
+    """Wish the turn that runs in a session to end, if one does; those that nobody has begun stay queued."""
+    tx.execute(_OVERRULE, {"our_lane": owner["lane"], "wish": action, "strength": STRENGTH[action]})
