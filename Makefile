@@ -5,19 +5,21 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(wildcard constraints.txt),-c constraints.txt)
 NEEDS := pyproject.toml $(wildcard constraints.txt)
 
-.PHONY: up test lint bench
+.PHONY: up test lint bench chaos
 
 # exec: make's only child is Loom itself, so Ctrl-C and SIGTERM reach it and make waits for its end.
 up: $(VENV)/.installed
 	@exec $(BIN)/loom up $(if $(PORT),--port $(PORT))
 
-# The unit tests on two cores; then those that start whole systems, one after the other. ARGS chooses others instead.
+# The unit tests and those of the fault harness on two cores; then those that start whole systems, one after the other.
+# ARGS chooses others instead.
 test: $(VENV)/.installed-dev
 ifdef ARGS
 	@exec $(BIN)/python -m pytest $(ARGS)
 else
 	@$(BIN)/python -m pytest -n 2 tests/unit tests/test_architecture.py
-	@exec $(BIN)/python -m pytest tests/integration tests/journeys
+	@$(BIN)/python -m pytest -n 2 tests/chaos/unit
+	@exec $(BIN)/python -m pytest tests/integration tests/journeys tests/chaos/test_smoke.py
 endif
 
 lint: $(VENV)/.installed-dev
@@ -27,6 +29,10 @@ lint: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed
 	@exec $(BIN)/python -m bench $(ARGS)
+
+# Kills processes by the dozen and looks from outside whether a promise broke; ARGS="--form long", --help tells the rest.
+chaos: $(VENV)/.installed-dev
+	@exec $(BIN)/python -m tests.chaos $(ARGS)
 
 $(VENV)/.installed: $(NEEDS) | $(BIN)/python
 	@echo "installing Loom into $(VENV); the first time takes a minute"

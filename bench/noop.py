@@ -1,11 +1,17 @@
 """Raw no-op Celery tasks on the same broker: what Loom's figures are compared with."""
 
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import redis
 from celery import Celery
 
+from loom_worker.settings import embedded_socket
 from loom_worker.tasks import transport
 
 
@@ -26,35 +32,64 @@ def connected(socket: str) -> tuple[Celery, redis.Redis]:
     return app, redis.Redis(unix_socket_path=socket, socket_timeout=30)
 
 
-def round_trips(app: Celery, client: redis.Redis, count: int) -> list[float]:
-    """Seconds from sending a task to knowing that it ran, one after the other."""
-    times = []
-    for n in range(count):
+@dataclass(frozen=True)
+class Noop:
+    """Tasks that do nothing, and a worker that does them."""
+
+    app: Celery
+    answers: redis.Redis
+
+    def round_trips_ms(self, count: int) -> list[float]:
+        """From sending a task to knowing that it ran, one after the other."""
+        times = []
+        for n in range(count):
+            began_s = time.perf_counter()
+            self._send(n)
+            self._await()
+            times.append((time.perf_counter() - began_s) * 1000)
+        return times
+
+    def per_s(self, count: int) -> float:
+        """Tasks a second, from the first sending to the last answer."""
         began_s = time.perf_counter()
-        app.send_task("noop", args=(n,), ignore_result=True)
-        client.blpop(["noop:done"], timeout=20)
-        times.append(time.perf_counter() - began_s)
-    return times
+        for n in range(count):
+            self._send(n)
+        for _ in range(count):
+            self._await()
+        return count / (time.perf_counter() - began_s)
+
+    def _send(self, n: int) -> None:
+        self.app.send_task("noop", args=(n,), ignore_result=True)
+
+    def _await(self) -> None:
+        assert self.answers.blpop(["noop:done"], timeout=20), "no answer of the no-op worker"
 
 
-def burst(app: Celery, client: redis.Redis, count: int) -> float:
-    """Seconds for so many tasks, from the first sending to the last answer."""
-    began_s = time.perf_counter()
-    for n in range(count):
-        app.send_task("noop", args=(n,), ignore_result=True)
-    for _ in range(count):
-        client.blpop(["noop:done"], timeout=20)
-    return time.perf_counter() - began_s
+@contextmanager
+def noop_tasks(home: Path) -> Iterator[Noop]:
+    """A worker of raw no-op tasks on the broker of the Loom with this home, warm."""
+    socket = str(embedded_socket(home))
+    command = [sys.executable, "-m", "bench.noop", socket]
+    worker = subprocess.Popen(
+        command, cwd=Path(__file__).parents[1], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        tasks = Noop(*connected(socket))
+        tasks.round_trips_ms(50)
+        yield tasks
+    finally:
+        worker.terminate()
+        worker.wait(20)
 
 
 def work(socket: str) -> None:
     """Be the worker of these tasks."""
     app, answers = connected(socket)
 
-    @app.task(name="noop")
     def noop(n: int) -> None:
         answers.rpush("noop:done", n)
 
+    app.task(noop, name="noop")
     app.Worker(pool="threads", concurrency=32, without_mingle=True, without_gossip=True, loglevel="ERROR").start()
 
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "usage": "loom_worker.cli.show",
     "doctor": "loom_worker.cli.doctor",
     "backup": "loom_worker.cli.backup",
+    "bench": "loom_worker.cli.bench",
     "prepare": "loom_worker.cli.process",
     "web": "loom_worker.cli.process",
     "worker": "loom_worker.cli.process",

@@ -1,15 +1,18 @@
 """The model of the demo: no LLM and no network, yet it calls tools and answers from their rows.
 
-It reads what a real model would read - the pattern beside the message, the tools' results - and is a pure function
-of the request, so the same conversation always gives the same replies.
+It reads what a real model would read - the pattern beside the message, the tools' results - and what it says is a pure
+function of the request, so the same conversation always gives the same replies. ``scripted-demo+1000ms`` takes its
+time before the first words, as a real model does: so a load can be tried without one.
 """
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
+from loom_worker.errors import Interrupted, ProviderFailed
 from loom_worker.llm.demo import (
     INTRODUCTION,
     Task,
@@ -20,11 +23,14 @@ from loom_worker.llm.demo import (
     read_today,
 )
 from loom_worker.llm.slots import Slots, read
+from loom_worker.llm.watched import POLL_S
 from loom_worker.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, ToolOutcome, ToolUse, Usage
 from loom_worker.values.json import Json
 
 _PIECE = re.compile(r"(?:\S+\s*){1,4}|\s+")
 """What streams at once: up to four words."""
+_WITH_LATENCY = re.compile(r"scripted-demo\+(.*)", re.DOTALL)
+_LATENCY = re.compile(r"([0-9]{1,5})ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +46,30 @@ class Scripted:
 
     name = "scripted-demo"
 
-    def __init__(self, count: Callable[[str], int]) -> None:
-        """Args: count: tokens of a text, for the usage that replies report."""
+    def __init__(
+        self, count: Callable[[str], int], *, model: str = name, is_stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Make the model that ``model`` names; any name is the demo's, and only its own may carry a latency.
+
+        Args:
+            count: tokens of a text, for the usage that replies report.
+            is_stopping: asked several times a second while a reply waits; True ends it with Interrupted.
+
+        Raises:
+            ProviderFailed: the latency is not written as in ``scripted-demo+1000ms``.
+        """
         self._count = count
+        self._latency_s = latency_s(model)
+        self._is_stopping = is_stopping
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """Stream the reply to a request, a few words at a time; nothing costs anything."""
+        """Stream the reply to a request, a few words at a time; nothing costs anything.
+
+        Raises:
+            Interrupted: this process was asked to stop meanwhile, or the request is given up.
+        """
         said = _script(request)
+        self._take_time(request)
         yield from (TextDelta(piece) for piece in _PIECE.findall(said.text))
         uses = tuple(ToolUse(_call_id(request, n), name, arguments) for n, (name, arguments) in enumerate(said.calls))
         yield Reply(
@@ -56,6 +79,13 @@ class Scripted:
             model=self.name,
             tool_uses=uses,
         )
+
+    def _take_time(self, request: Request) -> None:
+        until_s = time.monotonic() + self._latency_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            if self._is_stopping() or request.is_given_up():
+                raise Interrupted("The reply was given up: this process stops, or nobody wants the reply any more.")
+            time.sleep(min(left_s, POLL_S))  # as seldom as a real model's call looks, for a load shall cost the same
 
     def _usage(self, request: Request, said: _Said) -> Usage:
         # Text by text: those of earlier turns come again with every call, and a counter may remember them.
@@ -68,6 +98,24 @@ class Scripted:
             cost_usd=0.0,
             llm_calls=1,
         )
+
+
+def latency_s(model: str) -> float:
+    """Seconds before the first words, as the name of a scripted model says: up to 99.999, 0 for a plain name.
+
+    Raises:
+        ProviderFailed: there is a latency, and it is not written as in ``scripted-demo+1000ms``.
+    """
+    given = _WITH_LATENCY.fullmatch(model)
+    if given is None:
+        return 0.0
+    written = _LATENCY.fullmatch(given[1])
+    if written is None:
+        raise ProviderFailed(
+            f"LOOM_MODEL, or the model of this session or agent, is {model!r}: after the + up to five digits and ms "
+            "are needed, as in scripted-demo+1000ms."
+        )
+    return int(written[1]) / 1000
 
 
 def _script(request: Request) -> _Said:

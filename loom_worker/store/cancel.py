@@ -4,16 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, insert, literal, select, update
+from sqlalchemy import Connection, bindparam, case, insert, literal, update
 
-from loom_worker.errors import NotFound
 from loom_worker.store.database import Database
-from loom_worker.store.reading import read_turn
+from loom_worker.store.reading import read_turn, turn_row
 from loom_worker.store.schema import outbox, turns, unfinished
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.turns import STRENGTH, CancelAction, Turn
 
-_FIND = select(turns).where(turns.c.id == bindparam("our_id"), turns.c.workspace == bindparam("our_workspace"))
 _WISH = update(turns).where(turns.c.id == bindparam("our_id")).values(cancel=bindparam("wish"))
 _END = (
     update(turns)
@@ -63,9 +61,7 @@ def cancel(
         Unavailable: the database did not answer; nothing was changed.
     """
     with database.write(durable=True) as tx:
-        row = tx.execute(_FIND, {"our_id": turn_id, "our_workspace": workspace}).mappings().first()
-        if row is None:
-            raise NotFound(f"There is no turn {turn_id!r}.")
+        row = turn_row(tx, workspace, turn_id)
         if row["completed_ms"] is not None or STRENGTH[row["cancel"]] >= STRENGTH[action]:
             return Cancelled(read_turn(tx, row), is_new=False)
         wish = {"our_id": turn_id, "wish": action}
@@ -73,7 +69,7 @@ def cancel(
             tx.execute(_END, {**wish, "now_ms": now_ms})
         else:
             tx.execute(_WISH, wish)
-        turn = read_turn(tx, tx.execute(_FIND, {"our_id": turn_id, "our_workspace": workspace}).mappings().one())
+        turn = read_turn(tx, turn_row(tx, workspace, turn_id))
         delivery = deliver(turn) if turn.is_finished else None
         if delivery is not None:
             tx.execute(insert(outbox), {name: getattr(delivery, name) for name in Delivery.__slots__})

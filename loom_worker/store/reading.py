@@ -33,10 +33,7 @@ class Turns:
             NotFound: the workspace has no such turn.
         """
         with self._database.read() as tx:
-            row = tx.execute(_TURN, {"our_id": turn_id, "our_workspace": workspace}).mappings().first()
-            if row is None:
-                raise NotFound(f"There is no turn {turn_id!r}.")
-            return read_turn(tx, row)
+            return read_turn(tx, turn_row(tx, workspace, turn_id))
 
     def page(self, workspace: str, where: Json, *, limit: int, after: str | None) -> Page[Turn]:
         """List turns, the newest first; ``after`` is the id of the last one seen.
@@ -100,6 +97,18 @@ def checked_cursor(after: str, prefix: str) -> str:
     if not after.startswith(prefix):
         raise Invalid(f"{after!r} is no cursor of this list.", (Flaw("/after", f"begins with {prefix}"),))
     return after
+
+
+def turn_row(tx: Connection, workspace: str, turn_id: str) -> Any:
+    """The row of a turn.
+
+    Raises:
+        NotFound: the workspace has no such turn.
+    """
+    row = tx.execute(_TURN, {"our_id": turn_id, "our_workspace": workspace}).mappings().first()
+    if row is None:
+        raise NotFound(f"There is no turn {turn_id!r}.")
+    return row
 
 
 def read_turn(tx: Connection, row: Any) -> Turn:

@@ -4,12 +4,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, bindparam, func, insert, select, update
 
-from loom_worker.errors import Conflict, Invalid, NotFound, QueueFull
+from loom_worker.errors import Conflict, Invalid, QueueFull
 from loom_worker.settings import LimitSettings
 from loom_worker.store import rows
 from loom_worker.store.cancel import overrule
 from loom_worker.store.database import Database
-from loom_worker.store.reading import read_turn
+from loom_worker.store.reading import read_turn, turn_row
 from loom_worker.store.schema import sessions, turns, unfinished
 from loom_worker.store.sessions import add, find, found
 from loom_worker.values.chat import Usage
@@ -21,7 +21,6 @@ from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
 _BY_KEY = select(turns).where(
     turns.c.workspace == bindparam("our_workspace"), turns.c.idempotency_key == bindparam("key")
 )
-_BY_ID = select(turns).where(turns.c.id == bindparam("our_id"), turns.c.workspace == bindparam("our_workspace"))
 _DEPTHS = select(
     select(func.count()).where(turns.c.lane == bindparam("our_lane"), unfinished()).scalar_subquery(),
     select(func.count())
@@ -84,9 +83,7 @@ def retry(
         Invalid, QueueFull, Unavailable: as for submit.
     """
     with database.write(durable=True) as tx:
-        failed = tx.execute(_BY_ID, {"our_id": turn_id, "our_workspace": workspace}).mappings().first()
-        if failed is None:
-            raise NotFound(f"There is no turn {turn_id!r}.")
+        failed = turn_row(tx, workspace, turn_id)
         new = _again(failed, wish)
         earlier = _earlier(tx, workspace, new)
         if earlier is not None:

@@ -32,6 +32,12 @@ AGAIN_MS = 15_000
 slow receiver would fill the queue with a thousand messages a second."""
 
 
+UNACKED = "loom:q:unacked_index"
+"""Sorted set of Celery's: messages that a worker took and has not acknowledged, by when it took them in s."""
+AHEAD_S = 60
+"""Clocks that agree better than this are left alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Swept:
     """What a sweep has found."""
@@ -60,10 +66,18 @@ class Sweep:
         """Ring and send what is due; None if another holds the lock."""
         if not self.redis.set(keys.SWEEP, worker, nx=True, px=int(self.settings.sweep_s * 900)):
             return None
+        self._date_back()
         late = self.lanes.expired(limit=self.most)
         for lane in late:
             self.doors.ring(lane)
         return Swept(late=len(late), lost=self._ring_lost(), due=self._send_due())
+
+    def _date_back(self) -> None:
+        """Celery dates what a worker took by that worker's clock: one that is ahead would keep it for so long."""
+        now_s, _ = self.redis.time()
+        ahead = self.redis.zrange(UNACKED, now_s + AHEAD_S, "+inf", byscore=True)
+        if ahead:
+            self.redis.zadd(UNACKED, dict.fromkeys(ahead, now_s), xx=True)
 
     def _ring_lost(self) -> int:
         rung, last, accepted_before_ms = 0, "", now_ms() - SUBMIT_GRACE_MS

@@ -1,19 +1,30 @@
 """Tasks of the queue ``turn``."""
 
+import logging
+
 from loom_worker import crash_points, wiring
+from loom_worker.errors import Unavailable
 from loom_worker.tasks.app import app
 from loom_worker.turn import serve
+
+log = logging.getLogger(__name__)
 
 
 @app.task(name="loom.turn.run")
 def run_turn(lane: str) -> None:
     """A doorbell: run the lane's next turn, or go on with a parked one; ringing twice does nothing twice."""
     crash_points.reached("turn.received")
-    serve.serve_lane(lane, wiring.loom())
+    try:
+        serve.serve_lane(lane, wiring.loom())
+    except Unavailable as error:
+        log.warning("the sweep will ring again: %s", error, extra={"lane": lane})
 
 
 @app.task(name="loom.turn.wake")
 def wake(lane: str, ticket: str) -> None:
     """The body of a chord: all its tool calls have a result, so the turn goes on."""
     crash_points.reached("turn.waking")
-    serve.serve_wake(lane, ticket, wiring.loom())
+    try:
+        serve.serve_wake(lane, ticket, wiring.loom())
+    except Unavailable as error:
+        log.warning("the sweep will ring: %s", error, extra={"lane": lane})

@@ -87,7 +87,7 @@ def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
     except Unavailable as error:
         log.warning("turn given back: %s", error, extra={"turn": claim.turn.id})
         _quietly(lambda: loom.claims.release(claim, run_ms=_run_ms(claim, began_s)))
-        loom.lanes.release(lease, wait_ms=AGAIN_MS)
+        _quietly(lambda: loom.lanes.release(lease, wait_ms=AGAIN_MS))
     except Exception:  # the top of a task: whatever else failed counts as a death of the turn's owner, and is told
         log.exception("turn failed unforeseen", extra={"turn": claim.turn.id})
         loom.lanes.release(lease, wait_ms=AGAIN_MS)

@@ -51,7 +51,7 @@ class Delivery:
             status="pending",
             attempts=0,
             created_ms=now_ms,
-            next_ms=now_ms,
+            next_ms=turn.created_ms,  # long due: by the clock of a worker that is ahead it would be due much later
         )
 
     def as_json(self) -> Json:

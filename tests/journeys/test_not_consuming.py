@@ -60,14 +60,20 @@ def test_workers_whose_threads_all_wait_for_the_model_are_ready_and_left_alone(
 def test_workers_that_take_no_turns_are_named_and_replaced_and_the_turn_is_answered(system: System) -> None:
     before = system.children
     control = configure(from_env(system.environ)).control
-    control.cancel_consumer("turn", reply=True, timeout=10.0, limit=3)
+
+    def deaf() -> set[str]:
+        replies = control.cancel_consumer("turn", reply=True, timeout=5.0, limit=len(TAKERS) + 1)
+        return {name.partition("@")[0] for reply in replies for name, said in reply.items() if "ok" in said}
+
+    until(lambda: deaf() >= set(TAKERS), 30, "both workers have stopped consuming")
     turn_id = system.submit("unheard", "Does anybody listen?")
 
     def refusal() -> str:
         answer = system.get("/readyz")
         return answer.json["detail"] if answer.status == 503 else ""
 
-    detail = until(refusal, AFTER_S + 20, "it is told as not ready")
+    detail = until(refusal, AFTER_S + 30, f"told as not ready, with {turn_id} waiting")
+    assert system.turn(turn_id)["status"] == "queued"
     assert "alive but not consuming" in detail
     assert all(f"-{before[name]}-" in detail for name in TAKERS)
     with system.redis() as client:

@@ -252,7 +252,9 @@ def test_many_threads_share_one_adapter(server):
 
 def test_a_cut_reply_is_tried_again_and_its_deltas_taken_back(server):
     server.then(Cut(WHOLE, 600), failure(529, "overloaded_error"), Say("whole"))
-    model = Retrying(model_of(server), pause=lambda _: None, chance=lambda: 0.0, clock=time.monotonic)
+    model = Retrying(
+        model_of(server), pause=lambda _seconds, _is_given_up: None, chance=lambda: 0.0, clock=time.monotonic
+    )
     seen = list(model.reply(REQUEST))
     assert [type(event) for event in seen[:2]] == [TextDelta, Restarted]
     assert seen[-1].text == "whole"

@@ -1,10 +1,13 @@
 import json
 import sqlite3
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from loom_worker.llm.scripted import Scripted
+from loom_worker.errors import Interrupted, ProviderFailed
+from loom_worker.llm.scripted import Scripted, latency_s
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import for_message
@@ -234,3 +237,63 @@ def test_a_lone_surrogate_in_a_question_does_no_harm() -> None:
 
 def test_arguments_are_json() -> None:
     assert all(json.dumps(use.arguments) for use in reply(request(user(BEST))).tool_uses)
+
+
+def named(model: str, *, is_stopping: Callable[[], bool] = lambda: False) -> Scripted:
+    return Scripted(len, model=model, is_stopping=is_stopping)
+
+
+@pytest.mark.parametrize(
+    ("model", "seconds"),
+    [
+        ("scripted-demo", 0.0),
+        ("scripted-demo+0ms", 0.0),
+        ("scripted-demo+5ms", 0.005),
+        ("scripted-demo+1000ms", 1.0),
+        ("scripted-demo+99999ms", 99.999),
+        ("another-provider/model+1s", 0.0),
+    ],
+)
+def test_the_name_says_how_long_the_first_words_take(model: str, seconds: float) -> None:
+    assert latency_s(model) == seconds
+
+
+@pytest.mark.parametrize("suffix", ["", "1s", "1000", "ms", "-5ms", "1.5ms", "100000ms", "5ms ", "5ms\n", "٥ms"])
+def test_a_latency_that_is_written_otherwise_is_refused_by_name(suffix: str) -> None:
+    with pytest.raises(ProviderFailed, match="LOOM_MODEL") as caught:
+        named(f"scripted-demo+{suffix}")
+    assert repr(f"scripted-demo+{suffix}") in str(caught.value)
+
+
+def test_no_word_comes_before_the_latency_is_over_and_then_the_same_words_come() -> None:
+    began_s = time.monotonic()
+    events = named("scripted-demo+40ms").reply(request(user("hello")))
+    first = next(events)
+    assert time.monotonic() - began_s >= 0.04
+    assert [first, *events] == list(MODEL.reply(request(user("hello"))))
+
+
+def test_a_waiting_reply_that_is_given_up_ends_at_once() -> None:
+    asked = replace(request(user("hello")), is_given_up=lambda: True)
+    with pytest.raises(Interrupted):
+        next(named("scripted-demo+99999ms").reply(asked))
+
+
+def test_a_reply_that_is_given_up_while_it_waits_does_not_wait_to_its_end() -> None:
+    answers = iter([False, True])
+    asked = replace(request(user("hello")), is_given_up=lambda: next(answers))
+    began_s = time.monotonic()
+    with pytest.raises(Interrupted):
+        next(named("scripted-demo+99999ms").reply(asked))
+    assert time.monotonic() - began_s < 10
+
+
+def test_a_waiting_reply_ends_with_its_worker() -> None:
+    stopping = named("scripted-demo+99999ms", is_stopping=lambda: True)
+    with pytest.raises(Interrupted):
+        next(stopping.reply(request(user("hello"))))
+
+
+def test_a_reply_without_latency_asks_nobody_whether_to_wait() -> None:
+    asked = replace(request(user("hello")), is_given_up=lambda: True)
+    assert list(named("scripted-demo").reply(asked)) == list(MODEL.reply(asked))

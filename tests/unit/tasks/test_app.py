@@ -1,4 +1,5 @@
 import importlib
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -6,6 +7,7 @@ import pytest
 import redis
 from celery import Celery
 from kombu.transport import TRANSPORT_ALIASES
+from redis.exceptions import ResponseError
 
 from loom_worker.settings import from_env
 from loom_worker.tasks import app as loom_app
@@ -103,6 +105,23 @@ def test_a_channel_with_unacknowledged_messages_closes_though_its_connection_is_
     transport.client = connection
     connection.close()
     assert (valkey.llen("loom:q:turn"), valkey.hlen("loom:q:unacked")) == (0, 1)
+
+
+def test_a_task_that_outlives_its_channel_is_not_acknowledged_and_the_worker_goes_on(
+    app: Celery, valkey: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.send_task("loom.turn.run", args=("lane1",))
+    with app.connection() as connection:
+        channel = connection.channel()
+        message = app.amqp.router.route({}, "loom.turn.run")["queue"].bind(channel).get()
+        channel.qos._delivered.clear()  # as after its restore
+        channel.close()
+        message.ack_log_error(logging.getLogger("celery.worker"), connection.connection_errors)
+    assert "Couldn't ack" in caplog.text
+
+
+def test_a_redis_that_refuses_to_write_is_connected_to_anew() -> None:
+    assert issubclass(ResponseError, Transport.connection_errors)  # such as MISCONF, when its disk is full
 
 
 def test_the_app_is_nobody_s_current_one() -> None:

@@ -1,3 +1,4 @@
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
-from loom_worker.tasks.sweep import AGAIN_MS, Sweep, Sweeper, Swept
+from loom_worker.tasks.sweep import AGAIN_MS, UNACKED, Sweep, Sweeper, Swept
 from loom_worker.values.ids import now_ms
 from loom_worker.values.sessions import SessionPatch
 from tests.support.stage import Book
@@ -197,3 +198,11 @@ def test_a_sweeper_sweeps_until_it_is_stopped_and_outlives_what_fails(
 
 def test_a_sweeper_that_never_started_stops(sweep: Sweep) -> None:
     Sweeper(sweep, "w1").stop()
+
+
+def test_what_a_worker_took_by_a_clock_that_is_ahead_is_dated_back(sweep: Sweep, valkey: redis.Redis) -> None:
+    now_s = int(time.time())
+    valkey.zadd(UNACKED, {"ahead": now_s + 3_600, "right": now_s - 5})
+    sweep_now(sweep)
+    assert valkey.zscore(UNACKED, "right") == now_s - 5
+    assert now_s <= (valkey.zscore(UNACKED, "ahead") or 0) < now_s + 30

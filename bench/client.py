@@ -1,0 +1,52 @@
+"""A client that costs as little as it can: one connection, no library in between."""
+
+import http.client
+import json
+from typing import Any
+
+
+class Client:
+    """One connection that is kept alive."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+
+    def get(self, path: str) -> tuple[int, Any]:
+        """Status and body."""
+        return self._ask("GET", path, None)
+
+    def submit(self, session: str, text: str) -> str:
+        """The id of a new turn."""
+        status, turn = self._ask("POST", f"/v1/sessions/{session}/turns", {"input": text})
+        assert status == 202, (status, turn)
+        return str(turn["id"])
+
+    def patch(self, session: str, **fields: object) -> None:
+        """Change a session."""
+        status, answer = self._ask("PATCH", f"/v1/sessions/{session}", fields)
+        assert status == 200, (status, answer)
+
+    def wait(self, turn_id: str) -> dict[str, Any]:
+        """A turn, when it has completed."""
+        while True:
+            _, turn = self.get(f"/v1/turns/{turn_id}?wait=60")
+            if turn["completed_at"]:
+                assert turn["status"] == "completed", turn
+                return dict(turn)
+
+    def first_words(self, turn_id: str) -> None:
+        """Return when the turn's answer has begun to stream."""
+        reader = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+        reader.request("GET", f"/v1/turns/{turn_id}/events")
+        answer = reader.getresponse()
+        while line := answer.readline():
+            if line.startswith(b"event: output_text.delta"):
+                break
+        reader.close()
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
+        sent = None if body is None else json.dumps(body)
+        self._http.request(method, path, sent, {"Content-Type": "application/json"} if sent else {})
+        answer = self._http.getresponse()
+        return answer.status, json.loads(answer.read())

@@ -1,0 +1,69 @@
+"""Turns a second, over few and many sessions, with models that take no time, 5 ms and a second."""
+
+from bench.load import Ask, Burst, burst, warm_up
+from bench.model import model_server, question
+from bench.noop import noop_tasks
+from bench.past import make_sessions
+from bench.report import Report
+from bench.scale import Scale
+from bench.system import SCRIPTED, System
+
+FEW, MANY = 50, 1000
+LATENCIES_MS = (0, 5, 1000)
+THREADS = 64
+"""For turns in two workers, by default: a bound where the model is slow."""
+NOOP_TASKS = 500
+
+
+def scripted(report: Report, scale: Scale) -> None:
+    """The model in the worker, which costs next to nothing."""
+    with System(**SCRIPTED) as loom:
+        warm_up(loom)
+        with noop_tasks(loom.home) as tasks:
+            raw_per_s = tasks.per_s(NOOP_TASKS)
+        report.add("raw no-op tasks", raw_per_s, "tasks/s")
+        for latency_ms in LATENCIES_MS:
+            for sessions in (FEW, MANY):
+                prefix = f"{sessions}x{latency_ms}ms"
+                make_sessions(loom.home, prefix, sessions, model=f"scripted-demo+{latency_ms}ms")
+                done = burst(loom, turns(scale, sessions, latency_ms), sessions=sessions, prefix=prefix)
+                add(report, done, sessions=sessions, latency_ms=latency_ms, model="scripted", raw_per_s=raw_per_s)
+
+
+def over_http(report: Report, scale: Scale) -> None:
+    """The model behind HTTP, asked through the provider's SDK; its server uses the same cores."""
+    with model_server() as server, System(**server.environ) as loom:
+        warm_up(loom, ask=lambda n: question(n))
+        for place, latency_ms in enumerate(LATENCIES_MS):
+            for sessions in (FEW, MANY):
+                prefix = f"{sessions}x{latency_ms}ms"
+                ask = _asking(10_000 * (place + 1) + sessions, latency_ms)
+                done = burst(loom, turns(scale, sessions, latency_ms), sessions=sessions, prefix=prefix, ask=ask)
+                add(report, done, sessions=sessions, latency_ms=latency_ms, model="HTTP server")
+
+
+def turns(scale: Scale, sessions: int, latency_ms: int) -> int:
+    """How many to measure with."""
+    if sessions == MANY:
+        return scale.wide_turns
+    return scale.slow_turns if latency_ms == max(LATENCIES_MS) else scale.burst_turns
+
+
+def add(
+    report: Report, done: Burst, *, sessions: int, latency_ms: int, model: str, raw_per_s: float | None = None
+) -> None:
+    """One figure, with the most that so many sessions, threads and so slow a model allow."""
+    bound = min(sessions, done.turns, THREADS) * 1000 / latency_ms if latency_ms else None
+    report.add(
+        f"{done.turns} turns over {min(sessions, done.turns)} sessions, a model of {latency_ms} ms",
+        done.per_s,
+        "turns/s",
+        model=model,
+        ratio=None if raw_per_s is None or latency_ms else done.per_s / raw_per_s,
+        bound_by_threads_and_model_per_s=bound,
+        submitted_s=round(done.submitted_s, 2),
+    )
+
+
+def _asking(first: int, latency_ms: int) -> Ask:
+    return lambda n: question(first + n, f"wait={latency_ms / 1000}")

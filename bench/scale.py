@@ -1,0 +1,38 @@
+"""How much is measured."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Counts of a full run."""
+
+    latency_turns: int = 300
+    burst_turns: int = 500
+    """Of a burst over 50 sessions."""
+    wide_turns: int = 1000
+    """Of a burst with a session each."""
+    slow_turns: int = 250
+    """Of a burst over 50 sessions with a model that takes a second."""
+    history_turns: int = 60
+    """At each length, twice."""
+    tool_turns: int = 15
+    kills: int = 20
+    idle_s: float = 20.0
+    disk_turns: int = 1000
+    reads: int = 500
+
+
+QUICK = Scale(
+    latency_turns=60,
+    burst_turns=200,
+    wide_turns=300,
+    slow_turns=100,
+    history_turns=20,
+    tool_turns=3,
+    kills=3,
+    idle_s=5.0,
+    disk_turns=200,
+    reads=100,
+)
+"""A look at the order of magnitude, in a few minutes."""

@@ -1,0 +1,5 @@
+"""`python -m tests.chaos`."""
+
+from tests.chaos.run import main
+
+main()

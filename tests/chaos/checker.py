@@ -1,0 +1,76 @@
+"""Loom's promises, checked from outside: out of what client, model server, receiver and tools saw, and the database.
+
+``check`` gives every violation of I1 to I10, each check's docstring says what exactly is compared; ``figures`` gives
+the numbers a report should show. Both read ``loom.db`` and change nothing. All of Loom must have come to rest.
+
+checks_turns.py I1-I3 in the database · checks_calls.py I3, I6, I7 at the model · checks_told.py I4, I5 ·
+checks_repeats.py I8, with excuses.py · checks_rest.py I9, I10 · facts.py reads the database
+"""
+
+from collections import Counter
+
+from tests.chaos.checks_calls import check_budget, check_history, check_overlap, check_wellformed
+from tests.chaos.checks_repeats import check_model_calls, check_tools, repeated, stages
+from tests.chaos.checks_rest import check_progress, check_rest
+from tests.chaos.checks_told import check_shown, check_webhooks
+from tests.chaos.checks_turns import check_accepted, check_messages, check_order
+from tests.chaos.facts import Facts, read_facts
+from tests.chaos.records import Evidence
+from tests.chaos.verdict import Violation
+
+CHECKS = (
+    check_accepted,
+    check_messages,
+    check_order,
+    check_overlap,
+    check_history,
+    check_shown,
+    check_webhooks,
+    check_wellformed,
+    check_budget,
+    check_model_calls,
+    check_tools,
+    check_rest,
+    check_progress,
+)
+
+
+def check(evidence: Evidence) -> tuple[Violation, ...]:
+    """Return all violations, none for a run that kept every promise.
+
+    Raises:
+        sqlite3.Error: there is no database to read.
+    """
+    facts = read_facts(evidence.home)
+    return tuple(violation for one in CHECKS for violation in one(evidence, facts))
+
+
+def figures(evidence: Evidence) -> dict[str, float]:
+    """What was done and what it cost: counts, and the share of calls that were made twice (0-1)."""
+    facts = read_facts(evidence.home)
+    replies, again = _repeats(evidence, facts)
+    nonces = Counter(effect.nonce for effect in evidence.effects)
+    statuses = Counter(turn.status for turn in facts.turns)
+    return {
+        "turns": len(facts.turns),
+        **{f"turns_{status}": count for status, count in sorted(statuses.items())},
+        "webhooks_wanted": sum(sent.has_webhook for sent in evidence.submitted),
+        "webhooks_delivered": sum(row["status"] == "delivered" for row in facts.deliveries),
+        "webhook_requests": len(evidence.hooks),
+        "model_requests": len(evidence.model_calls),
+        "model_replies": replies,
+        "model_replies_repeated": again,
+        "model_repeated_share": again / replies if replies else 0.0,
+        "tool_effects": len(evidence.effects),
+        "tool_effects_repeated": len(evidence.effects) - len(nonces),
+        **{f"injected_{kind}": count for kind, count in sorted(Counter(i.kind for i in evidence.injections).items())},
+    }
+
+
+def _repeats(evidence: Evidence, facts: Facts) -> tuple[int, int]:
+    """Replies that were sent whole, and how many of them were in vain and asked for again."""
+    again = 0
+    for (mark, _), calls in stages(evidence).items():
+        kept = frozenset(name for turn in facts.by_mark.get(mark, ()) for name in turn.kept)
+        again += sum(1 for _ in repeated(calls, kept))
+    return sum(call.is_complete for call in evidence.model_calls), again

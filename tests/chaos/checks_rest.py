@@ -1,0 +1,93 @@
+"""I9 and I10: what is left afterwards, and whether the run was worth its name."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from loom_worker.values.turns import UNFINISHED
+from tests.chaos.facts import Facts, TurnFact
+from tests.chaos.records import Evidence
+from tests.chaos.verdict import Violation
+
+LEAST_COMPLETED = 0.99
+"""Share of the turns that were meant to succeed."""
+COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "llm_calls")
+
+
+def check_rest(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
+    """I9: at rest nothing is held, open, orphaned, broken or charged twice.
+
+    What the run itself found (leases, unacknowledged messages, processes, files) is passed on. In the database: no
+    turn is unfinished, held or parked; no call is open; every row belongs to a turn, every message to one that has
+    ended; SQLite finds its file sound; the ledger has each turn's usage once, and each session the sum of its turns'.
+    """
+    for leftover in evidence.leftovers:
+        yield _i9(leftover)
+    for fault in facts.faults:
+        yield _i9(fault)
+    for turn in facts.turns:
+        yield from (_i9(f"{turn.name}: {text}") for text in (*_remains(turn), *_charges(turn)))
+    for session in facts.sessions:
+        turns = facts.by_lane.get(session["lane"], ())
+        spent = {name: sum(turn.row["usage"].get(name, 0) for turn in turns) for name in COUNTED}
+        if any(session["usage"].get(name, 0) != spent[name] for name in COUNTED):
+            yield _i9(f"session {session['id']} was charged {session['usage']}, its turns used {spent}")
+
+
+def _remains(turn: TurnFact) -> Iterator[str]:
+    if turn.status in UNFINISHED:
+        yield f"is {turn.status}" + (f", with {len(turn.messages)} messages" if turn.messages else "")
+    if turn.row["held_by"] is not None:
+        yield f"is held by {turn.row['held_by']}"
+    if turn.row["parked_until_ms"] is not None:
+        yield "is parked"
+    for call in turn.calls:
+        if call.is_open:
+            yield f"its call {call.id} is {call.status}"
+
+
+def _charges(turn: TurnFact) -> Iterator[str]:
+    used = turn.row["usage"]
+    entries = [{name: row[name] for name in COUNTED} for row in turn.usage]
+    wanted = [{name: used.get(name, 0) for name in COUNTED}] if used.get("llm_calls") else []
+    if entries != wanted:
+        yield f"used {wanted}, the ledger has {entries}"
+
+
+def check_progress(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
+    """I10: the run did what it set out to do, every witness saw something, and the turns got done.
+
+    Something was injected; each planned crash point killed somebody; turns were accepted, polled to their end and
+    reached the model. Of the turns that nobody meant to fail and nobody wished otherwise, 99 % completed.
+    """
+    if not evidence.injections:
+        yield _i10("nothing was injected: the run proves nothing")
+    hit = Counter(each.target for each in evidence.injections if each.kind == "crash")
+    for point in evidence.planned_points:
+        if not hit[point]:
+            yield _i10(f"crash point {point} was planned and never hit")
+    seen = {"turn was accepted": evidence.submitted, "turn was polled": evidence.polled}
+    for what, witness in {**seen, "request reached the model": evidence.model_calls}.items():
+        if not witness:
+            yield _i10(f"no {what}: that witness is blind")
+    meant = [sent for sent in evidence.submitted if not sent.may_fail and not sent.wish]
+    failed = [sent for sent in meant if not _is_completed(facts, sent.turn_id)]
+    if len(failed) > (1 - LEAST_COMPLETED) * len(meant):
+        names = ", ".join(f"{sent.mark} {_ending(facts, sent.turn_id)}" for sent in failed[:10])
+        yield _i10(f"{len(failed)} of {len(meant)} turns did not complete: {names}")
+
+
+def _is_completed(facts: Facts, turn_id: str) -> bool:
+    return turn_id in facts.by_id and facts.by_id[turn_id].status == "completed"
+
+
+def _ending(facts: Facts, turn_id: str) -> str:
+    turn = facts.by_id.get(turn_id)
+    return "is lost" if turn is None else f"{turn.status} ({turn.row['reason']}: {turn.row['error']})"
+
+
+def _i9(text: str) -> Violation:
+    return Violation("I9", text)
+
+
+def _i10(text: str) -> Violation:
+    return Violation("I10", text)

@@ -1,0 +1,129 @@
+"""I4 and I5: what clients and receivers were told is what the database says, and each was told."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from loom_worker.values.turns import UNFINISHED
+from tests.chaos.facts import Facts, Row, TurnFact
+from tests.chaos.records import Evidence, Hook
+from tests.chaos.verdict import Violation
+
+WHOLE_WHEN_CUT = ("id", "object", "seq", "status", "usage", "attempt", "timings", "created_at", "completed_at")
+"""Fields that a webhook too long for its receiver still has as they are; of texts it has a beginning."""
+
+
+def check_shown(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
+    """I4: every final answer to a poll, and every webhook, is the turn as the database has it at the end.
+
+    Polls are compared as JSON with the Turn made of the final rows. A webhook's body must be the bytes of its outbox
+    row; its ``type`` names the final status, and its ``data`` is that Turn too. A body that had to be cut
+    (``truncated``) has the short fields unchanged, and of the answer a beginning.
+    """
+    for poll in evidence.polled:
+        turn = facts.by_id.get(poll.turn_id)
+        if turn is None:
+            yield _i4(f"{poll.turn_id} was shown to a client and is not in the database")
+        else:
+            yield from (_i4(f"{turn.name}: a client was shown {text}") for text in differences(turn, _json(poll.body)))
+    deliveries = {row["id"]: row for row in facts.deliveries}
+    for hook in evidence.hooks:
+        turn = facts.by_id.get(hook.turn_id)
+        if turn is None:
+            yield _i4(f"{hook.turn_id or 'a turn without id'} was told to a receiver and is not in the database")
+            continue
+        yield from (_i4(f"{turn.name}: a receiver was told {text}") for text in _told(turn, hook, deliveries))
+
+
+def _told(turn: TurnFact, hook: Hook, deliveries: dict[str, Row]) -> Iterator[str]:
+    row = deliveries.get(hook.id)
+    if row is not None and row["body"].encode() != hook.body:
+        yield "another body than the outbox has"
+    event = _json(hook.body)
+    if event.get("type") != f"turn.{turn.status}":
+        yield f"{event.get('type')}, it is {turn.status}"
+    data = event.get("data") or {}
+    yield from _cut_differences(turn, data) if data.get("truncated") else differences(turn, data)
+
+
+def differences(turn: TurnFact, shown: Row) -> Iterator[str]:
+    """Name each field that differs from the database, with both values."""
+    for name in sorted({*turn.shown, *shown}):
+        yield from _difference(name, shown.get(name, "(nothing)"), turn.shown.get(name, "(nothing)"))
+
+
+def _cut_differences(turn: TurnFact, data: Row) -> Iterator[str]:
+    for name in WHOLE_WHEN_CUT:
+        yield from _difference(name, data.get(name, "(nothing)"), turn.shown[name])
+    whole, cut = turn.shown["output_text"] or "", data.get("output_text") or ""
+    if cut != whole and not (cut.endswith("…") and whole.startswith(cut[:-1])):
+        yield from _difference("output_text", cut, whole)
+
+
+def _difference(name: str, shown: Any, kept: Any) -> Iterator[str]:
+    if shown != kept:
+        yield f"{name} {str(shown)[:100]!r}, the database has {str(kept)[:100]!r}"
+
+
+def _json(body: bytes) -> Row:
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def check_webhooks(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
+    """I5: each webhook arrives at least once, always with the same id and a valid signature, or is visibly given up.
+
+    A turn that wanted one has, once it has ended, one row in the outbox; any other has none. At rest a row is
+    ``delivered`` (and the receiver answered a signed request of that id with 2xx), ``disabled`` (and it answered 410)
+    or ``dead``; one that is still ``pending`` is a violation, so a run has to replay what it wants to see delivered.
+    Whatever reached the receiver is signed and has the id of that turn's row.
+    """
+    wanted = {sent.turn_id for sent in evidence.submitted if sent.has_webhook}
+    hooks: dict[str, list[Hook]] = defaultdict(list)
+    for hook in evidence.hooks:
+        hooks[hook.id].append(hook)
+        if not hook.is_signed:
+            yield _i5(f"{hook.turn_id}: request {hook.id or 'without id'} is not validly signed")
+    for turn in facts.turns:
+        yield from (_i5(f"{turn.name}: {text}") for text in _outbox(turn, turn.id in wanted))
+        for row in turn.deliveries:
+            yield from (_i5(f"{turn.name}: {text}") for text in _delivery(row, hooks.get(row["id"], [])))
+    yield from _strangers(hooks, facts)
+
+
+def _outbox(turn: TurnFact, is_wanted: bool) -> Iterator[str]:
+    if is_wanted and turn.row["webhook_url"] is None:
+        yield "its webhook was forgotten when it was accepted"
+    is_due = turn.row["webhook_url"] is not None and turn.status not in UNFINISHED
+    if len(turn.deliveries) != is_due:
+        yield f"{len(turn.deliveries)} webhooks in the outbox instead of {int(is_due)}"
+
+
+def _delivery(row: Row, hooks: Sequence[Hook]) -> Iterator[str]:
+    answers = [hook.status for hook in hooks if hook.is_signed]
+    if row["status"] == "delivered" and not any(200 <= status < 300 for status in answers):
+        yield f"{row['id']} is marked as delivered, the receiver answered {answers}"
+    elif row["status"] == "disabled" and 410 not in answers:
+        yield f"{row['id']} is disabled, the receiver answered {answers}"
+    elif row["status"] not in {"delivered", "disabled", "dead"}:
+        yield f"{row['id']} is still {row['status']} after {row['attempts']} attempts"
+
+
+def _strangers(hooks: dict[str, list[Hook]], facts: Facts) -> Iterator[Violation]:
+    owners = {row["id"]: row["turn_id"] for row in facts.deliveries}
+    for webhook_id, group in hooks.items():
+        for turn_id in sorted({hook.turn_id for hook in group}):
+            if owners.get(webhook_id) != turn_id:
+                yield _i5(f"{turn_id}: told under id {webhook_id!r}, which is not its own in the outbox")
+
+
+def _i4(text: str) -> Violation:
+    return Violation("I4", text)
+
+
+def _i5(text: str) -> Violation:
+    return Violation("I5", text)

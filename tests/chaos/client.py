@@ -1,0 +1,181 @@
+"""The clients: each session has one of its own, which knows in what order its turns were accepted."""
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from tests.chaos.records import Polled, Submitted
+from tests.chaos.workload import Job, Sessions
+
+FINAL = frozenset({"completed", "failed", "cancelled", "incomplete"})
+POLL_S = 2
+"""Of a long poll."""
+PAUSE_S = 0.1
+"""Before a request is tried again."""
+TIMEOUT = urllib3.Timeout(connect=2.0, read=12.0)
+
+
+@dataclass
+class Log:
+    """What all clients together have seen; lists only grow."""
+
+    submitted: list[Submitted] = field(default_factory=list)
+    polled: list[Polled] = field(default_factory=list)
+    retries: int = 0
+    """Requests that were tried again, for whatever reason."""
+    abandoned: int = 0
+    """Turns without a key whose answer was lost: nobody knows whether they were accepted."""
+    refused: list[str] = field(default_factory=list)
+    """Answers that no well-meant request should get."""
+
+
+class Clients:
+    """All sessions' clients."""
+
+    def __init__(self, url: str, hook_url: str, *, depth: int = 6) -> None:
+        """Args: depth: unfinished turns that a session has at most."""
+        self.log = Log()
+        self.url, self.hook_url, self.depth = url, hook_url, depth
+        self.stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._pool = urllib3.PoolManager(retries=False, maxsize=128)
+
+    def begin(self, sessions: Sessions) -> None:
+        """Start submitting."""
+        for session, jobs in sessions.items():
+            talker = Talker(self, session, deque(jobs))
+            self._threads.append(threading.Thread(target=talker.run, name=session, daemon=True))
+            self._threads[-1].start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until every turn is polled to its end; False if that took too long, and then they stop."""
+        deadline_s = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+        is_done = not any(thread.is_alive() for thread in self._threads)
+        self.stop.set()
+        for thread in self._threads:
+            thread.join(30)
+        self._pool.clear()
+        return is_done
+
+    def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
+        """A response, or None if there was none."""
+        try:
+            return self._pool.request(method, self.url + path, json=body, headers=headers, timeout=TIMEOUT)
+        except HTTPError:
+            return None
+
+
+class Talker:
+    """One session's client."""
+
+    def __init__(self, clients: Clients, session: str, jobs: "deque[Job]") -> None:
+        self._clients, self._log = clients, clients.log
+        self._session, self._jobs = session, jobs
+        self._pending: deque[str] = deque()
+        self._accepted = 0
+
+    def run(self) -> None:
+        """Submit and poll until all is done or the clients are told to stop."""
+        while (self._jobs or self._pending) and not self._clients.stop.is_set():
+            while self._jobs and len(self._pending) < self._clients.depth and not self._clients.stop.is_set():
+                self._submit(self._jobs.popleft())
+            if self._pending:
+                self._poll(self._pending[0])
+
+    def _submit(self, job: Job) -> None:
+        body, key = self._body(job), f"key-{job.mark}" if job.has_key else None
+        turn_id = self._post(body, key)
+        if job.double_texting:
+            self._overruled(job.double_texting)
+        if turn_id is None:
+            return
+        accepted_s, answers = time.time(), [turn_id]
+        if job.is_sent_twice:
+            answers += filter(None, [self._post(body, key)])
+        sent = Submitted(
+            mark=job.mark,
+            turn_id=turn_id,
+            session=self._session,
+            at_s=accepted_s,
+            order=self._accepted,
+            key=key,
+            answers=tuple(answers),
+            has_webhook=bool(job.hook),
+            wish=self._wish(turn_id, job),
+            may_fail=job.may_fail,
+        )
+        self._log.submitted.append(sent)
+        self._accepted += 1
+        self._pending.append(turn_id)
+
+    def _body(self, job: Job) -> dict[str, Any]:
+        body: dict[str, Any] = {"input": job.input}
+        if job.hook:
+            body["webhook"] = {"url": f"{self._clients.hook_url}/{job.hook}/{job.mark}"}
+        if job.max_attempts:
+            body["max_attempts"] = job.max_attempts
+        if job.double_texting:
+            body["double_texting"] = job.double_texting
+        return body
+
+    def _overruled(self, wish: Any) -> None:
+        """Any of the turns before it that had not ended may be the one that was overruled."""
+        for place, sent in enumerate(self._log.submitted):
+            if sent.turn_id in self._pending:
+                self._log.submitted[place] = replace(sent, wish=wish)
+
+    def _post(self, body: dict[str, Any], key: str | None) -> str | None:
+        """Submit until there is an answer; without a key once, save where the answer says that nothing was accepted."""
+        headers = {"Idempotency-Key": key} if key else {}
+        while not self._clients.stop.is_set():
+            answer = self._clients.ask("POST", f"/v1/sessions/{self._session}/turns", body, headers)
+            if answer is not None and answer.status in (200, 202):
+                turn_id: str = json.loads(answer.data)["id"]
+                return turn_id
+            if answer is not None and answer.status not in (429, 503):
+                self._log.refused.append(f"POST turn: {answer.status} {answer.data[:200]!r}")
+                if answer.status < 500:
+                    return None
+            if answer is None and key is None:
+                self._log.abandoned += 1
+                return None
+            self._pause()
+        return None
+
+    def _wish(self, turn_id: str, job: Job) -> Any:
+        if not job.wish:
+            return ""
+        while not self._clients.stop.is_set():
+            answer = self._clients.ask("POST", f"/v1/turns/{turn_id}/cancel", {"action": job.wish})
+            if answer is not None and answer.status == 202:
+                return job.wish
+            if answer is not None and answer.status not in (429, 503):
+                return ""  # it had ended before
+            self._pause()
+        return ""
+
+    def _poll(self, turn_id: str) -> None:
+        answer = self._clients.ask("GET", f"/v1/turns/{turn_id}?wait={POLL_S}")
+        if answer is None or answer.status == 503:
+            self._pause()
+            return
+        if answer.status != 200:
+            self._log.refused.append(f"GET {turn_id}: {answer.status} {answer.data[:200]!r}")
+            self._pending.popleft()
+            return
+        if json.loads(answer.data)["status"] in FINAL:
+            self._log.polled.append(Polled(turn_id, answer.data, time.time()))
+            self._pending.popleft()
+
+    def _pause(self) -> None:
+        self._log.retries += 1
+        self._clients.stop.wait(PAUSE_S)

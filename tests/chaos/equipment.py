@@ -1,0 +1,65 @@
+"""The tools that every agent has in a fault-injection run; each leaves a line of what it did, outside Loom's home."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from loom_worker.errors import ToolFailed
+from loom_worker.values.chat import ToolSpec
+from loom_worker.values.tools import Tool
+from tests.chaos.records import Effect
+
+EFFECTS = "LOOM_CHAOS_EFFECTS"
+"""Environment variable: the file of effects."""
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {"nonce": {"type": "string"}, "seconds": {"type": "number", "minimum": 0, "maximum": 60}},
+    "required": ["nonce"],
+}
+
+
+def tools(effects: Path) -> tuple[Tool, ...]:
+    """``note`` may run twice, ``charge`` may not, ``pause`` takes its time, ``die`` kills the process it runs in."""
+
+    def note(tool: str, arguments: dict[str, Any]) -> str:
+        line = {"tool": tool, "nonce": arguments["nonce"], "at_s": time.time()}
+        _append(effects, json.dumps(line) + "\n")
+        return f"done: {arguments['nonce']}"
+
+    def pause(arguments: dict[str, Any]) -> str:
+        time.sleep(float(arguments.get("seconds", 1.0)))
+        return note("pause", arguments)
+
+    def die(_arguments: dict[str, Any]) -> str:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise ToolFailed("still alive")
+
+    return (
+        Tool(_spec("note"), lambda arguments: note("note", arguments)),
+        Tool(_spec("charge"), lambda arguments: note("charge", arguments), is_idempotent=False),
+        Tool(_spec("pause"), pause),
+        Tool(_spec("die"), die, is_bounded=True),  # bounded: it runs in the turn's own task, and takes that along
+    )
+
+
+def read(effects: Path) -> tuple[Effect, ...]:
+    """All effects so far."""
+    lines = effects.read_text().splitlines() if effects.exists() else []
+    return tuple(Effect(**json.loads(line)) for line in lines)
+
+
+def _spec(name: str) -> ToolSpec:
+    return ToolSpec(name=name, description=f"Harness tool {name}.", input_schema=_SCHEMA)
+
+
+def _append(path: Path, line: str) -> None:
+    """One write to a file opened for appending: lines of several processes never mix."""
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(handle, line.encode())
+    finally:
+        os.close(handle)

@@ -1,0 +1,64 @@
+"""Which calls may have been lost to what was done to the system. Pure.
+
+A process that is killed loses what it had not saved. That it was *this* process' call is seen from the call's
+connection: it ends with the process. What takes a turn from a worker that lives (a broker that forgot its leases, a
+worker that was stopped) leaves the connection as it was, so there the moment alone decides.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from tests.chaos.records import Effect, Evidence, Injection, ModelCall
+
+KILLS = frozenset({"kill", "tree", "crash", "term"})
+"""They end processes."""
+DISTURBS = frozenset({"broker", "flush", "swallow", "stop", "lock", "full"})
+"""They take turns from workers that go on living. Repeated messages, queues and clocks must cost nothing."""
+JUST_BEFORE_S = 2.0
+"""What ended so short before its process' death may not have been saved: a commit on a busy machine."""
+TO_NOTICE_S = 2.0
+"""Until a server has seen that a connection's other end is dead."""
+DRAIN_S = 12.0
+"""A process that was asked to end may go on for this long."""
+
+
+class Excuses:
+    """What a run's injections excuse."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._lease_s = evidence.lease_s
+        self._kills = _of(evidence.injections, KILLS)
+        self._disturbs = _of(evidence.injections, DISTURBS)
+
+    def lost(self, call: ModelCall) -> bool:
+        """True if the worker that made the call died with it, or may have lost its turn during it."""
+        return self.disturbed(call) or any(self._died(call, kill) for kill in self._kills)
+
+    def disturbed(self, call: ModelCall) -> bool:
+        """True if a worker that lives may have lost its turn during the call, or made it without knowing that."""
+        return self._is_disturbed(call.began_s, call.ended_s)
+
+    def undone(self, effect: Effect) -> bool:
+        """True if the worker may have died before it stored that the tool had run."""
+        is_killed = any(kill.at_s - JUST_BEFORE_S <= effect.at_s <= _end(kill) + TO_NOTICE_S for kill in self._kills)
+        return is_killed or self._is_disturbed(effect.at_s, effect.at_s)
+
+    def _is_disturbed(self, began_s: float, ended_s: float) -> bool:
+        return any(
+            began_s <= each.until_s + self._lease_s + TO_NOTICE_S and each.at_s - JUST_BEFORE_S <= ended_s
+            for each in self._disturbs
+        )
+
+    @staticmethod
+    def _died(call: ModelCall, kill: Injection) -> bool:
+        gone_s = call.connection_gone_s
+        if gone_s is None or not kill.at_s - 0.1 <= gone_s <= _end(kill) + TO_NOTICE_S:
+            return False
+        return call.began_s <= _end(kill) and gone_s - call.ended_s <= JUST_BEFORE_S
+
+
+def _end(kill: Injection) -> float:
+    return max(kill.until_s, kill.at_s + DRAIN_S) if kill.kind == "term" else kill.until_s
+
+
+def _of(injections: Iterable[Injection], kinds: frozenset[str]) -> Sequence[Injection]:
+    return tuple(each for each in injections if each.kind in kinds)

@@ -1,0 +1,191 @@
+"""What the database says once the system is at rest: read with sqlite3 alone, read-only, past Loom's own store.
+
+Only the last step, from a turn's row to the Turn that the API shows, is Loom's (``store.rows``): the checks compare
+its JSON with what clients and receivers were shown.
+"""
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import JSON
+
+from loom_worker.store import rows
+from loom_worker.store.schema import metadata
+from loom_worker.values.turns import Call, Turn
+from tests.chaos.marks import mark_of, replies_in
+
+Row = dict[str, Any]
+
+ORPHANS = {
+    name: f"SELECT {key} FROM {name} WHERE turn_id NOT IN (SELECT id FROM turns)"
+    for name, key in {
+        "steps": "turn_id || '/' || n",
+        "calls": "turn_id || '/' || position",
+        "messages": "id",
+        "outbox": "id",
+        "usage": "turn_id",
+    }.items()
+}
+"""Rows of turns that do not exist: messages and usage carry no foreign key that would forbid them."""
+
+
+@dataclass(frozen=True)
+class TurnFact:
+    """A turn with everything that hangs on it."""
+
+    row: Row
+    calls: tuple[Call, ...]
+    steps: tuple[Row, ...]
+    messages: tuple[Row, ...]
+    """In the order they were written."""
+    deliveries: tuple[Row, ...]
+    usage: tuple[Row, ...]
+
+    @property
+    def id(self) -> str:
+        """The turn's id."""
+        return str(self.row["id"])
+
+    @property
+    def seq(self) -> int:
+        """Its place in its session."""
+        return int(self.row["seq"])
+
+    @property
+    def status(self) -> str:
+        """As the API names it."""
+        return str(self.row["status"])
+
+    @cached_property
+    def mark(self) -> str:
+        """The mark in its input."""
+        return mark_of(self.row["input"])
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.mark or '(no mark)'} {self.id} (seq {self.seq} of {self.row['session_id']})"
+
+    @cached_property
+    def turn(self) -> Turn:
+        """As Loom reads it."""
+        return rows.turn(self.row, calls=self.calls)
+
+    @cached_property
+    def shown(self) -> Row:
+        """The Turn of the HTTP API, as a client parses it."""
+        shown: Row = json.loads(json.dumps(self.turn.as_json()))
+        return shown
+
+    @cached_property
+    def kept(self) -> frozenset[tuple[str, int]]:
+        """The model's replies that the journal has: mark and number of each."""
+        texts = [step["payload"]["text"] for step in self.steps if step["kind"] == "reply"]
+        return frozenset(name for text in texts for name in replies_in(text))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The whole database."""
+
+    turns: tuple[TurnFact, ...]
+    """By session, in the order of ``seq``."""
+    sessions: tuple[Row, ...]
+    messages: tuple[Row, ...]
+    """All of them, in the order they were written."""
+    deliveries: tuple[Row, ...]
+    faults: tuple[str, ...]
+    """What SQLite itself finds wrong, and rows that belong to no turn."""
+
+    @cached_property
+    def by_id(self) -> Mapping[str, TurnFact]:
+        """Turns by id."""
+        return {turn.id: turn for turn in self.turns}
+
+    @cached_property
+    def by_mark(self) -> Mapping[str, tuple[TurnFact, ...]]:
+        """Turns by their mark: one, or something is wrong."""
+        return _grouped(self.turns, lambda turn: turn.mark)
+
+    @cached_property
+    def by_lane(self) -> Mapping[str, tuple[TurnFact, ...]]:
+        """Turns by session, in the order of ``seq``."""
+        return _grouped(self.turns, lambda turn: turn.row["lane"])
+
+
+def read_facts(home: Path) -> Facts:
+    """Read ``loom.db``.
+
+    Raises:
+        sqlite3.Error: there is none, or it cannot be read.
+    """
+    with closing(sqlite3.connect(f"file:{home / 'loom.db'}?mode=ro", uri=True, timeout=10)) as connection:
+        connection.row_factory = sqlite3.Row
+        connection.execute("BEGIN")  # one snapshot of all tables
+        tables = {name: tuple(_rows(connection, name, order)) for name, order in _ORDERS.items()}
+        faults = tuple(_faults(connection))
+    hanging = {name: _grouped(tables[name], lambda row: row["turn_id"]) for name in ORPHANS}
+    return Facts(
+        turns=tuple(_turn(row, hanging) for row in tables["turns"]),
+        sessions=tables["sessions"],
+        messages=tables["messages"],
+        deliveries=tables["outbox"],
+        faults=faults,
+    )
+
+
+_ORDERS = {
+    "sessions": "lane",
+    "turns": "lane, seq",
+    "steps": "turn_id, n",
+    "calls": "turn_id, position",
+    "messages": "n",
+    "outbox": "id",
+    "usage": "n",
+}
+
+
+def _turn(row: Row, hanging: Mapping[str, Mapping[Any, tuple[Row, ...]]]) -> TurnFact:
+    mine = {name: groups.get(row["id"], ()) for name, groups in hanging.items()}
+    return TurnFact(
+        row=row,
+        calls=tuple(rows.call(each) for each in mine["calls"]),
+        steps=mine["steps"],
+        messages=mine["messages"],
+        deliveries=mine["outbox"],
+        usage=mine["usage"],
+    )
+
+
+def _rows(connection: sqlite3.Connection, table: str, order: str) -> Iterator[Row]:
+    coded = [column.name for column in metadata.tables[table].columns if isinstance(column.type, JSON)]
+    for found in connection.execute(f"SELECT * FROM {table} ORDER BY {order}"):
+        row = dict(found)
+        for name in coded:
+            row[name] = None if row[name] is None else json.loads(row[name])
+        yield row
+
+
+def _faults(connection: sqlite3.Connection) -> Iterator[str]:
+    for (found,) in connection.execute("PRAGMA integrity_check"):
+        if found != "ok":
+            yield f"integrity_check: {found}"
+    for found in connection.execute("PRAGMA foreign_key_check"):
+        yield f"foreign_key_check: row {found[1]} of {found[0]} has no {found[2]}"
+    for table, query in ORPHANS.items():
+        for (key,) in connection.execute(query):
+            yield f"orphan: {table} {key} belongs to no turn"
+
+
+def _grouped(items: Iterable[Any], key: Any) -> dict[Any, tuple[Any, ...]]:
+    groups: dict[Any, list[Any]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    return {name: tuple(group) for name, group in groups.items()}

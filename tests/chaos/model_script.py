@@ -1,0 +1,143 @@
+"""What the model says to a question: read from the question itself. Pure."""
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.chaos.marks import mark_of, reply_name
+from tests.support.messages_rules import blocks
+from tests.support.messages_wire import WireCall, answer
+
+Json = dict[str, Any]
+
+ASKS = "asks for tools, round"
+"""Stands in every reply that follows a ``tools=`` directive, so that the next one is known."""
+DEFAULT_WORDS = 8
+FILLER = ("thread", "over", "warp", "under", "weft", "and", "back", "again")
+DIRECTIVE = re.compile(r"([a-z]+)(?:=(\S+))?")
+
+
+@dataclass(frozen=True)
+class Script:
+    """A question's directives; model_server.py says what each means."""
+
+    mark: str = ""
+    words: int = DEFAULT_WORDS
+    rounds: tuple[tuple[str, ...], ...] = ()
+    """Of tool calls."""
+    slow_s: float = 0.0
+    wait_s: float = 0.0
+    faults: tuple[str, ...] = ()
+    """Of the first requests, one each."""
+
+    def fault(self, nth: int, *, seed: int, rate: float, among: Sequence[str]) -> str:
+        """The fault of the n-th request of this mark, "" for none; chance depends on (seed, mark, n) alone."""
+        if nth <= len(self.faults):
+            return self.faults[nth - 1]
+        chance = chance_of(seed, self.mark, nth)
+        return chance.choice(list(among)) if among and chance.random() < rate else ""
+
+
+@dataclass(frozen=True)
+class SaidReply:
+    """A whole reply: its text, and the events it streams as."""
+
+    text: str
+    events: list[Json]
+
+
+def chance_of(seed: int, mark: str, nth: int) -> random.Random:
+    """The dice of one request."""
+    return random.Random(f"{seed}:{mark}:{nth}")
+
+
+def newest_question(body: Json) -> str:
+    """The last text of the user: what stands beside a question comes before it in the same message."""
+    return next((text for _, text in _user_texts(body)), "")
+
+
+def stage_of(body: Json) -> int:
+    """How many replies of the running turn the request holds: equal stages of a turn ask for the same reply."""
+    place = next((place for place, _ in _user_texts(body)), 0)
+    return sum(message["role"] == "assistant" for message in body["messages"][place + 1 :])
+
+
+def script_of(question: str) -> Script:
+    """Read a question's directives; a word that is none is left out."""
+    mark = mark_of(question)
+    given = [DIRECTIVE.fullmatch(word) for word in question.partition(mark)[2].split()] if mark else []
+    pairs = [(found[1], found[2] or "") for found in given if found]
+    last = dict(pairs)
+    return Script(
+        mark=mark,
+        words=int(last.get("words") or DEFAULT_WORDS),
+        rounds=tuple(tuple(value.split(",")) for name, value in pairs if name == "tools" and value),
+        slow_s=float(last.get("slow") or 0.0),
+        wait_s=float(last.get("wait") or 0.0),
+        faults=tuple(_faults(pairs)),
+    )
+
+
+def reply_for(script: Script, nth: int, body: Json, *, fault: str = "") -> SaidReply:
+    """What is said to the n-th request of a mark."""
+    name = reply_name(script.mark, nth)
+    calls = _calls_of_fault(fault, name)
+    text = f"{name} errs." if calls else ""
+    if not calls and _may_call(body):
+        rounds_before = _rounds_before(body)
+        if rounds_before < len(script.rounds):
+            calls = _calls(script.rounds[rounds_before], name)
+            text = f"{name} {ASKS} {rounds_before + 1}."
+    text = text or " ".join([name, "says:", *(FILLER[n % len(FILLER)] for n in range(script.words))])
+    usage = {"input_tokens": 10 * len(body["messages"]), "output_tokens": len(text) // 4 + 20 * len(calls)}
+    return SaidReply(text, answer(text, calls, model=body["model"], usage=usage))
+
+
+def _faults(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for name, value in pairs:
+        if name == "hang":
+            yield "hang"
+        elif name == "fault":
+            fault, _, times = value.partition("*")
+            yield from [fault] * int(times or 1)
+
+
+def _may_call(body: Json) -> bool:
+    return bool(body.get("tools")) and body.get("tool_choice", {}).get("type") != "none"
+
+
+def _rounds_before(body: Json) -> int:
+    place = next((place for place, _ in _user_texts(body)), 0)
+    said = [block for message in body["messages"][place + 1 :] for block in blocks(message["content"])]
+    return sum(block["type"] == "text" and ASKS in block["text"] for block in said)
+
+
+def _user_texts(body: Json) -> Iterator[tuple[int, str]]:
+    """The user's texts with their messages' places, the newest first."""
+    users = [(place, message) for place, message in enumerate(body["messages"]) if message["role"] == "user"]
+    for place, message in reversed(users):
+        texts = [block["text"] for block in blocks(message["content"]) if block["type"] == "text"]
+        yield from ((place, text) for text in reversed(texts))
+
+
+def _calls(tools: Sequence[str], name: str) -> list[WireCall]:
+    return [_call(tool, name, place) for place, tool in enumerate(tools)]
+
+
+def _call(tool: str, name: str, place: int) -> WireCall:
+    mark, _, nth = name.partition(".")
+    nonce = f"{mark}-{nth}-{place}"
+    tool, _, seconds = tool.partition(":")
+    arguments: Json = {"nonce": nonce, **({"seconds": float(seconds)} if seconds else {})}
+    return WireCall(f"toolu_{nonce}", tool, arguments)
+
+
+def _calls_of_fault(fault: str, name: str) -> list[WireCall]:
+    if fault == "bad_tool_json":
+        broken = _call("note", name, 0)
+        return [WireCall(broken.id, broken.name, '{"nonce": "' + name)]
+    if fault == "unknown_tool":
+        return _calls(["no_such_tool"], name)
+    return _calls(["note"] * 50, name) if fault == "fifty_calls" else []

@@ -1,0 +1,133 @@
+"""A model provider on loopback, as a process: the Messages API, with faults, and a log of every request.
+
+    python -m tests.chaos.model_server --port 9000 --log model.jsonl --seed 7 [--latency-s 0.02]
+        [--fault-rate 0.02 --faults rate429,cut,drip]
+
+Its first line on standard output is its URL (``--port 0``: a free port); SIGTERM ends it. ``model_log.read(path)``
+gives the log as ModelCalls, also while it is being written or after a SIGKILL.
+
+What it says is decided by the newest user message, ``T00042 <directives>``, in any order, separated by spaces:
+
+- ``plain``: a short text (also without any directive)
+- ``words=N``: a text of N words
+- ``tools=a,b,c``: a reply that calls these tools at once, then, when the results are there, goes on; given several
+  times, one reply for each in that order. Arguments are ``{"nonce": "<mark>-<n>-<place>"}``, unlike those of any
+  other call; ``pause:2.5`` adds ``"seconds": 2.5``.
+- ``slow=S``: every reply of this turn drips over S seconds; ``wait=S``: every reply begins after S seconds
+- ``hang``: the first request of the turn gets no answer at all (the same as ``fault=hang``)
+- ``fault=<name>[*n]``: the turn's first n (1) requests get this fault; given several times, one after the other
+
+Every reply begins with ``<mark>.<n>``: the answer to the n-th request of that mark. A forbidden tool choice
+(``{"type": "none"}``) or a request without tools gets text. Requests that the real API refuses are answered 400
+before anything else. With ``--fault-rate`` any request may get one of ``--faults``, by (seed, mark, n) alone.
+
+Faults: rate429 (Retry-After: 1), rate429_absurd (Retry-After: 4294967), overloaded529, server500, hang (nothing for
+HANG_S, then the connection is closed), drip (a whole reply in small pieces over DRIP_S), reset (RST, before or after
+the head), cut (closed within the stream, at a byte chosen by the seed), early_end (ends as if whole, without a stop
+reason), error_event (overloaded_error after some words), garbage (200 with HTML), bad_tool_json (arguments that are
+no JSON), unknown_tool (``no_such_tool``), fifty_calls (50 calls of ``note`` in one reply).
+"""
+
+import argparse
+import asyncio
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.asyncio_http import Asked, Connection, Log, announce, serve
+from tests.chaos.model_faults import RESPOND, Saying, drip, refuse
+from tests.chaos.model_log import ModelLog, Request
+from tests.chaos.model_script import Script, newest_question, reply_for, script_of
+from tests.support import messages_rules
+
+Json = dict[str, Any]
+SLOW_PIECES = 20
+"""Of a reply that ``slow=`` spreads out."""
+
+
+class ModelServer:
+    """Answers requests and logs them."""
+
+    def __init__(
+        self,
+        log: ModelLog,
+        *,
+        seed: int = 0,
+        latency_s: float = 0.0,
+        fault_rate: float = 0.0,
+        faults: tuple[str, ...] = (),
+    ) -> None:
+        """
+        Args:
+            latency_s: before every reply.
+            fault_rate: share (0-1) of requests that get one of the faults.
+        """
+        self._log = log
+        self._seed, self._latency_s = seed, latency_s
+        self._fault_rate, self._faults = fault_rate, faults
+        self._asked: Counter[str] = Counter()
+
+    async def answer(self, asked: Asked, connection: Connection) -> None:
+        """Serve one request. Its end is logged however it ends, the client's going away included."""
+        if asked.method != "POST" or asked.path.split("?")[0] != "/v1/messages":
+            refuse(connection, 404, "not_found_error")
+            return
+        body = json.loads(asked.body)
+        script = script_of(newest_question(body))
+        self._asked[script.mark] += 1
+        request = Request(self._asked.total(), script.mark, self._asked[script.mark])
+        self._log.began(request, body, connection=connection.number, at_s=asked.at_s)
+        try:
+            await self._respond(request, script, body, connection)
+        finally:
+            self._log.ended(request, at_s=request.ended_s or connection.gone_s or time.time())
+
+    def gone(self, connection: Connection) -> None:
+        """Log the end of a connection: the death of a client shows as the end of all of its connections."""
+        self._log.closed(connection.number, at_s=connection.gone_s or time.time())
+
+    async def _respond(self, request: Request, script: Script, body: Json, connection: Connection) -> None:
+        request.complaint = messages_rules.complaint(body)
+        if request.complaint is not None:
+            request.status = 400
+            refuse(connection, 400, "invalid_request_error", message=request.complaint)
+            return
+        request.fault = script.fault(request.nth, seed=self._seed, rate=self._fault_rate, among=self._faults)
+        if pause_s := self._latency_s + script.wait_s:
+            await asyncio.sleep(pause_s)
+        reply = reply_for(script, request.nth, body, fault=request.fault)
+        request.said = reply.text
+        saying = Saying(request, reply, connection, self._seed)
+        if script.slow_s and not request.fault:
+            await drip(saying, over_s=script.slow_s, pieces=SLOW_PIECES)
+        else:
+            await RESPOND[request.fault](saying)
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    parser = argparse.ArgumentParser(description="A Messages API on loopback that logs and misbehaves.")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--latency-s", type=float, default=0.0)
+    parser.add_argument("--fault-rate", type=float, default=0.0)
+    parser.add_argument("--faults", default="", help=",".join(name for name in RESPOND if name))
+    given = parser.parse_args()
+    faults = tuple(name for name in given.faults.split(",") if name)
+    if unknown := set(faults) - set(RESPOND):
+        parser.error(f"no such fault: {', '.join(sorted(unknown))}")
+    server = ModelServer(
+        ModelLog(Log(given.log)),
+        seed=given.seed,
+        latency_s=given.latency_s,
+        fault_rate=given.fault_rate,
+        faults=faults,
+    )
+    asyncio.run(serve(server.answer, port=given.port, on_gone=server.gone, is_listening=announce))
+
+
+if __name__ == "__main__":
+    main()

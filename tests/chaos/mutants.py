@@ -1,0 +1,99 @@
+"""Seeded bugs: each breaks one promise in the process it is applied to, and a run that does not notice it is worthless.
+
+They replace functions of Loom in memory, in processes of the harness alone.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Integer, and_, bindparam, select, update
+
+from loom_worker.front import front
+from loom_worker.lanes.keeper import Hold, Keeper
+from loom_worker.store import calls, claims, journal, rows
+from loom_worker.store.schema import calls as calls_table
+from loom_worker.store.schema import turns
+from loom_worker.turn import reply
+from loom_worker.values.turns import Call, Claim, NewTurn
+
+
+def apply(name: str) -> None:
+    """Let this process have that bug, or those, with commas between them."""
+    for one in name.split(","):
+        MUTANTS[one][1]()
+
+
+def _no_fence() -> None:
+    """An overtaken worker writes as if it still owned its turn: no fence, lost lease or key of the journal stops it."""
+
+    def lose_quietly(keeper: Keeper, hold: Hold) -> None:
+        keeper._drop(hold)
+
+    anyones = (turns.c.id == bindparam("our_id"), bindparam("our_fence", type_=Integer) >= 0)
+    claims._IS_OURS = anyones  # type: ignore[assignment]
+    claims._OURS = claims._WITH_SESSION.where(*anyones)
+    journal._INSERT_STEPS = journal._INSERT_STEPS.prefix_with("OR REPLACE")
+    journal._INSERT_CALLS = journal._INSERT_CALLS.prefix_with("OR REPLACE")
+    Keeper._lose = lose_quietly  # type: ignore[method-assign]
+
+
+def _wrong_order() -> None:
+    """The newest turn of a lane runs first."""
+    claims._HEAD = claims._HEAD.order_by(None).order_by(turns.c.seq.desc())
+
+
+def _lost_outbox() -> None:
+    """Every third webhook is not written with the end of its turn."""
+    finish, counter = journal.Journal.finish, itertools.count()
+
+    def forgetful(self: journal.Journal, claim: Claim, final: journal.Final) -> None:
+        finish(self, claim, final if next(counter) % 3 else replace(final, delivery=None))
+
+    journal.Journal.finish = forgetful  # type: ignore[method-assign]
+
+
+def _no_idempotency() -> None:
+    """A repeated key is a new turn."""
+    submit = front.submit
+
+    def forgetful(database: Any, limits: Any, session: Any, new: NewTurn, *, now_ms: int) -> Any:
+        return submit(database, limits, session, replace(new, idempotency_key=None), now_ms=now_ms)
+
+    front.submit = forgetful  # type: ignore[assignment]
+
+
+def _repeated_tool() -> None:
+    """A call is run by everyone who was told of it."""
+
+    def claim(self: calls.Calls, turn_id: str, position: int, _send: int, *, worker: str, **times: Any) -> Call | None:
+        here = and_(calls_table.c.turn_id == turn_id, calls_table.c.position == position)
+        with self._database.write() as tx:
+            taken = {"status": "running", "worker": worker, "started_ms": times["now_ms"]}
+            tx.execute(update(calls_table).where(here).values(**taken))
+            row = tx.execute(select(calls_table).where(here)).mappings().first()
+        return None if row is None else rows.call(row)
+
+    calls.Calls.claim = claim  # type: ignore[method-assign,assignment]
+
+
+def _no_budget() -> None:
+    """All of a session's history goes to the model."""
+    fit = reply.fit
+
+    def generous(layers: Any, *, budget_tokens: int, count: Any) -> Any:
+        return fit(layers, budget_tokens=100 * budget_tokens, count=count)
+
+    reply.fit = generous  # type: ignore[assignment]
+
+
+MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
+    "no_fence": (("I2", "I4"), _no_fence),
+    "wrong_order": (("I3",), _wrong_order),
+    "lost_outbox": (("I5",), _lost_outbox),
+    "no_idempotency": (("I1",), _no_idempotency),
+    "repeated_tool": (("I8",), _repeated_tool),
+    "no_budget": (("I7",), _no_budget),
+}
+"""Name to the invariants of which at least one must be seen broken, and how the bug is planted."""

@@ -1,0 +1,129 @@
+"""What the three independent witnesses wrote down, and what was done to the system meanwhile.
+
+All moments are seconds of the harness' machine since 1970 (``time.time``). A turn is known to every witness by its
+``mark``, a word such as ``T00042`` that stands in its input and nowhere else.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The client: a turn that was answered 202 (or 200)."""
+
+    mark: str
+    turn_id: str
+    session: str
+    at_s: float
+    """When the first 202 was there."""
+    order: int
+    """n-th acceptance of its session as this client saw it: it submits the next one only after the 202."""
+    key: str | None = None
+    """Its Idempotency-Key."""
+    answers: tuple[str, ...] = ()
+    """Turn ids of all answers to that key, repeats included."""
+    has_webhook: bool = False
+    wish: Literal["", "interrupt", "rollback", "finish"] = ""
+    """How the client asked for its cancel, if it did and was answered 202."""
+    may_fail: bool = False
+    """True where a fault was meant for this very turn (poison, a provider that refuses)."""
+
+
+@dataclass(frozen=True)
+class Polled:
+    """The client: a turn with a final status, as ``GET /v1/turns/{id}`` gave it."""
+
+    turn_id: str
+    body: bytes
+    at_s: float
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """The LLM server: one request."""
+
+    number: int
+    mark: str
+    """Of the newest user message."""
+    body: Json
+    began_s: float
+    ended_s: float
+    """When its last byte was written, or the connection was gone."""
+    status: int
+    fault: str
+    """The fault it was answered with; empty: none."""
+    is_complete: bool
+    """True if a whole, correct reply was written."""
+    complaint: str | None
+    """Why the real server would refuse it (answered 400), None if it is well-formed."""
+    nth: int = 0
+    """This is the n-th request of its mark; the reply begins with ``<mark>.<nth>``."""
+    said: str = ""
+    """The text of the reply, whether it was sent whole or not."""
+    connection_gone_s: float | None = None
+    """When the connection it came over ended, perhaps many requests later; None: it never did."""
+
+
+@dataclass(frozen=True)
+class Hook:
+    """The receiver: one webhook request, verified or not."""
+
+    id: str
+    turn_id: str
+    body: bytes
+    at_s: float
+    is_signed: bool
+    """True if the signature is valid for the body and the secret."""
+    status: int
+    """What it was answered; 0: the connection was closed without an answer."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A tool: it did the thing that it does."""
+
+    tool: str
+    nonce: str
+    """One of its arguments, unlike that of any other call the model asked for."""
+    at_s: float
+
+
+@dataclass(frozen=True)
+class Injection:
+    """What was done to the system."""
+
+    kind: str
+    """kill, tree, broker, flush, swallow, stop, term, lock, full, clock, crash, duplicate…"""
+    target: str
+    """A process' name, or a crash point's."""
+    at_s: float
+    until_s: float
+    """When it was over; ``at_s`` for what has no duration."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All of it, after the system has come to rest."""
+
+    submitted: tuple[Submitted, ...]
+    polled: tuple[Polled, ...]
+    model_calls: tuple[ModelCall, ...]
+    hooks: tuple[Hook, ...]
+    effects: tuple[Effect, ...]
+    injections: tuple[Injection, ...]
+    home: Path
+    """The system's LOOM_HOME; ``loom.db`` in it is read."""
+    leftovers: tuple[str, ...] = ()
+    """What should not be there at rest: leases, unacknowledged messages, processes, files; each named."""
+    budget_tokens: int = 0
+    """The input budget of the agent that was used, in the provider's tokens; nothing fits the default."""
+    planned_points: tuple[str, ...] = ()
+    """Crash points that this run set out to hit."""
+    single_effect_tools: frozenset[str] = field(default_factory=lambda: frozenset({"charge"}))
+    """Tools that are marked as not idempotent."""
+    lease_s: float = 3.0
+    """LOOM_LEASE_S of the run: for so long after a disturbance a worker may find that its turn is another's."""

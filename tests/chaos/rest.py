@@ -1,0 +1,89 @@
+"""A world comes to rest: everything is delivered and given back, or it is named."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from redis import RedisError
+
+from loom_worker.lanes import keys
+from tests.chaos.client import Clients
+from tests.chaos.world import World
+from tests.support.until import until
+
+QUEUES = ("turn", "tool", "webhook")
+SOON_MS = 40_000
+"""A delivery that is due later is asked for anew: the third attempt comes after five minutes."""
+AHEAD_S = 600.0
+UNACKED = "unacknowledged messages"
+KNOWN_FILES = ("loom.db", "shop.db", "valkey", "crashes")
+"""What may stand in a home; of databases also their -wal and -shm."""
+
+
+class Rest:
+    """Waits for one world's rest."""
+
+    def __init__(self, world: World, clients: Clients) -> None:
+        self._world, self._clients = world, clients
+        self.replayed = 0
+        """Deliveries that were asked for anew, because their next attempt was due late."""
+
+    def come(self, timeout_s: float, *, is_patient: bool) -> tuple[str, ...]:
+        """Wait; what is still there after timeout_s.
+
+        Args:
+            is_patient: False: messages whose worker was killed, and which Celery gives back much later, do not count.
+        """
+
+        def left() -> list[str]:
+            found = [*self._deliveries(), *self._broker()]
+            return [what for what in found if is_patient or UNACKED not in what]
+
+        with contextlib.suppress(AssertionError):
+            until(lambda: not left(), timeout_s, "all is at rest")
+        return tuple(left())
+
+    def files(self) -> Iterator[str]:
+        """Files in the home that are not known."""
+        for path in self._world.home.iterdir():
+            if path.name.removesuffix("-wal").removesuffix("-shm") not in KNOWN_FILES:
+                yield f"file {path.name} in the home"
+
+    def _deliveries(self) -> Iterator[str]:
+        now_ms = time.time() * 1000
+        for delivery_id, next_ms in self._world.rows("SELECT id, next_ms FROM outbox WHERE status = 'pending'"):
+            if next_ms is None or float(str(next_ms)) > now_ms + SOON_MS:
+                answer: Any = self._clients.ask("POST", f"/v1/deliveries/{delivery_id}/replay")
+                self.replayed += answer is not None and answer.status < 300
+            yield f"delivery {delivery_id} is pending"
+
+    def _broker(self) -> Iterator[str]:
+        try:
+            with self._world.redis() as client:
+                for lane in client.zrange(keys.LEASES, 0, -1):  # type: ignore[union-attr]
+                    yield f"lease of lane {lane}"
+                for key in client.scan_iter(f"{keys.PREFIX}lane:*", count=1000):
+                    yield f"lane {key}"
+                for key in client.scan_iter(f"{keys.PREFIX}lease:*", count=1000):
+                    yield f"lease {key}"
+                for queue in QUEUES:
+                    if waiting := client.llen(f"loom:q:{queue}"):
+                        yield f"{waiting} messages in queue {queue}"
+                if unacked := client.hlen("loom:q:unacked") - _ahead(client):
+                    yield f"{unacked} {UNACKED}"
+        except RedisError as error:
+            yield f"the broker does not answer: {error}"
+
+
+def _ahead(client: Any) -> int:
+    """Messages that a worker whose clock was ahead took with it: Celery gives them back when that time has come."""
+    return int(client.zcount("loom:q:unacked_index", time.time() + AHEAD_S, "+inf"))
+
+
+def crashes(home: Path) -> list[tuple[str, float]]:
+    """(point, moment) of each death at a crash point."""
+    folder = home / "crashes"
+    found = folder.iterdir() if folder.exists() else ()
+    return sorted((path.name.rpartition(".")[0], path.stat().st_mtime) for path in found)

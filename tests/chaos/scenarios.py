@@ -1,0 +1,179 @@
+"""What a run consists of, by form. Every figure that is not plain says why it is what it is."""
+
+from collections.abc import Mapping
+
+from loom_worker.crash_points import POINTS
+from tests.chaos.play import Scenario, with_mutant
+from tests.chaos.workload import Mix, plan
+from tests.chaos.world import Plan
+
+PATIENT_ATTEMPTS = {"LOOM_MAX_ATTEMPTS": "20"}
+"""Where kills come every other second, a turn may meet three in a row that are none of its fault."""
+ALL_FAULTS = (
+    "rate429,rate429_absurd,overloaded529,server500,drip,reset,cut,early_end,error_event,garbage,bad_tool_json,"
+    "unknown_tool,fifty_calls"
+)
+WITH_FAULTS = ("--fault-rate", "0.02", "--faults", ALL_FAULTS, "--latency-s", "0.02")
+
+PROCESSES = ("kill", "kill", "kill", "kill", "tree", "term")
+BROKER = ("broker", "flush", "swallow", "freeze")
+TURNS = ("stop", "duplicate", "race", "hooks")
+
+
+def sweep(seed: int, *, times: int = 1, turns: int = 60) -> Scenario:
+    """Die at every crash point, so many times each."""
+    points = ",".join(f"{point}*{times}" for point in POINTS)
+    says = {"plain": 4, "tools=note,charge": 3, "tools=note,note": 3, "slow=0.3": 2}
+    return Scenario(
+        "sweep",
+        Plan(seed=seed, environ={**PATIENT_ATTEMPTS, "LOOM_CRASHPOINTS": points}),
+        plan(turns, sessions=10, seed=seed, mix=Mix(says, webhooks=0.4)),
+        points=tuple(POINTS),
+        is_patient=False,
+    )
+
+
+def smoke(seed: int) -> Scenario:
+    """The sweep with kills, a flush and repeated messages in it."""
+    swept = sweep(seed, turns=90)
+    deeds = ("kill", "kill", "kill", "tree", "flush", "duplicate")
+    return Scenario(**{**vars(swept), "name": "smoke", "deeds": deeds, "timeout_s": 60.0, "rest_s": 40.0})
+
+
+def storm(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 0.7, name: str = "storm") -> Scenario:
+    """Everything that may happen to processes, broker, database, model and receiver."""
+    return Scenario(
+        name,
+        Plan(seed=seed, has_small_disk=True, model=WITH_FAULTS, environ=PATIENT_ATTEMPTS),
+        plan(turns, sessions=24, seed=seed, mix=Mix(poison=1)),
+        deeds=deeds,
+        apart_s=apart_s,
+        timeout_s=180.0 + turns / 8,
+    )
+
+
+def forgetful(seed: int, *, turns: int, deeds: tuple[str, ...]) -> Scenario:
+    """A broker without any persistence, killed and emptied."""
+    return Scenario(
+        "no persistence",
+        Plan(seed=seed, keeps_broker_data=False, environ=PATIENT_ATTEMPTS),
+        plan(turns, sessions=16, seed=seed),
+        deeds=deeds,
+        apart_s=1.5,
+        is_patient=False,
+    )
+
+
+def queued_first(seed: int, *, turns: int = 1_100) -> Scenario:
+    """All turns are accepted before the first worker starts."""
+    return Scenario(
+        "queued first",
+        Plan(seed=seed, model=("--latency-s", "0.01")),
+        plan(turns, sessions=16, seed=seed, mix=Mix({"plain": 1}, webhooks=0.05, keyless=0.0)),
+        deeds=("kill", "flush"),
+        depth=100,  # the most that a lane takes
+        is_queued_first=True,
+        is_patient=False,
+        timeout_s=240.0,
+    )
+
+
+def race(seed: int) -> Scenario:
+    """Four workers, and every bell rings four times."""
+    return Scenario(
+        "race",
+        Plan(seed=seed, turn_workers=4),
+        plan(100, sessions=3, seed=seed, mix=Mix({"plain": 4, "tools=note,charge": 1}, webhooks=0.1)),
+        deeds=("race",) * 12 + ("duplicate",) * 4 + ("kill",),
+        apart_s=0.2,
+        depth=20,
+        is_patient=False,
+    )
+
+
+def full_slots(seed: int) -> Scenario:
+    """More turns wait for tools than there are slots, of turns or of tools."""
+    return Scenario(
+        "full slots",
+        Plan(seed=seed, environ={"LOOM_WORKER_CONCURRENCY": "2"}),
+        plan(36, sessions=18, seed=seed, mix=Mix({"tools=pause:1": 3, "tools=pause:0.5,charge": 1})),
+        deeds=("kill", "duplicate"),
+        is_patient=False,
+    )
+
+
+def wishes(seed: int, *, turns: int = 120) -> Scenario:
+    """Clients cancel turns in all three ways, or overrule them with the next, while workers die."""
+    says = {"plain": 2, "slow=0.8": 3, "tools=pause:0.5": 2, "tools=note,charge": 2}
+    half = turns // 2
+    cancelled = plan(half, sessions=6, seed=seed, mix=Mix(says, wishes=0.4))
+    overruled = plan(turns - half, sessions=6, seed=seed, mix=Mix(says, overruling=0.3), first=half)
+    return Scenario(
+        "wishes",
+        Plan(seed=seed, environ=PATIENT_ATTEMPTS),
+        {**cancelled, **overruled},
+        deeds=("kill", "kill", "kill", "flush", "stop", "broker"),
+        apart_s=1.0,
+        is_patient=False,
+    )
+
+
+def mutants(seed: int) -> Mapping[str, Scenario]:
+    """For each seeded bug the shortest run that must notice it."""
+    plain = {"plain": 1}
+    asked = {
+        "no_fence": (plan(60, sessions=12, seed=seed, mix=Mix({"slow=1.5": 1})), ("zombie",) * 2, 7.0),
+        "wrong_order": (plan(40, sessions=2, seed=seed, mix=Mix(plain)), ("kill",), 0.1),
+        "lost_outbox": (plan(30, sessions=6, seed=seed, mix=Mix(plain, webhooks=0.6)), ("kill",), 0.1),
+        "no_idempotency": (plan(30, sessions=6, seed=seed, mix=Mix(plain, keyless=0, twice=0.5)), ("kill",), 0.1),
+        "repeated_tool": (
+            plan(40, sessions=10, seed=seed, mix=Mix({"tools=charge,pause:0.5": 1})),
+            ("duplicate",) * 10,
+            0.3,
+        ),
+        "no_budget": (plan(40, sessions=2, seed=seed, mix=Mix({"words=400": 1}, webhooks=0)), ("kill",), 0.1),
+    }
+    return {
+        name: with_mutant(
+            Scenario(name, Plan(seed=seed), turns, deeds, apart_s=apart_s, timeout_s=15, rest_s=2, is_patient=False),
+            name,
+        )
+        for name, (turns, deeds, apart_s) in asked.items()
+    }
+
+
+def smoke_mutant(seed: int, names: str) -> Scenario:
+    """Several seeded bugs at once, whose traces do not hide each other."""
+    turns = plan(50, sessions=3, seed=seed, mix=Mix({"words=400": 1}, webhooks=0.5))
+    return with_mutant(Scenario("", Plan(seed=seed), turns, ("kill",), timeout_s=15, rest_s=1, is_patient=False), names)
+
+
+def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
+    """The scenarios of a form: smoke, short or long.
+
+    Args:
+        turns: of the storm.
+    """
+    if form == "smoke":
+        return [smoke(seed)]
+    others = [race(seed), full_slots(seed), queued_first(seed), wishes(seed)]
+    if form == "short":
+        deeds = (*PROCESSES * 3, *BROKER, *TURNS, "stop", "duplicate", "lock", "full", "clock")
+        lossy = ("broker", "broker", "flush", "kill", "kill", "tree")
+        return [sweep(seed), storm(seed, turns=turns, deeds=deeds), forgetful(seed, turns=150, deeds=lossy), *others]
+    deeds = (
+        *("kill",) * 310,
+        *("tree",) * 12,
+        *("broker",) * 6,
+        *("term",) * 10,
+        *("flush", "freeze", "clock", "hooks") * 3,
+        *("swallow", "stop", "lock", "full") * 2,
+        *("duplicate", "race") * 10,
+    )
+    lossy = ("broker", "flush", "kill", "tree", "kill") * 3
+    return [
+        sweep(seed, times=3, turns=150),
+        storm(seed, turns=turns, deeds=deeds, apart_s=0.2),
+        forgetful(seed, turns=500, deeds=lossy),
+        *others,
+    ]

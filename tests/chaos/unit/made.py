@@ -1,0 +1,219 @@
+"""A small run that kept every promise: a database written by Loom's own store, and what the witnesses saw of it."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from loom_worker.llm.anthropic_request import request_body
+from loom_worker.llm.anthropic_stream import Assembly
+from loom_worker.settings import LimitSettings, Settings
+from loom_worker.store.calls import Calls
+from loom_worker.store.claims import Claims
+from loom_worker.store.database import Database
+from loom_worker.store.journal import Final, Journal
+from loom_worker.store.messages import Messages
+from loom_worker.store.outbox import Outbox
+from loom_worker.store.reading import Turns
+from loom_worker.store.submit import submit
+from loom_worker.turn.ending import finished
+from loom_worker.turn.plan import planned
+from loom_worker.turn.saying import conversation, said, usage_of
+from loom_worker.turn.work import Work
+from loom_worker.values.chat import Reply, Request, ToolSpec
+from loom_worker.values.deliveries import Delivery
+from loom_worker.values.sessions import Message, NewSession
+from loom_worker.values.turns import Claim, Ending, NewTurn, Turn, Webhook
+from loom_worker.webhook.body import completed
+from tests.chaos.checker import check
+from tests.chaos.model_script import reply_for, script_of
+from tests.chaos.records import Effect, Evidence, Hook, Injection, ModelCall, Polled, Submitted
+
+WORKSPACE, MODEL = "default", "claude-test"
+NOW_MS = 1_800_000_000_000
+SPECS = (ToolSpec("note", "Notes.", {"type": "object"}), ToolSpec("charge", "Charges.", {"type": "object"}))
+HOOK_URL = "http://127.0.0.1:9/ok"
+MARKS = ("T00001", "T00002", "T00003", "T00004")
+
+
+@dataclass
+class Run:
+    """Makes a run turn by turn, as Loom does it, and keeps what the witnesses would have seen.
+
+    Every event takes a hundredth of a second, so no two moments are equal.
+    """
+
+    settings: Settings
+    database: Database
+    submitted: list[Submitted] = field(default_factory=list)
+    polled: list[Polled] = field(default_factory=list)
+    calls: list[ModelCall] = field(default_factory=list)
+    hooks: list[Hook] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    _moments: Iterator[int] = field(default_factory=count)
+
+    def now_s(self) -> float:
+        """The next moment."""
+        return 1000 + next(self._moments) / 100
+
+    def turn(self, text: str, *, session: str = "s1", webhook: bool = False, ending: Ending | None = None) -> Turn:
+        """A turn from its acceptance to its webhook; its directives hold.
+
+        Args:
+            ending: how it ends before the model was asked; None: with the model's answer.
+        """
+        claim = self.accepted(text, session=session, webhook=webhook)
+        work = Work.begin(claim).matched("Context.", ())
+        while ending is None:
+            work = self.asked(work)
+            if not work.open_calls:
+                ending = Ending("completed", output_text=work.last_reply.payload["text"])
+            else:
+                work = self.ran_tools(work)
+        return self.ended(work, ending)
+
+    def accepted(self, text: str, *, session: str = "s1", webhook: bool = False, **known: Any) -> Claim:
+        """A turn that was answered 202 and is claimed."""
+        mark = text.split()[0]
+        hook = Webhook(HOOK_URL) if webhook else None
+        new = NewTurn(text, webhook=hook, idempotency_key=f"key-{mark}", fingerprint=mark)
+        owner = (WORKSPACE, NewSession(id=session))
+        turn, _ = submit(self.database, LimitSettings(), owner, new, now_ms=NOW_MS)
+        order = sum(sent.session == session for sent in self.submitted)
+        sent = Submitted(mark, turn.id, session, self.now_s(), order, f"key-{mark}", (turn.id,), webhook)
+        self.submitted.append(replace(sent, **known))
+        claim = Claims(self.database).claim(turn.lane, worker="w1", now_ms=NOW_MS + 1)
+        assert isinstance(claim, Claim)
+        return claim
+
+    def asked(self, work: Work, **fields: Any) -> Work:
+        """The model was asked, answered, and the journal has it."""
+        call = self.model_call(work, **fields)
+        reply = _reply(work, call)
+        new = planned(reply.tool_uses, lambda use: None, LimitSettings(), position=len(work.calls), reply_n=work.next_n)
+        work = work.replied(reply, new, first_token_ms=3)
+        Journal(self.database).save(work.claim, work.unsaved_steps, work.unsaved_calls, _progress(work))
+        return work.saved()
+
+    def model_call(self, work: Work, **fields: Any) -> ModelCall:
+        """A request with what the work holds, answered whole, as the model server logs it."""
+        mark = work.turn.input.split()[0]
+        nth = 1 + sum(call.mark == mark for call in self.calls)
+        history = tuple(each.chat for each in Messages(self.database).latest(work.turn.lane, limit=200))
+        request = Request("You are Loom.", (*history, *conversation(work)), tools=SPECS)
+        body = request_body(request, MODEL)
+        text = reply_for(script_of(work.turn.input), nth, body).text
+        call = ModelCall(
+            len(self.calls) + 1, mark, body, self.now_s(), self.now_s(), 200, "", True, None, nth=nth, said=text
+        )
+        self.calls.append(replace(call, **fields))
+        return self.calls[-1]
+
+    def ran_tools(self, work: Work) -> Work:
+        """All open calls ran, once each."""
+        rows = Calls(self.database)
+        for sent in rows.send(work.claim, work.open_calls, now_ms=NOW_MS):
+            taken = rows.claim(work.turn.id, sent.position, sent.sends, worker="w1", now_ms=NOW_MS, durable=True)
+            assert taken is not None
+            self.effects.append(Effect(taken.name, taken.arguments["nonce"], self.now_s()))
+            done = replace(taken, status="completed", content="Done.", finished_ms=NOW_MS + 5)
+            rows.close(work.turn.id, done)
+            work = work.with_calls([done])
+        return work
+
+    def ended(self, work: Work, ending: Ending, *, is_kept: bool = True) -> Turn:
+        """The turn ended, was polled, and its webhook delivered."""
+        turn = finished(work, ending, now_ms=NOW_MS + 100, run_ms=40)
+        delivery = _delivery(turn) if turn.webhook else None
+        messages = list(_messages(work)) if is_kept else []
+        progress = {**_progress(work), "run_ms": 40, "completed_ms": NOW_MS + 100}
+        final = Final(ending, progress, work.unsaved_steps, said=messages, delivery=delivery, model=MODEL)
+        Journal(self.database).finish(work.claim, final)
+        shown = Turns(self.database).get(WORKSPACE, turn.id)
+        self.polled.append(Polled(turn.id, json.dumps(shown.as_json()).encode(), self.now_s()))
+        if delivery is not None:
+            self.hooks.append(Hook(delivery.id, turn.id, delivery.body.encode(), self.now_s(), True, 204))
+            Outbox(self.database).save(replace(delivery, status="delivered", attempts=1, next_ms=None))
+        return shown
+
+    def evidence(self, **changed: Any) -> Evidence:
+        """All that was seen; something harmless was done to the system meanwhile."""
+        return Evidence(
+            **{
+                "submitted": tuple(self.submitted),
+                "polled": tuple(self.polled),
+                "model_calls": tuple(self.calls),
+                "hooks": tuple(self.hooks),
+                "effects": tuple(self.effects),
+                "injections": (Injection("duplicate", "turn", 900.0, 901.0),),
+                "home": self.settings.home,
+                "budget_tokens": 10_000,
+                **changed,
+            }
+        )
+
+    def sql(self, statement: str, *values: object) -> None:
+        """Break the database, past Loom and its foreign keys."""
+        with closing(sqlite3.connect(self.settings.home / "loom.db")) as connection:
+            assert connection.execute(statement, values).rowcount > 0, f"nothing was changed: {statement}"
+            connection.commit()
+
+    def row(self, query: str, *values: object) -> Any:
+        """The first row of a query."""
+        with closing(sqlite3.connect(self.settings.home / "loom.db")) as connection:
+            return connection.execute(query, values).fetchone()
+
+    def id_of(self, mark: str) -> str:
+        """The turn of a mark."""
+        return next(sent.turn_id for sent in self.submitted if sent.mark == mark)
+
+
+def good_run(settings: Settings, database: Database) -> Run:
+    """Four turns in two sessions: tools, webhooks, two questions after one another."""
+    run = Run(settings, database)
+    run.turn("T00001 plain")
+    run.turn("T00002 tools=note,charge tools=note", webhook=True)
+    run.turn("T00003 words=5", session="s2", webhook=True)
+    run.turn("T00004 plain")
+    return run
+
+
+def changed(items: Sequence[Any], which: Mapping[str, Any], **fields: Any) -> tuple[Any, ...]:
+    """The same records; those whose attributes are all as said have other fields. One must be."""
+    hit = [all(getattr(item, name) == value for name, value in which.items()) for item in items]
+    assert any(hit), f"there is no {which}"
+    return tuple(replace(item, **fields) if is_hit else item for item, is_hit in zip(items, hit, strict=True))
+
+
+def _reply(work: Work, call: ModelCall) -> Reply:
+    assembly = Assembly(MODEL)
+    for event in reply_for(script_of(work.turn.input), call.nth, call.body).events:
+        assembly.feed(event)
+    reply = assembly.reply()
+    return replace(reply, usage=replace(reply.usage, cost_usd=0.5))
+
+
+def _progress(work: Work) -> dict[str, Any]:
+    return {"usage": work.usage.as_json(), "run_ms": 20, "patterns": [], "first_token_ms": work.first_token_ms}
+
+
+def _messages(work: Work) -> Iterator[Message]:
+    for place, (chat, usage) in enumerate(said(work)):
+        made = Message(f"msg_{work.turn.id}_{place}", work.turn.session_id, work.turn.id, chat, 7, NOW_MS + 100)
+        yield replace(made, usage=usage_of(usage))
+
+
+def _delivery(turn: Turn) -> Delivery:
+    body = completed(turn, now_ms=NOW_MS + 100, url=f"http://127.0.0.1/v1/turns/{turn.id}")
+    return Delivery(
+        f"whd_{turn.id}", WORKSPACE, turn.id, HOOK_URL, None, body, "pending", 0, NOW_MS + 100, next_ms=NOW_MS + 100
+    )
+
+
+def assert_found(evidence: Evidence, invariant: str, text: str) -> None:
+    """The checker finds this."""
+    found = check(evidence)
+    assert any(each.invariant == invariant and text in each.text for each in found), found

@@ -1,0 +1,40 @@
+"""The plan of turns."""
+
+from tests.chaos import workload
+from tests.chaos.workload import Mix
+
+
+def jobs(**shares):
+    sessions = workload.plan(400, sessions=7, seed=3, mix=Mix(**shares))
+    return [job for dealt in sessions.values() for job in dealt]
+
+
+def test_the_same_seed_gives_the_same_plan_and_another_seed_another():
+    assert workload.plan(50, sessions=4, seed=1) == workload.plan(50, sessions=4, seed=1)
+    assert workload.plan(50, sessions=4, seed=1) != workload.plan(50, sessions=4, seed=2)
+
+
+def test_every_turn_is_dealt_once_and_to_its_session_in_order():
+    sessions = workload.plan(200, sessions=5, seed=1, first=30)
+    marks = [job.mark for dealt in sessions.values() for job in dealt]
+    assert sorted(marks) == [f"T{n:05d}" for n in range(30, 230)]
+    assert all([job.mark for job in dealt] == sorted(job.mark for job in dealt) for dealt in sessions.values())
+    assert workload.count(sessions) == 200
+
+
+def test_a_turn_is_submitted_twice_only_under_a_key():
+    twice = [job for job in jobs(twice=0.5, keyless=0.5) if job.is_sent_twice]
+    assert twice
+    assert all(job.has_key for job in twice)
+
+
+def test_turns_that_kill_may_fail_and_are_as_many_as_asked_for():
+    deadly = [job for job in jobs(poison=3) if job.says == "tools=die"]
+    assert len(deadly) == 3
+    assert all(job.may_fail and job.max_attempts == 3 for job in deadly)
+
+
+def test_shares_of_zero_give_none():
+    plain = jobs(webhooks=0, keyless=0, twice=0)
+    assert not any(job.hook or job.is_sent_twice or job.wish or job.double_texting for job in plain)
+    assert all(job.has_key for job in plain)

@@ -1,0 +1,111 @@
+"""What the clients will ask: a seeded plan of turns, session by session."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Job:
+    """A turn to be submitted."""
+
+    mark: str
+    says: str
+    """The model server's directives."""
+    hook: str = ""
+    """How the receiver answers its webhook (receiver.py); empty: it has none."""
+    has_key: bool = True
+    is_sent_twice: bool = False
+    """The client submits it once more after the 202, as one does that lost the answer."""
+    may_fail: bool = False
+    max_attempts: int | None = None
+    wish: Literal["", "interrupt", "rollback", "finish"] = ""
+    """The cancel that is asked for right after the 202."""
+    double_texting: Literal["", "interrupt", "rollback"] = ""
+    """What its submission does to the turn that runs in the session."""
+
+    @property
+    def input(self) -> str:
+        """The text of the turn."""
+        return f"{self.mark} {self.says}"
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Directives with their weights, and shares of the rest."""
+
+    says: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "plain": 50,
+            "words=120": 10,
+            "tools=note": 8,
+            "tools=charge": 6,
+            "tools=note,charge": 8,
+            "tools=note,note,charge": 3,
+            "tools=note tools=charge": 3,
+            "slow=0.6": 8,
+            "tools=pause:0.3": 3,
+            "tools=pause:0.3,charge": 1,
+        }
+    )
+    webhooks: float = 0.25
+    hooks: Mapping[str, float] = field(default_factory=lambda: {"ok": 80, "slow": 8, "flaky": 10, "gone": 2})
+    keyless: float = 0.08
+    twice: float = 0.05
+    poison: int = 0
+    """Turns that kill whatever runs them."""
+    wishes: float = 0.0
+    """Share that is cancelled, a third each way."""
+    overruling: float = 0.0
+    """Share that overrules the turn that runs, half each way."""
+
+
+Sessions = dict[str, list[Job]]
+
+
+def plan(turns: int, *, sessions: int, seed: int, mix: Mix | None = None, first: int = 0) -> Sessions:
+    """Turns dealt to sessions in the order in which their clients will submit them.
+
+    Args:
+        first: the number in the first mark.
+    """
+    mix, chance = mix or Mix(), random.Random(f"workload {seed} {first}")
+    poisoned = set(chance.sample(range(turns), min(mix.poison, turns)))
+    dealt: Sessions = {f"s{first}-{n:03d}": [] for n in range(sessions)}
+    names = list(dealt)
+    for n in range(turns):
+        mark = f"T{first + n:05d}"
+        job = _poison(mark) if n in poisoned else _job(mark, mix, chance)
+        dealt[chance.choice(names)].append(job)
+    return dealt
+
+
+def count(sessions: Sessions) -> int:
+    """All turns of a plan."""
+    return sum(map(len, sessions.values()))
+
+
+def _job(mark: str, mix: Mix, chance: random.Random) -> Job:
+    says = _one_of(mix.says, chance)
+    has_key = chance.random() >= mix.keyless
+    wish: Any = chance.choice(("interrupt", "rollback", "finish")) if chance.random() < mix.wishes else ""
+    overrules: Any = chance.choice(("interrupt", "rollback")) if chance.random() < mix.overruling else ""
+    return Job(
+        mark,
+        says,
+        hook=_one_of(mix.hooks, chance) if chance.random() < mix.webhooks else "",
+        has_key=has_key,
+        is_sent_twice=has_key and chance.random() < mix.twice,
+        may_fail="fault=" in says or "hang" in says,
+        wish=wish,
+        double_texting=overrules,
+    )
+
+
+def _one_of(weights: Mapping[str, float], chance: random.Random) -> str:
+    return chance.choices(list(weights), list(weights.values()))[0]
+
+
+def _poison(mark: str) -> Job:
+    return Job(mark, "tools=die", hook="ok", may_fail=True, max_attempts=3)

@@ -1,0 +1,302 @@
+"""A whole Loom in processes of its own, between a broker, a model provider and a webhook receiver that are ours too."""
+
+import base64
+import http.client
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import redis
+
+from loom_worker.settings import from_env
+from loom_worker.store.prepare import prepare
+from loom_worker.supervise import valkey
+from tests.chaos import equipment
+from tests.chaos.crew import Crew
+from tests.chaos.records import Injection
+from tests.support import system
+from tests.support.until import until
+from tests.support.webhook_receiver import unused_port
+
+ROOT = Path(__file__).parents[2]
+READY_S = 60.0
+STOP_S = 25.0
+MOST_STARTS = 3
+"""Deaths of one process before its world is given up, while nothing is done to it."""
+SECRET = "whsec_" + base64.b64encode(b"a secret of the fault injection.").decode()
+WINDOW_TOKENS = 6_000
+"""Of the model; small, so that long sessions do not fit."""
+RESERVED_TOKENS = 1_000
+HOOK_ARGUMENTS = ("--skew-s", "4000")
+"""A worker whose clock is an hour ahead signs with its own time."""
+DISK = "size=192m"
+"""Of the home's file system where it can be filled."""
+
+LATE = "turns-late"
+"""Workers whose clock is turned. Without a broker they end by themselves: under libfaketime the pause before the next
+connection fails with EINVAL."""
+
+AGENT = """
+apiVersion: loom/v1
+kind: Agent
+metadata: {name: default}
+spec:
+  system_prompt: Answer what you are asked.
+  backend: false
+  config: {patterns: {enabled: false}}
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a world is made of."""
+
+    seed: int = 1
+    turn_workers: int = 2
+    tool_workers: int = 1
+    keeps_broker_data: bool = True
+    """The broker writes an append-only file; False: it forgets all when it dies."""
+    has_small_disk: bool = False
+    """The home is a file system of its own that can be filled, where the system lets us mount one."""
+    mutant: str = ""
+    model: tuple[str, ...] = ()
+    """More arguments of the model server."""
+    environ: dict[str, str] = field(default_factory=dict)
+    """LOOM_* variables beside the usual ones."""
+
+
+class World:
+    """For ``with``; workers are started by ``start_workers``, everything else at once."""
+
+    def __init__(self, plan: Plan, folder: Path | None = None) -> None:
+        """Args: folder: of all files; a temporary one, left where it is by ``keep``, unless given."""
+        self.plan = plan
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="loom-chaos-"))
+        self.home, self.logs = self.folder / "home", self.folder / "logs"
+        self.effects = self.folder / "effects.jsonl"
+        self.model_log, self.hook_log = self.folder / "model.jsonl", self.folder / "hooks.jsonl"
+        self.injections: list[Injection] = []
+        self.left_out: list[str] = []
+        self.port, self.model_port, self.hook_port = (unused_port() for _ in range(3))
+        self.has_own_disk = False
+        self.crew = Crew(self.logs, self._environ())
+
+    @property
+    def url(self) -> str:
+        """Of the HTTP API."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def hook_url(self) -> str:
+        """Of the receiver."""
+        return f"http://127.0.0.1:{self.hook_port}"
+
+    @property
+    def budget_tokens(self) -> int:
+        """Input tokens a request may have."""
+        return WINDOW_TOKENS - RESERVED_TOKENS
+
+    @property
+    def turn_workers(self) -> tuple[str, ...]:
+        """Names of those that run turns."""
+        return tuple(name for name in self.crew.names if name.startswith("turns-"))
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Names of all workers."""
+        return (*self.turn_workers, *(name for name in self.crew.names if name.startswith("tools-")))
+
+    @property
+    def loom_names(self) -> tuple[str, ...]:
+        """All processes that are Loom's own."""
+        return (*self.workers, *(name for name in self.crew.names if name in ("web", "beat")))
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start_workers(self, **environ: str) -> None:
+        """Have them run, and wait until each one's heart beats."""
+        for n in range(self.plan.turn_workers):
+            self.start_worker(f"turns-{n + 1}", "turn", **environ)
+        for n in range(self.plan.tool_workers):
+            self.start_worker(f"tools-{n + 1}", "tool,webhook", **environ)
+        until(lambda: self.all_beat() or self._cannot_start(), READY_S, "all workers are alive")
+
+    def start_worker(self, name: str, queues: str, **environ: str) -> None:
+        """One worker more."""
+        self._start_loom(name, "worker", "--queues", queues, "--name", name, **environ)
+
+    def _cannot_start(self) -> bool:
+        """Raise if a process dies over and over before anything was done to it."""
+        names = [ended.name for ended in self.crew.ended]
+        for name in {name for name in names if names.count(name) >= MOST_STARTS}:
+            tail = (self.logs / f"{name}.log").read_text()[-2000:]
+            raise RuntimeError(f"{name} cannot start, see {self.logs}:\n{tail}")
+        return False
+
+    def start_late_worker(self, name: str, faketime: str) -> None:
+        """One whose clock is an hour ahead; it cannot be forked, for a library must be loaded before it.
+
+        Args:
+            faketime: path of that library.
+        """
+        arguments = ("worker", "--queues", "turn,tool,webhook", "--name", name)
+        environ = {"LD_PRELOAD": faketime, "FAKETIME": "+3600s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        command = (sys.executable, "-m", "tests.chaos.process", *arguments)
+        self.crew.start(name, command, is_loom=False, environ=environ)
+
+    def all_beat(self) -> bool:
+        """True once the heart of every worker that runs has beaten."""
+        with self.redis() as client:
+            pids = {self.crew.pid(name) for name in self.workers}
+            return 0 not in pids and pids <= system.beating(client)
+
+    def redis(self) -> "redis.Redis":
+        """A client of the broker itself, past the proxy."""
+        return redis.Redis(unix_socket_path=str(self.folder / "broker"), decode_responses=True, socket_timeout=5)
+
+    def rows(self, query: str, *values: str) -> list[tuple[object, ...]]:
+        """Rows of Loom's database."""
+        return system.rows(self.home / "loom.db", query, *values)
+
+    def hold_of(self, name: str) -> list[tuple[object, ...]]:
+        """(turn id, fence) of the unfinished turns that a process holds, as the database knows it."""
+        query = "SELECT id, fence FROM turns WHERE held_by LIKE ?"
+        return self.rows(query, f"%-{self.crew.pid(name)}-%")
+
+    def set_receiver(self, mode: str) -> None:
+        """How the webhook receiver answers all from now on; empty: as each webhook's path says."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.hook_port, timeout=5)) as connection:
+            connection.request("POST", f"/mode/{mode}", b"")
+            connection.getresponse().read()
+
+    def stop(self) -> tuple[str, ...]:
+        """End Loom by SIGTERM; what did not end, and what is left of it."""
+        late = self.crew.finish(self.loom_names, STOP_S)
+        kept = {self.crew.pid(name) for name in ("keeper", "broker", "proxy", "model", "receiver")}
+        left = {pid: line for pid, line in system.leftovers(self.home).items() if pid not in kept}
+        return (
+            *(f"{name} did not end within {STOP_S:g} s of SIGTERM" for name in late),
+            *(f"process {pid} is left: {line}" for pid, line in left.items()),
+        )
+
+    def close(self) -> None:
+        """End everything."""
+        self.crew.close()
+        if self.has_own_disk:
+            shutil.copytree(self.home, self.folder / "home-kept", ignore=_sockets, dirs_exist_ok=True)
+            subprocess.run(["umount", "--lazy", str(self.home)], check=False)
+            shutil.rmtree(self.home, ignore_errors=True)
+            (self.folder / "home-kept").rename(self.home)
+            self.has_own_disk = False
+
+    def _start(self) -> None:
+        self.logs.mkdir(parents=True)
+        self.home.mkdir(mode=0o700)
+        self.has_own_disk = self.plan.has_small_disk and _mount(self.home)
+        (self.folder / "agents").mkdir()
+        (self.folder / "agents" / "agent.yaml").write_text(AGENT)
+        prepare(from_env(self._environ()))
+        self.crew.open()
+        self._start_servers()
+        self._start_loom("web", "web")
+        self._start_loom("beat", "beat")
+        until(lambda: self._web_answers() or self._cannot_start(), READY_S, "the web answers")
+
+    def _start_servers(self) -> None:
+        data = self.home / "valkey"
+        valkey.make_room(self.folder / "broker", data)
+        command = list(valkey.argv(valkey.find_binary(), socket_path=self.folder / "broker", data_dir=data))
+        if not self.plan.keeps_broker_data:
+            command[command.index("--appendonly") + 1] = "no"
+        self._start_server("broker", *command)
+        self._start_module("proxy", str(self.folder / "proxy"), str(self.folder / "broker"))
+        common = ("--seed", str(self.plan.seed))
+        model = ("--port", str(self.model_port), "--log", str(self.model_log), *common, *self.plan.model)
+        hooks = (
+            "--port",
+            str(self.hook_port),
+            "--log",
+            str(self.hook_log),
+            "--secret",
+            SECRET,
+            *common,
+            *HOOK_ARGUMENTS,
+        )
+        self._start_module("model_server", *model, name="model")
+        self._start_module("receiver", *hooks)
+        until(self._broker_answers, READY_S, "the broker answers")
+
+    def _start_module(self, module: str, *arguments: str, name: str = "") -> None:
+        self._start_server(name or module, sys.executable, "-m", f"tests.chaos.{module}", *arguments)
+
+    def _start_server(self, name: str, *argv: str) -> None:
+        self.crew.start(name, argv, is_loom=False)
+
+    def _start_loom(self, name: str, *arguments: str, **environ: str) -> None:
+        mutant = ("--mutant", self.plan.mutant) if self.plan.mutant else ()
+        self.crew.start(name, (*mutant, *arguments), is_loom=True, environ=environ)
+
+    def _broker_answers(self) -> bool:
+        try:
+            with self.redis() as client:
+                return bool(client.ping()) and (self.folder / "proxy").exists()
+        except redis.RedisError:
+            return False
+
+    def _web_answers(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def _environ(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(self.folder),
+            "LANG": "C.UTF-8",
+            "LOOM_HOME": str(self.home),
+            "LOOM_PORT": str(self.port),
+            "LOOM_REDIS_URL": f"unix://{self.folder / 'proxy'}",
+            "LOOM_AGENTS_DIR": str(self.folder / "agents"),
+            # Promised for the death of any process; power is not cut here, and fsync would only slow the run down.
+            "LOOM_SQLITE_SYNC": "normal",
+            "LOOM_MAX_CONTEXT_TOKENS": str(WINDOW_TOKENS),
+            "LOOM_RESERVED_OUTPUT_TOKENS": str(RESERVED_TOKENS),
+            "LOOM_LLM_TIMEOUT_S": "6",
+            "LOOM_WORKER_CONCURRENCY": "8",
+            "LOOM_WEBHOOK_SECRET": SECRET,
+            "LOOM_ALLOW_PRIVATE_WEBHOOKS": "1",
+            "LOOM_WEBHOOK_TIMEOUT_S": "2",
+            "LOOM_LOG_FORMAT": "json",
+            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self.model_port}",
+            "ANTHROPIC_API_KEY": "none",
+            equipment.EFFECTS: str(self.effects),
+            **self.plan.environ,
+        }
+
+
+def _mount(folder: Path) -> bool:
+    command = ["mount", "-t", "tmpfs", "-o", f"{DISK},mode=700", "tmpfs", str(folder)]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def _sockets(folder: str, names: list[str]) -> set[str]:
+    return {name for name in names if Path(folder, name).is_socket()}
