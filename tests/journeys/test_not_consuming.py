@@ -7,7 +7,7 @@ import pytest
 
 from loom_worker.lanes.consuming import AFTER_S, look, stuck
 from loom_worker.settings import from_env
-from loom_worker.tasks.app import configure
+from tests.support.celery_app import app_at
 from tests.support.messages_server import Hang, MessagesServer
 from tests.support.messages_wire import answer, sse
 from tests.support.system import System, plain_agent
@@ -59,7 +59,7 @@ def test_workers_whose_threads_all_wait_for_the_model_are_ready_and_left_alone(
 
 def test_workers_that_take_no_turns_are_named_and_replaced_and_the_turn_is_answered(system: System) -> None:
     before = system.children
-    control = configure(from_env(system.environ)).control
+    control = app_at(from_env(system.environ).redis_url, system.home).control
 
     def deaf() -> set[str]:
         replies = control.cancel_consumer("turn", reply=True, timeout=5.0, limit=len(TAKERS) + 1)

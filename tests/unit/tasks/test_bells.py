@@ -13,7 +13,7 @@ from loom_worker import redis_client
 from loom_worker.errors import Unavailable
 from loom_worker.lanes import keys
 from loom_worker.tasks.bells import TASK, Bells
-from tests.unit.tasks.conftest import app_at
+from tests.support.celery_app import app_at
 
 LANE = "0123456789abcdef0123456789abcdef"
 OWN = {"id", "root_id", "correlation_id", "delivery_tag", "reply_to"}

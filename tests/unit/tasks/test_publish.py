@@ -15,8 +15,8 @@ from celery import Celery
 from loom_worker.tasks.bells import Bells
 from loom_worker.tasks.publish import Publisher, doors, send
 from loom_worker.values.turns import Call
+from tests.support.celery_app import app_at
 from tests.support.webhook_receiver import unused_port
-from tests.unit.tasks.conftest import app_at
 
 
 def waiting(client: redis.Redis, queue: str) -> list[tuple[str, list[Any]]]:
