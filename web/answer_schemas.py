@@ -138,6 +138,17 @@ MESSAGE = _answer(
     description="One message of a conversation.",
 )
 
+HIT = _answer(
+    {
+        "message_id": TEXT,
+        "turn_id": TEXT,
+        "role": {"type": "string", "enum": ["user", "assistant", "tool"]},
+        "snippet": {"type": "string", "maxLength": 200},
+        "score": NUMBER,
+    },
+    description="A message that a search found; a larger score is better, within one search.",
+)
+
 EVENT = _answer(
     {"id": {"type": "integer", "minimum": 0}, "event": _one_of(EventType), "data": FREE},
     description="One server-sent event: the `id`, `event` and `data` lines, data being JSON on one line. "

@@ -10,12 +10,13 @@ from web.request_schemas import Schema
 
 VERSION = "1.0.0"
 """Of the contract, not of the package."""
-LISTS = ("Session", "Turn", "Message", "Delivery", "Agent", "Tool", "UsageRow")
+LISTS = ("Session", "Turn", "Message", "Hit", "Delivery", "Agent", "Tool", "UsageRow")
 
 SCHEMAS: dict[str, Schema] = {
     "Turn": answer_schemas.TURN,
     "Session": answer_schemas.SESSION,
     "Message": answer_schemas.MESSAGE,
+    "Hit": answer_schemas.HIT,
     "Event": answer_schemas.EVENT,
     "Delivery": answer_schemas.DELIVERY,
     "Agent": answer_schemas.AGENT,
@@ -42,6 +43,17 @@ PARAMETERS: dict[str, Json] = {
         "in": "query",
         "schema": {"type": "integer", "minimum": 1, "default": 50},
         "description": "Most items of a page; more than 500 counts as 500.",
+    },
+    "q": {
+        "in": "query",
+        "schema": {"type": "string", "maxLength": 4000},
+        "description": "Words or a question; without any word nothing is searched and nothing found.",
+    },
+    "most_hits": {
+        "name": "limit",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 1, "default": 10},
+        "description": "Most hits; more than 50 counts as 50.",
     },
     "after": {"in": "query", "schema": _TEXT, "description": "The `next` of the page before."},
     "status": {"in": "query", "schema": answer_schemas.TURN["properties"]["status"]},
@@ -115,6 +127,16 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: "MessageList"},
         (404,),
         parameters=_PAGE,
+    ),
+    Operation(
+        "GET",
+        "/v1/sessions/{session_id}/search",
+        "Find messages of a session, the best first",
+        "sessions",
+        {200: "HitList"},
+        (404,),
+        None,
+        ("q", "most_hits"),
     ),
     Operation(
         "POST",

@@ -2,16 +2,22 @@
 
 from typing import TYPE_CHECKING
 
-from flask import Response
+from flask import Response, request
 
 from loom_worker.errors import NotFound
+from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message, Session
-from web.answers import Route, is_id, json_answer, page_answer, page_wanted
+from web.answers import Route, is_id, json_answer, list_answer, page_answer, page_wanted, whole_argument
 from web.bodies import json_body, new_session, session_patch
 from web.caller import caller
+from web.problems import malformed
 
 if TYPE_CHECKING:
     from loom_worker.wiring import Front
+
+
+HITS, MOST_HITS = 10, 50
+LONGEST_QUESTION = 4000
 
 
 class Sessions:
@@ -29,6 +35,7 @@ class Sessions:
             Route("PATCH", "/v1/sessions/<session_id>", self.patch),
             Route("DELETE", "/v1/sessions/<session_id>", self.delete),
             Route("GET", "/v1/sessions/<session_id>/messages", self.messages),
+            Route("GET", "/v1/sessions/<session_id>/search", self.search),
         )
 
     def create(self) -> Response:
@@ -62,6 +69,15 @@ class Sessions:
         workspace = caller().workspace
         page = self._front.messages(workspace, known_session_id(session_id), limit=limit, after=after)
         return page_answer(page, Message.as_json)
+
+    def search(self, session_id: str) -> Response:
+        """Find messages by ``?q``; ``?limit`` is 10 unless given, more than 50 counts as 50."""
+        question, limit = request.args.get("q", ""), whole_argument("limit", HITS)
+        if limit < 1 or len(question) > LONGEST_QUESTION:
+            raise malformed(f"limit must be 1 to {MOST_HITS}, q at most {LONGEST_QUESTION} characters")
+        most = min(limit, MOST_HITS)
+        hits = self._front.search(caller().workspace, known_session_id(session_id), question, limit=most)
+        return list_answer(map(Hit.as_json, hits))
 
 
 def known_session_id(session_id: str) -> str:

@@ -14,7 +14,7 @@ COMMANDS = {
     "stop": "loom_worker.cli.running",
     "ask": "loom_worker.cli.ask",
     "chat": "loom_worker.cli.chat",
-    "sessions": "loom_worker.cli.show",
+    "sessions": "loom_worker.cli.sessions",
     "turns": "loom_worker.cli.turns",
     "agents": "loom_worker.cli.show",
     "tools": "loom_worker.cli.show",

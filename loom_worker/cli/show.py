@@ -1,10 +1,11 @@
-"""`loom sessions`, `agents`, `tools`, `usage`: what the API lists, as a table or as JSON."""
+"""`loom agents`, `tools`, `usage`: what the API lists, as a table or as JSON."""
 
 import json
 from collections.abc import Callable, Sequence
 from urllib.parse import quote, urlencode
 
 import click
+from click.core import ParameterSource
 
 from loom_worker import settings as knobs
 from loom_worker.cli.http import client
@@ -28,17 +29,6 @@ def paged(command: _Command) -> _Command:
     command = click.option("--after", help="Go on after this cursor, as the last page named it.")(command)
     limit = click.IntRange(1, 500)
     return click.option("--limit", type=limit, default=50, show_default=True, help="Rows of a page.")(command)
-
-
-@click.command()
-@click.argument("session_id", required=False)
-@paged
-@common
-def sessions(session_id: str | None, *, limit: int, after: str | None, url: str | None, as_json: bool) -> None:
-    """List the sessions, or show one."""
-    path = f"/v1/sessions/{quote(session_id, safe='')}" if session_id else "/v1/sessions"
-    columns = ("id", "agent", "status", "busy", "queue_depth", "title", "updated_at")
-    show(path, {"limit": limit, "after": after}, columns, url=url, as_json=as_json)
 
 
 @click.command()
@@ -88,6 +78,16 @@ def show(path: str, query: Json, columns: Sequence[str], *, url: str | None, as_
             click.echo(f"more: --after {answer['next']}")
     else:
         click.echo("\n".join(f"{name:<18}{_cell(value, widest=2000)}" for name, value in answer.items()))
+
+
+def refuse_options_of_the_list(ctx: click.Context) -> None:
+    """Raise UsageError for options before a command: they belong to the list, which is not asked for.
+
+    Silence would hide a mistake.
+    """
+    for parameter in ctx.command.params:
+        if ctx.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"put {parameter.opts[0]} behind `{ctx.invoked_subcommand}`")
 
 
 def table(rows: Sequence[Json], columns: Sequence[str]) -> str:

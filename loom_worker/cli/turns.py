@@ -6,11 +6,10 @@ from typing import Any, get_args
 from urllib.parse import quote, urlencode
 
 import click
-from click.core import ParameterSource
 
 from loom_worker import settings as knobs
 from loom_worker.cli.http import Client, client
-from loom_worker.cli.show import common, paged, show
+from loom_worker.cli.show import common, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
 from loom_worker.errors import Rejected
 from loom_worker.values.json import Json
@@ -43,20 +42,13 @@ def turns(ctx: click.Context, /, *, session: str | None, dead: bool, **asked: An
     `loom turns ID` is short for `loom turns show ID`.
     """
     if ctx.invoked_subcommand is not None:
-        _refuse_options_of_the_list(ctx)
+        refuse_options_of_the_list(ctx)
         return
     if dead and (asked["status"] or asked["reason"]):
         raise click.UsageError("--dead already says which status and reason")
     columns = ("id", "session_id", "seq", "status", "reason", "input", "created_at")
     query = {name: asked[name] for name in ("limit", "after", "status", "reason")}
     show(_list_path(session), query | (DEAD if dead else {}), columns, url=asked["url"], as_json=asked["as_json"])
-
-
-def _refuse_options_of_the_list(ctx: click.Context) -> None:
-    """Options before a command belong to the list, which is not asked for: silence would hide a mistake."""
-    for parameter in ctx.command.params:
-        if ctx.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"put {parameter.opts[0]} behind `{ctx.invoked_subcommand}`")
 
 
 @turns.command(name="show")

@@ -16,6 +16,7 @@ from loom_worker.store.ledger import GROUPS, Ledger
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
+from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import retry, submit
 from loom_worker.values.agents import Agent
@@ -25,6 +26,7 @@ from loom_worker.values.events import Event
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.pages import Page
+from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
 from loom_worker.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
 from loom_worker.webhook.address import check_url
@@ -80,6 +82,7 @@ class Front:
         self._sessions = Sessions(database)
         self._turns = Turns(database)
         self._messages = Messages(database)
+        self._search = Search(database)
         self._outbox = Outbox(database)
         self._ledger = Ledger(database)
 
@@ -207,6 +210,10 @@ class Front:
     def messages(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Message]:
         """List a session's messages, oldest first."""
         return self._messages.page(workspace, session_id, limit=limit, after=after)
+
+    def search(self, workspace: str, session_id: str, question: str, *, limit: int) -> tuple[Hit, ...]:
+        """Find a session's messages that a question is about, the best first."""
+        return self._search.session(workspace, session_id, question, limit=limit)
 
     def deliveries(self, workspace: str, *, limit: int, after: str | None) -> Page[Delivery]:
         """List webhook deliveries, the newest first."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loom_worker.store.search_words import SEARCHED, grams
 from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
@@ -85,6 +86,7 @@ def message_columns(said: Message, *, lane: str) -> Json:
         "tool_use_id": chat.outcomes[0].tool_use_id if chat.outcomes else None,
         "tool_result_json": [outcome_json(outcome) for outcome in chat.outcomes] or None,
         "opaque_json": list(chat.opaque) or None,
+        "grams": grams("\n".join([chat.text, *(outcome.content[:SEARCHED] for outcome in chat.outcomes)])),
         "token_count": said.token_count,
         "cost_usd": said.usage.cost_usd if said.usage else None,
         "usage": said.usage.as_json() if said.usage else None,

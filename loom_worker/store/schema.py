@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from loom_worker.values.turns import UNFINISHED
 
-VERSION = "0002"
+VERSION = "0003"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 metadata = MetaData()
@@ -138,6 +138,7 @@ messages = Table(
     Column("tool_use_id", Text),
     Column("tool_result_json", _json),
     Column("opaque_json", _json),
+    Column("grams", Text),  # what search needs of text without spaces (Chinese, Japanese, Korean), else null
     Column("token_count", Integer, nullable=False),
     Column("cost_usd", Float),
     Column("usage", _json),

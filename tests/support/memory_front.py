@@ -14,6 +14,7 @@ from loom_worker.values.events import Event
 from loom_worker.values.ids import new_id, now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.pages import Page
+from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
 from loom_worker.values.turns import STRENGTH, CancelAction, NewTurn, Retry, Turn, TurnStatus, Webhook
 from tests.support.memory_parts import dead_delivery, page_of, refuse_private, said_in, stats_of, usage_rows
@@ -203,6 +204,11 @@ class MemoryFront:
             self.session(workspace, session_id)
             mine = [item for item in self._messages if self._turns[item.turn_id].session_id == session_id]
             return page_of(mine, limit=limit, after=after, id_of=lambda item: item.id)
+
+    def search(self, workspace: str, session_id: str, question: str, *, limit: int) -> tuple[Hit, ...]:
+        said = self.messages(workspace, session_id, limit=1000, after=None).items
+        found = [item for item in said if question and question in item.chat.text]
+        return tuple(Hit(item.id, item.turn_id, item.chat.role, item.chat.text[:200], 1.0) for item in found[:limit])
 
     def deliveries(self, workspace: str, *, limit: int, after: str | None) -> Page[Delivery]:
         with self._locked():

@@ -33,7 +33,10 @@ def test_a_list_is_a_table_that_says_how_to_go_on(tmp_path: Path) -> None:
     ("arguments", "asked"),
     [
         (["sessions"], "/v1/sessions?limit=50"),
-        (["sessions", "a b"], "/v1/sessions/a%20b?limit=50"),
+        (["sessions", "a b"], "/v1/sessions/a%20b"),
+        (["sessions", "show", "search"], "/v1/sessions/search"),
+        (["sessions", "search", "a b", "where's it?"], "/v1/sessions/a%20b/search?q=where%27s+it%3F&limit=10"),
+        (["sessions", "search", "s1", "x", "--limit", "50"], "/v1/sessions/s1/search?q=x&limit=50"),
         (["agents"], "/v1/agents"),
         (["agents", "default"], "/v1/agents/default"),
         (["tools"], "/v1/tools"),
@@ -43,6 +46,12 @@ def test_a_list_is_a_table_that_says_how_to_go_on(tmp_path: Path) -> None:
 def test_each_command_asks_for_what_it_shows(tmp_path: Path, arguments: list[str], asked: str) -> None:
     _, fake = run(tmp_path, {}, *arguments)
     assert fake.asked[0][:2] == ("GET", asked)
+
+
+def test_options_of_the_list_are_refused_before_another_command(tmp_path: Path) -> None:
+    result, fake = run(tmp_path, {}, "sessions", "--limit", "5", "search", "s1", "x")
+    assert (result.exit_code, fake.asked) == (2, [])
+    assert "put --limit behind `search`" in result.stderr
 
 
 def test_one_thing_is_shown_field_by_field(tmp_path: Path) -> None:

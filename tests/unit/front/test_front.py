@@ -114,6 +114,7 @@ FOREIGN: dict[str, Callable[[Front, str, str], object]] = {
     "events": lambda front, turn, delivery: list(front.events("other", turn, after=0, is_stopping=lambda: False)),
     "turns": lambda front, turn, delivery: front.turns("other", session_id="s1", limit=9, after=None),
     "messages": lambda front, turn, delivery: front.messages("other", "s1", limit=9, after=None),
+    "search": lambda front, turn, delivery: front.search("other", "s1", "mine", limit=9),
     "replay": lambda front, turn, delivery: front.replay_delivery("other", delivery),
 }
 
@@ -126,6 +127,15 @@ def test_what_belongs_to_another_workspace_is_not_found(stage: Stage, front: Fro
         FOREIGN[question](front, turn.id, stage.book.delivered[0])
     assert (out.rung, out.delivered) == ([], [])
     assert front.session(WORKSPACE, "s1").title is None
+
+
+def test_what_was_said_is_found_by_what_was_asked(stage: Stage, front: Front) -> None:
+    stage.model.scenes = [says("The keys are under the mat.")]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    [answer, question] = front.search(WORKSPACE, "s1", "Where's the key?", limit=9)
+    assert (answer.turn_id, answer.role, answer.snippet) == (turn.id, "assistant", "The keys are under the mat.")
+    assert question.role == "user"
+    assert answer.score > question.score > 0
 
 
 def test_lists_of_another_workspace_are_empty(stage: Stage, front: Front) -> None:

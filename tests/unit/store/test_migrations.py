@@ -35,7 +35,7 @@ def shape(url: str) -> Mapping[str, Any]:
             sorted(str(unique["column_names"]) for unique in looked.get_unique_constraints(name)),
         )
         for name in looked.get_table_names()
-        if name != "loom_version"
+        if name != "loom_version" and not name.startswith("messages_fts5")
     }
     with engine.connect() as tx:
         indexes = tx.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"))
@@ -78,4 +78,33 @@ def test_a_migration_keeps_every_row(tmp_path: Path) -> None:
     prepare(settings)
     with engine.connect() as tx:
         assert tx.execute(text("SELECT input, cancel FROM turns")).all() == [("Hi", None)]
+    engine.dispose()
+
+
+def test_messages_of_an_older_file_are_found_by_their_words(tmp_path: Path) -> None:
+    settings = from_env({"LOOM_HOME": str(tmp_path)})
+    made(settings.database_url, "0002")
+    engine = create_engine(settings.database_url)
+    with engine.begin() as tx:
+        tx.execute(
+            text(
+                "INSERT INTO sessions (lane, workspace, id, agent, status, metadata, kernel, usage, next_seq, "
+                "created_ms, updated_ms) VALUES ('l', 'w', 's', 'default', 'active', '{}', '{}', '{}', 2, 1, 1)"
+            )
+        )
+        for n, (role, said, result) in enumerate(
+            [("user", "the red boat", None), ("assistant", "去北京旅行", None), ("tool", "", '[{"content": "Norway"}]')]
+        ):
+            values = {"id": f"m{n}", "role": role, "said": said, "result": result}
+            insert = (
+                "INSERT INTO messages (id, lane, session_id, turn_id, role, content, context, tool_result_json, "
+                "token_count, created_ms) VALUES (:id, 'l', 's', 't', :role, :said, '', :result, 1, 1)"
+            )
+            tx.execute(text(insert), values)
+    engine.dispose()
+    prepare(settings)
+    with engine.connect() as tx:
+        for n, word in enumerate(["boats", "北京", "norway"], start=1):
+            found = text("SELECT rowid FROM messages_fts5 WHERE messages_fts5 MATCH :word")
+            assert tx.execute(found, {"word": f'"{word}"'}).scalars().all() == [n]
     engine.dispose()

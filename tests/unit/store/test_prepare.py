@@ -53,7 +53,11 @@ def test_the_migrations_make_the_schema_that_the_code_has(settings: Settings) ->
     engine = create_engine(settings.database_url)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": "loom_version"})
-        assert compare_metadata(context, schema.metadata) == []
+        changes = compare_metadata(context, schema.metadata)
+        # FTS5 keeps its index in tables of its own, which are none of the code's.
+        index = [change[1].name for change in changes if change[0] == "remove_table"]
+        assert [change for change in changes if change[0] != "remove_table"] == []
+        assert all(name.startswith("messages_fts5") for name in index)
     engine.dispose()
 
 

@@ -13,8 +13,9 @@ from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.schema import metadata, unfinished
+from loom_worker.store.search import Search
 from loom_worker.values.turns import UNFINISHED
-from tests.unit.store.made import NOW_MS, WORKSPACE, final, running, submitted
+from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, running, submitted
 
 
 def plans(database: Database, act: Callable[[], object]) -> list[str]:
@@ -38,6 +39,12 @@ def plans(database: Database, act: Callable[[], object]) -> list[str]:
     return found
 
 
+def said_and_searched(database: Database) -> None:
+    claim = running(database)
+    Journal(database).finish(claim, final(said=(message(1, claim),)))
+    assert Search(database).session(WORKSPACE, "s1", "text", limit=9)
+
+
 ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
     "submit": (lambda database: submitted(database), "turns_unfinished"),
     "submit with a key": (lambda database: submitted(database, idempotency_key="k"), "turns_by_key"),
@@ -53,6 +60,10 @@ ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
     "one open lane": (lambda database: Claims(database).open_lane("lane"), "turns_unfinished (lane=?)"),
     "due deliveries": (lambda database: Outbox(database).due(now_ms=NOW_MS, limit=9), "outbox_due (next_ms<?)"),
     "latest messages": (lambda database: Messages(database).latest("lane", limit=9), "messages_by_session (lane=?)"),
+    "search": (
+        lambda database: said_and_searched(database),
+        "messages_by_session (lane=? AND n<?)",
+    ),
     "a page of turns": (
         lambda database: Turns(database).page(WORKSPACE, {}, limit=9, after="turn_x"),
         "turns_by_workspace (workspace=? AND id<?)",

@@ -68,6 +68,8 @@ CALLS: list[tuple[str, str, str, Any]] = [
     ("GET", "/v1/sessions/none", "/v1/sessions/{session_id}", None),
     ("PATCH", "/v1/sessions/s1", "/v1/sessions/{session_id}", {"title": "t", "budget": {"usd": 1}}),
     ("GET", "/v1/sessions/s1/messages", "/v1/sessions/{session_id}/messages", None),
+    ("GET", "/v1/sessions/s1/search?q=hello", "/v1/sessions/{session_id}/search", None),
+    ("GET", "/v1/sessions/s1/search?limit=0", "/v1/sessions/{session_id}/search", None),
     ("POST", "/v1/sessions/s1/turns", "/v1/sessions/{session_id}/turns", {"input": "x"}),
     ("POST", "/v1/sessions/s1/turns", "/v1/sessions/{session_id}/turns", {}),
     ("GET", "/v1/sessions/s1/turns", "/v1/sessions/{session_id}/turns", None),

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Submit, Worker
 
 
@@ -127,3 +128,30 @@ def test_messages_come_oldest_first(client: FlaskClient, submit: Submit, worker:
         ("user", "q1"),
         ("assistant", "a1"),
     ]
+
+
+def test_a_search_answers_with_hits_the_best_first(client: FlaskClient, submit: Submit, memory: MemoryFront) -> None:
+    turn = memory.finish(submit("s", input="Where are the keys?")["id"], "under the mat")
+    answer = client.get("/v1/sessions/s/search", query_string={"q": "mat"}).get_json()
+    [hit] = answer["data"]
+    assert (hit["turn_id"], hit["role"], hit["snippet"]) == (turn.id, "assistant", "under the mat")
+    assert (answer["has_more"], answer["next"]) == (False, None)
+
+
+@pytest.mark.parametrize(
+    "question", ["", "?q=", "?q=%F0%9F%91%A8%E2%80%8D%F0%9F%91%A9", "?q=a%0Ab&limit=500", "?q=%00"]
+)
+def test_any_text_may_be_searched_for(client: FlaskClient, submit: Submit, question: str) -> None:
+    submit("s")
+    answer = client.get(f"/v1/sessions/s/search{question}")
+    assert (answer.status_code, answer.get_json()["data"]) == (200, [])
+
+
+@pytest.mark.parametrize("query", [{"limit": "0"}, {"limit": "-1"}, {"limit": "x"}, {"q": "x" * 4001}])
+def test_a_search_without_bounds_is_refused(client: FlaskClient, submit: Submit, query: dict[str, str]) -> None:
+    submit("s")
+    assert client.get("/v1/sessions/s/search", query_string={"q": "x", **query}).status_code == 400
+
+
+def test_a_search_in_no_session_is_not_found(client: FlaskClient) -> None:
+    assert client.get("/v1/sessions/none/search?q=x").status_code == 404

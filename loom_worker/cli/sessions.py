@@ -1,0 +1,58 @@
+"""`loom sessions`: list them, show one, search in one."""
+
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from loom_worker.cli.show import common, paged, refuse_options_of_the_list, show
+
+
+class _Sessions(click.Group):
+    """A session's id in the place of a command shows that session."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Clients name their sessions: one that is called as a command is shown by ``show``."""
+        is_id = args[0] not in self.commands and not args[0].startswith("-")
+        return super().resolve_command(ctx, ["show", *args] if is_id else args)
+
+
+@click.group(cls=_Sessions, invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")
+@paged
+@common
+@click.pass_context
+def sessions(ctx: click.Context, /, *, limit: int, after: str | None, **asked: Any) -> None:
+    """List the sessions, the newest first; or show one, or search in it.
+
+    `loom sessions ID` is short for `loom sessions show ID`.
+    """
+    if ctx.invoked_subcommand is not None:
+        refuse_options_of_the_list(ctx)
+        return
+    columns = ("id", "agent", "status", "busy", "queue_depth", "title", "updated_at")
+    show("/v1/sessions", {"limit": limit, "after": after}, columns, **asked)
+
+
+@sessions.command(name="show")
+@click.argument("session_id")
+@common
+def show_one(session_id: str, *, url: str | None, as_json: bool) -> None:
+    """Show one session, field by field."""
+    show(_path(session_id), {}, (), url=url, as_json=as_json)
+
+
+@sessions.command()
+@click.argument("session_id")
+@click.argument("question")
+@click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="Messages at most.")
+@common
+def search(session_id: str, question: str, *, limit: int, url: str | None, as_json: bool) -> None:
+    """Find what was said in a session, the best first."""
+    columns = ("message_id", "role", "score", "snippet")
+    show(f"{_path(session_id)}/search", {"q": question, "limit": limit}, columns, url=url, as_json=as_json)
+
+
+def _path(session_id: str) -> str:
+    return f"/v1/sessions/{quote(session_id, safe='')}"

@@ -1,0 +1,147 @@
+"""Full-text search in a session: all that knows of SQLite's FTS5 is here and in the migration that made the index."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, ScalarSelect, bindparam, func, select
+
+from loom_worker.store import search_rank
+from loom_worker.store.database import Database
+from loom_worker.store.schema import messages
+from loom_worker.store.search_rank import Place
+from loom_worker.store.search_words import SEARCHED, Term, terms
+from loom_worker.store.sessions import found
+from loom_worker.values.json import Json
+from loom_worker.values.search import Hit
+
+MOST_ROWS = 500
+"""Messages that are taken of one term, the newest ones, in a session of more than LONG messages. A term that so many
+hold tells little, and this bounds what a search costs, whatever the session's length."""
+LONG = 2_000
+"""Messages up to which all that hold a term are taken; newest first costs FTS5 twice as much as oldest first."""
+CANDIDATES = 100
+"""Messages that are ranked with what stands around them."""
+READ = 30
+"""Messages whose text is read, for nearness and snippets, if no more are wanted."""
+SPARE = 10
+"""Further ones that are read in case some say the same."""
+
+# FTS5's own bm25() counts each word over all sessions first: 5 ms at 100,000 messages, and other people's words would
+# move the scores.
+_HOLDING = "SELECT {number}, rowid FROM messages_fts5 WHERE messages_fts5 MATCH ?"
+_NEWEST = f"SELECT * FROM ({_HOLDING} ORDER BY rowid DESC LIMIT {MOST_ROWS})"
+
+_other = messages.alias("other")
+
+
+def _beside(*, is_before: bool, steps: int) -> ScalarSelect[Any]:
+    side = _other.c.n < messages.c.n if is_before else _other.c.n > messages.c.n
+    order = _other.c.n.desc() if is_before else _other.c.n
+    near = select(_other.c.n).where(_other.c.lane == bindparam("our_lane"), side, _other.c.role != "tool")
+    return near.order_by(order).limit(1).offset(steps - 1).correlate(messages).scalar_subquery()
+
+
+# One parameter with all numbers: SQLAlchemy takes 1 ms to spread a hundred.
+_numbers = select(func.json_each(bindparam("numbers")).table_valued("value").c.value)
+_OURS = (messages.c.lane == bindparam("our_lane"), messages.c.n.in_(_numbers))
+_PLACES = select(
+    messages.c.n,
+    messages.c.role,
+    func.length(messages.c.content),
+    *(_beside(is_before=is_before, steps=steps) for is_before in (True, False) for steps in (1, 2)),
+).where(*_OURS)
+_TEXTS = select(
+    messages.c.n,
+    messages.c.id,
+    messages.c.turn_id,
+    messages.c.role,
+    messages.c.content,
+    messages.c.tool_calls_json,
+    messages.c.tool_result_json,
+).where(*_OURS)
+
+
+class Search:
+    """What was said in a session, by what was said."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def session(self, workspace: str, session_id: str, question: str, *, limit: int) -> tuple[Hit, ...]:
+        """The messages of a session that a question is about, the best first; none for a question without words.
+
+        Raises:
+            NotFound: the workspace has no such session.
+        """
+        with self._database.read() as tx:
+            owner = found(tx, workspace, session_id)
+            return search(tx, owner["lane"], terms(question), size=2 * owner["next_seq"], limit=limit)
+
+
+def search(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int, limit: int) -> tuple[Hit, ...]:
+    """The messages of a lane that hold some of the terms, and some that stand beside them; the best first.
+
+    Args:
+        size: messages in the session, or about as many: what makes a word rare.
+    """
+    if not wanted:
+        return ()
+    holding = _holding(tx, lane, wanted, size=size)
+    own = search_rank.own_scores(holding, size=size)
+    places = _places(tx, lane, search_rank.best(own, CANDIDATES))
+    alone = search_rank.by_length(own, places)
+    scores = search_rank.with_neighbours(alone, places)
+    texts = _texts(tx, lane, search_rank.best(scores, max(READ, limit + SPARE)))
+    looked_for = search_rank.stems(wanted)
+    for n in texts.keys() & alone.keys():
+        scores[n] += alone[n] * search_rank.nearness(texts[n][1], looked_for)
+    return tuple(_hits(texts, scores, looked_for, limit=limit))
+
+
+def _holding(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int) -> list[list[int]]:
+    """For each term the messages of the lane that hold it."""
+    one = _HOLDING if size <= LONG else _NEWEST
+    asked = " UNION ALL ".join(one.format(number=number) for number in range(len(wanted)))
+    matches = tuple(f'lane : "{lane}" AND {{said grams tools}} : ({term.match()})' for term in wanted)
+    holding: list[list[int]] = [[] for _ in wanted]
+    for number, n in tx.exec_driver_sql(asked, matches).all():
+        holding[number].append(n)
+    return holding
+
+
+def _places(tx: Connection, lane: str, numbers: list[int]) -> list[Place]:
+    listed = tx.execute(_PLACES, {"our_lane": lane, "numbers": json.dumps(numbers)}).all()
+    return [
+        Place(n, role, characters, tuple(at for at in beside if at is not None))
+        for n, role, characters, *beside in listed
+    ]
+
+
+def _texts(tx: Connection, lane: str, numbers: list[int]) -> dict[int, tuple[Any, str]]:
+    listed = tx.execute(_TEXTS, {"our_lane": lane, "numbers": json.dumps(numbers)}).all()
+    return {row.n: (row, _text(row)) for row in listed}
+
+
+def _text(row: Any) -> str:
+    """What of a message can be found, as one text."""
+    calls: Iterable[Json] = row.tool_calls_json or ()
+    outcomes: Iterable[Json] = row.tool_result_json or ()
+    parts = [row.content, *(f"{call['name']} {_words_of(call['arguments'])}"[:SEARCHED] for call in calls)]
+    return "\n".join(filter(None, [*parts, *(outcome["content"][:SEARCHED] for outcome in outcomes)]))
+
+
+def _words_of(arguments: Json) -> str:
+    return ", ".join(f"{name}: {value}" for name, value in arguments.items())
+
+
+def _hits(
+    texts: dict[int, tuple[Any, str]], scores: dict[int, float], looked_for: Sequence[Any], *, limit: int
+) -> Iterable[Hit]:
+    """The best ones; of messages that say the same only the best, for another tells a reader nothing."""
+    said: set[tuple[str, str]] = set()
+    for n in search_rank.best({n: scores[n] for n in texts}, len(texts)):
+        row, text = texts[n]
+        if len(said) < limit and text and (row.role, text) not in said:
+            said.add((row.role, text))
+            yield Hit(row.id, row.turn_id, row.role, search_rank.snippet(text, looked_for), round(scores[n], 4))

@@ -1,0 +1,106 @@
+"""From a question to what the full-text index is asked, and from a text without spaces to words it can hold. Pure."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from loom_worker.store.english import STOP_WORDS, forms_of
+
+MOST_TERMS = 32
+"""Words of a question that are looked up; each costs a query, and a question has seldom more than ten."""
+
+MOST_IN_A_ROW = 8
+"""Words without a space between them that are looked for as one thing too; more are no name or number."""
+SEARCHED = 2000
+"""Characters of each tool result, and of each call's arguments, that can be found: the head says what it was about,
+the rest is mostly rows, which would make up nine tenths of the index. The triggers on ``messages`` cut there too."""
+
+_CJK = (
+    "\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+_UNSPACED = re.compile(f"[{_CJK}]")
+_RUN = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
+_WORD = re.compile(r"[^\W_]+")
+_LUMP = re.compile(r"[^\W_]+(?:[^\w\s]{1,2}[^\W_]+|_+[^\W_]+)*")
+"""Words without a space between them: don't, road-trip, a/b, me@example.com, ERR_12."""
+_TAIL = re.compile(r"['’](?:s|t|d|m|re|ve|ll)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One word of a question, in all the spellings that count as it."""
+
+    forms: tuple[str, ...]
+    """Lower case; a form of several words means these words in a row."""
+    is_prefix: bool = False
+    """The form need only be how the word begins."""
+
+    def match(self) -> str:
+        """An FTS5 expression: each form quoted, so nothing in it is an operator; it holds letters and digits alone."""
+        star = " *" if self.is_prefix else ""
+        return " OR ".join(f'"{form}"{star}' for form in self.forms)
+
+
+def terms(question: str) -> tuple[Term, ...]:
+    """What to look for, each thing once, at most MOST_TERMS; empty if the question has no letter and no digit.
+
+    Words of grammar are dropped, unless nothing else is left; names that look like them (``Will``, ``US``) are kept
+    where the capital tells.
+    """
+    text = unicodedata.normalize("NFC", question)
+    lumps = [_TAIL.sub("", lump) for lump in _LUMP.findall(text)]
+    is_shouted = text.isupper()
+    wanted = [term for at, lump in enumerate(lumps) for term in _of_lump(lump, may_be_name=at > 0 and not is_shouted)]
+    if not wanted:
+        wanted = [Term((word.lower(),)) for lump in lumps for word in _WORD.findall(lump)]
+    return tuple(dict.fromkeys(wanted))[:MOST_TERMS]
+
+
+def grams(text: str) -> str | None:
+    """The words of a text that are written without spaces, as pairs of characters; None if it has none.
+
+    FTS5 takes a run of Chinese, Japanese or Korean characters, and Latin letters next to them, for one word, so none
+    of the words in it would be found. The last character stands alone too: then every character begins some token.
+    """
+    if text.isascii() or not _UNSPACED.search(text):
+        return None
+    words = _WORD.findall(unicodedata.normalize("NFC", text))
+    pieces = (piece for word in words if _UNSPACED.search(word) for run in _RUN.findall(word) for piece in _pairs(run))
+    return " ".join(pieces)
+
+
+def _pairs(run: str) -> Iterator[str]:
+    if not _UNSPACED.match(run):
+        yield run
+        return
+    yield from (run[at : at + 2] for at in range(len(run)))
+
+
+def _of_lump(lump: str, *, may_be_name: bool) -> Iterator[Term]:
+    """The matter in words that stand without a space: each of them, and all in a row (an address, a number, a name)."""
+    words = _WORD.findall(lump)
+    if 1 < len(words) <= MOST_IN_A_ROW and not _UNSPACED.search(lump):
+        yield Term((" ".join(words).lower(),))
+        words = [word for word in words if len(word) > 1]  # letters say nothing without what they stand beside
+    for word in words:
+        yield from _of_word(word, may_be_name=may_be_name)
+
+
+def _of_word(word: str, *, may_be_name: bool) -> Iterator[Term]:
+    if _UNSPACED.search(word):
+        yield from (term for run in _RUN.findall(word) for term in _of_run(run))
+        return
+    lower = word.lower()
+    is_name = may_be_name and len(word) > 1 and word[0].isupper()
+    if lower not in STOP_WORDS or is_name:
+        yield Term(tuple(sorted(forms_of(lower))))
+
+
+def _of_run(run: str) -> Iterator[Term]:
+    if not _UNSPACED.match(run):
+        yield Term((run.lower(),))
+    elif len(run) == 1:
+        yield Term((run,), is_prefix=True)
+    else:
+        yield from (Term((run[at : at + 2],)) for at in range(len(run) - 1))

@@ -1,0 +1,29 @@
+"""What a search of a session finds."""
+
+from dataclasses import dataclass
+
+from loom_worker.values.chat import Role
+from loom_worker.values.json import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A message that was found."""
+
+    message_id: str
+    turn_id: str
+    role: Role
+    snippet: str
+    """At most 200 characters of it, around what was looked for; plain text on one line."""
+    score: float
+    """Larger is better; to be compared within one search alone."""
+
+    def as_json(self) -> Json:
+        """The hit of the HTTP API."""
+        return {
+            "message_id": self.message_id,
+            "turn_id": self.turn_id,
+            "role": self.role,
+            "snippet": self.snippet,
+            "score": self.score,
+        }

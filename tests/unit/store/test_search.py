@@ -1,0 +1,198 @@
+"""Search in a session, over a real index."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import delete, func, select, text, update
+
+from loom_worker.errors import NotFound
+from loom_worker.store import search as searching
+from loom_worker.store.database import Database
+from loom_worker.store.journal import Journal
+from loom_worker.store.schema import messages
+from loom_worker.store.search import Search
+from loom_worker.store.sessions import Sessions
+from loom_worker.values.chat import ChatMessage, Role, ToolOutcome, ToolUse
+from loom_worker.values.search import Hit
+from tests.unit.store.made import WORKSPACE, final, message, running
+
+_ids = iter(range(1_000_000))
+
+
+def say(database: Database, *texts: str, session: str = "s1", workspace: str = WORKSPACE) -> None:
+    """One turn in which these were said, the user first."""
+    roles: tuple[Role, ...] = ("user", "assistant")
+    chats = [ChatMessage(roles[n % 2], said) for n, said in enumerate(texts)]
+    tell(database, *chats, session=session, workspace=workspace)
+
+
+def tell(database: Database, *chats: ChatMessage, session: str = "s1", workspace: str = WORKSPACE) -> None:
+    claim = running(database, session, workspace=workspace)
+    said = tuple(message(next(_ids), claim, chat=chat) for chat in chats)
+    Journal(database).finish(claim, final(said=said))
+
+
+def ask(database: Database, question: str, *, session: str = "s1", limit: int = 10) -> tuple[Hit, ...]:
+    return Search(database).session(WORKSPACE, session, question, limit=limit)
+
+
+def found(database: Database, question: str, **where: Any) -> list[str]:
+    return [hit.snippet for hit in ask(database, question, **where)]
+
+
+def index_rows(database: Database) -> int:
+    with database.read() as tx:
+        return tx.execute(text("SELECT count(*) FROM messages_fts5_docsize")).scalar_one()
+
+
+def check_index(database: Database) -> None:
+    with database.write() as tx:
+        tx.exec_driver_sql("INSERT INTO messages_fts5 (messages_fts5) VALUES ('integrity-check')")
+
+
+def test_a_hit_names_its_message_and_turn(database: Database) -> None:
+    say(database, "Where did we put the keys?", "They are under the mat.")
+    hit = ask(database, "mats")[0]
+    with database.read() as tx:
+        row = tx.execute(select(messages).where(messages.c.id == hit.message_id)).mappings().one()
+    assert (row["content"], row["turn_id"], hit.role) == ("They are under the mat.", hit.turn_id, "assistant")
+    assert hit.as_json().keys() == {"message_id", "turn_id", "role", "snippet", "score"}
+
+
+@pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        ("We bought a boat", "What are they buying?"),
+        ("Maria's plan", "plans of Maria"),
+        ("see ERR-1234 in the log", "ERR-1234?"),
+        ("write to me@example.com", "me@example.com"),
+        ("the file is a/b/c.txt", "a/b/c.txt"),
+        ("C'est un café", "cafe"),
+        ("He said: NOT (now) OR never*", 'NOT "now" OR (never*'),
+        ("我下个月去北京旅行", "我们什么时候去北京？"),
+        ("我养了一只猫", "猫"),
+        ("買ったiPhoneケース", "iPhone"),
+        ("내일 서울에 갑니다", "서울"),
+        ("party 🎉 at nine", "🎉 party!"),
+    ],
+)
+def test_an_ordinary_question_finds_what_was_said(database: Database, said: str, question: str) -> None:
+    say(database, "nothing of the sort", "完全に別の話", "more of it", said, "and on", "and on again", "to the end")
+    assert found(database, question)[0] == said
+
+
+@pytest.mark.parametrize("question", ["", " ", "?", "🎉", "'", '"', "\x00"])
+def test_a_question_without_words_finds_nothing_in_a_session_that_is_there(database: Database, question: str) -> None:
+    say(database, "🎉 ' \" ?")
+    assert ask(database, question) == ()
+    with pytest.raises(NotFound):
+        ask(database, question, session="s2")
+
+
+def test_an_answer_is_found_beside_its_question(database: Database) -> None:
+    for n in range(10):
+        say(database, f"filler {n}", f"more filler {n}")
+    say(database, "Which team did you sign with?", "The Wolves!")
+    assert found(database, "team signed")[:2] == ["Which team did you sign with?", "The Wolves!"]
+
+
+def test_neither_another_session_nor_another_workspace_is_searched(database: Database) -> None:
+    say(database, "mine is red", "red it is")
+    say(database, "yours is red", session="s2")
+    say(database, "theirs is red", workspace="other")
+    assert set(found(database, "red yours theirs")) == {"mine is red", "red it is"}
+    with pytest.raises(NotFound):
+        Search(database).session("other", "s2", "red", limit=9)
+
+
+def test_scores_do_not_tell_what_others_said(database: Database) -> None:
+    say(database, "a rare gemstone", "indeed")
+    before = ask(database, "gemstone")
+    for _ in range(5):
+        say(database, "gemstone", "gemstone", session="s2")
+    assert ask(database, "gemstone") == before
+
+
+def test_the_limit_holds_and_what_was_said_twice_comes_once(database: Database) -> None:
+    for n in range(8):
+        say(database, f"apple number {n}", "Noted.")
+    assert len(ask(database, "apple", limit=3)) == 3
+    assert found(database, "apple", limit=50).count("Noted.") == 1
+    assert len(found(database, "apple", limit=50)) == 9
+
+
+def test_tools_are_found_by_name_arguments_and_the_head_of_what_they_gave(database: Database) -> None:
+    use = ToolUse("toolu_1", "execute_sql", {"sql": "SELECT revenue FROM orders"})
+    outcome = ToolOutcome("toolu_1", "execute_sql", '{"country": "Norway"}' + "x" * 3000 + " Iceland")
+    answer = ChatMessage("assistant", "Most of it came from abroad.")
+    tell(database, ChatMessage("user", "Go on"), ChatMessage("assistant", tool_uses=(use,)))
+    tell(database, ChatMessage("tool", outcomes=(outcome,)), answer)
+    assert ask(database, "Which orders?")[0].snippet == "execute_sql sql: SELECT revenue FROM orders"
+    assert ask(database, "Norway")[0].role == "tool"
+    assert all(hit.role != "tool" for hit in ask(database, "Iceland"))
+
+
+def test_what_somebody_said_comes_before_a_tool_that_gave_the_same(database: Database) -> None:
+    tell(database, ChatMessage("user", "Norway leads"), ChatMessage("assistant", "So it is."))
+    tell(database, ChatMessage("tool", outcomes=(ToolOutcome("t", "look", "Norway leads"),)))
+    assert ask(database, "Norway")[0].role == "user"
+
+
+def test_arguments_that_are_no_json_for_sqlite_do_not_stop_a_turn_from_ending(database: Database) -> None:
+    use = ToolUse("toolu_1", "plot", {"value": float("nan")})
+    tell(database, ChatMessage("user", "Plot it"), ChatMessage("assistant", "Plotting.", tool_uses=(use,)))
+    assert "Plot it" in found(database, "plot")
+
+
+def test_the_index_follows_changes_and_deletions_of_messages(database: Database) -> None:
+    say(database, "red 猫咪", "blue")
+    with database.write() as tx:
+        tx.execute(update(messages).where(messages.c.content == "blue").values(content="green"))
+    assert found(database, "blue") == []
+    assert found(database, "green")[0] == "green"
+    with database.write() as tx:
+        tx.execute(delete(messages).where(messages.c.content == "red 猫咪"))
+    assert found(database, "red 猫咪") == []
+    check_index(database)
+
+
+def test_a_deleted_session_leaves_nothing_in_the_index(database: Database) -> None:
+    say(database, "red 猫咪", "blue")
+    say(database, "red", "blue", session="s2")
+    Sessions(database).delete(WORKSPACE, "s1")
+    assert index_rows(database) == 2
+    check_index(database)
+    with database.read() as tx:
+        rows = tx.execute(
+            text("SELECT count(*) FROM messages_fts5 WHERE messages_fts5 MATCH 'red OR 猫咪'")
+        ).scalar_one()
+    assert rows == 1
+
+
+def test_in_a_long_session_the_newest_messages_with_a_common_word_are_looked_at(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(4):
+        say(database, f"common {n}", f"common, too {n}")
+    with database.read() as tx:
+        lane = tx.execute(select(messages.c.lane).limit(1)).scalar_one()
+        wanted = searching.terms("common")
+        short = searching._holding(tx, lane, wanted, size=8)[0]
+        monkeypatch.setattr(searching, "_NEWEST", searching._NEWEST.replace(str(searching.MOST_ROWS), "3"))
+        long = searching._holding(tx, lane, wanted, size=searching.LONG + 1)[0]
+    assert len(short) == 8
+    assert long == sorted(short, reverse=True)[:3]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(st.text(max_size=80))
+def test_no_question_raises_or_finds_what_another_session_said(database: Database, question: str) -> None:
+    with database.read() as tx:
+        is_new = tx.execute(select(func.count()).select_from(messages)).scalar_one() == 0
+    if is_new:
+        say(database, "our own words, 我们的话", "yes: a b c 1 2 3")
+        say(database, "their words, 他们的话", "no: a b c 1 2 3", session="s2")
+    ours = {"our own words, 我们的话", "yes: a b c 1 2 3"}
+    assert set(found(database, question)) <= ours

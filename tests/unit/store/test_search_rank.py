@@ -1,0 +1,99 @@
+"""Which hit comes first, and what is shown of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_worker.store import search_rank
+from loom_worker.store.search_rank import SNIPPET, Place, best, by_length, fold, own_scores, with_neighbours
+from loom_worker.store.search_words import terms
+
+
+def stems(question: str) -> tuple[tuple[str, ...], ...]:
+    return search_rank.stems(terms(question))
+
+
+def place(n: int, *beside: int, role: str = "user", characters: int = 10) -> Place:
+    return Place(n, role, characters, beside)
+
+
+def test_a_rare_word_counts_more_than_a_common_one() -> None:
+    scores = own_scores([[1], [2, 3, 4, 5]], size=10)
+    assert scores[1] > scores[2] == scores[5] > 0
+
+
+def test_a_message_with_all_words_counts_more_than_the_sum() -> None:
+    scores = own_scores([[1, 3], [2, 3]], size=10)
+    assert scores[3] > scores[1] + scores[2]
+
+
+def test_a_word_that_all_messages_hold_still_finds_them() -> None:
+    assert min(own_scores([[1, 2]], size=0).values()) > 0
+    assert own_scores([[], []], size=5) == {}
+
+
+def test_equals_come_newest_first() -> None:
+    assert best({1: 1.0, 2: 2.0, 3: 1.0}, 3) == [2, 3, 1]
+    assert best({1: 1.0, 2: 2.0}, 1) == [2]
+
+
+def test_a_long_message_and_a_tools_result_count_less() -> None:
+    places = [place(1), place(2, characters=500), place(3, role="tool")]
+    scores = by_length({1: 1.0, 2: 1.0, 3: 1.0}, places)
+    assert scores[1] > scores[3] > 0
+    assert scores[1] > scores[2] > 0
+    assert by_length({1: 1.0}, [place(1, characters=0)])[1] > 0
+
+
+def test_what_stands_beside_a_hit_comes_in_below_it() -> None:
+    scores = with_neighbours({1: 1.0, 5: 0.9}, [place(1, 0, 2), place(5, 4, 2)])
+    assert scores[1] == 1.0
+    assert scores[5] > scores[2] > scores[0] > scores[4] > 0
+
+
+@pytest.mark.parametrize(
+    ("question", "near", "far"),
+    [
+        ("red shoes", "I like red shoes best", "red is what I like, and of all that one wears, shoes"),
+        ("bought houses", "we buy a house", "we buy what there is for all of us to live in: a house"),
+        ("naïve plan", "NAIVE PLANS", "plans, one of them after long deliberation naive"),
+        ("北京旅行", "去北京旅行", "北京很好，我下个月还想去那边旅行"),
+    ],
+)
+def test_words_that_stand_together_are_nearer(question: str, near: str, far: str) -> None:
+    looked_for = stems(question)
+    assert 1 >= search_rank.nearness(near, looked_for) > search_rank.nearness(far, looked_for) >= 0
+
+
+@pytest.mark.parametrize("text", ["", "nothing of it", "redder-than shoestring"])
+def test_words_that_are_not_there_are_not_near(text: str) -> None:
+    assert search_rank.nearness(text, stems("bed shoes")) == 0
+    assert search_rank.nearness(text, ()) == 0
+
+
+def test_a_snippet_shows_the_place_where_most_words_are() -> None:
+    text = "shoes " + "filler words " * 200 + "here are the red shoes of Maria " + "and so on " * 200
+    shown = search_rank.snippet(text, stems("Maria's red shoes"))
+    assert "red shoes of Maria" in shown
+    assert shown.startswith("…")
+    assert shown.endswith("…")
+
+
+def test_a_short_text_is_shown_whole_on_one_line() -> None:
+    assert search_rank.snippet("a\n b\t\x0bc ", stems("b")) == "a b c"
+
+
+@given(st.text(max_size=600), st.text(max_size=30))
+def test_a_snippet_is_never_longer_than_it_may_be(text: str, question: str) -> None:
+    shown = search_rank.snippet(text, stems(question))
+    assert len(shown) <= SNIPPET
+    assert shown.strip("…") in " ".join(text.split())
+
+
+@given(st.text())
+def test_folding_keeps_each_character_in_its_place(text: str) -> None:
+    assert len(fold(text)) == len(text)
+
+
+def test_folding_takes_accents_and_capitals_off_and_leaves_syllables_alone() -> None:
+    assert fold("ÉCOLE Größe 각 が") == "ecole große 각 か"
