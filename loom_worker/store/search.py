@@ -2,18 +2,21 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
-from sqlalchemy import Connection, ScalarSelect, bindparam, func, select
+from sqlalchemy import BigInteger, Connection, ScalarSelect, bindparam, func, select
 
-from loom_worker.store import search_rank
+from loom_worker.store import recalled, search_rank
 from loom_worker.store.database import Database
 from loom_worker.store.schema import messages
 from loom_worker.store.search_rank import Place
 from loom_worker.store.search_words import SEARCHED, Term, terms
-from loom_worker.store.sessions import found
+from loom_worker.store.sessions import found, of_lane
 from loom_worker.values.json import Json
 from loom_worker.values.search import Hit
+from loom_worker.values.sessions import Message
 
 MOST_ROWS = 500
 """Messages that are taken of one term, the newest ones, in a session of more than LONG messages. A term that so many
@@ -60,6 +63,20 @@ _TEXTS = select(
     messages.c.tool_calls_json,
     messages.c.tool_result_json,
 ).where(*_OURS)
+_begin, _end = (bindparam(name, type_=BigInteger) for name in ("begin", "end"))
+_BETWEEN = select(func.count()).where(
+    messages.c.lane == bindparam("our_lane"), messages.c.n >= _begin, messages.c.n < _end
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A hit with its message."""
+
+    hit: Hit
+    message: Message
+    offset: int
+    """Messages of the session before it."""
 
 
 class Search:
@@ -77,6 +94,18 @@ class Search:
         with self._database.read() as tx:
             owner = found(tx, workspace, session_id)
             return search(tx, owner["lane"], terms(question), size=2 * owner["next_seq"], limit=limit)
+
+    def lane(self, lane: str, question: str, *, limit: int) -> tuple[Found, ...]:
+        """As ``session``, for a tool that knows the session's internal key, with the messages.
+
+        Raises:
+            NotFound: the session is deleted.
+        """
+        with self._database.read() as tx:
+            hits = search(tx, lane, terms(question), size=2 * of_lane(tx, lane)["next_seq"], limit=limit)
+            said = {message.id: message for message in recalled.named(tx, lane, [hit.message_id for hit in hits])}
+            offsets = _offsets(tx, lane, [message.n for message in said.values()])
+        return tuple(Found(hit, said[hit.message_id], offsets[said[hit.message_id].n]) for hit in hits)
 
 
 def search(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int, limit: int) -> tuple[Hit, ...]:
@@ -97,6 +126,12 @@ def search(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int, limi
     for n in texts.keys() & alone.keys():
         scores[n] += alone[n] * search_rank.nearness(texts[n][1], looked_for)
     return tuple(_hits(texts, scores, looked_for, limit=limit))
+
+
+def _offsets(tx: Connection, lane: str, numbers: Sequence[int]) -> dict[int, int]:
+    """For messages of a lane, in its order, how many stand before each; all rows are walked over once at most."""
+    steps = ({"our_lane": lane, "begin": begin, "end": end} for begin, end in pairwise([0, *numbers]))
+    return dict(zip(numbers, accumulate(tx.execute(_BETWEEN, step).scalar_one() for step in steps), strict=True))
 
 
 def _holding(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int) -> list[list[int]]:

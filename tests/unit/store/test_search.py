@@ -16,7 +16,7 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.values.chat import ChatMessage, Role, ToolOutcome, ToolUse
 from loom_worker.values.search import Hit
-from tests.unit.store.made import WORKSPACE, final, message, running
+from tests.unit.store.made import WORKSPACE, final, message, reaped, running
 
 _ids = iter(range(1_000_000))
 
@@ -162,6 +162,7 @@ def test_a_deleted_session_leaves_nothing_in_the_index(database: Database) -> No
     say(database, "red 猫咪", "blue")
     say(database, "red", "blue", session="s2")
     Sessions(database).delete(WORKSPACE, "s1")
+    reaped(database)
     assert index_rows(database) == 2
     check_index(database)
     with database.read() as tx:
