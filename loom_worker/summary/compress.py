@@ -1,0 +1,194 @@
+"""L1's oldest messages become a summary, a full L2 a snapshot: one step after the other, until nothing is due.
+
+Every step is made from one version of the session's memory and applied only to that version. So it does no harm if it
+comes late, twice, or never; the session stays due until somebody has done it.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from loom_worker import crash_points
+from loom_worker.errors import Interrupted
+from loom_worker.memory.kernel import kept
+from loom_worker.memory.pressure import Batch, batch, l2_is_full
+from loom_worker.store.ledger import Charge
+from loom_worker.store.memory import Held, Memories
+from loom_worker.store.snapshots import NewSnapshot
+from loom_worker.summary import write
+from loom_worker.summary.write import Means
+from loom_worker.values.ids import new_id, now_ms
+from loom_worker.values.memory import Change, MemoryState, Summary
+from loom_worker.values.sessions import Message, Session
+
+log = logging.getLogger(__name__)
+
+READ = 400
+"""Messages of L1 looked at in one step; what is behind them comes with the next."""
+DUE = 50
+"""Sessions asked for at a time, when one is done and others are due."""
+AT_ONCE = 4
+"""A process works on one session for every so many of its threads: the others are for tools, which turns wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What the compression of memory works with."""
+
+    worker: str
+    memories: Memories
+    means: Callable[[Session], Means]
+    alive_workers: Callable[[], frozenset[str]]
+    is_stopping: Callable[[], bool]
+    places: threading.Semaphore
+    """One for each session that may be worked on at a time."""
+    clock_ms: Callable[[], int] = field(default=now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    after: MemoryState
+    summary: Summary
+    snapshot: NewSnapshot | None = None
+
+
+def serve(lane: str, desk: Desk) -> None:
+    """Compress a session's memory, then that of others that are due; at once back if all places are taken.
+
+    Those at work look for what is due before they leave, so a doorbell that finds no place is not lost.
+    """
+    if not desk.places.acquire(blocking=False):
+        return
+    try:
+        seen: set[str] = set()
+        lanes = [lane]
+        while lanes and not desk.is_stopping():
+            lane = lanes.pop(0)
+            seen.add(lane)
+            compress(lane, desk)
+            if not lanes:
+                due = desk.memories.due(due_before_ms=desk.clock_ms(), limit=DUE)
+                lanes = [other for other in due if other not in seen]
+    finally:
+        desk.places.release()
+
+
+def compress(lane: str, desk: Desk) -> None:
+    """Take step after step until the session's memory is at ease; nothing if another worker is at it."""
+    must_look = True
+    while must_look:
+        held = desk.memories.claim(lane, worker=desk.worker, alive=desk.alive_workers(), now_ms=desk.clock_ms())
+        must_look = held is not None and _compress(lane, held, desk)
+
+
+def _compress(lane: str, held: Held, desk: Desk) -> bool:
+    """Compress a session that is ours; True if it is due again, though all was done that was there to do."""
+    crash_points.reached("summary.claimed")
+    is_done = False
+    try:
+        means = desk.means(held.session)
+        state: MemoryState | None = held.state
+        while state is not None:
+            state = _advance(lane, held, state, means, desk)
+        is_done = True
+    except Interrupted as error:
+        log.info("summary left to another worker: %s", error, extra={"session": held.session.id})
+    finally:
+        is_due = desk.memories.release(lane, desk.worker, is_done=is_done, seen_due_ms=held.due_ms)
+    return is_done and is_due
+
+
+def _advance(lane: str, held: Held, state: MemoryState, means: Means, desk: Desk) -> MemoryState | None:
+    """Take one step; the state it led to, or None if none was due or somebody else changed the memory."""
+    step = _next(lane, state, means, desk)
+    if step is None:
+        return None
+    crash_points.reached("summary.made")
+    owner, usage = held.session, step.summary.usage
+    charge = Charge(owner.workspace, owner.id, owner.agent, step.summary.asked, usage) if usage.llm_calls else None
+    is_applied = desk.memories.apply(
+        lane, state, step.after, snapshot=step.snapshot, charge=charge, now_ms=desk.clock_ms()
+    )
+    crash_points.reached("summary.applied")
+    if not is_applied:
+        log.info("summary came too late", extra={"session": held.session.id})
+        return None
+    change = step.after.changes[-1]
+    log.info("memory.%s", change.kind, extra={"session": held.session.id, **change.as_json()})
+    return step.after
+
+
+def _next(lane: str, state: MemoryState, means: Means, desk: Desk) -> _Step | None:
+    l2_tokens = means.count(state.l2_text) if state.l2_text else 0
+    if l2_is_full(l2_tokens, policy=means.policy, allowance_tokens=means.l2_tokens):
+        return _snapshot(state, l2_tokens, means)
+    history = desk.memories.oldest(lane, state, limit=READ)
+    found = batch(
+        history,
+        allowance_tokens=means.l1_tokens,
+        policy=means.policy,
+        count=means.count,
+    )
+    return None if found is None else _compressed(state, _with_backlog(found, history), means)
+
+
+def _with_backlog(found: Batch, history: Sequence[Message]) -> Batch:
+    """A batch as it is; where L1 has grown beyond what is read of it, as of an older Loom's session, a large one.
+
+    Eight messages at a time would cost such a session a thousand summaries.
+    """
+    if len(history) < READ:
+        return found
+    begins = (at for at in range(READ // 2, len(history)) if history[at].turn_id != history[at - 1].turn_id)
+    end = next(begins, len(found.messages))
+    return replace(found, messages=tuple(history[:end]))
+
+
+def _compressed(state: MemoryState, found: Batch, means: Means) -> _Step:
+    tokens = sum(message.token_count for message in found.messages)
+    summary = write.of_part(found.messages, means, tokens=tokens)
+    schemas, refs = kept(found.messages, state.schemas, state.refs)
+    change = Change(
+        version=state.version + 1,
+        kind="compressed",
+        level=found.level,
+        messages=len(found.messages),
+        from_tokens=tokens,
+        to_tokens=means.count(summary.text),
+        by=summary.by,
+    )
+    after = replace(
+        state,
+        version=change.version,
+        first_n=found.messages[-1].n + 1,
+        l2_text="\n\n".join(filter(None, [state.l2_text, summary.text])),
+        l2_from_n=state.l2_from_n or found.messages[0].n,
+        schemas=schemas,
+        refs=refs,
+        changes=(*state.changes, change),
+    )
+    return _Step(after, summary)
+
+
+def _snapshot(state: MemoryState, tokens: int, means: Means) -> _Step:
+    digest = write.of_notes(state.l2_text, means)
+    snapshot = NewSnapshot(
+        id=new_id("snap_"),
+        content=state.l2_text,
+        token_count=tokens,
+        from_n=state.l2_from_n,
+        to_n=state.first_n - 1,
+    )
+    change = Change(
+        version=state.version + 1,
+        kind="snapshot",
+        level=None,
+        messages=0,
+        from_tokens=tokens,
+        to_tokens=means.count(digest.text),
+        by=digest.by,
+        snapshot_id=snapshot.id,
+    )
+    after = replace(state, version=change.version, l2_text=digest.text, l2_from_n=0, changes=(*state.changes, change))
+    return _Step(after, digest, snapshot)
