@@ -35,14 +35,20 @@ SPARE = 10
 _HOLDING = "SELECT {number}, rowid FROM messages_fts5 WHERE messages_fts5 MATCH ?"
 _NEWEST = f"SELECT * FROM ({_HOLDING} ORDER BY rowid DESC LIMIT {MOST_ROWS})"
 
+BESIDE = 4
+"""Messages on each side of one that count as beside it, tools' left out: the next exchange, and the one behind it."""
+NEAR = 2
+"""How many of them are near."""
+
 _other = messages.alias("other")
 
 
-def _beside(*, is_before: bool, steps: int) -> ScalarSelect[Any]:
+def _beside(*, is_before: bool) -> ScalarSelect[Any]:
+    """The numbers of the messages on one side of a message, the nearest first, as one text."""
     side = _other.c.n < messages.c.n if is_before else _other.c.n > messages.c.n
-    order = _other.c.n.desc() if is_before else _other.c.n
     near = select(_other.c.n).where(_other.c.lane == bindparam("our_lane"), side, _other.c.role != "tool")
-    return near.order_by(order).limit(1).offset(steps - 1).correlate(messages).scalar_subquery()
+    nearest = near.order_by(_other.c.n.desc() if is_before else _other.c.n).limit(BESIDE).correlate(messages)
+    return select(func.group_concat(nearest.subquery().c.n)).scalar_subquery()
 
 
 # One parameter with all numbers: SQLAlchemy takes 1 ms to spread a hundred.
@@ -52,7 +58,8 @@ _PLACES = select(
     messages.c.n,
     messages.c.role,
     func.length(messages.c.content),
-    *(_beside(is_before=is_before, steps=steps) for is_before in (True, False) for steps in (1, 2)),
+    _beside(is_before=True),
+    _beside(is_before=False),
 ).where(*_OURS)
 _TEXTS = select(
     messages.c.n,
@@ -121,7 +128,7 @@ def search(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int, limi
     places = _places(tx, lane, search_rank.best(own, CANDIDATES))
     alone = search_rank.by_length(own, places)
     scores = search_rank.with_neighbours(alone, places)
-    texts = _texts(tx, lane, search_rank.best(scores, max(READ, limit + SPARE)))
+    texts = _texts(tx, lane, search_rank.best(scores, max(READ, 2 * limit + SPARE)))
     looked_for = search_rank.stems(wanted)
     for n in texts.keys() & alone.keys():
         scores[n] += alone[n] * search_rank.nearness(texts[n][1], looked_for)
@@ -147,10 +154,16 @@ def _holding(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int) ->
 
 def _places(tx: Connection, lane: str, numbers: list[int]) -> list[Place]:
     listed = tx.execute(_PLACES, {"our_lane": lane, "numbers": json.dumps(numbers)}).all()
-    return [
-        Place(n, role, characters, tuple(at for at in beside if at is not None))
-        for n, role, characters, *beside in listed
-    ]
+    return [_place(n, role, characters, *map(_numbers_in, sides)) for n, role, characters, *sides in listed]
+
+
+def _place(n: int, role: str, characters: int, before: list[int], after: list[int]) -> Place:
+    near, far = (*before[:NEAR], *after[:NEAR]), (*before[NEAR:], *after[NEAR:])
+    return Place(n, role, characters, near=near, far=far)
+
+
+def _numbers_in(joined: str | None) -> list[int]:
+    return list(map(int, joined.split(","))) if joined else []
 
 
 def _texts(tx: Connection, lane: str, numbers: list[int]) -> dict[int, tuple[Any, str]]:
@@ -173,10 +186,15 @@ def _words_of(arguments: Json) -> str:
 def _hits(
     texts: dict[int, tuple[Any, str]], scores: dict[int, float], looked_for: Sequence[Any], *, limit: int
 ) -> Iterable[Hit]:
-    """The best ones; of messages that say the same only the best, for another tells a reader nothing."""
-    said: set[tuple[str, str]] = set()
-    for n in search_rank.best({n: scores[n] for n in texts}, len(texts)):
-        row, text = texts[n]
-        if len(said) < limit and text and (row.role, text) not in said:
-            said.add((row.role, text))
-            yield Hit(row.id, row.turn_id, row.role, search_rank.snippet(text, looked_for), round(scores[n], 4))
+    """The best ones; of messages that say the same only one, for another tells a reader nothing."""
+    gists = {n: search_rank.gist(text) for n, (_, text) in texts.items() if text}
+    chosen: dict[int, int] = {}
+    for n in search_rank.best({n: scores[n] for n in gists}, len(gists)):
+        same = next((at for at in chosen if search_rank.is_repeat(gists[n], gists[chosen[at]])), None)
+        if same is None:
+            chosen[n] = n
+        elif n < chosen[same] and texts[n][0].turn_id == texts[chosen[same]][0].turn_id:
+            chosen[same] = n  # what was said, rather than an answer that repeats it
+    for at in list(chosen)[:limit]:
+        row, text = texts[chosen[at]]
+        yield Hit(row.id, row.turn_id, row.role, search_rank.snippet(text, looked_for), round(scores[at], 4))

@@ -98,6 +98,11 @@ def test_an_answer_is_found_beside_its_question(database: Database) -> None:
     assert found(database, "team signed")[:2] == ["Which team did you sign with?", "The Wolves!"]
 
 
+def test_an_answer_that_repeats_the_question_takes_no_place_of_its_own(database: Database) -> None:
+    say(database, "The key hangs behind the blue clock.", "You said: The key hangs behind the blue clock.")
+    assert found(database, "blue clock") == ["The key hangs behind the blue clock."]
+
+
 def test_neither_another_session_nor_another_workspace_is_searched(database: Database) -> None:
     say(database, "mine is red", "red it is")
     say(database, "yours is red", session="s2")
