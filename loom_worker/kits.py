@@ -1,5 +1,6 @@
 """Agents with everything in their hands: model, tools, data and patterns, each built when first needed."""
 
+import importlib
 import logging
 import random
 import threading
@@ -25,7 +26,7 @@ from loom_worker.memory.recalled import RECALLED_SHARE
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import for_message, load_pattern_tool
-from loom_worker.recall.rerank import DEADLINE_S, Reranker
+from loom_worker.recall.rerank import DEADLINE_S, Reranker, ranked_at_once
 from loom_worker.recall.tools import RecallParts, recall_tools
 from loom_worker.settings import Settings
 from loom_worker.store.database import Database
@@ -144,6 +145,8 @@ class Kits:
         kit = self.kit("default")
         self.match("warm up", kit.agent)
         kit.count("warm up")
+        if self._settings.llm.provider != "scripted":
+            importlib.import_module("anthropic")
 
     def close(self) -> None:
         """Close the connections of all backends."""
@@ -186,11 +189,19 @@ class Kits:
             compressor_budget_tokens=(agent.compressor.max_context_tokens or window) - reserved,
         )
 
+    def window(self, name: str) -> tuple[int, int]:
+        """The window of an agent's model, and what of it is reserved for its reply, in tokens."""
+        return self._window(self._agents.agents.get(name) or Agent(name))
+
     def _window(self, agent: Agent) -> tuple[int, int]:
-        """The model's window, and what of it is reserved for its reply, in tokens."""
+        """An agent with a window of its own reserves a tenth of that, or what its replies may take."""
         llm = self._settings.llm
-        window = agent.max_context_tokens or llm.max_context_tokens
-        return window, agent.reserved_output_tokens or min(llm.reserved_output_tokens, window // 2)
+        if agent.max_context_tokens is None:
+            window, usual = llm.max_context_tokens, llm.reserved_output_tokens
+        else:
+            window = agent.max_context_tokens
+            usual = max(window // 10, agent.max_tokens or 0)
+        return window, min(agent.reserved_output_tokens or usual, window // 2)
 
     def _memory_tools(self, agent: Agent, choice: Choice) -> tuple[Tool, ...]:
         """What every agent has, whatever tools it lists: it must be able to find what has left its context."""
@@ -206,6 +217,7 @@ class Kits:
             count=self._count(chosen),
             recalled_budget_tokens=int(RECALLED_SHARE * (window - reserved)),
             kernel_budget_tokens=int(agent.memory.shares.kernel * (window - reserved)),
+            candidates=ranked_at_once((agent.compressor.max_context_tokens or window) - reserved),
             has_swap=agent.memory.has_swap,
         )
         return recall_tools(parts)

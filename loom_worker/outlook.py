@@ -84,13 +84,14 @@ class Outlook:
         Args:
             agent: whose session it becomes, should it be new.
         """
+        if 2 * len(text.encode()) < surely_free(*self.kits.window(agent)):
+            return
         try:
             session: Session | None = self.sessions.get(workspace, session_id)
         except NotFound:
             session = None
         kit = self.kits.kit(agent) if session is None else self._kit(session)
         room = room_tokens(kit, session)
-        # Today's date and a pattern stand beside it; they are small, and its own answer's share is not touched.
         needed = message_tokens(ChatMessage("user", text), kit.count)
         if needed > room:
             raise Invalid(
@@ -124,18 +125,25 @@ class Outlook:
 
 
 def room_tokens(kit: Kit, session: Session | None) -> int:
-    """What a message may take at most: the input budget without tools, system text, kernel and what stands beside."""
+    """What a message may take at most: the input budget without tools, system text and what stands beside."""
     budget = kit.input_budget_tokens
     rom = context.new_rom(kit) if session is None or session.rom is None else session.rom
-    kernel = int(kit.agent.memory.shares.kernel * budget)
     correction = (session.token_correction if session else None) or kit.typical
-    fixed = kit.count(rom) + tools_tokens(kit.specs, kit.count) + kernel + BESIDE_TOKENS
+    beside = min(BESIDE_TOKENS, int(BESIDE_SHARE * budget))
+    fixed = kit.count(rom) + tools_tokens(kit.specs, kit.count) + beside
     return max(0, int(budget / context.scale(correction)) - fixed)
+
+
+def surely_free(window_tokens: int, reserved_tokens: int) -> int:
+    """What a message may take without being counted: a share of what is left beside any usual set of tools."""
+    return int(SURE_SHARE * (window_tokens - reserved_tokens - TOOLS_TOKENS))
 
 
 NO_LIMIT = 1 << 40
 BESIDE_TOKENS = 2_000
-"""Kept free for what stands beside a message: the date and its pattern."""
+"""Kept free for what stands beside a message: the date and its pattern; in a small window less."""
+BESIDE_SHARE = 0.10
+SURE_SHARE, TOOLS_TOKENS = 0.4, 8_000
 
 
 def means(kits: Kits, session: Session) -> Means:
@@ -147,6 +155,6 @@ def means(kits: Kits, session: Session) -> Means:
         model=kit.compressor,
         count=kit.count,
         l1_tokens=int(policy.shares.l1 * kit.input_budget_tokens),
-        l2_tokens=int(policy.shares.l2 * kit.input_budget_tokens),
-        budget_tokens=kit.compressor_budget_tokens,
+        l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * kit.input_budget_tokens)),
+        budget_tokens=int(kit.compressor_budget_tokens / context.scale(session.token_correction or kit.typical)),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from loom_worker.errors import BudgetExceeded
+from loom_worker.memory.folding import folded, rounds
 from loom_worker.memory.kernel import L2_CUT, kernel_text, memory_text
 from loom_worker.memory.layers import (
     REQUEST_OVERHEAD_TOKENS,
@@ -86,7 +87,7 @@ def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, c
 def _running(
     current: Sequence[ChatMessage], bound: Bound, fixed: Json, *, free: int, beside: int, count: Count
 ) -> tuple[Chats, int]:
-    """The running turn and its tokens. Its older results go before anything the kernel says, its latest after it."""
+    """The running turn and its tokens: its older results go before the kernel, its latest and its calls after it."""
     latest = [place for place, message in enumerate(current) if message.outcomes][-1:]
     without_older = partial(stubbed, current, spare=latest, count=count)
     forms: tuple[tuple[Callable[[], Chats], int], ...] = (
@@ -100,8 +101,15 @@ def _running(
         needed = chat_tokens(turn, count)
         if needed <= room:
             return turn, needed
+    # Nothing is left of the results, and still it is too much: the calls themselves go.
+    there = rounds(turn)
+    kept = longest(there, lambda number: chat_tokens(folded(turn, there - number), count) <= free)
+    turn = folded(turn, there - kept)
+    needed = chat_tokens(turn, count)
+    if needed <= free:
+        return turn, needed
     raise BudgetExceeded(
-        f"This turn needs {needed} tokens even without its tool results, and {max(free, 0)} are free beside the tools "
+        f"This turn needs {needed} tokens even without its tool calls, and {max(free, 0)} are free beside the tools "
         f"({fixed['tools']} tokens) and the system text ({fixed['rom']}). Send a shorter message, give the agent fewer "
         "tools or a shorter system prompt, or raise LOOM_MAX_CONTEXT_TOKENS if the model's window is larger."
     )

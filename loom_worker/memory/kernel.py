@@ -35,7 +35,9 @@ def memory_text(known: str, l2: str, *, has_swap: bool) -> str:
     if not l2.strip():
         return known
     hint = " (search_conversation and recall_conversation find what it leaves out)" if has_swap else ""
-    summary = f"Summary of the conversation before the messages below{hint}:\n{l2.strip()}"
+    # Set in, so that nothing in a summary can pass for a heading of ours.
+    lines = "\n".join(f"  {line}".rstrip() for line in l2.strip().splitlines())
+    summary = f"Summary of the conversation before the messages below{hint}:\n{lines}"
     return f"{known}\n\n{summary}" if known else summary
 
 

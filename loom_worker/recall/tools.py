@@ -10,7 +10,7 @@ from loom_worker.errors import Invalid, NotFound, ToolFailed
 from loom_worker.memory.layers import Count
 from loom_worker.memory.recalled import recalled_tokens
 from loom_worker.recall.known import update_tool
-from loom_worker.recall.rerank import PREVIEW_CHARS, Candidate, Reranker
+from loom_worker.recall.rerank import MOST_CANDIDATES, PREVIEW_CHARS, Candidate, Reranker
 from loom_worker.recall.shown import Entry, answer, compact, date_of, text_of
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import Found, Search
@@ -21,8 +21,6 @@ from loom_worker.values.json import Json
 from loom_worker.values.sessions import Message
 from loom_worker.values.tools import Caller, Tool
 
-CANDIDATES = 50
-"""Messages that are ranked by the model, where there is one."""
 FOUND_CHARS = 500
 """Of each message that is found; of longer ones what stands around the words."""
 QUERY_CHARS = 4_000
@@ -44,6 +42,8 @@ class RecallParts:
     """For all messages that are recalled at a time."""
     kernel_budget_tokens: int
     """For what is known of the session."""
+    candidates: int = MOST_CANDIDATES
+    """Messages that the model ranks at a time, as its window allows."""
     has_swap: bool = True
     """False: the agent may not look for what has left its context."""
 
@@ -85,8 +85,10 @@ def _search(parts: RecallParts, caller: Caller, query: str, *, limit: int, is_pr
     if not terms(query):
         return compact({"found": [], "note": "The query has no word to look for, so nothing was searched."})
     found = _candidates(parts, caller, query, limit=limit)
-    ranking = parts.rerank.ranked(query, [_candidate(each) for each in found], caller) if parts.rerank else None
-    chosen = [(found[at], score) for at, score in ranking or [(at, each.hit.score) for at, each in enumerate(found)]]
+    shown = [_candidate(each) for each in found[: parts.candidates]]
+    ranking = parts.rerank.ranked(query, shown, caller) if parts.rerank else None
+    order = [*ranking, *((at, None) for at in range(len(shown), len(found)))] if ranking else _as_found(found)
+    chosen = [(found[at], score) for at, score in order]
     chosen = chosen[:limit]
     first_n, recalled = _promoted(parts, caller, [each.message for each, _ in chosen] if is_promoted else [])
     entries = [
@@ -96,9 +98,14 @@ def _search(parts: RecallParts, caller: Caller, query: str, *, limit: int, is_pr
     return answer("found", entries, {"ranked_by": "llm" if ranking else "bm25", "recalled": recalled})
 
 
+def _as_found(found: Sequence[Found]) -> list[tuple[int, float | None]]:
+    return [(at, each.hit.score) for at, each in enumerate(found)]
+
+
 def _candidates(parts: RecallParts, caller: Caller, query: str, *, limit: int) -> list[Found]:
+    most = max(parts.candidates, limit) if parts.rerank else limit
     try:
-        return list(parts.search.lane(caller.lane, query, limit=CANDIDATES if parts.rerank else limit))
+        return list(parts.search.lane(caller.lane, query, limit=most))
     except NotFound as error:
         raise ToolFailed(str(error), "ERROR_NOT_FOUND") from error
 

@@ -18,8 +18,8 @@ from loom_worker.values.memory import MemoryState, Remembered, Snapshot
 from loom_worker.values.pages import Page
 from loom_worker.values.sessions import Message, Session
 
-STUCK_MS = 600_000
-"""A hold of a worker's own that is older than this is left from a run of it that failed."""
+AHEAD_MS = 60_000
+"""A mark that lies farther ahead was set by a clock that is; it is due all the same."""
 
 _OURS = memory.c.lane == bindparam("our_lane")
 _STATE = select(memory).where(_OURS)
@@ -48,7 +48,9 @@ _APPLY = (
     .where(_OURS, memory.c.version == bindparam("old_version"))
     .values(version=memory.c.version + 1, **{name: bindparam(name) for name in _CHANGED})
 )
-_DUE = select(memory.c.lane).where(memory.c.due_ms <= bindparam("before_ms")).order_by(memory.c.due_ms)
+_DUE = select(memory.c.lane).order_by(memory.c.due_ms)
+_SINCE = _DUE.where(memory.c.due_ms <= bindparam("due_ms"))
+_AHEAD = _DUE.where(memory.c.due_ms > bindparam("due_ms"))
 _PAGE = (
     select(messages)
     .where(messages.c.lane == bindparam("our_lane"))
@@ -93,13 +95,17 @@ class Memories:
     def due(self, *, due_before_ms: int, limit: int) -> tuple[str, ...]:
         """Lanes whose L1 is to be compressed since then or longer, those that wait longest first."""
         with self._database.read() as tx:
-            return tuple(tx.execute(_DUE.limit(limit), {"before_ms": due_before_ms}).scalars())
+            lanes = tx.execute(_SINCE.limit(limit), {"due_ms": due_before_ms}).scalars().all()
+            if len(lanes) < limit:
+                ahead = _AHEAD.limit(limit - len(lanes))
+                lanes = [*lanes, *tx.execute(ahead, {"due_ms": due_before_ms + AHEAD_MS}).scalars()]
+        return tuple(lanes)
 
     def claim(self, lane: str, *, worker: str, alive: frozenset[str], now_ms: int) -> Held | None:
         """Take the right to compress; only ``apply`` decides whose summary counts, so this merely spares work.
 
         Args:
-            alive: workers that live; what another one holds is taken from it.
+            alive: workers that live; what another one holds, or this one itself, is taken from it.
 
         Returns:
             None if a living worker holds it, or the session is deleted.
@@ -107,7 +113,7 @@ class Memories:
         with self._database.write() as tx:
             owner = find_lane(tx, lane)
             row = tx.execute(_STATE, {"our_lane": lane}).mappings().first()
-            if owner is None or (row is not None and _is_held(row, worker, alive, now_ms)):
+            if owner is None or (row is not None and _is_held(row, worker, alive)):
                 return None
             tx.execute(_HOLD, {"lane": lane, "held_by": worker, "held_ms": now_ms})
         state, due_ms = (rows.memory_state(row), row["due_ms"]) if row is not None else (MemoryState(), None)
@@ -267,7 +273,5 @@ def _state(tx: Connection, lane: str) -> MemoryState:
     return MemoryState() if row is None else rows.memory_state(row)
 
 
-def _is_held(row: Any, worker: str, alive: frozenset[str], now_ms: int) -> bool:
-    if row["held_by"] == worker:
-        return bool(now_ms - row["held_ms"] < STUCK_MS)
-    return row["held_by"] in alive
+def _is_held(row: Any, worker: str, alive: frozenset[str]) -> bool:
+    return row["held_by"] != worker and row["held_by"] in alive

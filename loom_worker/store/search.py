@@ -40,6 +40,11 @@ BESIDE = 4
 NEAR = 2
 """How many of them are near."""
 
+TOOLS_OF_MEMORY = frozenset(
+    {"search_conversation", "recall_conversation", "clear_recalled_context", "update_session_context"}
+)
+"""Their calls and results repeat what was said, and are not searched; the index leaves them out too."""
+
 _other = messages.alias("other")
 
 
@@ -173,8 +178,10 @@ def _texts(tx: Connection, lane: str, numbers: list[int]) -> dict[int, tuple[Any
 
 def _text(row: Any) -> str:
     """What of a message can be found, as one text."""
-    calls: Iterable[Json] = row.tool_calls_json or ()
-    outcomes: Iterable[Json] = row.tool_result_json or ()
+    calls, outcomes = (
+        [each for each in listed or () if each["name"] not in TOOLS_OF_MEMORY]
+        for listed in (row.tool_calls_json, row.tool_result_json)
+    )
     parts = [row.content, *(f"{call['name']} {_words_of(call['arguments'])}"[:SEARCHED] for call in calls)]
     return "\n".join(filter(None, [*parts, *(outcome["content"][:SEARCHED] for outcome in outcomes)]))
 

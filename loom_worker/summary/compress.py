@@ -28,6 +28,8 @@ READ = 400
 """Messages of L1 looked at in one step; what is behind them comes with the next."""
 DUE = 50
 """Sessions asked for at a time, when one is done and others are due."""
+STEPS = 20
+"""Taken at a time; a session that needs more waits until all that are due had theirs."""
 AT_ONCE = 4
 """A process works on one session for every so many of its threads: the others are for tools, which turns wait for."""
 
@@ -43,6 +45,10 @@ class Desk:
     is_stopping: Callable[[], bool]
     places: threading.Semaphore
     """One for each session that may be worked on at a time."""
+    at_work: set[str] = field(default_factory=set)
+    """Lanes that this process works on. A hold of its own that is not among them is left from a release that failed."""
+    door: threading.Lock = field(default_factory=threading.Lock)
+    """Of ``at_work``."""
     clock_ms: Callable[[], int] = field(default=now_ms)
 
 
@@ -56,7 +62,8 @@ class _Step:
 def serve(lane: str, desk: Desk) -> None:
     """Compress a session's memory, then that of others that are due; at once back if all places are taken.
 
-    Those at work look for what is due before they leave, so a doorbell that finds no place is not lost.
+    Those at work look for what is due before they leave, so a doorbell that finds no place is not lost. A session that
+    needs many steps lets the others go first.
     """
     if not desk.places.acquire(blocking=False):
         return
@@ -66,37 +73,49 @@ def serve(lane: str, desk: Desk) -> None:
         while lanes and not desk.is_stopping():
             lane = lanes.pop(0)
             seen.add(lane)
-            compress(lane, desk)
+            must_go_on = compress(lane, desk)
             if not lanes:
                 due = desk.memories.due(due_before_ms=desk.clock_ms(), limit=DUE)
                 lanes = [other for other in due if other not in seen]
+            if must_go_on:
+                lanes.append(lane)
     finally:
         desk.places.release()
 
 
-def compress(lane: str, desk: Desk) -> None:
-    """Take step after step until the session's memory is at ease; nothing if another worker is at it."""
-    must_look = True
-    while must_look:
+def compress(lane: str, desk: Desk) -> bool:
+    """Take step after step until the session's memory is at ease; nothing if another worker is at it.
+
+    Returns:
+        True if there is more to do: the session took STEPS steps, or has become due again meanwhile.
+    """
+    with desk.door:
+        if lane in desk.at_work:
+            return False
+        desk.at_work.add(lane)
+    try:
         held = desk.memories.claim(lane, worker=desk.worker, alive=desk.alive_workers(), now_ms=desk.clock_ms())
-        must_look = held is not None and _compress(lane, held, desk)
+        return held is not None and _compress(lane, held, desk)
+    finally:
+        desk.at_work.discard(lane)
 
 
 def _compress(lane: str, held: Held, desk: Desk) -> bool:
-    """Compress a session that is ours; True if it is due again, though all was done that was there to do."""
     crash_points.reached("summary.claimed")
-    is_done = False
+    is_done = was_interrupted = False
     try:
         means = desk.means(held.session)
         state: MemoryState | None = held.state
-        while state is not None:
-            state = _advance(lane, held, state, means, desk)
-        is_done = True
+        for _ in range(STEPS):
+            if state is not None and not desk.is_stopping():
+                state = _advance(lane, held, state, means, desk)
+        is_done = state is None
     except Interrupted as error:
+        was_interrupted = True
         log.info("summary left to another worker: %s", error, extra={"session": held.session.id})
     finally:
         is_due = desk.memories.release(lane, desk.worker, is_done=is_done, seen_due_ms=held.due_ms)
-    return is_done and is_due
+    return is_due or not (is_done or was_interrupted)
 
 
 def _advance(lane: str, held: Held, state: MemoryState, means: Means, desk: Desk) -> MemoryState | None:
@@ -121,7 +140,8 @@ def _advance(lane: str, held: Held, state: MemoryState, means: Means, desk: Desk
 
 def _next(lane: str, state: MemoryState, means: Means, desk: Desk) -> _Step | None:
     l2_tokens = means.count(state.l2_text) if state.l2_text else 0
-    if l2_is_full(l2_tokens, policy=means.policy, allowance_tokens=means.l2_tokens):
+    # Only what came since the last digest can fill it: a digest of a digest would free nothing and say less.
+    if state.l2_from_n and l2_is_full(l2_tokens, policy=means.policy, allowance_tokens=means.l2_tokens):
         return _snapshot(state, l2_tokens, means)
     history = desk.memories.oldest(lane, state, limit=READ)
     found = batch(

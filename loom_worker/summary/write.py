@@ -20,6 +20,8 @@ PART, LEAST_TOKENS, MOST_TOKENS = 5, 120, 800
 without losing facts (memory-system.md, L2 Cache)."""
 DIGEST_PART = 5
 """A digest takes a fifth of L2's allowance: the rest is for what comes."""
+LEAST_PART = 0.01
+"""Of what it is about; what is shorter says nothing of most of it."""
 HEURISTIC = "heuristic"
 
 
@@ -34,7 +36,7 @@ class Means:
     l1_tokens: int
     """L1's own allowance."""
     l2_tokens: int
-    """L2's allowance."""
+    """What L2 may take before it becomes a snapshot."""
     budget_tokens: int
     """What one request to the compressor may hold."""
 
@@ -51,11 +53,12 @@ def of_part(messages: Sequence[Message], means: Means, *, tokens: int) -> Summar
     most_tokens = min(max(tokens // PART, LEAST_TOKENS), MOST_TOKENS, max(means.l2_tokens // 4, 1))
     return _written(
         means,
-        most_tokens,
         lambda: prompt.for_part(
             messages, most_tokens=most_tokens, budget_tokens=means.budget_tokens, count=means.count
         ),
         lambda: heuristic.summarize(messages, most_tokens=most_tokens, count=means.count),
+        of_tokens=tokens,
+        most_tokens=most_tokens,
     )
 
 
@@ -68,20 +71,23 @@ def of_notes(notes: str, means: Means) -> Summary:
     most_tokens = max(means.l2_tokens // DIGEST_PART, 1)
     return _written(
         means,
-        most_tokens,
         lambda: prompt.for_digest(notes, most_tokens=most_tokens),
         lambda: heuristic.shorten(notes, most_tokens=most_tokens, count=means.count),
+        of_tokens=means.l2_tokens,
+        most_tokens=most_tokens,
     )
 
 
-def _written(means: Means, most_tokens: int, asked: Callable[[], Request], alone: Callable[[], str]) -> Summary:
+def _written(
+    means: Means, asked: Callable[[], Request], alone: Callable[[], str], *, of_tokens: int, most_tokens: int
+) -> Summary:
     if means.model is None:
         return Summary(alone(), HEURISTIC)
     spent, paid = Usage(), ""
     try:
         reply = _reply(means.model, asked())
         spent, paid = reply.usage, reply.model
-        return Summary(_usable(reply, means, most_tokens), reply.model, spent, paid)
+        return Summary(_usable(reply, means, of_tokens=of_tokens, most_tokens=most_tokens), reply.model, spent, paid)
     except Interrupted:
         raise
     except LoomError as error:
@@ -96,9 +102,11 @@ def _reply(model: Model, request: Request) -> Reply:
     raise StreamBroken("The model's stream ended without a reply.")
 
 
-def _usable(reply: Reply, means: Means, most_tokens: int) -> str:
+def _usable(reply: Reply, means: Means, *, of_tokens: int, most_tokens: int) -> str:
     text = reply.text.strip()
-    if reply.stop_reason == "refusal" or not text:
+    if reply.stop_reason in ("refusal", "max_tokens") or not text:
         raise ProviderFailed(f"The compressor gave no summary ({reply.stop_reason}).")
+    if means.count(text) < LEAST_PART * of_tokens:
+        raise ProviderFailed("The compressor gave no summary worth the name.")
     is_long = means.count(text) > 2 * most_tokens
     return heuristic.shorten(text, most_tokens=most_tokens, count=means.count) if is_long else text

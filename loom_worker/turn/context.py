@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
+from loom_worker.errors import BudgetExceeded
 from loom_worker.memory.fit import Context, fit
-from loom_worker.memory.layers import Layers, rom
+from loom_worker.memory.layers import Layers, rom, tools_tokens
 from loom_worker.memory.pressure import batch
 from loom_worker.memory.recalled import as_text
 from loom_worker.turn.loom import Kit
@@ -20,6 +21,7 @@ HISTORY_MESSAGES = 200
 MARGIN = 1.05
 """What is kept free, where a provider was seen to need more tokens than we count at most."""
 STEPS = 20
+LAYERS = ("tools", "rom", "kernel", "l2", "l1", "recalled", "patterns", "turn")
 
 
 def layers_of(
@@ -92,11 +94,7 @@ def is_pressed(kit: Kit, remembered: Remembered, said: Sequence[Message]) -> boo
 
 
 def shown(kit: Kit, remembered: Remembered, session: Session) -> Json:
-    """What the model would be sent now, layer by layer, in the provider's tokens, and how many messages of L1.
-
-    Raises:
-        BudgetExceeded: ROM and tools alone are too large.
-    """
+    """What the model would be sent now, layer by layer, in the provider's tokens, and how many messages of L1."""
     correction = session.token_correction or kit.typical
     layers = layers_of(
         kit,
@@ -106,7 +104,11 @@ def shown(kit: Kit, remembered: Remembered, session: Session) -> Json:
         recalled=as_text(remembered.recalled),
         current=(),
     )
-    context = build(kit, layers, correction=correction)
+    try:
+        context = build(kit, layers, correction=correction)
+    except BudgetExceeded:  # no turn can be answered so; that is to be seen, too
+        fixed = {"tools": tools_tokens(kit.specs, kit.count), "rom": kit.count(layers.rom)}
+        context = Context(layers.rom, "", (), 0, {**dict.fromkeys(LAYERS, 0), **fixed})
     return {**corrected(context, correction), "messages": context.l1_messages}
 
 

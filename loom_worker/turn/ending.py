@@ -42,7 +42,7 @@ def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
     last = work.last_reply
     crash_points.reached("turn.ending")
     messages = _messages(work, shift, now_ms) if ending.leaves_messages else ()
-    is_full = bool(last and messages) and is_pressed(shift.kit, shift.recollect(), messages)
+    is_full = bool(messages) and is_pressed(shift.kit, shift.recollect(), messages)
     final = Final(
         ending=ending,
         progress={**progress(work, shift), "run_ms": turn.run_ms, "completed_ms": now_ms},

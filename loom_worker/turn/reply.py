@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from loom_worker import crash_points
-from loom_worker.errors import Interrupted, PromptTooLong, StreamBroken, Transient
+from loom_worker.errors import BudgetExceeded, Interrupted, PromptTooLong, StreamBroken, Transient
 from loom_worker.events.writer import Writer
 from loom_worker.llm.prices import cost_usd
 from loom_worker.memory.fit import Context
@@ -19,8 +19,10 @@ from loom_worker.values.turns import Call
 
 log = logging.getLogger(__name__)
 
+REFITS = 5
+"""Requests that are tried before a turn is given up as too long."""
 TOO_LONG = 1.2
-"""What a provider's tokens are taken for, over those we count at most, if it refuses a request without a figure."""
+"""By how much more a provider's tokens are taken for, each time it refuses a request as too long."""
 
 
 def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
@@ -34,14 +36,19 @@ def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
     """
     _tell_changes(work, shift, pen)
     correction = work.correction or shift.kit.typical
-    context = _context(work, shift, correction)
-    try:
-        return _ask(work, shift, pen, context, correction, may_call_tools=may_call_tools)
-    except PromptTooLong as error:
-        correction = _learned(error, context, shift.kit.input_budget_tokens)
-        log.warning("the model's window is fuller than counted", extra={"turn": work.turn.id, "by": correction})
+    for _ in range(REFITS):
         context = _context(work, shift, correction)
-        return _ask(work, shift, pen, context, correction, may_call_tools=may_call_tools)
+        try:
+            return _ask(work, shift, pen, context, correction, may_call_tools=may_call_tools)
+        except PromptTooLong as error:
+            # What is dropped may be what needs fewest tokens: each time it is taken for more than it seems to be.
+            learned = _learned(error, context, shift.kit.input_budget_tokens)
+            correction = max(learned, TOO_LONG * max(correction, 1.0))
+            log.warning("the window is fuller than counted", extra={"turn": work.turn.id, "by": correction})
+    raise BudgetExceeded(
+        f"The model's provider finds this turn too long for its window, also after it was shortened {REFITS} times. "
+        "Send a shorter message, or set max_context_tokens to the model's real window."
+    )
 
 
 def _learned(error: PromptTooLong, context: Context, budget_tokens: int) -> float:

@@ -119,7 +119,9 @@ def test_an_empty_kernel_always_fits(front: Front, out: Out) -> None:
     assert front.patch_session(WORKSPACE, "s1", SessionPatch(kernel={})).kernel == {}
 
 
-@pytest.mark.parametrize(("text", "is_counted"), [("é" * (CHECKED_BYTES // 2), False), ("é" * 10_001, True)])
+@pytest.mark.parametrize(
+    ("text", "is_counted"), [("é" * (CHECKED_BYTES // 2), False), ("é" * (CHECKED_BYTES // 2 + 1), True)]
+)
 def test_only_a_long_message_is_counted_before_it_is_accepted(
     front: Front, out: Out, text: str, is_counted: bool
 ) -> None:

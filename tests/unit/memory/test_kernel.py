@@ -127,8 +127,8 @@ def test_a_kernel_keeps_to_its_allowance(
 def test_the_summary_stands_behind_what_is_known_and_names_the_tools_that_find_more() -> None:
     hint = " (search_conversation and recall_conversation find what it leaves out)"
     heading = "Summary of the conversation before the messages below"
-    assert memory_text("known", "They met.\n", has_swap=True) == f"known\n\n{heading}{hint}:\nThey met."
-    assert memory_text("", "They met.", has_swap=False) == f"{heading}:\nThey met."
+    assert memory_text("known", "They met.\n", has_swap=True) == f"known\n\n{heading}{hint}:\n  They met."
+    assert memory_text("", "They met.", has_swap=False) == f"{heading}:\n  They met."
     assert memory_text("known", " ", has_swap=True) == "known"
 
 

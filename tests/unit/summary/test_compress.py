@@ -15,13 +15,20 @@ from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions
-from loom_worker.summary.compress import Desk, compress, serve
+from loom_worker.summary.compress import STEPS, Desk, compress, serve
 from loom_worker.summary.write import Means
+from loom_worker.values.chat import Request
 from loom_worker.values.memory import MemoryPolicy
 from loom_worker.values.sessions import NewSession, Session
 from tests.unit.summary.conversation import Says, means, talk
 
 NOW_MS = 1_760_000_000_000
+
+
+def compress_all(lane: str, desk: Desk) -> None:
+    """As often as there is more to do."""
+    while compress(lane, desk):
+        pass
 
 
 @dataclass
@@ -49,6 +56,14 @@ class Room:
     def l1(self, session: Session) -> list[str]:
         """The ids of the messages in L1."""
         return [message.id for message in self.desk.memories.load(session.lane, limit=10_000).history]
+
+    def at_work(self) -> list[str]:
+        """Names of the sessions that are being compressed."""
+        return [
+            session.id
+            for session in Sessions(self.database).page("default", limit=50, after=None).items
+            if session.lane in self.desk.at_work
+        ]
 
     def mark_due(self, session: Session, *, due_ms: int = NOW_MS) -> None:
         """As the end of a turn does."""
@@ -93,14 +108,14 @@ def test_a_session_at_ease_is_left_as_it_is(room: Room) -> None:
 
 def test_a_long_l1_is_compressed_until_it_is_at_ease(room: Room) -> None:
     session = room.session("s1", turns=100)
-    compress(session.lane, room.desk)
+    compress_all(session.lane, room.desk)
     assert 4 <= len(room.l1(session)) <= 10
 
 
 def test_nothing_said_is_ever_outside_of_l1_and_the_summaries(room: Room) -> None:
     session = room.session("s1", turns=60, words=200)
     model = Says(lambda request: "noted " + " ".join(request.messages[0].text.split()[:200]))
-    compress(session.lane, room.with_means(lambda _: means(model, l2_tokens=500)))
+    compress_all(session.lane, room.with_means(lambda _: means(model, l2_tokens=500)))
     remembered = room.desk.memories.load(session.lane, limit=10_000)
     snapshots = room.desk.memories.snapshots("default", "s1", limit=500, after=None).items
     state = remembered.state
@@ -179,7 +194,7 @@ def test_what_is_said_while_a_summary_is_written_is_looked_at_before_the_worker_
             room.mark_due(session, due_ms=NOW_MS + 1)
         return "Ada sends the orders."
 
-    compress(session.lane, room.with_means(lambda _: means(Says(meanwhile))))
+    compress_all(session.lane, room.with_means(lambda _: means(Says(meanwhile))))
     assert room.desk.memories.due(due_before_ms=NOW_MS + 10, limit=10) == ()
 
 
@@ -227,6 +242,37 @@ def test_a_policy_of_large_batches_takes_them(room: Room) -> None:
 
 def test_an_l1_of_thousands_of_messages_takes_few_summaries(room: Room) -> None:
     session, model = room.session("s1", turns=2_000, words=3), Says()
-    compress(session.lane, room.with_means(lambda _: means(model)))
+    compress_all(session.lane, room.with_means(lambda _: means(model)))
     assert len(room.l1(session)) <= 10
     assert len(model.asked) < 70
+
+
+def test_a_digest_is_not_digested_again(room: Room) -> None:
+    session, model = room.session("s1", turns=15), Says(lambda _: "Ada sends orders. " * 40)
+    compress_all(session.lane, room.with_means(lambda _: means(model, MemoryPolicy(max_l2_tokens=60), l2_tokens=60)))
+    kinds = [change.kind for change in room.desk.memories.load(session.lane, limit=100).state.changes]
+    assert all(pair != ("snapshot", "snapshot") for pair in pairwise(kinds))
+    assert len(model.asked) < 12
+
+
+def test_a_session_of_many_steps_lets_others_go_first(room: Room) -> None:
+    long, short = room.session("long", turns=300), room.session("short", turns=7)
+    for session in (long, short):
+        room.mark_due(session)
+    order: list[str] = []
+
+    def told(request: Request) -> str:
+        order.append("short" if "short" in room.at_work() else "long")
+        return "Ada sends the orders."
+
+    serve(long.lane, room.with_means(lambda _: means(Says(told))))
+    assert "short" in order[: STEPS + 2]
+    assert len(room.l1(long)) <= 10
+
+
+def test_a_hold_that_could_not_be_given_back_is_taken_up_again(room: Room) -> None:
+    session = room.session("s1", turns=7)
+    room.mark_due(session)
+    room.desk.memories.claim(session.lane, worker="worker-1", alive=frozenset(), now_ms=NOW_MS)
+    compress(session.lane, room.desk)
+    assert len(room.l1(session)) == 10
