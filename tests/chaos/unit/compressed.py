@@ -58,8 +58,11 @@ def compress_session(run: Run, session: str, *, is_busy: bool = False) -> None:
         budget_tokens=BUDGET_TOKENS,
     )
     memories = Memories(run.database)
-    desk = Desk("w1", memories, lambda _: means, frozenset, lambda: False, threading.Semaphore(1), lambda: NOW_MS)
-    compress(Sessions(run.database).get(WORKSPACE, session).lane, desk)
+    desk = Desk(
+        "w1", memories, lambda _: means, frozenset, lambda: False, threading.Semaphore(1), clock_ms=lambda: NOW_MS
+    )
+    while compress(Sessions(run.database).get(WORKSPACE, session).lane, desk):
+        pass
 
 
 def long_run(run: Run, *, turns: int = 16) -> Run:

@@ -103,6 +103,18 @@ def test_an_answer_that_repeats_the_question_takes_no_place_of_its_own(database:
     assert found(database, "blue clock") == ["The key hangs behind the blue clock."]
 
 
+def test_what_the_tools_of_memory_find_is_not_found_again(database: Database) -> None:
+    say(database, "The code of the locker is 4711.", "Noted.")
+    before = ask(database, "code of the locker")
+    for n in range(15):
+        use = ToolUse(f"t{n}", "search_conversation", {"query": "code of the locker"})
+        result = ToolOutcome(f"t{n}", "search_conversation", "The code of the locker is 4711.")
+        searched = (ChatMessage("assistant", tool_uses=(use,)), ChatMessage("tool", outcomes=(result,)))
+        tell(database, ChatMessage("user", f"Matter {n}?"), *searched, ChatMessage("assistant", "Done."))
+    assert ask(database, "code of the locker")[0].message_id == before[0].message_id
+    assert [hit.role for hit in ask(database, "code of the locker", limit=50) if hit.role == "tool"] == []
+
+
 def test_neither_another_session_nor_another_workspace_is_searched(database: Database) -> None:
     say(database, "mine is red", "red it is")
     say(database, "yours is red", session="s2")

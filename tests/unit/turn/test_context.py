@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from loom_worker.errors import PromptTooLong
+from loom_worker.errors import PromptTooLong, ProviderFailed
 from loom_worker.store.schema import memory
 from loom_worker.tools.registry import Registry
 from loom_worker.values.agents import Agent
@@ -140,3 +140,21 @@ def test_an_agent_without_swap_is_not_told_to_search(stage: Stage) -> None:
         stage.serve(stage.submit(session=session), stage.worker(session))
         hints.append("search_conversation" in stage.model.asked[-1].memory)
     assert hints == [True, False]
+
+
+def test_a_request_is_shortened_as_often_as_the_provider_refuses_it_and_then_given_up(stage: Stage) -> None:
+    refusals = [[PromptTooLong("too long", None, None)] for _ in range(5)]
+    stage.model.scenes = [*refusals[:4], says("At last.")]
+    assert stage.serve(stage.submit(), stage.worker("w1")).output_text == "At last."
+    stage.model.scenes = [[PromptTooLong("too long", None, None)] for _ in range(5)]
+    turn = stage.serve(stage.submit(), stage.worker("w2"))
+    assert (turn.status, turn.reason) == ("failed", "context")
+    assert turn.error is not None
+    assert "max_context_tokens" in turn.error["message"]
+
+
+def test_a_turn_that_failed_leaves_l1_to_be_compressed_too(stage: Stage) -> None:
+    talk(stage, 5)
+    stage.model.scenes = [[ProviderFailed("no key")]]
+    stage.serve(stage.submit(), stage.worker("w9"))
+    assert len(stage.book.summarized) == 1
