@@ -6,11 +6,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+from bench.prefix import request_blocks
 from bench.system import OVER_HTTP
+from loom_worker.llm import tokens
 
 ROOT = Path(__file__).parents[1]
+MODEL = "claude-sonnet-4-5"
 
 
 @dataclass(frozen=True)
@@ -48,3 +53,13 @@ def model_server(latency_s: float = 0.0) -> Iterator[ModelServer]:
 def question(n: int, directives: str = "") -> str:
     """The n-th question to this model; equal numbers are the same turn to it."""
     return f"T{n:05d} {directives}"
+
+
+def counted(body: dict[str, Any]) -> int:
+    """Input tokens of a request, as a provider's usage would say them."""
+    return round(sum(block.tokens for block in request_blocks(body, _count)))
+
+
+@lru_cache(4096)
+def _count(text: str) -> float:
+    return tokens.count(text, MODEL) * tokens.typical(MODEL)

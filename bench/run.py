@@ -9,7 +9,22 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from bench.figures import cpu, flight, footprint, history, latency, outage, reads, recovery, throughput, tools
+from bench.figures import (
+    cache,
+    cpu,
+    flight,
+    footprint,
+    history,
+    latency,
+    longsession,
+    memory,
+    outage,
+    reads,
+    recovery,
+    summaries,
+    throughput,
+    tools,
+)
 from bench.report import Report
 from bench.scale import QUICK, Scale
 
@@ -20,6 +35,10 @@ FIGURES: dict[str, Callable[[Report, Scale], None]] = {
     "flight": flight.measure,
     "quiet": latency.quiet,
     "history": history.measure,
+    "memory": memory.measure,
+    "long": longsession.measure,
+    "summaries": summaries.measure,
+    "cache": cache.measure,
     "tools": tools.measure,
     "recovery": recovery.measure,
     "outage": outage.measure,

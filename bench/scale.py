@@ -16,6 +16,9 @@ class Scale:
     """Of a burst over 50 sessions with a model that takes a second."""
     history_turns: int = 60
     """At each length, twice."""
+    summary_turns: int = 160
+    """Over four sessions, with each summarizer."""
+    long_turns: int = 1200
     tool_turns: int = 15
     kills: int = 20
     idle_s: float = 20.0
@@ -29,6 +32,8 @@ QUICK = Scale(
     wide_turns=300,
     slow_turns=100,
     history_turns=20,
+    summary_turns=60,
+    long_turns=240,
     tool_turns=3,
     kills=3,
     idle_s=5.0,

@@ -22,7 +22,7 @@ from unittest import mock
 
 from sqlalchemy import insert, select, update
 
-from bench.run import percentile
+from bench.stats import percentile
 from loom_worker.settings import from_env
 from loom_worker.store import rows, search_rank, search_words
 from loom_worker.store.database import Database

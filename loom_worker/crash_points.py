@@ -30,6 +30,9 @@ POINTS = {
     "turn.ending": "the turn is about to be ended",
     "turn.committing": "the transaction that ends it is open",
     "turn.ended": "it is committed, nobody is told",
+    "summary.claimed": "a session's memory is claimed, to be compressed",
+    "summary.made": "a summary is written, the memory does not have it",
+    "summary.applied": "the memory has it, the claim is not given back",
     "webhook.sent": "a webhook is delivered, the outbox does not know",
 }
 """Every point, with what is true there."""

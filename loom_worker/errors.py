@@ -84,6 +84,20 @@ class ProviderFailed(LoomError):
     """The provider refuses this request for good (bad key, unknown model, invalid input)."""
 
 
+class PromptTooLong(ProviderFailed):
+    """The provider counts more input than it takes; ``args[1:]`` are tokens and limit, None where it did not say."""
+
+    @property
+    def tokens(self) -> int | None:
+        """Input tokens of the request, as the provider counts them."""
+        return self.args[1] if len(self.args) > 1 else None
+
+    @property
+    def limit(self) -> int | None:
+        """Input tokens that it would have taken beside the output that was asked for."""
+        return self.args[2] if len(self.args) > 2 else None
+
+
 class Interrupted(LoomError):
     """This process stops, or lost its lease: leave the turn to another, charge nothing."""
 

@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import socket
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,14 +23,17 @@ from loom_worker.kits import Kits
 from loom_worker.lanes import consuming
 from loom_worker.lanes.keeper import Keeper, alive_workers
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.outlook import Outlook, means
 from loom_worker.settings import Settings, WebhookSettings
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
-from loom_worker.store.messages import Messages
+from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
+from loom_worker.store.sessions import Sessions
+from loom_worker.summary.compress import AT_ONCE, Desk
 from loom_worker.tasks.app import configure
 from loom_worker.tasks.bells import Bells
 from loom_worker.tasks.publish import Publisher, doors, send
@@ -42,7 +46,7 @@ from loom_worker.values.json import Json
 from loom_worker.values.turns import Turn
 from loom_worker.webhook.body import completed
 
-__all__ = ["Front", "Mail", "Process", "alone", "front", "loom", "mail", "start"]
+__all__ = ["Front", "Mail", "Process", "alone", "desk", "front", "loom", "mail", "start"]
 
 
 log = logging.getLogger(__name__)
@@ -62,6 +66,7 @@ class Process:
 
     loom: Loom
     mail: Mail
+    desk: Desk
     kits: Kits
     database: Database
     sweeper: Sweeper
@@ -87,6 +92,11 @@ def mail() -> Mail:
     return _started().mail
 
 
+def desk() -> Desk:
+    """The parts of this worker process that compress memory."""
+    return _started().desk
+
+
 def start(settings: Settings, *, takes_turns: bool = True) -> Process:
     """Make this process a worker; nothing runs before its keeper and sweeper are started."""
     global _process  # Celery calls tasks by name alone: they find their parts here
@@ -108,8 +118,9 @@ def front(settings: Settings) -> Front:
     lanes = Lanes(client, settings.lanes)
     publisher = Publisher()
     agents = _agents(settings)
-    kits = Kits(settings, agents)
-
+    kits = Kits(settings, agents, database)
+    memories = Memories(database)
+    outlook = Outlook(kits, Sessions(database), Turns(database), memories)
     bells = Bells(app, client)
 
     def announce(turn: Turn) -> None:
@@ -128,7 +139,13 @@ def front(settings: Settings) -> Front:
         deliver=lambda delivery_id: publisher.put(lambda: send(app, "loom.webhook.deliver", delivery_id)),
         problems=lambda: _problems(database, client),
         workers=lambda: len(alive_workers(client)),
-        tools=lambda: kits.tools("default"),
+        tools=kits.tools,
+        context=outlook.context,
+        recall=outlook.recall,
+        clear_recalled=outlook.clear_recalled,
+        check_kernel=outlook.check_kernel,
+        check_fits=outlook.check_fits,
+        metrics=lambda: outlook.metrics(workers=len(alive_workers(client)), now_ms=now_ms()),
         close=close,
     )
     return Front(
@@ -157,7 +174,8 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
     app = configure(settings)
     ways = doors(app, Bells(app, client))
     stopping = Stopping(settings.lanes.drain_s)
-    kits = Kits(settings, _agents(settings), stopping=stopping)
+    memories = Memories(database)
+    kits = Kits(settings, _agents(settings), database, stopping=stopping)
     threads = consuming.Threads(settings.worker_concurrency, busy) if takes_turns else None
     parts = Loom(
         settings=settings,
@@ -165,7 +183,7 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         claims=claims,
         journal=Journal(database),
         calls=Calls(database),
-        messages=Messages(database),
+        memories=memories,
         lanes=lanes,
         keeper=Keeper(client, lanes, worker, settings.lanes, threads=threads),
         events=_events(settings),
@@ -177,8 +195,16 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         stopping=stopping,
         is_alone=is_alone,
     )
-    sweep = Sweep(client, lanes, claims, outbox, ways, settings.lanes)
-    return Process(parts, Mail(outbox, settings.webhook), kits, database, Sweeper(sweep, worker))
+    desk = Desk(
+        worker=worker,
+        memories=memories,
+        means=lambda session: means(kits, session),
+        alive_workers=parts.alive_workers,
+        is_stopping=lambda: stopping.is_asked,
+        places=threading.Semaphore(max(1, settings.worker_concurrency // AT_ONCE)),
+    )
+    sweep = Sweep(client, lanes, claims, outbox, memories, Sessions(database), ways, settings.lanes)
+    return Process(parts, Mail(outbox, settings.webhook), desk, kits, database, Sweeper(sweep, worker))
 
 
 def _announce(turn: Turn, lanes: Lanes, events: EventLog, bells: Bells) -> None:

@@ -11,8 +11,8 @@ FLOOR_1 = "lanes patterns memory llm tools judge store webhook trace events back
 FLOORS = {
     **dict.fromkeys("values errors settings crash_points yaml_files redis_client __init__ __version__".split(), 0),
     **dict.fromkeys(FLOOR_1.split(), 1),
-    **dict.fromkeys("turn front workflows".split(), 2),
-    **dict.fromkeys("tasks wiring kits cli supervise".split(), 3),
+    **dict.fromkeys("turn front summary recall workflows".split(), 2),
+    **dict.fromkeys("tasks wiring kits outlook cli supervise".split(), 3),
 }
 WEB_MAY_IMPORT = {"wiring", "settings", "errors", "values", "__init__", "__version__"}
 CLI_MAY_IMPORT_WEB = {"loom_worker/cli/process.py"}  # the command that starts the front end

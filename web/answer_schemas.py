@@ -113,6 +113,8 @@ SESSION = _answer(
         "kernel": FREE,
         "model": _or_null(TEXT),
         "tools": {"type": ["array", "null"], "items": TEXT},
+        "backend": _or_null(TEXT),
+        "agent_version": _or_null(TEXT),
         "budget": _or_null(FREE),
         "cumulative_usage": _ref("Usage"),
         "created_at": TIME,
@@ -147,6 +149,61 @@ HIT = _answer(
         "score": NUMBER,
     },
     description="A message that a search found; a larger score is better, within one search.",
+)
+
+_LAYER = _answer(
+    {"tokens": WHOLE, "share": {**NUMBER, "minimum": 0}},
+    description="What one layer takes; `share` is of the input budget, 0 to 1.",
+)
+_LAYER_OF_MESSAGES: Schema = {
+    **_LAYER,
+    "properties": {**_LAYER["properties"], "messages": WHOLE},
+    "required": ["messages", *_LAYER["required"]],
+}
+
+CONTEXT = _answer(
+    {
+        "object": {"const": "context"},
+        "layers": _answer(
+            {
+                "tools": _LAYER,
+                "rom": _LAYER,
+                "kernel": _LAYER,
+                "l2": _LAYER,
+                "l1": _LAYER_OF_MESSAGES,
+                "recalled": _LAYER_OF_MESSAGES,
+                "patterns": _LAYER,
+            },
+            description="In the order of a request.",
+        ),
+        "input_budget_tokens": WHOLE,
+        "used_tokens": WHOLE,
+        "model": TEXT,
+        "rom_digest": TEXT,
+        "agent_version": _or_null(TEXT),
+        "memory_version": WHOLE,
+    },
+    description="What the model would be sent now, beside the next question. Tokens are the provider's, as its latest "
+    "reply told them.",
+)
+
+RECALLED = _answer(
+    {"recalled_tokens": WHOLE}, description="What all recalled messages of the session take of its context."
+)
+
+SNAPSHOT = _answer(
+    {
+        "id": TEXT,
+        "object": {"const": "snapshot"},
+        "session_id": TEXT,
+        "snapshot_type": TEXT,
+        "content": TEXT,
+        "token_count": WHOLE,
+        "from_message_id": _or_null(TEXT),
+        "to_message_id": _or_null(TEXT),
+        "created_at": TIME,
+    },
+    description="Summaries that left the context when they had grown too long, with the messages they speak of.",
 )
 
 EVENT = _answer(

@@ -13,6 +13,8 @@ from web.catalog import Catalog
 from web.doors import Doors
 from web.events import Events
 from web.health import Health
+from web.memory import Memory
+from web.metrics import Metrics
 from web.pages import Pages
 from web.sessions import Sessions
 from web.turns import Turns
@@ -52,10 +54,12 @@ def doors_of(app: Flask) -> Doors:
 def _routes(front: "Front", doors: Doors) -> tuple[Route, ...]:
     rooms = (
         Sessions(front),
+        Memory(front),
         Turns(front, doors),
         Events(front, doors),
         Catalog(front),
         Health(front, doors),
+        Metrics(front),
         Pages(),
     )
     return tuple(route for room in rooms for route in room.routes())
@@ -66,6 +70,9 @@ def _admit(web: WebSettings, doors: Doors) -> None:
     g.request_id = request_id_of(request.headers)
     g.traceparent = traceparent_of(request.headers)
     if request.path in _PROBES:
+        return
+    if request.path == "/metrics":
+        auth.require_key_or_this_machine(request, web)
         return
     if web.api_keys and not request.path.startswith("/v1/"):
         return  # The pages and the contract hold no data; without a key they ask for one.

@@ -28,14 +28,35 @@ def workspace_of(request: Request, web: WebSettings) -> str:
     return LOCAL_WORKSPACE
 
 
+def require_key_or_this_machine(request: Request, web: WebSettings) -> None:
+    """Let pass who holds any key, and this machine without one: for what belongs to no workspace.
+
+    Raises:
+        Refused: 401 where there are keys, 403 where there are none.
+    """
+    if web.api_keys and (_foreign(request, web) or "Authorization" in request.headers):
+        _by_key(request.headers.get("Authorization", ""), web.api_keys)
+    elif not web.api_keys:
+        _require_loopback(request, web)
+
+
 def _require_loopback(request: Request, web: WebSettings) -> None:
-    """Serve only this machine: by its address, and by its name too, or DNS rebinding would let web pages in."""
+    if why := _foreign(request, web):
+        raise _forbidden(why)
+
+
+def _foreign(request: Request, web: WebSettings) -> str | None:
+    """Why this is no request of this machine; None if it is one.
+
+    By its address, and by its name too, or DNS rebinding would let web pages in.
+    """
     if web.trusted_proxies == 0 and ("X-Forwarded-For" in request.headers or "Forwarded" in request.headers):
-        raise _forbidden("a proxy stands in front: set LOOM_API_KEYS, and LOOM_TRUSTED_PROXIES to their number")
+        return "a proxy stands in front: set LOOM_API_KEYS, and LOOM_TRUSTED_PROXIES to their number"
     if not is_loopback(request.remote_addr or ""):
-        raise _forbidden("no API key is configured, so only clients on this machine are served")
+        return "no API key is configured, so only clients on this machine are served"
     if not is_loopback(_host_name(request.environ.get("HTTP_HOST", ""))):
-        raise _forbidden("no API key is configured, so the Host header must name this machine (localhost)")
+        return "no API key is configured, so the Host header must name this machine (localhost)"
+    return None
 
 
 def _refuse_foreign_page(request: Request) -> None:

@@ -28,6 +28,7 @@ _PLAIN = re.compile(r"[\x21\x23-\x7e][\x20-\x7e]*")
 _NEW_TURN = Checker(request_schemas.NEW_TURN)
 _NEW_SESSION = Checker(request_schemas.NEW_SESSION)
 _SESSION_PATCH = Checker(request_schemas.SESSION_PATCH)
+_RECALL = Checker(request_schemas.RECALL)
 _CANCEL_TURN = Checker(request_schemas.CANCEL_TURN)
 _EMPTY = Checker(request_schemas.EMPTY)
 
@@ -92,7 +93,18 @@ def session_patch(body: Json) -> SessionPatch:
     """
     _require(body, _SESSION_PATCH)
     cleared: Any = frozenset(name for name, value in body.items() if value is None)
-    return SessionPatch(**body, clear=cleared)
+    tools = body.get("tools")
+    return SessionPatch(**{**body, "tools": None if tools is None else tuple(tools)}, clear=cleared)
+
+
+def message_ids(body: Json) -> tuple[str, ...]:
+    """Check which messages a client wants to recall; each once, in the order they were named.
+
+    Raises:
+        Refused: 422, with every flaw.
+    """
+    _require(body, _RECALL)
+    return tuple(dict.fromkeys(body["message_ids"]))
 
 
 def new_turn(body: Json, session_id: str, caller: Caller) -> NewTurn:

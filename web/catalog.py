@@ -9,7 +9,7 @@ from loom_worker.values.agents import Agent
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
-from web.answers import Route, choice_argument, is_id, json_answer, list_answer, page_answer, page_wanted
+from web.answers import Route, choice_argument, is_id, json_answer, list_answer, page_answer, page_wanted, text_argument
 from web.bodies import no_body
 from web.caller import caller
 
@@ -49,8 +49,9 @@ class Catalog:
         raise NotFound("no such agent")
 
     def tools(self) -> Response:
-        """List the tools an agent can use, with the JSON Schema of their arguments."""
-        return list_answer(_tool_json(tool) for tool in self._front.tools())
+        """List the tools of ``?agent``, with the JSON Schema of their arguments."""
+        agent = text_argument("agent") or "default"
+        return list_answer(_tool_json(tool) for tool in self._front.tools(agent))
 
     def usage(self) -> Response:
         """Sum tokens and cost of the workspace."""

@@ -7,12 +7,16 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from loom_worker.errors import Flaw
 from loom_worker.values.json import Json
-from web.request_schemas import IDENTIFIER, NOT_BLANK, Schema
+from web.request_schemas import IDENTIFIER, LATEST, NOT_BLANK, Schema
 
 MAX_FLAWS = 100
 """A body may hold a hundred thousand unknown fields; nobody reads more than this."""
 _LONGEST_NAME = 64
-_PATTERNS = {NOT_BLANK: "must not be blank", IDENTIFIER: "must be 1 to 128 of A-Z a-z 0-9 . _ -"}
+_PATTERNS = {
+    NOT_BLANK: "must not be blank",
+    IDENTIFIER: "must be 1 to 128 of A-Z a-z 0-9 . _ -",
+    LATEST: "must be the agent's name, followed by @latest",
+}
 
 
 class Checker:
@@ -58,6 +62,12 @@ def _expected(keyword: str, value: Any) -> str:
             return _PATTERNS.get(value, f"must match {value}")
         case "maxLength":
             return f"must have at most {value} characters"
+        case "minItems":
+            return f"must have {value} or more items"
+        case "maxItems":
+            return f"must have at most {value} items"
+        case "uniqueItems":
+            return "must name nothing twice"
         case "minimum":
             return f"must be at least {value}"
         case "exclusiveMinimum":

@@ -10,13 +10,16 @@ from web.request_schemas import Schema
 
 VERSION = "1.0.0"
 """Of the contract, not of the package."""
-LISTS = ("Session", "Turn", "Message", "Hit", "Delivery", "Agent", "Tool", "UsageRow")
+LISTS = ("Session", "Turn", "Message", "Hit", "Snapshot", "Delivery", "Agent", "Tool", "UsageRow")
 
 SCHEMAS: dict[str, Schema] = {
     "Turn": answer_schemas.TURN,
     "Session": answer_schemas.SESSION,
     "Message": answer_schemas.MESSAGE,
     "Hit": answer_schemas.HIT,
+    "Context": answer_schemas.CONTEXT,
+    "Recalled": answer_schemas.RECALLED,
+    "Snapshot": answer_schemas.SNAPSHOT,
     "Event": answer_schemas.EVENT,
     "Delivery": answer_schemas.DELIVERY,
     "Agent": answer_schemas.AGENT,
@@ -30,6 +33,7 @@ SCHEMAS: dict[str, Schema] = {
     "NewTurn": request_schemas.NEW_TURN,
     "NewSession": request_schemas.NEW_SESSION,
     "SessionPatch": request_schemas.SESSION_PATCH,
+    "Recall": request_schemas.RECALL,
     "CancelTurn": request_schemas.CANCEL_TURN,
     "Empty": request_schemas.EMPTY,
     **{f"{name}List": answer_schemas.list_of(name) for name in LISTS},
@@ -64,6 +68,7 @@ PARAMETERS: dict[str, Json] = {
         "description": "Seconds to wait for the end; more than 60 counts as 60. With no slot free: answered at once.",
     },
     "starting_after": {"in": "query", "schema": _COUNT, "description": "The last event id the reader has."},
+    "agent": {"in": "query", "schema": {"type": "string", "default": "default"}, "description": "An agent's name."},
     "group_by": {
         "in": "query",
         "schema": {"type": "string", "enum": ["session", "agent", "model", "workspace", "day"], "default": "workspace"},
@@ -139,6 +144,40 @@ OPERATIONS: tuple[Operation, ...] = (
         ("q", "most_hits"),
     ),
     Operation(
+        "GET",
+        "/v1/sessions/{session_id}/context",
+        "Look at what the model would be sent now, layer by layer",
+        "memory",
+        {200: "Context"},
+        (404,),
+    ),
+    Operation(
+        "POST",
+        "/v1/sessions/{session_id}/recalled",
+        "Put messages back into the context, beside the next questions",
+        "memory",
+        {200: "Recalled"},
+        (404, 413, 415, 422),
+        "Recall",
+    ),
+    Operation(
+        "DELETE",
+        "/v1/sessions/{session_id}/recalled",
+        "Take all recalled messages out of the context again",
+        "memory",
+        {200: "Recalled"},
+        (404,),
+    ),
+    Operation(
+        "GET",
+        "/v1/sessions/{session_id}/snapshots",
+        "List former summaries of a session, the newest first",
+        "memory",
+        {200: "SnapshotList"},
+        (404,),
+        parameters=_PAGE,
+    ),
+    Operation(
         "POST",
         "/v1/sessions/{session_id}/turns",
         "Submit a turn; the session is made if it is new",
@@ -200,7 +239,9 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation("GET", "/v1/agents", "List agents", "agents", {200: "AgentList"}),
     Operation("GET", "/v1/agents/{name}", "Look at an agent", "agents", {200: "Agent"}, (404,)),
-    Operation("GET", "/v1/tools", "List tools", "agents", {200: "ToolList"}),
+    Operation(
+        "GET", "/v1/tools", "List the tools of an agent", "agents", {200: "ToolList"}, (422,), parameters=("agent",)
+    ),
     Operation("GET", "/v1/usage", "Sum tokens and cost", "operation", {200: "UsageRowList"}, parameters=("group_by",)),
     Operation("GET", "/v1/queue/stats", "Count what waits and runs", "operation", {200: "QueueStats"}),
     Operation("GET", "/v1/deliveries", "List webhook deliveries", "operation", {200: "DeliveryList"}, parameters=_PAGE),
@@ -215,6 +256,9 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
     Operation("GET", "/readyz", "Database, Redis and a worker that takes turns are there", "probes", {200: "Health"}),
+    Operation(
+        "GET", "/metrics", "Figures for Prometheus", "probes", {200: None}, (401, 403, 503), media_type="text/plain"
+    ),
     Operation("GET", "/openapi.json", "This document", "pages", {200: None}),
     Operation("GET", "/docs", "This document for people", "pages", {200: None}, media_type="text/html"),
     Operation("GET", "/", "A page to ask and watch", "pages", {200: None}, media_type="text/html"),
@@ -249,7 +293,6 @@ def document() -> Json:
 
 
 def _described(operation: Operation) -> Json:
-    is_open = not operation.path.startswith("/v1/")
     told: Json = {
         "operationId": re.sub(r"\W+", "_", f"{operation.method.lower()} {operation.path}").strip("_"),
         "summary": operation.summary,
@@ -259,12 +302,18 @@ def _described(operation: Operation) -> Json:
             *({"name": n, **PARAMETERS[n]} for n in operation.parameters),
         ],
         "responses": _answers(operation) | {str(status): _problem(status) for status in _problems(operation)},
-        "security": [] if is_open else [{"key": []}],
+        "security": _security(operation.path),
     }
     if operation.body is not None:
         content = {"application/json": {"schema": _ref(operation.body)}}
         told["requestBody"] = {"required": operation.body not in _OPTIONAL_BODIES, "content": content}
     return told
+
+
+def _security(path: str) -> list[Json]:
+    if path == "/metrics":
+        return [{}, {"key": []}]
+    return [{"key": []}] if path.startswith("/v1/") else []
 
 
 def _path_parameters(path: str) -> list[Json]:

@@ -10,6 +10,9 @@ NOT_BLANK = r"\S"
 IDENTIFIER = r"^[A-Za-z0-9._-]{1,128}$(?!\n)"
 """Python's ``$`` also matches before a last line break; what follows it says no, and means nothing elsewhere."""
 NAME: Schema = {"type": "string", "pattern": IDENTIFIER}
+LATEST = r"^[A-Za-z0-9._-]{1,128}@latest$(?!\n)"
+MOST_RECALLED = 200
+"""Messages of one request to recall them; a person seldom means more, and each is looked up."""
 MAX_DEADLINE_S = 86_400
 DOUBLE_TEXTING = ("enqueue", "reject", "interrupt", "rollback")
 
@@ -102,8 +105,38 @@ SESSION_PATCH = _object(
         "status": {"type": "string", "enum": ["active", "paused", "archived"]},
         "model": _nullable(_text(128)),
         "budget": _nullable(_BUDGET),
+        "tools": {
+            "type": ["array", "null"],
+            "items": _text(128),
+            "maxItems": 128,
+            "uniqueItems": True,
+            "description": "Names, of those the agent may use (GET /v1/tools?agent=…); null: all of them.",
+        },
+        "backend": {
+            **_nullable(_text(1024)),
+            "description": "A database, of those in the agent's `backend.scope.databases`; null: the agent's own.",
+        },
+        "agent": {
+            "type": "string",
+            "pattern": LATEST,
+            "description": "`name@latest`, the session's own agent: the system text is made anew from its file.",
+        },
     },
     description="What is to change: absent members stay as they are, null clears.",
+)
+
+RECALL = _object(
+    {
+        "message_ids": {
+            "type": "array",
+            "items": NAME,
+            "minItems": 1,
+            "maxItems": MOST_RECALLED,
+            "description": "Messages of this session, such as a search finds.",
+        },
+    },
+    required=("message_ids",),
+    description="Messages that shall stand beside the session's next questions, until they are cleared.",
 )
 
 CANCEL_TURN = _object(

@@ -7,10 +7,13 @@ from bench.report import Report
 from bench.scale import Scale
 from bench.stats import percentile
 from bench.system import SCRIPTED, System
+from tests.support.until import until
 
 LENGTHS = (10, 1000, 10_000)
 SESSIONS = {10: 30, 1000: 2, 10_000: 2}
 """Of each length: a short session is soon not short any more."""
+SETTLE_S = 120.0
+_DUE = "SELECT 1 FROM memory WHERE due_ms IS NOT NULL"
 ROUNDS = 2
 """All lengths once, and again: what the machine does meanwhile falls on all of them."""
 
@@ -51,5 +54,7 @@ def _make(loom: System, length: int) -> None:
         turn_id = client.submit(session, HELLO)
         client.wait(turn_id)
         lengthen(loom.home, turn_id, length // MESSAGES_A_TURN - 1)
+        client.wait(client.submit(session, HELLO))
+        until(lambda: not loom.rows(_DUE), SETTLE_S, "what was said long ago is compressed")
         for _ in range(2):  # each worker counts the tokens of a text when it first meets it
             client.wait(client.submit(session, HELLO))

@@ -13,8 +13,8 @@ from bench.report import Report
 from bench.scale import Scale
 from bench.system import SCRIPTED, System
 from loom_worker.store.claims import Claims, Idle
-from loom_worker.store.messages import Messages
-from loom_worker.turn.reply import HISTORY_MESSAGES
+from loom_worker.store.memory import Memories
+from loom_worker.turn.context import HISTORY_MESSAGES
 from loom_worker.values.ids import now_ms
 
 LENGTH = 10_000
@@ -45,11 +45,11 @@ def measure(report: Report, scale: Scale) -> None:
 def _claims(report: Report, home: Path, *, lane: str, times: int) -> None:
     """The session is paused, so that a claim reads all it needs and then leaves the turn alone."""
     with closing(open_database(home)) as database:
-        claims, messages = Claims(database), Messages(database)
+        claims, memories = Claims(database), Memories(database)
 
         def read() -> None:
             assert claims.claim(lane, worker="bench", now_ms=now_ms()) is Idle.PAUSED
-            assert len(messages.latest(lane, limit=HISTORY_MESSAGES)) == HISTORY_MESSAGES
+            assert len(memories.load(lane, limit=HISTORY_MESSAGES).history) == HISTORY_MESSAGES
 
         _add(report, f"what a claim reads, and the latest {HISTORY_MESSAGES} messages", times=times, read=read)
 

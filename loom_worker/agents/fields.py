@@ -43,14 +43,14 @@ class Fields:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            raise self._wrong(key, "a text", value)
+            raise self.wrong(key, "a text", value)
         return str(value)
 
     def choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
         """One of the allowed texts."""
         value = self.text(key)
         if value is not None and value not in allowed:
-            raise self._wrong(key, "one of " + ", ".join(allowed), value)
+            raise self.wrong(key, "one of " + ", ".join(allowed), value)
         return value
 
     def texts(self, key: str) -> tuple[str, ...] | None:
@@ -59,7 +59,7 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-            raise self._wrong(key, "a list of texts", value)
+            raise self.wrong(key, "a list of texts", value)
         return tuple(value)
 
     def whole(self, key: str, least: int = 1) -> int | None:
@@ -68,7 +68,7 @@ class Fields:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self._wrong(key, f"a whole number from {least}", value)
+            raise self.wrong(key, f"a whole number from {least}", value)
         return value
 
     def number(self, key: str, *, most: float = float("inf")) -> float | None:
@@ -78,22 +78,33 @@ class Fields:
             return None
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
         if not is_number or value < 0 or value > most or (value == 0 and most == float("inf")):
-            raise self._wrong(
-                key, "a number above 0" if most == float("inf") else f"a number from 0 to {most:g}", value
-            )
+            raise self.wrong(key, "a number above 0" if most == float("inf") else f"a number from 0 to {most:g}", value)
         return float(value)
+
+    def percent(self, key: str) -> float | None:
+        """A number from 1 to 100, as a share (0-1)."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= 100:
+            raise self.wrong(key, "a percentage from 1 to 100", value)
+        return value / 100
 
     def flag(self, key: str) -> bool | None:
         """True or false."""
         value = self.get(key)
         if value is not None and not isinstance(value, bool):
-            raise self._wrong(key, "true or false", value)
+            raise self.wrong(key, "true or false", value)
         return value
 
     def keep(self, *keys: str) -> None:
         """Take note of keys that may stand here and have no effect yet; their values stay in the raw file."""
         self._seen.update(keys)
-        self._idle += [self.at(key) for key in keys if self._value.get(key) is not None]
+        self._idle += [self.at(str(key)) for key in keys if self._value.get(key) is not None]
+
+    def keep_rest(self) -> None:
+        """Take note of every key that nobody asked for, as ``keep`` does: all of them belong to a known mapping."""
+        self.keep(*(key for key in self._value if key not in self._seen))
 
     def idle(self) -> tuple[str, ...]:
         """The kept keys that are there, as dotted paths, those of all mappings below included."""
@@ -104,8 +115,9 @@ class Fields:
         own = tuple(self.at(str(key)) for key in self._value if key not in self._seen)
         return (*own, *(path for child in self._children for path in child.unknown()))
 
-    def _wrong(self, key: str, needed: str, value: Any) -> BadFile:
-        return BadFile(f"{self.at(key)}: {needed} is needed, not {str(value)[:40]!r}")
+    def wrong(self, key: str | None, needed: str, value: Any) -> BadFile:
+        """The error to raise for a value that does not do; None for the mapping as a whole."""
+        return BadFile(f"{self.at(key) if key else self._path}: {needed} is needed, not {str(value)[:40]!r}")
 
 
 def _kind(value: Any) -> str:

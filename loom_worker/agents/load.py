@@ -7,9 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from loom_worker.agents import memory
 from loom_worker.agents.fields import Fields
 from loom_worker.errors import BadFile
-from loom_worker.values.agents import Agent
+from loom_worker.values.agents import Agent, Compressor
 from loom_worker.yaml_files import read_documents
 
 _SUFFIXES = (".yaml", ".yml")
@@ -101,8 +102,7 @@ def _check_kind(root: Fields) -> None:
 def _built(meta: Fields, spec: Fields, name: str) -> Agent:
     config, llm = spec.under("config"), spec.under("llm")
     patterns = config.under("patterns")
-    kind, url = _backend(spec)
-    spec.keep("mcp_servers", "judge_llm", "compressor_llm", "memory", "observability")
+    spec.keep("mcp_servers", "judge_llm", "observability")
     given: dict[str, Any] = {
         "version": meta.text("version"),
         "description": meta.text("description"),
@@ -113,8 +113,7 @@ def _built(meta: Fields, spec: Fields, name: str) -> Agent:
         "max_context_tokens": llm.whole("max_context_tokens"),
         "reserved_output_tokens": llm.whole("reserved_output_tokens"),
         "stop_sequences": llm.texts("stop_sequences"),
-        "backend_url": url,
-        "has_backend": kind == "sql",
+        **_backend(spec),
         "tools": _tools(spec),
         "max_llm_calls": config.whole("max_turns"),
         "max_tool_calls": config.whole("max_tool_executions"),
@@ -122,20 +121,36 @@ def _built(meta: Fields, spec: Fields, name: str) -> Agent:
         "patterns_enabled": patterns.flag("enabled"),
         "min_confidence": patterns.number("min_confidence", most=1.0),
         "max_patterns_per_turn": patterns.whole("max_patterns_per_turn", least=0),
+        "memory": memory.policy(spec.under("memory")),
+        "compressor": _compressor(spec.under("compressor_llm")),
     }
     return Agent(name=name, **{key: value for key, value in given.items() if value is not None})
 
 
-def _backend(spec: Fields) -> tuple[str, str | None]:
-    """The kind of backend and its URL; ``backend: false`` is an agent without data, of kind ``none``."""
+def _backend(spec: Fields) -> dict[str, Any]:
+    """What the agent works on; ``backend: false`` is an agent without data."""
     if spec.get("backend") is False:
-        return "none", None
+        return {"has_backend": False}
     backend = spec.under("backend")
     kind = backend.choice("type", _BACKENDS) or "sql"
-    backend.keep("scope", "openapi", "path", "auth")
+    scope = backend.under("scope")
+    scope.keep("schemas", "tables", "columns")
+    backend.keep("openapi", "path", "auth")
+    url, databases = backend.text("url"), scope.texts("databases")
     if kind != "sql":
         backend.keep("type", "url")
-    return kind, backend.text("url")
+        scope.keep("databases")
+    return {"backend_url": url, "has_backend": kind == "sql", "databases": databases}
+
+
+def _compressor(llm: Fields) -> Compressor:
+    compressor = Compressor(
+        provider=llm.choice("provider", _PROVIDERS),
+        model=llm.text("model"),
+        max_context_tokens=llm.whole("max_context_tokens"),
+    )
+    llm.keep_rest()
+    return compressor
 
 
 def _tools(spec: Fields) -> tuple[str, ...] | None:

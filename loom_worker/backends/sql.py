@@ -21,7 +21,7 @@ from loom_worker.backends.statements import MAX_SQL_CHARS, only_statement
 from loom_worker.errors import BadSettings, ToolFailed
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.json import Json
-from loom_worker.values.tools import Tool
+from loom_worker.values.tools import Caller, Tool
 
 MAX_TABLES = 20
 """Tables of one ``get_schema``."""
@@ -113,7 +113,7 @@ class SqlBackend:
         if engine is not None:
             engine.dispose()
 
-    def _list_tables(self, _arguments: Json) -> str:
+    def _list_tables(self, _arguments: Json, _caller: Caller) -> str:
         listed = [{"name": table.name, "columns": len(table.columns)} for table in self._tables()]
         text = encode({"tables": listed})
         while len(text.encode()) > self._max_bytes:
@@ -121,7 +121,7 @@ class SqlBackend:
             text = encode({"tables": listed, "truncated": True})
         return text
 
-    def _get_schema(self, arguments: Json) -> str:
+    def _get_schema(self, arguments: Json, _caller: Caller) -> str:
         tables = {table.name: table for table in self._tables()}
         for name in arguments["tables"]:
             if name not in tables:
@@ -132,7 +132,7 @@ class SqlBackend:
             raise ToolFailed(f"the schema of these {len(names)} tables is too long: ask for fewer", "INVALID_INPUT")
         return text
 
-    def _execute_sql(self, arguments: Json) -> str:
+    def _execute_sql(self, arguments: Json, _caller: Caller) -> str:
         sql = only_statement(arguments["sql"])
         try:
             return encode(self._query(sql))

@@ -8,9 +8,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from loom_worker.errors import BadFile, BadSettings, LoomError, Unavailable
+from loom_worker.agents.load import load
+from loom_worker.errors import BadSettings, LoomError, Unavailable
 from loom_worker.settings import Settings
 from loom_worker.supervise import home, ready, valkey
 from loom_worker.supervise.screen import SOUND_SQLITE, model_line, without_password
@@ -176,27 +176,25 @@ def backend(settings: Settings) -> Check:
     return _tried("backend", shown, connect, "correct LOOM_BACKEND_URL, or install the driver that it names")
 
 
+TOLD = (": unknown keys: ", ": without effect yet: ")
+"""What is said of an agent that works all the same."""
+
+
 def agents(settings: Settings) -> Iterator[Check]:
-    """Can each agent's file be read?"""
+    """Can each agent of the folder be built?"""
     folder = settings.agents_dir
     if folder is None:
         yield Check("agents", True, "the agent in the package; LOOM_AGENTS_DIR is not set")
         return
-    files = sorted(path for path in folder.rglob("*") if path.suffix in (".yaml", ".yml"))
-    flaws = [flaw for flaw in map(_flaw, files) if flaw]
-    for flaw in flaws:
-        yield Check("agents", False, flaw, "mend the file, or take it out of LOOM_AGENTS_DIR")
-    yield Check("agents", bool(files), f"{len(files)} files in {folder}", "put an agent's YAML file there")
-
-
-def _flaw(path: Path) -> str:
-    from loom_worker.yaml_files import read_documents
-
-    try:
-        read_documents(path)
-    except BadFile as error:
-        return str(error)
-    return ""
+    found = load(folder)
+    told = [problem for problem in found.problems if any(mark in problem for mark in TOLD)]
+    for problem in found.problems:
+        if problem not in told:
+            yield Check("agents", False, problem, "mend the file, or take it out of LOOM_AGENTS_DIR")
+    for problem in told:
+        yield Check("agents", True, problem, warning="it has no effect")
+    names = ", ".join(sorted(name for name, agent in found.agents.items() if agent.source.startswith(str(folder))))
+    yield Check("agents", bool(names), f"{names or 'none'} in {folder}", "put an agent's YAML file there")
 
 
 def model(settings: Settings) -> Check:

@@ -7,7 +7,7 @@ import click
 from loom_worker import settings as knobs
 from loom_worker.errors import BadSettings, Invalid
 
-QUEUES = ("turn", "tool", "webhook")
+QUEUES = ("turn", "tool", "webhook", "summary")
 """Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
 
 
@@ -88,7 +88,7 @@ def _queues(_ctx: click.Context, _parameter: click.Parameter, value: str) -> tup
 @click.option("--name", default="worker", show_default=True, help="Of the node; no two on one machine may share it.")
 @click.pass_context
 def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int | None, name: str) -> None:
-    """Run turns, tool calls and webhooks: a Celery worker."""
+    """Run turns, tool calls, webhooks and summaries: a Celery worker."""
     from loom_worker.tasks.process import run_worker
 
     settings = _with_database()

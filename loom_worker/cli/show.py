@@ -41,10 +41,11 @@ def agents(name: str | None, *, url: str | None, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--agent", help="Of this agent; unless given, of the one named default.")
 @common
-def tools(*, url: str | None, as_json: bool) -> None:
-    """List the tools that agents may call."""
-    show("/v1/tools", {}, ("name", "description"), url=url, as_json=as_json)
+def tools(*, agent: str | None, url: str | None, as_json: bool) -> None:
+    """List the tools that an agent may call."""
+    show("/v1/tools", {"agent": agent}, ("name", "description"), url=url, as_json=as_json)
 
 
 @click.command()
@@ -71,13 +72,23 @@ def show(path: str, query: Json, columns: Sequence[str], *, url: str | None, as_
     asked = {name: value for name, value in query.items() if value is not None}
     answer = client(knobs.from_env(), url).call("GET", f"{path}?{urlencode(asked)}" if asked else path)
     if as_json:
-        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+        click.echo(as_text(answer))
     elif answer.get("object") == "list" or isinstance(answer.get("data"), list):
         click.echo(table(answer["data"], columns))
         if answer.get("has_more"):
             click.echo(f"more: --after {answer['next']}")
     else:
-        click.echo("\n".join(f"{name:<18}{_cell(value, widest=2000)}" for name, value in answer.items()))
+        click.echo(fields(answer))
+
+
+def as_text(answer: Json) -> str:
+    """JSON for people and programs."""
+    return json.dumps(answer, indent=2, ensure_ascii=False)
+
+
+def fields(thing: Json) -> str:
+    """One thing, a line for each of its members."""
+    return "\n".join(f"{name:<18}{_cell(value, widest=2000)}" for name, value in thing.items())
 
 
 def refuse_options_of_the_list(ctx: click.Context) -> None:

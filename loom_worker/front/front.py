@@ -1,30 +1,33 @@
 """All that a client can ask of Loom; the web front end is a translation of this class to HTTP."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from loom_worker import crash_points
 from loom_worker.agents.load import Agents
-from loom_worker.errors import Flaw, Invalid, Unavailable
+from loom_worker.errors import Flaw, Invalid, LoomError, Unavailable
+from loom_worker.front import allowed
 from loom_worker.front.following import Following
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings
 from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import GROUPS, Ledger
+from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.submit import retry, submit
+from loom_worker.store.submit import replayed, retry, submit
 from loom_worker.values.agents import Agent
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
+from loom_worker.values.memory import Snapshot
 from loom_worker.values.pages import Page
 from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
@@ -34,10 +37,16 @@ from loom_worker.webhook.sign import check_secret
 
 log = logging.getLogger(__name__)
 
+CHECKED_BYTES = 400
+"""A shorter message fits any window worth having."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outward:
-    """How the front reaches the workers; each returns at once."""
+    """How the front reaches what is built elsewhere: workers, agents' kits, memory.
+
+    What tells or rings returns at once; what asks may read the database.
+    """
 
     announce: Callable[[Turn], None]
     """Put an accepted turn on its lane and ring."""
@@ -55,8 +64,20 @@ class Outward:
     """What is missing before a turn could be answered."""
     workers: Callable[[], int]
     """How many are alive."""
-    tools: Callable[[], tuple[ToolSpec, ...]]
-    """The default agent's."""
+    tools: Callable[[str], tuple[ToolSpec, ...]]
+    """An agent's, by its name, which is known; LoomError if the agent cannot work."""
+    context: Callable[[str, str], Json]
+    """(workspace, session id) to what the model would be sent now; NotFound."""
+    recall: Callable[[str, str, Sequence[str]], int]
+    """(workspace, session id, message ids): put them into the context; tokens of all recalled. NotFound, Invalid."""
+    clear_recalled: Callable[[str, str], object]
+    """(workspace, session id); NotFound."""
+    check_kernel: Callable[[str, Json], None]
+    """(agent's name, kernel): raise Invalid if it is larger than its share."""
+    check_fits: Callable[[str, str, str, str], None]
+    """(workspace, session id, agent's name if the session is new, message): raise Invalid if it can never be sent."""
+    metrics: Callable[[], Json]
+    """Figures over all workspaces, as ``web.metrics`` names them."""
     close: Callable[[], None]
 
 
@@ -82,6 +103,7 @@ class Front:
         self._sessions = Sessions(database)
         self._turns = Turns(database)
         self._messages = Messages(database)
+        self._memories = Memories(database)
         self._search = Search(database)
         self._outbox = Outbox(database)
         self._ledger = Ledger(database)
@@ -91,9 +113,11 @@ class Front:
 
         Raises:
             Conflict: the id exists.
-            Invalid: there is no such agent.
+            Invalid: there is no such agent, or the kernel is larger than its share of the agent's window.
         """
         self._check_agent(new.agent)
+        if new.kernel:
+            self._outward.check_kernel(new.agent, new.kernel)
         return self._sessions.create(workspace, new, now_ms=now_ms())
 
     def session(self, workspace: str, session_id: str) -> Session:
@@ -105,14 +129,20 @@ class Front:
         return self._sessions.page(workspace, limit=limit, after=after)
 
     def patch_session(self, workspace: str, session_id: str, patch: SessionPatch) -> Session:
-        """Change a session; one that becomes active goes on with its queue."""
+        """Change a session; one that becomes active goes on with its queue.
+
+        Raises:
+            NotFound: the workspace has no such session.
+            Invalid: its agent does not allow that, or the kernel is larger than its share of the window.
+        """
+        self._check_patch(workspace, session_id, patch)
         session = self._sessions.patch(workspace, session_id, patch, now_ms=now_ms())
         if patch.status == "active" and session.queue_depth:
             self._outward.ring_lane(session.lane)
         return session
 
     def delete_session(self, workspace: str, session_id: str) -> None:
-        """Delete a session and all that belongs to it, or raise NotFound."""
+        """Delete a session and all that belongs to it, or raise NotFound; its rows go by and by."""
         lane = self._sessions.delete(workspace, session_id)
         try:
             self._lanes.forget(lane)
@@ -130,6 +160,11 @@ class Front:
             Unavailable: the database did not answer; nothing was accepted.
         """
         self._check_agent(agent or "default")
+        if len(new.input.encode()) > CHECKED_BYTES:
+            # What was accepted once is not measured again: it may be larger by what has been learned since.
+            if (earlier := replayed(self._database, workspace, new)) is not None:
+                return earlier, True
+            self._outward.check_fits(workspace, session_id, agent or "default", new.input)
         session = NewSession(id=session_id, agent=agent or "default")
         crash_points.reached("web.received")
         turn, is_replay = submit(self._database, self.settings.limits, (workspace, session), new, now_ms=now_ms())
@@ -215,6 +250,27 @@ class Front:
         """Find a session's messages that a question is about, the best first."""
         return self._search.session(workspace, session_id, question, limit=limit)
 
+    def context(self, workspace: str, session_id: str) -> Json:
+        """What the model would be sent now, by layer, or raise NotFound."""
+        return self._outward.context(workspace, session_id)
+
+    def recall(self, workspace: str, session_id: str, message_ids: Sequence[str]) -> int:
+        """Put messages back into a session's context, until they are cleared; the tokens of all recalled ones.
+
+        Raises:
+            NotFound: the workspace has no such session.
+            Invalid: the session has no such message, or together they are too large; nothing was changed.
+        """
+        return self._outward.recall(workspace, session_id, message_ids)
+
+    def clear_recalled(self, workspace: str, session_id: str) -> None:
+        """Take all recalled messages out of a session's context, or raise NotFound."""
+        self._outward.clear_recalled(workspace, session_id)
+
+    def snapshots(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Snapshot]:
+        """List a session's former summaries, the newest first."""
+        return self._memories.snapshots(workspace, session_id, limit=limit, after=after)
+
     def deliveries(self, workspace: str, *, limit: int, after: str | None) -> Page[Delivery]:
         """List webhook deliveries, the newest first."""
         return self._outbox.page(workspace, limit=limit, after=after)
@@ -238,9 +294,17 @@ class Front:
         """All agents, by name."""
         return tuple(self._agents.agents[name] for name in sorted(self._agents.agents))
 
-    def tools(self) -> tuple[ToolSpec, ...]:
-        """All tools of the default agent."""
-        return self._outward.tools()
+    def tools(self, agent: str) -> tuple[ToolSpec, ...]:
+        """The tools of an agent.
+
+        Raises:
+            Invalid: there is no such agent, or it cannot work.
+        """
+        self._check_agent(agent)
+        try:
+            return self._outward.tools(agent)
+        except LoomError as error:
+            raise Invalid(f"The agent {agent!r} cannot work: {error}", (Flaw("/agent", "cannot work"),)) from error
 
     def queue_stats(self, workspace: str) -> Json:
         """How many lanes, turns and workers there are, and how old the oldest queued turn is."""
@@ -255,6 +319,10 @@ class Front:
     def readiness(self) -> tuple[str, ...]:
         """What is missing before a turn could be answered; empty: ready."""
         return self._outward.problems()
+
+    def metrics(self) -> Json:
+        """Figures over all workspaces."""
+        return self._outward.metrics()
 
     def close(self) -> None:
         """Flush what waits to be sent and close everything."""
@@ -273,6 +341,16 @@ class Front:
         self._outward.ended(done.turn)
         if done.delivery is not None:
             self._outward.deliver(done.delivery.id)
+
+    def _check_patch(self, workspace: str, session_id: str, patch: SessionPatch) -> None:
+        if patch.tools is None and patch.backend is None and patch.agent is None and not patch.kernel:
+            return
+        name = self._sessions.get(workspace, session_id).agent
+        self._check_agent(name)
+        tools = () if patch.tools is None else self.tools(name)
+        allowed.check(patch, self._agents.agents[name], [tool.name for tool in tools])
+        if patch.kernel:
+            self._outward.check_kernel(name, patch.kernel)
 
     def _check_agent(self, name: str) -> None:
         if name not in self._agents.agents:

@@ -26,9 +26,9 @@ def worker(name: str) -> str:
     return f"{PREFIX}worker:{name}"
 
 
-def sent(delivery_id: str) -> str:
-    """String: the sweep has sent this delivery a moment ago."""
-    return f"{PREFIX}sent:{delivery_id}"
+def sent(what: str) -> str:
+    """String: the sweep has sent this delivery, or this lane's compression, a moment ago."""
+    return f"{PREFIX}sent:{what}"
 
 
 def lane(key: str) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-from loom_worker.errors import LoomError, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.errors import LoomError, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
+from loom_worker.llm.too_long import excess
 
 BUSY_STATUS = frozenset({408, 409, 425, 429})
 """Beside all of 500 and above: the same request may succeed later."""
@@ -21,6 +22,8 @@ STATUS_OF_TYPE = {
     "request_too_large": 413,
 }
 """For error events, which come after status 200."""
+WAIT_STATUS = frozenset({429, 529})
+"""These speak of what all requests of an account together may, however they word it."""
 ADVICE = {
     401: "It does not accept the API key: set ANTHROPIC_API_KEY.",
     402: "There is a problem with the account's billing or credit.",
@@ -28,6 +31,7 @@ ADVICE = {
     404: "It does not know the model {model!r}, or the address is wrong: set LOOM_MODEL or ANTHROPIC_BASE_URL.",
     413: "The request is too large: lower LOOM_MAX_CONTEXT_TOKENS.",
 }
+TOO_LONG = "The request is longer than the model's window: lower LOOM_MAX_CONTEXT_TOKENS."
 MAX_DETAIL = 200
 """Characters of the provider's own words that are passed on."""
 SECRETS = re.compile(r"\b(?:sk-[\w-]{4,200}|Bearer\s{1,5}\S{1,500})")
@@ -46,7 +50,7 @@ class Refused:
 
 
 def refusal(refused: Refused, *, model: str, now_s: float, secret: str | None) -> LoomError:
-    """Return Overloaded for what may succeed later, ProviderFailed for what will not.
+    """Return Overloaded for what may succeed later, PromptTooLong or ProviderFailed for what will not.
 
     Args:
         model: the model that was asked.
@@ -54,6 +58,10 @@ def refusal(refused: Refused, *, model: str, now_s: float, secret: str | None) -
         secret: the API key in use, to be kept out of the text.
     """
     kind, status = refused.kind, refused.status
+    too_long = None if status in WAIT_STATUS else excess(f"{kind}: {refused.message}")
+    if too_long:  # some servers of one's own answer 500 to it
+        text = f"{TOO_LONG} {safe_detail(refused.message, secret)}".rstrip()
+        return PromptTooLong(text, too_long.tokens, too_long.limit)
     if kind in BUSY_TYPES or status in BUSY_STATUS or status >= 500:
         wait_s = retry_after_s(refused.headers, now_s=now_s)
         return Overloaded(f"The model's provider is busy ({kind or status}).", wait_s)

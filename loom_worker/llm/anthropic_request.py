@@ -1,7 +1,7 @@
 """A Request in the Messages API's own format; pure.
 
-The API refuses blank text blocks, two messages of one role in a row, a final thinking block, and an error result
-without content, so none of these is ever built.
+The API refuses blank text blocks, two messages of one role in a row, a final thinking block, an error result without
+content, a mark on a thinking block and more than four marks, so none of these is ever built.
 """
 
 from collections.abc import Iterator
@@ -30,8 +30,8 @@ def request_body(request: Request, model: str) -> Json:
         "messages": _messages(request, model),
         "stream": True,
     }
-    if request.system.strip():
-        body["system"] = [_text(request.system) | _mark(request)]
+    if system := [block | _mark(request) for block in _texts(request.system, request.memory)]:
+        body["system"] = system
     if request.tools:
         body["tools"] = [_tool(spec) for spec in request.tools]
     if request.tools and not request.may_call_tools:
@@ -49,8 +49,21 @@ def _messages(request: Request, model: str) -> list[Json]:
     ]
     if messages:
         last = messages[-1]["content"]
-        last[-1] = _without_tail(messages[-1]["role"], last[-1]) | _mark(request)
+        last[-1] = _without_tail(messages[-1]["role"], last[-1])
+    for n in _ends(messages):
+        messages[n]["content"][-1] |= _mark(request)
     return messages
+
+
+def _ends(messages: list[Json]) -> set[int]:
+    """Where the messages of this call end, and where those of the call before ended: the user's before the last reply.
+
+    The call before left a cache entry there. The provider looks for entries at marks and at the 20 blocks before each,
+    and a reply with ten calls and their results is as many: without a mark of its own the entry would not be found.
+    """
+    replies = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
+    ends = {len(messages) - 1, replies[-1] - 1} if replies else {len(messages) - 1}
+    return {n for n in ends if n >= 0}
 
 
 def _role(message: ChatMessage) -> str:

@@ -89,11 +89,11 @@ class Scripted:
 
     def _usage(self, request: Request, said: _Said) -> Usage:
         # Text by text: those of earlier turns come again with every call, and a counter may remember them.
-        sent = sum(map(self._count, [request.system, *(_as_text(message) for message in request.messages)]))
+        texts = [request.system, request.memory, *(_as_text(message) for message in request.messages)]
         tools = json.dumps([[tool.name, tool.description, dict(tool.input_schema)] for tool in request.tools])
         output = said.text + (json.dumps(said.calls) if said.calls else "")
         return Usage(
-            input_tokens=sent + (self._count(tools) if request.tools else 0),
+            input_tokens=sum(map(self._count, texts)) + (self._count(tools) if request.tools else 0),
             output_tokens=self._count(output),
             cost_usd=0.0,
             llm_calls=1,

@@ -1,13 +1,34 @@
 """Packing the layers under a hard token budget. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from loom_worker.errors import BudgetExceeded
-from loom_worker.memory.layers import Count, Layers, message_tokens, stubbed, system_text, tools_tokens
+from loom_worker.memory.folding import folded, rounds
+from loom_worker.memory.kernel import L2_CUT, kernel_text, memory_text
+from loom_worker.memory.layers import (
+    REQUEST_OVERHEAD_TOKENS,
+    Count,
+    Layers,
+    chat_tokens,
+    longest,
+    message_tokens,
+    tools_tokens,
+    turns,
+)
+from loom_worker.memory.results import bounded, results_tokens, stubbed
 from loom_worker.values.chat import ChatMessage
 from loom_worker.values.json import Json
+from loom_worker.values.memory import Shares
 from loom_worker.values.sessions import Message
+
+Chats = tuple[ChatMessage, ...]
+Bound = Callable[[Sequence[ChatMessage]], Chats]
+"""Bounds the results of a turn."""
+
+L2_OVERSHOOT = 2
+"""Times its share that L2 may take: it is over it until its snapshot is taken, but must not drive L1 out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,75 +36,137 @@ class Context:
     """What will be sent, and what it costs."""
 
     system: str
-    messages: tuple[ChatMessage, ...]
+    """ROM."""
+    memory: str
+    """Kernel and L2; may be empty."""
+    messages: Chats
+    """L1, then the running turn."""
+    l1_messages: int
+    """How many of the messages are L1's."""
     tokens: Json
-    """Tokens of each layer: tools, rom (kernel included), l1, turn; their sum is within the budget."""
+    """Of tools, rom, kernel, l2, l1, recalled, patterns and turn; their sum is within the budget. ``patterns`` are
+    the texts beside users' messages, the recalled block apart; l1 and turn are without them."""
 
 
-def fit(layers: Layers, *, budget_tokens: int, count: Count) -> Context:
-    """Keep the system text and the running turn, then as much of the history as fits, newest first.
+def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, count: Count) -> Context:
+    """Keep tools, ROM and the running turn; then kernel, recalled block and L2; then L1, newest turns first.
 
-    A tool call and its result stay or go together: the API refuses either alone. If the running turn alone is too
-    large, its oldest tool results are left out first.
+    Nothing is cut before it must be, so that a call begins with the bytes of the call before. Where no turn runs, the
+    recalled block is counted but stands nowhere.
 
     Args:
         budget_tokens: input tokens, output reserve already taken off.
+        has_swap: the model has tools to look for what has left its context.
 
     Raises:
-        BudgetExceeded: tools, system text and the running turn do not fit by themselves.
+        BudgetExceeded: tools, ROM and the running turn do not fit, even without the turn's results.
     """
-    system = system_text(layers)
-    fixed = {"tools": tools_tokens(layers.tools, count), "rom": count(system)}
-    left = budget_tokens - sum(fixed.values())
-    current = _fit_turn(layers.current, left, count)
-    turn_tokens = sum(message_tokens(message, count) for message in current)
-    kept, l1_tokens = _newest(layers.history, left - turn_tokens)
-    return Context(
-        system=system,
-        messages=(*(message.chat for message in kept), *current),
-        tokens={**fixed, "l1": l1_tokens, "turn": turn_tokens},
+    tokens = {"tools": tools_tokens(layers.tools, count), "rom": count(layers.rom) + REQUEST_OVERHEAD_TOKENS}
+    bound = partial(bounded, budget_tokens=results_tokens(budget_tokens), count=count)
+    say = partial(kernel_text, layers.kernel, layers.schemas, layers.refs, count=count)
+
+    known = say(allowance_tokens=int(shares.kernel * budget_tokens))
+    free = budget_tokens - sum(tokens.values())
+    turn, turn_tokens = _running(layers.current, bound, tokens, free=free, beside=count(known), count=count)
+    free -= turn_tokens
+    if count(known) > free:
+        known = say(allowance_tokens=free)
+    tokens["kernel"] = count(known)
+    free -= tokens["kernel"]
+    sent, tokens["recalled"] = _with_recalled(turn, layers.recalled, free, count)
+    free -= tokens["recalled"]
+    l2_room = min(free, int(L2_OVERSHOOT * shares.l2 * budget_tokens))
+    memory, tokens["l2"] = _with_l2(known, layers.l2, l2_room, has_swap=has_swap, count=count)
+    history, l1_tokens = _newest(layers.history, free - tokens["l2"], bound, count)
+
+    beside_l1, beside_turn = _beside(history, count), _beside(turn, count)
+    tokens |= {"l1": l1_tokens - beside_l1, "patterns": beside_l1 + beside_turn, "turn": turn_tokens - beside_turn}
+    return Context(layers.rom, memory, (*history, *sent), len(history), tokens)
+
+
+def _running(
+    current: Sequence[ChatMessage], bound: Bound, fixed: Json, *, free: int, beside: int, count: Count
+) -> tuple[Chats, int]:
+    """The running turn and its tokens: its older results go before the kernel, its latest and its calls after it."""
+    latest = [place for place, message in enumerate(current) if message.outcomes][-1:]
+    without_older = partial(stubbed, current, spare=latest, count=count)
+    forms: tuple[tuple[Callable[[], Chats], int], ...] = (
+        (partial(bound, current), free - beside),
+        (without_older, free - beside),
+        (without_older, free),
+        (partial(stubbed, current, count=count), free),
+    )
+    for shorten, room in forms:
+        turn = shorten()
+        needed = chat_tokens(turn, count)
+        if needed <= room:
+            return turn, needed
+    # Nothing is left of the results, and still it is too much: the calls themselves go.
+    there = rounds(turn)
+    kept = longest(there, lambda number: chat_tokens(folded(turn, there - number), count) <= free)
+    turn = folded(turn, there - kept)
+    needed = chat_tokens(turn, count)
+    if needed <= free:
+        return turn, needed
+    raise BudgetExceeded(
+        f"This turn needs {needed} tokens even without its tool calls, and {max(free, 0)} are free beside the tools "
+        f"({fixed['tools']} tokens) and the system text ({fixed['rom']}). Send a shorter message, give the agent fewer "
+        "tools or a shorter system prompt, or raise LOOM_MAX_CONTEXT_TOKENS if the model's window is larger."
     )
 
 
-def _fit_turn(current: Sequence[ChatMessage], left: int, count: Count) -> tuple[ChatMessage, ...]:
-    kept = list(current)
-    total = sum(message_tokens(message, count) for message in kept)
-    for place, message in enumerate(kept):
-        if total <= left:
+def _with_recalled(turn: Chats, recalled: str, free: int, count: Count) -> tuple[Chats, int]:
+    """Put the recalled block behind the context of the user's message, if it fits.
+
+    Behind, since that context is sent again in later turns and the block is not: so their common beginning is longer.
+    """
+    if not recalled or not turn:
+        return turn, cost if (cost := count(recalled)) <= free else 0
+    context = f"{turn[0].context}\n\n{recalled}" if turn[0].context else recalled
+    asked = replace(turn[0], context=context)
+    cost = max(0, message_tokens(asked, count) - message_tokens(turn[0], count))
+    return ((asked, *turn[1:]), cost) if cost <= free else (turn, 0)
+
+
+def _with_l2(known: str, l2: str, room: int, *, has_swap: bool, count: Count) -> tuple[str, int]:
+    """The text of kernel and L2, and the tokens of L2; where it is too long, its oldest lines are left out."""
+
+    def cost(text: str) -> int:
+        return max(0, count(memory_text(known, text, has_swap=has_swap)) - count(known))
+
+    if cost(l2) <= room:
+        return memory_text(known, l2, has_swap=has_swap), cost(l2)
+    lines = l2.strip().splitlines()
+
+    def cut(number: int) -> str:
+        return "\n".join([L2_CUT, *lines[len(lines) - number :]]) if number else ""
+
+    text = cut(longest(len(lines) - 1, lambda number: cost(cut(number)) <= room))
+    return memory_text(known, text, has_swap=has_swap), cost(text)
+
+
+def _newest(history: Sequence[Message], free: int, bound: Bound, count: Count) -> tuple[Chats, int]:
+    """As many whole turns as fit, as they were sent, and their tokens; the oldest of them perhaps without its results.
+
+    A turn that does not fit, or whose question was not read, ends the walk: there are no holes.
+    """
+    kept: Chats = ()
+    tokens = 0
+    for turn in reversed(turns(history)):
+        chats = [message.chat for message in turn]
+        sent = bound(chats)
+        is_whole = tokens + (needed := chat_tokens(sent, count)) <= free
+        if not is_whole:
+            sent = stubbed(chats, count=count)
+            needed = chat_tokens(sent, count)
+        if tokens + needed > free or chats[0].role != "user":
             break
-        stub = stubbed(message)
-        saved = message_tokens(message, count) - message_tokens(stub, count)
-        if saved > 0:
-            kept[place] = stub
-            total -= saved
-    if total > left:
-        raise BudgetExceeded(
-            f"This turn needs {total} tokens beside the system text and tools, and {max(left, 0)} are free. "
-            "Send a shorter message, or raise LOOM_MAX_CONTEXT_TOKENS if the model's window is larger."
-        )
-    return tuple(kept)
-
-
-def _newest(history: Sequence[Message], left: int) -> tuple[list[Message], int]:
-    kept: list[Message] = []
-    total = 0
-    for unit in reversed(_units(history)):
-        tokens = sum(message.token_count for message in unit)
-        if total + tokens > left:
+        kept = (*sent, *kept)
+        tokens += needed
+        if not is_whole:
             break
-        kept[:0] = unit
-        total += tokens
-    while kept and kept[0].chat.role != "user":
-        total -= kept.pop(0).token_count
-    return kept, total
+    return kept, tokens
 
 
-def _units(history: Sequence[Message]) -> list[list[Message]]:
-    """Messages that stay or go together: an assistant's calls with their results, anything else alone."""
-    units: list[list[Message]] = []
-    for message in history:
-        if message.chat.role == "tool" and units and units[-1][-1].chat.tool_uses:
-            units[-1].append(message)
-        else:
-            units.append([message])
-    return units
+def _beside(messages: Chats, count: Count) -> int:
+    return sum(count(message.context) for message in messages)

@@ -1,20 +1,29 @@
-"""The layers of a request: ROM, Kernel, L1 and the running turn. Pure."""
+"""The layers of a request, what each of their parts costs, and the system text. Pure."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
-from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolSpec
+from loom_worker.values.chat import ChatMessage, ToolSpec
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import Message
 
 Count = Callable[[str], int]
 """Tokens of a text, as the provider would count them; never too few."""
 
-MESSAGE_OVERHEAD_TOKENS = 8
-"""Role and separators of a message; the Messages API adds 3 to 7 a message in recordings of it."""
+REQUEST_OVERHEAD_TOKENS = 48
+"""What the provider adds to any request: 25 of cl100k's tokens in recordings, times the highest factor of a family."""
 
-CALL_OVERHEAD_TOKENS = 60
-"""A tool call with its result, beside their texts; 45 to 60 in recordings."""
+MESSAGE_OVERHEAD_TOKENS = 10
+"""Role and separators of a message: 5 of cl100k's tokens at most in recordings, times the highest factor there is."""
+
+CALL_OVERHEAD_TOKENS = 90
+"""A tool call with its result, beside their texts: 45 of cl100k's tokens at most in recordings, times that factor."""
+
+TOOLS_OVERHEAD_TOKENS = 810
+"""The provider's own text about tools: 410 of cl100k's tokens cover every recording; times that factor, rounded up."""
+
+MORE_TABLES = "(There are more tables: list_tables names them, get_schema shows their columns.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,53 +33,78 @@ class Layers:
     rom: str
     """System prompt and backend schema: byte-stable for the life of a session."""
     kernel: Json
-    """User, goals, preferences."""
-    history: Sequence[Message]
-    """Messages of earlier turns, oldest first, with their token counts."""
-    current: Sequence[ChatMessage]
-    """The running turn: the user's message, then replies and tool results so far."""
+    """What is known: user, goals (list), preferences (mapping), and whatever else a client keeps there."""
+    schemas: Sequence[Json] = ()
+    """``{"name": …, "text": …}`` of tables whose schema has left L1, the latest used last."""
+    refs: Sequence[str] = ()
+    """References of large results that have left L1, the latest last."""
+    l2: str = ""
+    """Summaries of what has left L1, the oldest first."""
+    history: Sequence[Message] = ()
+    """L1: whole turns that have ended, oldest first."""
+    recalled: str = ""
+    """Stands beside the current user's message; see recalled.as_text."""
+    current: Sequence[ChatMessage] = ()
+    """The running turn: the user's message with its context (date, patterns), then replies and results so far."""
     tools: tuple[ToolSpec, ...] = ()
 
 
-def rom(system_prompt: str, schema: str) -> str:
-    """The system text of a new session."""
-    parts = [system_prompt.strip()]
-    if schema:
-        parts.append(f"The database you work on:\n{schema.strip()}")
-    return "\n\n".join(part for part in parts if part)
+def rom(system_prompt: str, schema: str, *, allowance_tokens: int, count: Count) -> str:
+    """Make the system text of a session: the prompt whole, then as many lines of the schema as the allowance takes.
+
+    The same arguments give the same bytes.
+
+    Args:
+        schema: empty where there is no database.
+        allowance_tokens: ROM's share of the input budget; a prompt that is longer by itself is not cut.
+    """
+    lines = schema.strip().splitlines()
+    whole = _rom(system_prompt, lines)
+    if count(whole) <= allowance_tokens or not lines:
+        return whole
+
+    def cut(kept: int) -> str:
+        return _rom(system_prompt, [*lines[:kept], MORE_TABLES])
+
+    return cut(longest(len(lines) - 1, lambda kept: count(cut(kept)) <= allowance_tokens))
 
 
-def system_text(layers: Layers) -> str:
-    """ROM, then what the kernel knows."""
-    known = "\n".join(f"- {name}: {value}" for name, value in sorted(layers.kernel.items()))
-    return f"{layers.rom}\n\nWhat is known of this conversation:\n{known}" if known else layers.rom
+def _rom(system_prompt: str, schema_lines: Sequence[str]) -> str:
+    schema = "\n".join(["The database you work on:", *schema_lines]) if schema_lines else ""
+    return "\n\n".join(part for part in (system_prompt.strip(), schema) if part)
+
+
+def longest(most: int, fits: Callable[[int], bool]) -> int:
+    """Find by halving the largest number up to ``most`` that fits; 0 where none does."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def turns(history: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """Split a history into its turns, oldest first."""
+    return [tuple(turn) for _, turn in groupby(history, key=lambda message: message.turn_id)]
 
 
 def message_tokens(message: ChatMessage, count: Count) -> int:
     """Tokens of one message with all its blocks."""
     texts = [message.context, message.text]
     texts += [f"{use.name}{use.arguments}" for use in message.tool_uses]
-    texts += [f"{outcome.name}{outcome.content}" for outcome in message.outcomes]
-    texts += [str(block) for block in message.opaque]
+    texts += [text for outcome in message.outcomes for text in (outcome.name, outcome.content)]
+    # Of a block of thinking its text is counted by the provider, and not its signature (recordings).
+    texts += [str(block.get("thinking", block)) for block in message.opaque]
     overhead = MESSAGE_OVERHEAD_TOKENS + CALL_OVERHEAD_TOKENS * len(message.tool_uses)
     return sum(count(text) for text in texts if text) + overhead
+
+
+def chat_tokens(messages: Iterable[ChatMessage], count: Count) -> int:
+    """Tokens of several messages."""
+    return sum(message_tokens(message, count) for message in messages)
 
 
 def tools_tokens(tools: Sequence[ToolSpec], count: Count) -> int:
     """Tokens of the tools' names, descriptions and schemas."""
     described = sum(count(f"{tool.name}{tool.description}{dict(tool.input_schema)}") for tool in tools)
     return described + (TOOLS_OVERHEAD_TOKENS + MESSAGE_OVERHEAD_TOKENS * len(tools) if tools else 0)
-
-
-TOOLS_OVERHEAD_TOKENS = 600
-"""The provider's own system text for tool use: 313 to 530 tokens by its public documentation, by model."""
-
-
-def stubbed(message: ChatMessage) -> ChatMessage:
-    """A tool message without its longer results; the pair of call and result stays whole. Any other stays as it is."""
-    return replace(message, outcomes=tuple(_stub(outcome) for outcome in message.outcomes))
-
-
-def _stub(outcome: ToolOutcome) -> ToolOutcome:
-    note = f"[{len(outcome.content)} characters left out to fit]"
-    return replace(outcome, content=note) if len(note) < len(outcome.content) else outcome

@@ -10,7 +10,7 @@ from loom_worker.errors import ToolFailed
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.json import Json
 from loom_worker.values.patterns import Parameter, Pattern, PatternMatch
-from loom_worker.values.tools import Tool
+from loom_worker.values.tools import Caller, Tool
 
 _PLACEHOLDER = re.compile(r"\{\{\s*\.?(\w+)\s*\}\}")
 _NOT_SQL = frozenset({"rest", "documents", "mcp"})
@@ -44,7 +44,7 @@ class Lookup(Protocol):
 def load_pattern_tool(patterns: Lookup) -> Tool:
     """The tool ``load_pattern(id)``; an unknown id fails with the nearest known ones."""
 
-    def run(arguments: Json) -> str:
+    def run(arguments: Json, _caller: Caller) -> str:
         pattern = patterns.by_id(arguments["id"])
         if pattern is None:
             raise ToolFailed(_unknown(arguments["id"], patterns.ids()), "ERROR_NOT_FOUND")

@@ -3,6 +3,8 @@
 schema.py tables · database.py connections and transactions · failures.py what goes wrong ·
 file.py the file itself · backup.py · prepare.py schema versions · sessions.py ·
 submit.py a turn is accepted · reading.py looking at turns · claims.py who runs a turn · journal.py what it did, and
-its end · calls.py tool calls · messages.py · search.py full-text search (search_words.py and english.py: what is asked;
-search_rank.py: what comes first) · outbox.py webhooks · ledger.py what was spent · rows.py row to value
+its end · calls.py tool calls · messages.py · memory.py what is remembered of a session (recalled.py: what was recalled
+into its context; snapshots.py: former L2) · reaping.py what is left of deleted sessions · search.py full-text search
+(search_words.py and english.py: what is asked; search_rank.py: what comes first) · outbox.py webhooks · ledger.py what
+was spent · rows.py row to value
 """

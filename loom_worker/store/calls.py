@@ -11,7 +11,9 @@ from sqlalchemy import ColumnElement, and_, func, select, update
 from loom_worker.store import rows
 from loom_worker.store.claims import check_fence
 from loom_worker.store.database import Database
-from loom_worker.store.schema import calls, turns, unfinished
+from loom_worker.store.schema import calls, sessions, turns, unfinished
+from loom_worker.values.sessions import Choice
+from loom_worker.values.tools import Caller
 from loom_worker.values.turns import Call, Claim
 
 
@@ -19,11 +21,11 @@ from loom_worker.values.turns import Call, Claim
 class CallOwner:
     """Where a call belongs."""
 
-    lane: str
     agent: str
-    session_id: str
+    choice: Choice
     tool: str
     reply_n: int
+    caller: Caller
 
 
 class Calls:
@@ -86,11 +88,16 @@ class Calls:
 
     def owner_of(self, turn_id: str, position: int) -> CallOwner | None:
         """Whose call it is; None if the turn or the call is gone."""
-        columns = (turns.c.lane, turns.c.agent, turns.c.session_id, calls.c.name, calls.c.reply_n)
-        query = select(*columns).join(calls, calls.c.turn_id == turns.c.id).where(_is_call(turn_id, position))
+        of_turn = (turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent)
+        chosen = (sessions.c[name] for name in rows.CHOSEN)
+        query = select(*of_turn, calls.c.id, calls.c.name, calls.c.reply_n, *chosen)
+        query = query.join(calls, calls.c.turn_id == turns.c.id).join(sessions, sessions.c.lane == turns.c.lane)
         with self._database.read() as tx:
-            row = tx.execute(query).one_or_none()
-        return None if row is None else CallOwner(*row)
+            row = tx.execute(query.where(_is_call(turn_id, position))).mappings().one_or_none()
+        if row is None:
+            return None
+        caller = Caller(row["lane"], row["session_id"], row["workspace"], turn_id, row["id"])
+        return CallOwner(row["agent"], rows.choice(row), row["name"], row["reply_n"], caller)
 
 
 def _is_call(turn_id: str, position: int) -> ColumnElement[bool]:

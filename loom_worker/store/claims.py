@@ -19,7 +19,7 @@ from loom_worker.store.schema import sessions, steps, turns, unfinished
 from loom_worker.values.chat import Usage
 from loom_worker.values.turns import CancelAction, Claim
 
-SESSION_COLUMNS = ("status", "rom", "kernel", "model", "user", "usage")
+SESSION_COLUMNS = ("status", "rom", "kernel", "user", "usage", "token_correction", "memory_seen", *rows.CHOSEN)
 """What a run needs of the session, read along with the turn."""
 
 _IS_OURS = (turns.c.id == bindparam("our_id"), turns.c.fence == bindparam("our_fence"), unfinished())
@@ -213,7 +213,9 @@ def _claim(tx: Connection, row: dict[str, Any]) -> Claim:
         steps=journal,
         rom=row["session_rom"],
         kernel=row["session_kernel"],
-        model=row["session_model"],
+        choice=rows.choice({name: row[f"session_{name}"] for name in rows.CHOSEN}),
         user=row["session_user"],
         spent=Usage.from_json(row["session_usage"]),
+        token_correction=row["session_token_correction"],
+        memory_seen=row["session_memory_seen"],
     )

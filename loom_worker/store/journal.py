@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Text, bindparam, func, insert, update
+from sqlalchemy import Connection, Float, Integer, String, Text, and_, bindparam, case, func, insert, update
+from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker import crash_points
 from loom_worker.store import rows
 from loom_worker.store.claims import fenced_update, final_update
 from loom_worker.store.database import Database
-from loom_worker.store.schema import calls, messages, outbox, sessions, steps, usage
+from loom_worker.store.ledger import Charge, enter, total_with
+from loom_worker.store.schema import calls, memory, messages, outbox, sessions, steps
 from loom_worker.values.chat import Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
@@ -18,11 +20,17 @@ from loom_worker.values.sessions import Message
 from loom_worker.values.turns import CANCELLED, OPEN_CALL, Call, CancelAction, Claim, Ending, Step
 
 _INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), insert(messages)
-_INSERT_DELIVERY, _INSERT_USAGE = insert(outbox), insert(usage)
+_INSERT_DELIVERY = insert(outbox)
 _CANCEL_CALLS = (
     update(calls)
     .where(calls.c.turn_id == bindparam("our_id"), calls.c.status.in_(OPEN_CALL))
     .values(status="cancelled", finished_ms=bindparam("now_ms"), content=CANCELLED)
+)
+_sent_rom = bindparam("sent_rom", type_=Text)
+_IS_FIRST_ROM = and_(
+    sessions.c.rom.is_(None),
+    _sent_rom.is_not(None),
+    sessions.c.backend.is_not_distinct_from(bindparam("sent_backend", type_=Text)),
 )
 _CHARGE = (
     update(sessions)
@@ -30,8 +38,18 @@ _CHARGE = (
     .values(
         usage=bindparam("usage"),
         updated_ms=bindparam("now_ms"),
-        rom=func.coalesce(sessions.c.rom, bindparam("sent_rom", type_=Text)),
+        rom=case((_IS_FIRST_ROM, _sent_rom), else_=sessions.c.rom),
+        agent_version=case((_IS_FIRST_ROM, bindparam("version", type_=String)), else_=sessions.c.agent_version),
+        token_correction=func.coalesce(bindparam("correction", type_=Float), sessions.c.token_correction),
+        memory_seen=func.coalesce(bindparam("seen", type_=Integer), sessions.c.memory_seen),
     )
+)
+_due = upsert(memory).values(lane=bindparam("our_lane"), due_ms=bindparam("now_ms"))
+# A mark that is there keeps its age. While somebody compresses it becomes another one, a millisecond younger: what they
+# have looked at did not hold this turn's messages, so they must not take it for done.
+_MARK_DUE = _due.on_conflict_do_update(
+    index_elements=["lane"],
+    set_={"due_ms": func.coalesce(memory.c.due_ms + memory.c.held_by.is_not(None), _due.excluded.due_ms)},
 )
 
 
@@ -51,7 +69,15 @@ class Final:
     model: str = ""
     """The model that answered, for the ledger."""
     rom: str | None = None
-    """The system text that was sent; kept if the session has none yet."""
+    """The system text that was sent; kept if the session had none and its database is still the same."""
+    agent_version: str | None = None
+    """Of the agent that system text comes from; kept with it."""
+    token_correction: float | None = None
+    """The provider's tokens over those we had counted; None leaves the session's as it is."""
+    memory_seen: int | None = None
+    """The version of the session's memory that readers have been told of; None leaves it as it is."""
+    memory_due: bool = False
+    """True if L1 is to be compressed."""
     heard: CancelAction | None = None
     """The client's wish to end the turn that this end takes into account."""
 
@@ -94,6 +120,8 @@ class Journal:
                 said = [rows.message_columns(message, lane=claim.turn.lane) for message in final.said]
                 tx.execute(_INSERT_MESSAGES, said)
             _charge(tx, claim, final, now_ms=now_ms)
+            if final.memory_due:
+                tx.execute(_MARK_DUE, {"our_lane": claim.turn.lane, "now_ms": now_ms})
             if final.delivery is not None:
                 tx.execute(_INSERT_DELIVERY, {name: getattr(final.delivery, name) for name in Delivery.__slots__})
             crash_points.reached("turn.committing")
@@ -122,18 +150,17 @@ def _append(tx: Connection, claim: Claim, new_steps: Sequence[Step], new_calls: 
 
 
 def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
-    turn = claim.turn
-    spent = Usage.from_json(final.progress["usage"])
-    total = (claim.spent + spent).as_json()
-    tx.execute(_CHARGE, {"our_lane": turn.lane, "usage": total, "now_ms": now_ms, "sent_rom": final.rom})
-    if not spent.llm_calls:
-        return
-    row = {
-        "workspace": turn.workspace,
-        "session_id": turn.session_id,
-        "turn_id": turn.id,
-        "agent": turn.agent,
-        "model": final.model,
-        "at_ms": now_ms,
+    turn, spent = claim.turn, Usage.from_json(final.progress["usage"])
+    changes = {
+        "usage": total_with(tx, turn.lane, spent).as_json(),
+        "now_ms": now_ms,
+        # A session that had a system text when this turn began, and has none now, shall get a new one.
+        "sent_rom": final.rom if claim.rom is None else None,
+        "sent_backend": claim.choice.backend,
+        "version": final.agent_version,
+        "correction": final.token_correction,
+        "seen": final.memory_seen,
     }
-    tx.execute(_INSERT_USAGE, {**row, **spent.as_json()})
+    tx.execute(_CHARGE, {"our_lane": turn.lane, **changes})
+    charge = Charge(turn.workspace, turn.session_id, turn.agent, final.model, spent, turn.id)
+    enter(tx, charge, now_ms=now_ms)

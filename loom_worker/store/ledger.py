@@ -1,16 +1,36 @@
 """The ledger of what was spent."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from loom_worker.store.database import Database
-from loom_worker.store.schema import usage
+from loom_worker.store.schema import sessions, usage
+from loom_worker.values.chat import Usage
 from loom_worker.values.json import Json
 
 GROUPS = ("session", "agent", "model", "workspace", "day")
 """What usage can be grouped by."""
+
+_USED = select(sessions.c.usage).where(sessions.c.lane == bindparam("our_lane"))
+_USE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(usage=bindparam("usage"))
+_ENTER = insert(usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What was spent, on whose account."""
+
+    workspace: str
+    session_id: str
+    agent: str
+    model: str
+    """The model that answered."""
+    usage: Usage
+    turn_id: str = ""
+    """Empty for what no turn asked for: a summary."""
 
 
 class Ledger:
@@ -20,7 +40,7 @@ class Ledger:
         self._database = database
 
     def totals(self, workspace: str, *, group_by: str) -> tuple[Json, ...]:
-        """Sums per key, by key; a cost is null where a price was not known.
+        """Sums per key, by key; a cost is null where a price was not known. Summaries cost, but count as no turn.
 
         Args:
             group_by: one of GROUPS.
@@ -28,13 +48,40 @@ class Ledger:
         key = _key(group_by)
         sums = [func.sum(usage.c[name]).label(name) for name in _SUMMED]
         unknown = func.sum(usage.c.cost_usd.is_(None)).label("unknown")
-        query = select(key.label("key"), *sums, func.count(func.distinct(usage.c.turn_id)).label("turns"), unknown)
+        query = select(key.label("key"), *sums, _TURNS.label("turns"), unknown)
         with self._database.read() as tx:
             found = tx.execute(query.where(usage.c.workspace == workspace).group_by(key).order_by(key)).mappings().all()
         return tuple(_total(row, group_by) for row in found)
 
+    def charge(self, lane: str, spent: Charge, *, now_ms: int) -> None:
+        """Enter what was spent in no other transaction."""
+        with self._database.write() as tx:
+            charge(tx, lane, spent, now_ms=now_ms)
+
+
+def charge(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
+    """Add to what a session has used, if it is still there, and to the ledger in any case."""
+    tx.execute(_USE, {"our_lane": lane, "usage": total_with(tx, lane, spent.usage).as_json()})
+    enter(tx, spent, now_ms=now_ms)
+
+
+def total_with(tx: Connection, lane: str, spent: Usage) -> Usage:
+    """What a session will have used with this.
+
+    It is read in the transaction that writes it: turns and summaries of one session are charged side by side.
+    """
+    return Usage.from_json(tx.execute(_USED, {"our_lane": lane}).scalar() or {}) + spent
+
+
+def enter(tx: Connection, spent: Charge, *, now_ms: int) -> None:
+    """Write what was spent into the ledger; nothing if no model was called."""
+    if spent.usage.llm_calls:
+        names = ("workspace", "session_id", "turn_id", "agent", "model")
+        tx.execute(_ENTER, {name: getattr(spent, name) for name in names} | spent.usage.as_json() | {"at_ms": now_ms})
+
 
 _DAY_MS = 86_400_000
+_TURNS = func.count(func.distinct(func.nullif(usage.c.turn_id, "")))
 _SUMMED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd")
 
 

@@ -1,6 +1,6 @@
 """Messages as they were said; rows are only ever appended."""
 
-from sqlalchemy import Integer, bindparam, select
+from sqlalchemy import select
 
 from loom_worker.errors import NotFound
 from loom_worker.store import rows
@@ -10,25 +10,12 @@ from loom_worker.store.sessions import found
 from loom_worker.values.pages import Page
 from loom_worker.values.sessions import Message
 
-_LATEST = (
-    select(messages)
-    .where(messages.c.lane == bindparam("our_lane"))
-    .order_by(messages.c.n.desc())
-    .limit(bindparam("most", type_=Integer))
-)
-
 
 class Messages:
     """The table of messages."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def latest(self, lane: str, *, limit: int) -> tuple[Message, ...]:
-        """The last messages of a session, oldest of them first; costs the same at any length of the session."""
-        with self._database.read() as tx:
-            newest_first = tx.execute(_LATEST, {"our_lane": lane, "most": limit}).mappings().all()
-        return tuple(rows.message(row) for row in reversed(newest_first))
 
     def page(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Message]:
         """List a session's messages, oldest first; ``after`` is the id of the last one seen.

@@ -6,7 +6,7 @@ from loom_worker.errors import NotFound
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.reading import checked_cursor
-from loom_worker.store.schema import outbox
+from loom_worker.store.schema import kept_delivery, outbox
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.pages import Page
 
@@ -19,7 +19,8 @@ class Outbox:
 
     def due(self, *, now_ms: int, limit: int) -> tuple[str, ...]:
         """Ids of deliveries whose next attempt is due."""
-        query = select(outbox.c.id).where(outbox.c.status == "pending", outbox.c.next_ms <= now_ms)
+        is_due = (outbox.c.status == "pending", outbox.c.next_ms <= now_ms, kept_delivery())
+        query = select(outbox.c.id).where(*is_due)
         with self._database.read() as tx:
             return tuple(tx.execute(query.order_by(outbox.c.next_ms).limit(limit)).scalars())
 
@@ -29,7 +30,8 @@ class Outbox:
         Args:
             hold_ms: should this worker die, the delivery is due again after so long.
         """
-        mine = (outbox.c.id == delivery_id, outbox.c.status == "pending", outbox.c.next_ms <= now_ms)
+        is_due = (outbox.c.status == "pending", outbox.c.next_ms <= now_ms, kept_delivery())
+        mine = (outbox.c.id == delivery_id, *is_due)
         with self._database.write() as tx:
             if tx.execute(update(outbox).where(*mine).values(next_ms=now_ms + hold_ms)).rowcount != 1:
                 return None
@@ -48,7 +50,7 @@ class Outbox:
         Raises:
             NotFound: the workspace has no such delivery.
         """
-        mine = (outbox.c.id == delivery_id, outbox.c.workspace == workspace)
+        mine = (outbox.c.id == delivery_id, outbox.c.workspace == workspace, kept_delivery())
         with self._database.write(durable=True) as tx:
             again = {"status": "pending", "attempts": 0, "next_ms": now_ms, "delivered_ms": None}
             if tx.execute(update(outbox).where(*mine).values(**again)).rowcount != 1:
@@ -57,7 +59,8 @@ class Outbox:
 
     def page(self, workspace: str, *, limit: int, after: str | None) -> Page[Delivery]:
         """List deliveries, the newest first; ``after`` is the id of the last one seen."""
-        query = select(outbox).where(outbox.c.workspace == workspace).order_by(outbox.c.id.desc()).limit(limit + 1)
+        query = select(outbox).where(outbox.c.workspace == workspace, kept_delivery())
+        query = query.order_by(outbox.c.id.desc()).limit(limit + 1)
         if after is not None:
             query = query.where(outbox.c.id < checked_cursor(after, "whd_"))
         with self._database.read() as tx:

@@ -7,13 +7,13 @@ from sqlalchemy import Connection, bindparam, func, select
 from loom_worker.errors import Flaw, Invalid, NotFound
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.schema import calls, steps, turns, unfinished
+from loom_worker.store.schema import calls, kept, steps, turns, unfinished
 from loom_worker.store.sessions import found
 from loom_worker.values.json import Json
 from loom_worker.values.pages import Page
 from loom_worker.values.turns import Call, Step, Turn
 
-_TURN = select(turns).where(turns.c.id == bindparam("our_id"), turns.c.workspace == bindparam("our_workspace"))
+_TURN = select(turns).where(turns.c.id == bindparam("our_id"), turns.c.workspace == bindparam("our_workspace"), kept())
 _CALLS = select(calls).where(calls.c.turn_id == bindparam("our_id")).order_by(calls.c.position)
 _AHEAD = select(func.count()).where(
     turns.c.lane == bindparam("our_lane"), turns.c.seq < bindparam("our_seq"), unfinished()
@@ -44,7 +44,8 @@ class Turns:
         Raises:
             NotFound: the workspace has no such session.
         """
-        query = select(turns).where(turns.c.workspace == workspace).order_by(turns.c.id.desc()).limit(limit + 1)
+        query = select(turns).where(turns.c.workspace == workspace, kept())
+        query = query.order_by(turns.c.id.desc()).limit(limit + 1)
         for name, value in where.items():
             query = query.where(turns.c[name] == value)
         if after is not None:
@@ -62,8 +63,8 @@ class Turns:
         with self._database.read() as tx:
             return tuple(rows.step(row) for row in tx.execute(query).mappings())
 
-    def stats(self, workspace: str, *, now_ms: int) -> Json:
-        """Counts of a workspace's unfinished turns, and the age of the oldest that waits."""
+    def stats(self, workspace: str | None, *, now_ms: int) -> Json:
+        """Counts of a workspace's unfinished turns, and the age of the oldest that waits; None: of all workspaces."""
         waiting = turns.c.parked_until_ms.is_not(None)
         query = select(
             func.count(func.distinct(turns.c.lane)),
@@ -71,10 +72,11 @@ class Turns:
             func.count().filter(turns.c.held_by.is_not(None)),
             func.count().filter(waiting),
             func.min(turns.c.created_ms).filter(turns.c.status == "queued"),
-        ).where(turns.c.workspace == workspace, unfinished())
-        dead = select(func.count()).where(
-            turns.c.workspace == workspace, turns.c.status == "failed", turns.c.reason == "dead"
-        )
+        ).where(unfinished())
+        dead = select(func.count()).where(turns.c.status == "failed", turns.c.reason == "dead", kept())
+        if workspace is not None:
+            query = query.where(turns.c.workspace == workspace)
+            dead = dead.where(turns.c.workspace == workspace)
         with self._database.read() as tx:
             lanes, queued, running, parked, oldest_ms = tx.execute(query).one()
             dead_turns = tx.execute(dead).scalar_one()

@@ -7,20 +7,32 @@ from loom_worker.store.search_words import SEARCHED, grams
 from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
-from loom_worker.values.sessions import Message, Session
+from loom_worker.values.memory import Change, MemoryState, Snapshot
+from loom_worker.values.sessions import Choice, Message, Session
 from loom_worker.values.turns import Call, Step, Turn, Webhook
 
 Row = Mapping[Any, Any]
 
+CHANGES = 10
+"""Of the latest changes of a session's memory, so many are kept."""
+
 _NOT_COLUMNS = {"usage", "patterns", "webhook", "trace_id", "calls", "position", "queue_depth", "is_busy"}
+CHOSEN = ("model", "tools", "backend")
+"""What a session chose instead of its agent's own."""
 _TURN_FIELDS = tuple(name for name in Turn.__slots__ if name not in _NOT_COLUMNS)
 _SESSION_FIELDS = tuple(name for name in Session.__slots__ if name not in _NOT_COLUMNS)
 
 
 def session(row: Row, *, queue_depth: int = 0, is_busy: bool = False) -> Session:
     """A row of ``sessions``."""
-    fields = {name: row[name] for name in _SESSION_FIELDS}
+    fields = {name: row[name] for name in _SESSION_FIELDS} | {"tools": choice(row).tools}
     return Session(**fields, usage=Usage.from_json(row["usage"]), queue_depth=queue_depth, is_busy=is_busy)
+
+
+def choice(row: Row) -> Choice:
+    """The columns of a session that say what it chose."""
+    tools = row["tools"]
+    return Choice(model=row["model"], tools=None if tools is None else tuple(tools), backend=row["backend"])
 
 
 def turn(row: Row, *, calls: Sequence[Call] = (), position: int = 0) -> Turn:
@@ -68,6 +80,7 @@ def message(row: Row) -> Message:
         token_count=row["token_count"],
         created_ms=row["created_ms"],
         usage=Usage.from_json(row["usage"]) if row["usage"] else None,
+        n=row["n"],
     )
 
 
@@ -92,6 +105,37 @@ def message_columns(said: Message, *, lane: str) -> Json:
         "usage": said.usage.as_json() if said.usage else None,
         "created_ms": said.created_ms,
     }
+
+
+def memory_state(row: Row) -> MemoryState:
+    """A row of ``memory``."""
+    return MemoryState(
+        version=row["version"],
+        first_n=row["first_n"],
+        l2_text=row["l2_text"],
+        l2_from_n=row["l2_from_n"],
+        schemas=tuple(row["schemas"] or ()),
+        refs=tuple(row["refs"] or ()),
+        promoted=tuple(row["promoted"] or ()),
+        changes=tuple(Change(**change) for change in row["changes"] or ()),
+    )
+
+
+def memory_columns(state: MemoryState) -> Json:
+    """The columns of ``memory`` for a value, but for its version, and what was promoted: both change on their own."""
+    return {
+        "first_n": state.first_n,
+        "l2_text": state.l2_text,
+        "l2_from_n": state.l2_from_n,
+        "schemas": list(state.schemas),
+        "refs": list(state.refs),
+        "changes": [{name: getattr(change, name) for name in Change.__slots__} for change in state.changes[-CHANGES:]],
+    }
+
+
+def snapshot(row: Row) -> Snapshot:
+    """A row of ``memory_snapshots`` with the ids of its first and last message."""
+    return Snapshot(**{name: row[name] for name in Snapshot.__slots__})
 
 
 def use_json(use: ToolUse) -> Json:

@@ -14,18 +14,24 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
     literal_column,
+    select,
     text,
 )
 
 from loom_worker.values.turns import UNFINISHED
 
-VERSION = "0003"
+VERSION = "0004"
 """The schema version this code reads and writes; the last file in migrations/versions."""
+
+DELETED = "/deleted"
+"""The workspace of a deleted session whose rows are still being removed; no key can name it, for the slash."""
 
 metadata = MetaData()
 
 _json = JSON(none_as_null=True)
+_DUE = text("due_ms IS NOT NULL")
 _UNFINISHED = text("status IN ('queued', 'in_progress', 'requires_action')")
 
 sessions = Table(
@@ -43,7 +49,12 @@ sessions = Table(
     Column("model", String(128)),
     Column("budget", _json),
     Column("usage", _json, nullable=False),
+    Column("tools", _json),
+    Column("backend", Text),
     Column("rom", Text),
+    Column("agent_version", String(64)),  # of the agent whose system text ``rom`` is
+    Column("token_correction", Float),  # the provider's tokens, as its latest reply told, over those we had counted
+    Column("memory_seen", Integer, nullable=False, server_default="0"),  # version of memory that readers were told of
     Column("next_seq", Integer, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("updated_ms", BigInteger, nullable=False),
@@ -146,6 +157,39 @@ messages = Table(
     Index("messages_by_session", "lane", "n"),
 )
 
+memory = Table(
+    "memory",
+    metadata,
+    Column("lane", ForeignKey("sessions.lane", ondelete="CASCADE"), primary_key=True),
+    Column("version", Integer, nullable=False, server_default="0"),
+    Column("first_n", BigInteger, nullable=False, server_default="0"),
+    Column("l2_text", Text, nullable=False, server_default=""),
+    Column("l2_from_n", BigInteger, nullable=False, server_default="0"),
+    Column("schemas", _json),
+    Column("refs", _json),
+    Column("promoted", _json),
+    Column("changes", _json),
+    Column("due_ms", BigInteger),  # since when L1 is to be compressed; null when it is not
+    Column("held_by", String(64)),  # the worker that compresses it
+    Column("held_ms", BigInteger),
+    Index("memory_due", "due_ms", sqlite_where=_DUE, postgresql_where=_DUE),
+)
+
+memory_snapshots = Table(
+    "memory_snapshots",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("lane", ForeignKey("sessions.lane", ondelete="CASCADE"), nullable=False),
+    Column("session_id", String(128), nullable=False),
+    Column("snapshot_type", String(16), nullable=False),
+    Column("content", Text, nullable=False),
+    Column("token_count", Integer, nullable=False),
+    Column("from_n", BigInteger, nullable=False),
+    Column("to_n", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index("memory_snapshots_by_session", "lane", "id"),
+)
+
 outbox = Table(
     "outbox",
     metadata,
@@ -166,6 +210,7 @@ outbox = Table(
         "outbox_due", "next_ms", sqlite_where=text("status = 'pending'"), postgresql_where=text("status = 'pending'")
     ),
     Index("outbox_by_workspace", "workspace", "id"),
+    Index("outbox_by_turn", "turn_id"),  # without it every turn that is deleted costs a look at all deliveries
 )
 
 usage = Table(
@@ -186,6 +231,19 @@ usage = Table(
     Column("at_ms", BigInteger, nullable=False),
     Index("usage_by_workspace", "workspace", "at_ms"),
 )
+
+_OWNS = (sessions.c.lane == turns.c.lane, sessions.c.workspace == turns.c.workspace)
+
+
+def kept() -> ColumnElement[bool]:
+    """True of a turn unless its session is deleted and the turn only waits to be removed."""
+    return select(sessions.c.lane).where(*_OWNS).exists()
+
+
+def kept_delivery() -> ColumnElement[bool]:
+    """True of a delivery unless its session is deleted."""
+    owned = select(turns.c.id).join(sessions, and_(*_OWNS)).where(turns.c.id == outbox.c.turn_id)
+    return owned.exists()
 
 
 def unfinished() -> ColumnElement[bool]:

@@ -17,8 +17,9 @@ from loom_worker.store.search_words import Term
 SNIPPET = 200
 """Characters of a snippet, its ellipses included."""
 NEIGHBOUR = 0.3
-"""What a message gets of the score of each message beside it. An answer seldom repeats the words of its question, so
-what stands around is evidence; below a half, or two neighbours would outweigh the message itself."""
+"""What a message gets of the score of each message beside it, and half of that from those behind them. An answer
+seldom repeats the words of its question, so what stands around is evidence; below a half, or two neighbours would
+outweigh the message itself."""
 WHOLE = 1.0
 """What is added to the score of a message that holds all of the question, in parts of the score; less for a part."""
 TOOL = 0.5
@@ -27,6 +28,8 @@ K1, B = 1.2, 0.75
 """BM25's usual constants; how often a word is repeated in a message is not counted, most are short."""
 NEAR = 2000
 """Characters of a message within which nearness is looked at; a chat's messages are shorter."""
+REPEATED = 0.6
+"""Share of a text that another one must hold to say the same."""
 LONGEST = 100_000
 """Characters of a message in which the place for the snippet is looked for."""
 WORD = 6
@@ -40,8 +43,10 @@ class Place:
     n: int
     role: str
     characters: int
-    beside: tuple[int, ...]
+    near: tuple[int, ...]
     """The messages before and after it, tools' left out: two each way, for question and answer, as far as there are."""
+    far: tuple[int, ...]
+    """The next two each way."""
 
 
 def own_scores(found: Sequence[Collection[int]], *, size: int) -> dict[int, float]:
@@ -80,8 +85,9 @@ def with_neighbours(scores: Mapping[int, float], places: Sequence[Place]) -> dic
     """Add to each message a part of the scores beside it; messages without a score of their own come in so."""
     sums = dict(scores)
     for place in places:
-        for n in place.beside:
-            sums[n] = sums.get(n, 0.0) + NEIGHBOUR * scores[place.n]
+        for part, around in ((NEIGHBOUR, place.near), (NEIGHBOUR / 2, place.far)):
+            for n in around:
+                sums[n] = sums.get(n, 0.0) + part * scores[place.n]
     return sums
 
 
@@ -118,6 +124,17 @@ def nearness(text: str, looked_for: Sequence[Sequence[str]]) -> float:
     at = [[place for stem in word for place in _places_of(stem, folded)] for word in looked_for]
     gaps = [min(abs(a - b) for a in ours for b in theirs) for ours, theirs in pairwise(at) if ours and theirs]
     return sum(min(1.0, WORD / max(1, gap)) for gap in gaps) / max(1, len(looked_for) - 1)
+
+
+def gist(text: str) -> str:
+    """The beginning of a text, as it is compared with others."""
+    return " ".join(fold(text[:NEAR]).split())
+
+
+def is_repeat(gist: str, other: str) -> bool:
+    """True if one of two gists holds the whole other and little more: it is said again, or echoed."""
+    shorter, longer = (gist, other) if len(gist) < len(other) else (other, gist)
+    return len(shorter) >= REPEATED * len(longer) and shorter in longer
 
 
 def snippet(text: str, looked_for: Sequence[Sequence[str]]) -> str:

@@ -1,20 +1,29 @@
 """Sessions: made, found, listed, changed, deleted; always within a workspace."""
 
 import secrets
+import time
+from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
 from loom_worker.errors import Conflict, NotFound
-from loom_worker.store import rows
+from loom_worker.store import reaping, rows
 from loom_worker.store.database import Database
-from loom_worker.store.schema import sessions, turns, unfinished
+from loom_worker.store.schema import DELETED, memory, sessions, turns, unfinished
 from loom_worker.values.chat import Usage
 from loom_worker.values.ids import new_id
+from loom_worker.values.ids import now_ms as moment_ms
+from loom_worker.values.json import Json
 from loom_worker.values.pages import Page
 from loom_worker.values.sessions import NewSession, Session, SessionPatch
 
 _FIND = select(sessions).where(sessions.c.workspace == bindparam("our_workspace"), sessions.c.id == bindparam("our_id"))
+_OF_LANE = select(sessions).where(sessions.c.lane == bindparam("our_lane"), sessions.c.workspace != DELETED)
+
+REST_S = 0.002
+"""Pause behind a batch of removed rows. The lock of the process goes to whoever asks first, which would be the thread
+that has just released it."""
 
 
 class Sessions:
@@ -70,21 +79,60 @@ class Sessions:
         """
         with self._database.write(durable=True) as tx:
             row = found(tx, workspace, session_id)
-            tx.execute(
-                update(sessions).where(sessions.c.lane == row["lane"]).values(**patch.changes(), updated_ms=now_ms)
-            )
+            changes = patch.changes()
+            tx.execute(update(sessions).where(sessions.c.lane == row["lane"]).values(**changes, updated_ms=now_ms))
+            if "backend" in changes:  # the schemas that are kept in mind are of another database
+                tx.execute(update(memory).where(memory.c.lane == row["lane"]).values(schemas=None))
         return self.get(workspace, session_id)
 
     def delete(self, workspace: str, session_id: str) -> str:
-        """Delete a session with its turns, messages and deliveries; return its lane.
+        """Delete a session for good; return its lane.
+
+        From now on nobody finds it or anything of it, no turn of it runs, and its name is free. Its rows are removed
+        by ``reap``.
 
         Raises:
             NotFound: the workspace has no such session.
         """
         with self._database.write(durable=True) as tx:
             lane: str = found(tx, workspace, session_id)["lane"]
-            tx.execute(delete(sessions).where(sessions.c.lane == lane))
+            tx.execute(update(sessions).where(sessions.c.lane == lane).values(workspace=DELETED, id=lane))
+            reaping.forget_live(tx, lane)
         return lane
+
+    def reap(self, *, limit: int = 200) -> int:
+        """Remove the next rows of any deleted session, a transaction of some milliseconds.
+
+        Returns:
+            About how many rows; 0 when nothing is left, so call it until then.
+        """
+        with self._database.write() as tx:
+            removed = reaping.reap(tx, limit=limit)
+        if removed:
+            time.sleep(REST_S)
+        return removed
+
+    def merge_kernel(self, lane: str, changes: Json, *, fits: Callable[[Json], None]) -> Json:
+        """Set some of a session's kernel and return all of it; a key whose new value is null is removed.
+
+        Args:
+            fits: refuses a kernel by raising. It is called outside the transaction, for it may count tokens, and
+                again if the kernel was changed meanwhile.
+
+        Raises:
+            NotFound: the session is deleted.
+        """
+        while True:
+            with self._database.read() as tx:
+                before = of_lane(tx, lane)["kernel"]
+            removed = [name for name, value in changes.items() if value is None]
+            merged = {name: value for name, value in {**before, **changes}.items() if name not in removed}
+            fits(merged)
+            with self._database.write() as tx:
+                if of_lane(tx, lane)["kernel"] == before:
+                    values = {"kernel": merged, "updated_ms": moment_ms()}
+                    tx.execute(update(sessions).where(sessions.c.lane == lane).values(**values))
+                    return merged
 
 
 def _cursor(tx: Connection, workspace: str, after: str) -> tuple[int, str]:
@@ -112,6 +160,23 @@ def found(tx: Connection, workspace: str, session_id: str) -> Any:
     return row
 
 
+def find_lane(tx: Connection, lane: str) -> Any | None:
+    """The row of a session by its internal key, None if it is deleted."""
+    return tx.execute(_OF_LANE, {"our_lane": lane}).mappings().first()
+
+
+def of_lane(tx: Connection, lane: str) -> Any:
+    """The row of a session by its internal key.
+
+    Raises:
+        NotFound: the session is deleted.
+    """
+    row = find_lane(tx, lane)
+    if row is None:
+        raise NotFound("The session is deleted.")
+    return row
+
+
 def add(tx: Connection, workspace: str, new: NewSession, *, now_ms: int) -> dict[str, Any]:
     """Insert a session and return its row."""
     row = {
@@ -127,7 +192,12 @@ def add(tx: Connection, workspace: str, new: NewSession, *, now_ms: int) -> dict
         "model": new.model,
         "budget": new.budget,
         "usage": Usage().as_json(),
+        "tools": None,
+        "backend": None,
         "rom": None,
+        "agent_version": None,
+        "token_correction": None,
+        "memory_seen": 0,
         "next_seq": 1,
         "created_ms": now_ms,
         "updated_ms": now_ms,

@@ -12,7 +12,7 @@ WORKERS = (
     ("worker-1", "turn"),
     # Two workers for turns: one survives the other.
     ("worker-2", "turn"),
-    ("worker-3", "tool,webhook"),
+    ("worker-3", "tool,webhook,summary"),
 )
 WORKER_GRACE_S = 20.0
 """A worker hands a running turn over after LaneSettings.drain_s; this leaves it as long again."""

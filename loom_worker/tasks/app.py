@@ -7,9 +7,9 @@ from celery import Celery
 from loom_worker.settings import Settings
 from loom_worker.tasks import transport
 
-TASK_MODULES = ("loom_worker.tasks.turn", "loom_worker.tasks.tool", "loom_worker.tasks.webhook")
+TASK_MODULES = tuple(f"loom_worker.tasks.{room}" for room in ("turn", "tool", "webhook", "summary"))
 
-QUEUES = ("turn", "tool", "webhook")
+QUEUES = ("turn", "tool", "webhook", "summary")
 """Every queue there is; a task's queue is the second word of its name."""
 
 app = Celery("loom", set_as_current=False)

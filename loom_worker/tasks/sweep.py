@@ -1,13 +1,14 @@
 """The sweep: the one remedy for every lost signal.
 
-It rings lanes whose lease ran out, lanes that have turns in the database and nothing in Redis, and sends webhooks that
-are due. A thread in beat and in every worker runs it, one at a time by a lock in Redis. It does not count on Celery's
-redelivery.
+It rings lanes whose lease ran out, and lanes that have turns in the database and nothing in Redis. It sends webhooks
+and compressions that are due, and removes what deleted sessions left. A thread in beat and in every worker runs it, one
+at a time by a lock in Redis. It does not count on Celery's redelivery.
 """
 
 import logging
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from loom_worker.lanes import keys
@@ -15,7 +16,9 @@ from loom_worker.lanes.keeper import alive_workers, memory_age_ms
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import LaneSettings
 from loom_worker.store.claims import Claims
+from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
+from loom_worker.store.sessions import Sessions
 from loom_worker.turn.loom import Doors
 from loom_worker.values.ids import now_ms
 
@@ -27,8 +30,16 @@ SUBMIT_GRACE_MS = 1_000
 MOST = 1_000
 """Lanes and deliveries looked at at a time."""
 
+COMPRESS_GRACE_MS = 5_000
+"""A session that is due for no longer was sent by the worker that ended its turn, or is being worked on."""
+COMPRESSED = 10
+"""Sessions sent with one sweep: whoever takes one goes on to the others that are due."""
+
+REAPED = 20
+"""Batches of rows of deleted sessions that one sweep removes."""
+
 AGAIN_MS = 15_000
-"""A due delivery that no worker has taken is sent again after this. Sent with every sweep, a thousand of them behind a
+"""What is due and no worker has taken is sent again after this. Sent with every sweep, a thousand of them behind a
 slow receiver would fill the queue with a thousand messages a second."""
 
 
@@ -48,6 +59,8 @@ class Swept:
     """Lanes of which Redis knew nothing."""
     due: int
     """Deliveries sent."""
+    full: int
+    """Sessions whose memory is to be compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +71,8 @@ class Sweep:
     lanes: Lanes
     claims: Claims
     outbox: Outbox
+    memories: Memories
+    sessions: Sessions
     doors: Doors
     settings: LaneSettings
     most: int = MOST
@@ -70,7 +85,8 @@ class Sweep:
         late = self.lanes.expired(limit=self.most)
         for lane in late:
             self.doors.ring(lane)
-        return Swept(late=len(late), lost=self._ring_lost(), due=self._send_due())
+        self._reap()
+        return Swept(len(late), self._ring_lost(), self._send_due(), self._compress_due())
 
     def _date_back(self) -> None:
         """Celery dates what a worker took by that worker's clock: one that is ahead would keep it for so long."""
@@ -106,9 +122,22 @@ class Sweep:
 
     def _send_due(self) -> int:
         due = self.outbox.due(now_ms=now_ms() - SUBMIT_GRACE_MS, limit=self.most)
+        return self._send(due, self.doors.deliver)
+
+    def _compress_due(self) -> int:
+        due = self.memories.due(due_before_ms=now_ms() - COMPRESS_GRACE_MS, limit=COMPRESSED)
+        return self._send(due, self.doors.summarize)
+
+    def _reap(self) -> None:
+        """Remove what is left of deleted sessions, some thousand rows with every sweep."""
+        batches = 0
+        while batches < REAPED and self.sessions.reap():
+            batches += 1
+
+    def _send(self, due: Iterable[str], door: Callable[[str], None]) -> int:
         unsent = [one for one in due if self.redis.set(keys.sent(one), "", nx=True, px=AGAIN_MS)]
-        for delivery_id in unsent:
-            self.doors.deliver(delivery_id)
+        for one in unsent:
+            door(one)
         return len(unsent)
 
 
@@ -138,5 +167,5 @@ class Sweeper:
             except Exception as error:  # the top of a thread: it must outlive every fault of Redis and the database
                 log.warning("sweep failed, the next one comes: %s", error)
                 continue
-            if swept and (swept.late or swept.lost or swept.due):
-                log.info("sweep", extra={"late": swept.late, "lost": swept.lost, "due": swept.due})
+            if swept and any(astuple(swept)):
+                log.info("sweep", extra=asdict(swept))

@@ -1,4 +1,4 @@
-"""kombu's Redis transport, with four repairs.
+"""kombu's Redis transport, with five repairs.
 
 A channel that closes without a connection must not end the worker: kombu 5.7.0 raises AttributeError there, and a
 worker with an unacknowledged message exits with status 1 when Redis restarts (8 of 8 runs; 5.6.2 did not). The
@@ -10,6 +10,10 @@ raises AttributeError again, and the worker exits. As the error of a lost connec
 A Redis that refuses to write (its disk is full) is a reason to connect anew later, and none to end: its MISCONF is no
 connection error for kombu.
 
+Such a Redis also refuses what acknowledges a message, and kombu then keeps the slot of that message for ever: a worker
+that has lost all its slots so takes nothing more and never learns of it. The slot is given back here; the message comes
+back after the visibility timeout.
+
 A channel makes its client once: kombu 5.7.0 makes a new one for every command, and filling its table of 300 callbacks
 took a fifth of a busy worker's time.
 """
@@ -20,9 +24,28 @@ from kombu.transport import TRANSPORT_ALIASES, redis
 from redis.exceptions import ResponseError
 
 
+class QoS(redis.QoS):
+    """Frees the slot of a message also if Redis does not take the acknowledgement."""
+
+    def ack(self, delivery_tag: str) -> None:
+        """Acknowledge."""
+        try:
+            super().ack(delivery_tag)  # type: ignore[no-untyped-call]  # kombu has no annotations
+        finally:
+            self._quick_ack(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Refuse, and put back into the queue if that is wished."""
+        try:
+            super().reject(delivery_tag, requeue=requeue)  # type: ignore[no-untyped-call]  # see above
+        finally:
+            self._quick_ack(delivery_tag)
+
+
 class Channel(redis.Channel):
     """A channel whose close does not need its connection, and that keeps its client."""
 
+    QoS = QoS
     _kept: Any = None
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from loom_worker.errors import ToolFailed
 from loom_worker.values.json import Json
-from loom_worker.values.tools import Tool
+from loom_worker.values.tools import Caller, Tool
 
 MAX_CONTENT_BYTES = 16 * 1024
 """Of a result in UTF-8; more is cut."""
@@ -27,7 +27,7 @@ class Outcome:
     content: str
 
 
-def call(tool: Tool, arguments: Json, *, timeout_s: float) -> Outcome:
+def call(tool: Tool, arguments: Json, caller: Caller, *, timeout_s: float) -> Outcome:
     """Run a tool whose arguments passed its schema; never raises for anything the tool does.
 
     A tool that is not bounded runs in a thread. One that does not return in time is left to itself (threads cannot
@@ -37,12 +37,14 @@ def call(tool: Tool, arguments: Json, *, timeout_s: float) -> Outcome:
         timeout_s: of the process; the tool's own holds if it is shorter.
     """
     if tool.is_bounded:
-        return _run(tool, arguments)
+        return _run(tool, arguments, caller)
     limit_s = min(tool.timeout_s, timeout_s)
     outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
     context = contextvars.copy_context()
     thread = threading.Thread(
-        target=lambda: outcomes.put(context.run(_run, tool, arguments)), name=f"tool {tool.spec.name}", daemon=True
+        target=lambda: outcomes.put(context.run(_run, tool, arguments, caller)),
+        name=f"tool {tool.spec.name}",
+        daemon=True,
     )
     thread.start()
     try:
@@ -52,10 +54,10 @@ def call(tool: Tool, arguments: Json, *, timeout_s: float) -> Outcome:
         return Outcome("timeout", _short(f"Tool '{tool.spec.name}' timed out after {limit_s:g} s"))
 
 
-def _run(tool: Tool, arguments: Json) -> Outcome:
+def _run(tool: Tool, arguments: Json, caller: Caller) -> Outcome:
     name = tool.spec.name
     try:
-        content: object = tool.run(arguments)  # of another type where a tool breaks its promise
+        content: object = tool.run(arguments, caller)  # of another type where a tool breaks its promise
     except ToolFailed as failed:
         log.info("tool %s failed: %s", name, failed, exc_info=True)
         code = f" [{failed.code}]" if failed.code else ""

@@ -9,6 +9,7 @@ from loom_worker.events.writer import Writer
 from loom_worker.lanes.keeper import Hold
 from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
+from loom_worker.turn.context import is_pressed
 from loom_worker.turn.loom import Loom, Shift
 from loom_worker.turn.reply import system_rom
 from loom_worker.turn.run import progress
@@ -40,17 +41,23 @@ def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
     delivery = Delivery.of(turn, loom.webhook_body(turn), now_ms=now_ms) if turn.webhook else None
     last = work.last_reply
     crash_points.reached("turn.ending")
+    messages = _messages(work, shift, now_ms) if ending.leaves_messages else ()
+    is_full = bool(messages) and is_pressed(shift.kit, shift.recollect(), messages)
     final = Final(
         ending=ending,
         progress={**progress(work, shift), "run_ms": turn.run_ms, "completed_ms": now_ms},
         steps=work.unsaved_steps,
         calls=work.unsaved_calls,
         has_calls=bool(work.calls),
-        said=_messages(work, shift, now_ms) if ending.leaves_messages else (),
+        said=messages,
         delivery=delivery,
         model=str(last.payload["model"]) if last else "",
         rom=system_rom(work, shift) if last else None,
         heard=turn.cancel,
+        agent_version=shift.kit.agent.version,
+        token_correction=work.correction,
+        memory_seen=shift.recollect().state.version if last else None,
+        memory_due=is_full,
     )
     shift.write(partial(loom.journal.finish, work.claim, final))
     crash_points.reached("turn.ended")
@@ -60,6 +67,8 @@ def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
         leave(shift.hold, turn, loom)
     if delivery is not None:
         loom.doors.deliver(delivery.id)
+    if is_full:
+        loom.doors.summarize(turn.lane)
 
 
 def leave(hold: Hold, turn: Turn, loom: Loom) -> None:

@@ -14,7 +14,7 @@ from loom_worker.settings import LimitSettings, Settings
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.journal import Journal
-from loom_worker.store.messages import Messages
+from loom_worker.store.memory import Memories
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.patience import Stopping, until_written
 from loom_worker.turn.wishes import Wishes
@@ -22,6 +22,8 @@ from loom_worker.values.agents import Agent
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
+from loom_worker.values.memory import Remembered
+from loom_worker.values.sessions import Choice
 from loom_worker.values.turns import Call, Turn
 
 
@@ -34,10 +36,19 @@ class Kit:
     count: Count
     registry: Registry
     specs: tuple[ToolSpec, ...]
+    allowed: tuple[str, ...] | None
+    """Names of the tools that may be called: the session's choice of the agent's; None: all."""
     schema: str
     """The backend's schema as text, for ROM."""
     input_budget_tokens: int
+    """The model's window without the reserve for its reply."""
     max_tokens: int
+    typical: float
+    """The provider's usual tokens over ``count``'s, which never counts too few; at most 1."""
+    compressor: Model | None = None
+    """Writes summaries and ranks what a search found; None: there is no LLM to do it."""
+    compressor_budget_tokens: int = 0
+    """What may be sent to it, in tokens as ``count`` counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +61,8 @@ class Doors:
     """(lane, turn id, calls, ticket): send calls to the tool queue; when all are done the lane is woken."""
     deliver: Callable[[str], None]
     """Send a webhook delivery now."""
+    summarize: Callable[[str], None]
+    """Have a lane's memory compressed."""
     run_alone: Callable[[str, str, str, int], int]
     """(lane, token, turn id, fence): run a claimed turn in a process that runs nothing else; its exit status."""
 
@@ -64,13 +77,13 @@ class Loom:
     claims: Claims
     journal: Journal
     calls: Calls
-    messages: Messages
+    memories: Memories
     lanes: Lanes
     keeper: Keeper
     events: EventLog
     doors: Doors
-    kit: Callable[[str, str | None], Kit]
-    """(agent, the session's own model)."""
+    kit: Callable[[str, Choice], Kit]
+    """(agent, what the session chose instead of its own)."""
     match: Callable[[str, Agent], tuple[str, tuple[Json, ...]]]
     """(question, agent) to the text beside the message and the patterns found."""
     alive_workers: Callable[[], frozenset[str]]
@@ -93,6 +106,8 @@ class Shift:
     """Monotonic."""
     ran_before_ms: int
     wishes: Wishes
+    recollect: Callable[[], Remembered]
+    """What is remembered of the session, read when it is first asked for and the same from then on."""
 
     def write(self, write: Callable[[], None]) -> None:
         """Write to the journal, again and again while the database does not answer and the turn is ours."""

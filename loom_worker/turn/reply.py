@@ -1,14 +1,15 @@
 """One call of the model: pack the context, stream the answer to the readers, plan its tool calls."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
 from loom_worker import crash_points
-from loom_worker.errors import Interrupted, StreamBroken, Transient
+from loom_worker.errors import BudgetExceeded, Interrupted, PromptTooLong, StreamBroken, Transient
 from loom_worker.events.writer import Writer
 from loom_worker.llm.prices import cost_usd
-from loom_worker.memory import layers
-from loom_worker.memory.fit import Context, fit
+from loom_worker.memory.fit import Context
+from loom_worker.turn.context import build, corrected, kernel_of, layers_of, new_rom
 from loom_worker.turn.loom import Shift
 from loom_worker.turn.plan import planned
 from loom_worker.turn.saying import conversation
@@ -16,8 +17,12 @@ from loom_worker.turn.work import Work
 from loom_worker.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Usage
 from loom_worker.values.turns import Call
 
-HISTORY_MESSAGES = 200
-"""Messages read from the store; more than fit any window beside tool results, and the same at any session length."""
+log = logging.getLogger(__name__)
+
+REFITS = 5
+"""Requests that are tried before a turn is given up as too long."""
+TOO_LONG = 1.2
+"""By how much more a provider's tokens are taken for, each time it refuses a request as too long."""
 
 
 def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
@@ -29,12 +34,38 @@ def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
         ProviderFailed: the provider refuses.
         Interrupted: this worker must stop, or lost the turn.
     """
-    context = _context(work, shift)
-    pen.emit("context.built", {"tokens": context.tokens, "budget_tokens": shift.kit.input_budget_tokens})
+    _tell_changes(work, shift, pen)
+    correction = work.correction or shift.kit.typical
+    for _ in range(REFITS):
+        context = _context(work, shift, correction)
+        try:
+            return _ask(work, shift, pen, context, correction, may_call_tools=may_call_tools)
+        except PromptTooLong as error:
+            # What is dropped may be what needs fewest tokens: each time it is taken for more than it seems to be.
+            learned = _learned(error, context, shift.kit.input_budget_tokens)
+            correction = max(learned, TOO_LONG * max(correction, 1.0))
+            log.warning("the window is fuller than counted", extra={"turn": work.turn.id, "by": correction})
+    raise BudgetExceeded(
+        f"The model's provider finds this turn too long for its window, also after it was shortened {REFITS} times. "
+        "Send a shorter message, or set max_context_tokens to the model's real window."
+    )
+
+
+def _learned(error: PromptTooLong, context: Context, budget_tokens: int) -> float:
+    """The provider's tokens over ours, by what it refused, more if its window is smaller than we were told."""
+    counted = sum(context.tokens.values())
+    ratio = error.tokens / counted if error.tokens else TOO_LONG
+    return ratio * max(1.0, budget_tokens / error.limit) if error.limit else ratio
+
+
+def _ask(work: Work, shift: Shift, pen: Writer, context: Context, correction: float, *, may_call_tools: bool) -> Work:
+    counted = sum(context.tokens.values())
+    budget_tokens = shift.kit.input_budget_tokens
+    pen.emit("context.built", {"tokens": corrected(context, correction), "budget_tokens": budget_tokens})
     crash_points.reached("turn.built")
     stream = shift.kit.model.reply(_request(context, shift, may_call_tools=may_call_tools))
     try:
-        reply, first_token_ms = _listen(stream, work, shift, pen, sent_tokens=sum(context.tokens.values()))
+        reply, first_token_ms = _listen(stream, work, shift, pen, sent_tokens=round(counted * correction))
     except Transient as error:
         if pen.drop_deltas(reply_n=work.next_n):
             retell(work, pen, str(error))
@@ -44,12 +75,23 @@ def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
         raise
     finally:
         _close(stream)
-    return work.replied(reply, _calls(reply, work, shift, pen), first_token_ms=first_token_ms)
+    calls = _calls(reply, work, shift, pen)
+    return work.replied(reply, calls, first_token_ms=first_token_ms, counted=counted)
+
+
+def _tell_changes(work: Work, shift: Shift, pen: Writer) -> None:
+    """Readers hear of what became of the memory since the session's last turn, before this one's first reply."""
+    if work.last_reply is not None:
+        return
+    for change in shift.recollect().state.changes:
+        if change.version > work.claim.memory_seen:
+            pen.emit(f"memory.{change.kind}", change.as_json())
 
 
 def _request(context: Context, shift: Shift, *, may_call_tools: bool) -> Request:
     return Request(
         system=context.system,
+        memory=context.memory,
         messages=context.messages,
         tools=shift.kit.specs,
         may_call_tools=may_call_tools,
@@ -60,7 +102,7 @@ def _request(context: Context, shift: Shift, *, may_call_tools: bool) -> Request
 
 
 def _calls(reply: Reply, work: Work, shift: Shift, pen: Writer) -> tuple[Call, ...]:
-    flaw, allowed = shift.kit.registry.flaw, shift.kit.agent.tools
+    flaw, allowed = shift.kit.registry.flaw, shift.kit.allowed
     calls = planned(
         reply.tool_uses,
         lambda use: flaw(use, allowed),
@@ -77,23 +119,19 @@ def _calls(reply: Reply, work: Work, shift: Shift, pen: Writer) -> tuple[Call, .
 
 def system_rom(work: Work, shift: Shift) -> str:
     """The system text of the session: as first sent, else made now."""
-    if work.claim.rom is not None:
-        return work.claim.rom
-    return layers.rom(shift.kit.agent.system_prompt, shift.kit.schema)
+    return new_rom(shift.kit) if work.claim.rom is None else work.claim.rom
 
 
-def _context(work: Work, shift: Shift) -> Context:
-    return fit(
-        layers.Layers(
-            rom=system_rom(work, shift),
-            kernel={**({"user": work.claim.user} if work.claim.user else {}), **work.claim.kernel},
-            history=shift.loom.messages.latest(work.turn.lane, limit=HISTORY_MESSAGES),
-            current=conversation(work),
-            tools=shift.kit.specs,
-        ),
-        budget_tokens=shift.kit.input_budget_tokens,
-        count=shift.kit.count,
+def _context(work: Work, shift: Shift, correction: float) -> Context:
+    layers = layers_of(
+        shift.kit,
+        shift.recollect(),
+        rom=system_rom(work, shift),
+        kernel=kernel_of(work.claim),
+        recalled=work.recalled,
+        current=conversation(work),
     )
+    return build(shift.kit, layers, correction=correction)
 
 
 def _listen(

@@ -7,6 +7,7 @@ from functools import partial
 from loom_worker import crash_points
 from loom_worker.errors import BudgetExceeded, Interrupted, Overloaded, ProviderFailed, Transient, Unavailable
 from loom_worker.events.writer import Writer
+from loom_worker.memory.recalled import as_text
 from loom_worker.tools.call import call as call_tool
 from loom_worker.turn.decide import Ask, CallHere, Close, End, FanOut, Match, Situation, Wait, decide, problem
 from loom_worker.turn.loom import Shift
@@ -14,6 +15,7 @@ from loom_worker.turn.plan import Check, check
 from loom_worker.turn.reply import ask
 from loom_worker.turn.work import Work
 from loom_worker.values.json import Json
+from loom_worker.values.tools import Caller
 from loom_worker.values.turns import Call, Ending
 
 MAX_WAIT_S = 60.0
@@ -142,7 +144,7 @@ def _match(work: Work, shift: Shift, pen: Writer) -> Work:
     context, patterns = shift.loom.match(work.turn.input, shift.kit.agent)
     if patterns:
         pen.emit("pattern.matched", {"patterns": list(patterns)})
-    return work.matched(context, patterns)
+    return work.matched(context, as_text(shift.recollect().recalled), patterns)
 
 
 def _call_here(work: Work, call: Call, shift: Shift, pen: Writer) -> Work:
@@ -154,7 +156,9 @@ def _call_here(work: Work, call: Call, shift: Shift, pen: Writer) -> Work:
     tool = shift.kit.registry.get(call.name)
     if running is None or tool is None:
         raise Interrupted(f"Call {call.id} was taken by another worker.")
-    outcome = call_tool(tool, call.arguments, timeout_s=loom.settings.limits.tool_timeout_s)
+    turn = work.turn
+    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id)
+    outcome = call_tool(tool, call.arguments, caller, timeout_s=loom.settings.limits.tool_timeout_s)
     done = replace(running, status=outcome.status, content=outcome.content, finished_ms=loom.clock_ms())
     return _close(work, (done,), shift, pen)
 

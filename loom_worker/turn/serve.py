@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from loom_worker import crash_points
 from loom_worker.errors import Fenced, Interrupted, LoomError, Overruled, Unavailable
@@ -15,6 +15,7 @@ from loom_worker.lanes.keeper import Hold
 from loom_worker.store.claims import Idle
 from loom_worker.tools.call import Outcome
 from loom_worker.tools.call import call as call_tool
+from loom_worker.turn.context import HISTORY_MESSAGES
 from loom_worker.turn.ending import end, leave
 from loom_worker.turn.loom import Loom, Shift
 from loom_worker.turn.patience import until_written
@@ -22,7 +23,7 @@ from loom_worker.turn.reply import retell
 from loom_worker.turn.run import Done, Waiting, run, save
 from loom_worker.turn.wishes import Wishes
 from loom_worker.turn.work import Work
-from loom_worker.values.tools import Tool
+from loom_worker.values.tools import Caller, Tool
 from loom_worker.values.turns import Call, Claim
 
 log = logging.getLogger(__name__)
@@ -69,14 +70,15 @@ def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
         return
     began_s = time.monotonic()
     try:
-        kit = loom.kit(claim.turn.agent, claim.model)
+        kit = loom.kit(claim.turn.agent, claim.choice)
         wishes = Wishes(
             claim.turn.cancel,
             alerted=hold.alerted,
             read=lambda: loom.claims.wish(claim),
             is_alone=loom.is_alone,
         )
-        _advance(claim, Shift(loom, kit, hold, began_s, claim.turn.run_ms, wishes))
+        recollect = cache(lambda: loom.memories.load(lane, limit=HISTORY_MESSAGES))
+        _advance(claim, Shift(loom, kit, hold, began_s, claim.turn.run_ms, wishes, recollect))
     except Interrupted as error:
         log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
         _quietly(lambda: loom.claims.release(claim, run_ms=_run_ms(claim, began_s)))
@@ -113,14 +115,14 @@ def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
     owner = loom.calls.owner_of(turn_id, position)
     if owner is None:
         return
-    tool = loom.kit(owner.agent, None).registry.get(owner.tool)
+    tool = loom.kit(owner.agent, owner.choice).registry.get(owner.tool)
     now_ms = loom.clock_ms()
     durable = tool is not None and not tool.is_idempotent
     call = loom.calls.claim(turn_id, position, send, worker=loom.worker, now_ms=now_ms, durable=durable)
     if call is None:
         return
     crash_points.reached("tool.claimed")
-    outcome = _outcome(tool, call, loom)
+    outcome = _outcome(tool, call, owner.caller, loom)
     crash_points.reached("tool.ran")
     done = replace(call, status=outcome.status, content=outcome.content, finished_ms=loom.clock_ms())
     left = until_written(partial(loom.calls.close, turn_id, done), stopping=loom.stopping)
@@ -129,13 +131,13 @@ def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
     crash_points.reached("tool.journaled")
     _quietly(lambda: loom.events.append(turn_id, [("tool_call.completed", done.as_json())], least=1))
     if left == 0:
-        serve_wake(owner.lane, ticket(turn_id, call), loom)
+        serve_wake(owner.caller.lane, ticket(turn_id, call), loom)
 
 
-def _outcome(tool: Tool | None, call: Call, loom: Loom) -> Outcome:
+def _outcome(tool: Tool | None, call: Call, caller: Caller, loom: Loom) -> Outcome:
     if tool is None:  # withdrawn since the model asked; without a result the turn would wait for ever
         return Outcome("failed", f"There is no tool {call.name!r} any more.")
-    return call_tool(tool, call.arguments, timeout_s=loom.settings.limits.tool_timeout_s)
+    return call_tool(tool, call.arguments, caller, timeout_s=loom.settings.limits.tool_timeout_s)
 
 
 def serve_wake(lane: str, turn_ticket: str, loom: Loom) -> None:

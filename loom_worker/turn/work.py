@@ -8,6 +8,13 @@ from loom_worker.values.chat import Reply, ToolUse, Usage
 from loom_worker.values.json import Json
 from loom_worker.values.turns import Call, Claim, Step, Turn
 
+CLEARS_RECALLED = "clear_recalled_context"
+"""The tool after which recalled context is left out, also in the turn that calls it."""
+
+
+MOST_CORRECTION = 4.0
+"""No tokenizer needs more over cl100k's; a server that reports more counts something else."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -58,6 +65,23 @@ class Work:
         return next((str(step.payload["context"]) for step in self.steps if step.kind == "matched"), "")
 
     @property
+    def recalled(self) -> str:
+        """What was recalled before this turn, until the model clears it."""
+        if any(call.name == CLEARS_RECALLED and call.status == "completed" for call in self.calls):
+            return ""
+        return next((str(step.payload.get("recalled", "")) for step in self.steps if step.kind == "matched"), "")
+
+    @property
+    def correction(self) -> float | None:
+        """The provider's input tokens over those we counted, as its latest reply told; None before any reply."""
+        told = (step.payload for step in reversed(self.steps) if step.kind == "reply" and step.payload.get("counted"))
+        latest = next(told, None)
+        if latest is None:
+            return self.claim.token_correction
+        ratio = Usage.from_json(latest["usage"]).sent_tokens / int(latest["counted"])
+        return min(ratio, MOST_CORRECTION)
+
+    @property
     def replies(self) -> tuple[Step, ...]:
         """The steps that hold a reply, in order."""
         return tuple(step for step in self.steps if step.kind == "reply")
@@ -98,14 +122,22 @@ class Work:
         """True if a reply would have to be paid for again, should this worker die."""
         return any(step.kind == "reply" for step in self.unsaved_steps)
 
-    def matched(self, context: str, patterns: Sequence[Json]) -> "Work":
-        """Patterns were looked for; context is what stands beside the user's message from now on."""
-        step = Step(self.next_n, "matched", {"context": context})
+    def matched(self, context: str, recalled: str, patterns: Sequence[Json]) -> "Work":
+        """Patterns were looked for; context is what stands beside the user's message from now on.
+
+        Args:
+            recalled: what else stands beside it in this turn alone.
+        """
+        step = Step(self.next_n, "matched", {"context": context, "recalled": recalled})
         return replace(self, steps=(*self.steps, step), patterns=tuple(patterns))
 
-    def replied(self, reply: Reply, calls: Sequence[Call], *, first_token_ms: int | None) -> "Work":
-        """The model answered, perhaps with tool calls."""
-        step = Step(self.next_n, "reply", reply_payload(reply))
+    def replied(self, reply: Reply, calls: Sequence[Call], *, first_token_ms: int | None, counted: int) -> "Work":
+        """The model answered, perhaps with tool calls.
+
+        Args:
+            counted: tokens of what it was sent, as we counted them.
+        """
+        step = Step(self.next_n, "reply", {**reply_payload(reply), "counted": counted})
         return replace(
             self,
             steps=(*self.steps, step),

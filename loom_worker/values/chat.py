@@ -71,14 +71,17 @@ class Request:
     """One call of a model."""
 
     system: str
+    """ROM: the same bytes for the life of a session."""
     messages: tuple[ChatMessage, ...]
+    memory: str = ""
+    """Kernel and L2: a block of its own behind the system text, so that its changes leave the cache of that alone."""
     tools: tuple[ToolSpec, ...] = ()
     may_call_tools: bool = True
     """False: the tools stay listed (the provider's prompt cache holds), but the answer must be text."""
     max_tokens: int = 4096
     stop_sequences: tuple[str, ...] = ()
     cache_marks: bool = True
-    """Mark the end of the system text and of the last message for the provider's prompt cache."""
+    """Mark the ends of system text, memory, the former call's messages and the last message for the prompt cache."""
     is_given_up: Callable[[], bool] = field(default=_never, compare=False)
     """Asked several times a second during the call; True ends it with Interrupted."""
 
@@ -94,6 +97,11 @@ class Usage:
     cache_write_tokens: int = 0
     cost_usd: float | None = 0.0
     llm_calls: int = 0
+
+    @property
+    def sent_tokens(self) -> int:
+        """All tokens that went in, cached or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     @property
     def tokens(self) -> int:

@@ -13,6 +13,8 @@ EventType = Literal[
     "output_text.delta",
     "tool_call.started",
     "tool_call.completed",
+    "memory.compressed",
+    "memory.snapshot",
     "turn.retrying",
     "turn.completed",
     "turn.failed",

@@ -7,8 +7,19 @@ from loom_worker.values.chat import ChatMessage, Usage
 from loom_worker.values.json import Json, rfc3339
 
 SessionStatus = Literal["active", "paused", "archived"]
-Clearable = Literal["title", "model", "budget"]
+Clearable = Literal["title", "model", "budget", "tools", "backend"]
 """What a session can be without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a session chose instead of its agent's own; None is the agent's."""
+
+    model: str | None = None
+    tools: tuple[str, ...] | None = None
+    """Names, of those the agent may use."""
+    backend: str | None = None
+    """A database, of those the agent may work on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +46,20 @@ class SessionPatch:
     status: SessionStatus | None = None
     model: str | None = None
     budget: Json | None = None
+    tools: tuple[str, ...] | None = None
+    backend: str | None = None
+    agent: str | None = None
+    """``name@latest``: the system text is made anew from the agent as it is now."""
     clear: frozenset[Clearable] = frozenset()
     """Fields that are to have no value any more."""
 
     def changes(self) -> Json:
         """The new values by field; None for those to be cleared."""
-        names = ("title", "metadata", "kernel", "status", "model", "budget")
+        names = ("title", "metadata", "kernel", "status", "model", "budget", "tools", "backend")
         named = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return {**named, **dict.fromkeys(self.clear)}
+        changed: Json = {**named, **dict.fromkeys(self.clear)}
+        is_new_rom = self.agent is not None or "backend" in changed
+        return changed | ({"rom": None, "agent_version": None} if is_new_rom else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +80,14 @@ class Session:
     model: str | None = None
     budget: Json | None = None
     usage: Usage = field(default_factory=Usage)
+    tools: tuple[str, ...] | None = None
+    backend: str | None = None
     rom: str | None = None
     """The system text as first sent: byte-stable for the life of the session."""
+    agent_version: str | None = None
+    """Of the agent that text comes from; None before the first turn."""
+    token_correction: float | None = None
+    """The provider's tokens of the latest request over those we had counted; None before the first reply."""
     queue_depth: int = 0
     """Unfinished turns, the running one included."""
     is_busy: bool = False
@@ -83,7 +106,9 @@ class Session:
             "metadata": self.metadata,
             "kernel": self.kernel,
             "model": self.model,
-            "tools": None,
+            "tools": None if self.tools is None else list(self.tools),
+            "backend": self.backend,
+            "agent_version": self.agent_version,
             "budget": self.budget,
             "cumulative_usage": self.usage.as_json(),
             "created_at": rfc3339(self.created_ms),
@@ -103,6 +128,8 @@ class Message:
     created_ms: int
     usage: Usage | None = None
     """Of an assistant's message: what its reply cost."""
+    n: int = 0
+    """Its row's number, which grows along the conversation; 0 before it is stored."""
 
     def as_json(self) -> Json:
         """The Message of the HTTP API."""

@@ -8,6 +8,18 @@ from loom_worker.values.json import Json
 
 
 @dataclass(frozen=True, slots=True)
+class Caller:
+    """On whose behalf a tool runs. Tools that keep or look for something do it in this session alone."""
+
+    lane: str
+    """The session's internal key."""
+    session_id: str
+    workspace: str
+    turn_id: str
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
     """A tool an agent may be given.
 
@@ -16,7 +28,7 @@ class Tool:
     """
 
     spec: ToolSpec
-    run: Callable[[Json], str]
+    run: Callable[[Json, Caller], str]
     is_idempotent: bool = True
     """False: never run twice; when its worker dies the call is closed as "outcome unknown"."""
     is_bounded: bool = False

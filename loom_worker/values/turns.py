@@ -5,6 +5,7 @@ from typing import Literal
 
 from loom_worker.values.chat import Usage
 from loom_worker.values.json import Json, rfc3339
+from loom_worker.values.sessions import Choice
 
 TurnStatus = Literal["queued", "in_progress", "requires_action", "completed", "failed", "cancelled", "incomplete"]
 UNFINISHED: tuple[TurnStatus, ...] = ("queued", "in_progress", "requires_action")
@@ -208,11 +209,14 @@ class Claim:
     rom: str | None
     """The session's system text as first sent; None before the first turn."""
     kernel: Json
-    model: str | None
-    """The session's own choice of model."""
+    choice: Choice
     user: str | None
     spent: Usage = field(default_factory=Usage)
     """What the session has used before this turn."""
+    token_correction: float | None = None
+    """As of the session."""
+    memory_seen: int = 0
+    """The version of the session's memory that readers were told of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,20 @@
 """Loom's promises, checked from outside: out of what client, model server, receiver and tools saw, and the database.
 
-``check`` gives every violation of I1 to I10, each check's docstring says what exactly is compared; ``figures`` gives
+``check`` gives every violation of I1 to I11, each check's docstring says what exactly is compared; ``figures`` gives
 the numbers a report should show. Both read ``loom.db`` and change nothing. All of Loom must have come to rest.
 
 checks_turns.py I1-I3 in the database · checks_calls.py I3, I6, I7 at the model · checks_told.py I4, I5 ·
-checks_repeats.py I8, with excuses.py · checks_rest.py I9, I10 · facts.py reads the database
+checks_repeats.py I8, with excuses.py · checks_rest.py I9, I10 · checks_memory.py I11 in the database ·
+checks_summaries.py I8, I11 at the model · facts.py reads the database
 """
 
 from collections import Counter
 
 from tests.chaos.checks_calls import check_budget, check_history, check_overlap, check_wellformed
+from tests.chaos.checks_memory import HEURISTIC, check_changes, check_layers, check_notes, check_settled
 from tests.chaos.checks_repeats import check_model_calls, check_tools, repeated, stages
 from tests.chaos.checks_rest import check_progress, check_rest
+from tests.chaos.checks_summaries import check_covered, check_summaries, repeated_summaries, summary_stages
 from tests.chaos.checks_told import check_shown, check_webhooks
 from tests.chaos.checks_turns import check_accepted, check_messages, check_order
 from tests.chaos.facts import Facts, read_facts
@@ -32,6 +35,12 @@ CHECKS = (
     check_tools,
     check_rest,
     check_progress,
+    check_layers,
+    check_changes,
+    check_notes,
+    check_settled,
+    check_summaries,
+    check_covered,
 )
 
 
@@ -57,12 +66,13 @@ def figures(evidence: Evidence) -> dict[str, float]:
         "webhooks_wanted": sum(sent.has_webhook for sent in evidence.submitted),
         "webhooks_delivered": sum(row["status"] == "delivered" for row in facts.deliveries),
         "webhook_requests": len(evidence.hooks),
-        "model_requests": len(evidence.model_calls),
+        "model_requests": len(evidence.turn_calls),
         "model_replies": replies,
         "model_replies_repeated": again,
         "model_repeated_share": again / replies if replies else 0.0,
         "tool_effects": len(evidence.effects),
         "tool_effects_repeated": len(evidence.effects) - len(nonces),
+        **_memory(evidence, facts),
         **{f"injected_{kind}": count for kind, count in sorted(Counter(i.kind for i in evidence.injections).items())},
     }
 
@@ -73,4 +83,18 @@ def _repeats(evidence: Evidence, facts: Facts) -> tuple[int, int]:
     for (mark, _), calls in stages(evidence).items():
         kept = frozenset(name for turn in facts.by_mark.get(mark, ()) for name in turn.kept)
         again += sum(1 for _ in repeated(calls, kept))
-    return sum(call.is_complete for call in evidence.model_calls), again
+    return sum(call.is_complete for call in evidence.turn_calls), again
+
+
+def _memory(evidence: Evidence, facts: Facts) -> dict[str, float]:
+    """How often memories changed, and what that took; of the changes the latest ten of each session say by whom."""
+    known = [change for row in facts.memories.values() for change in row["changes"] or ()]
+    asked = summary_stages(evidence).values()
+    return {
+        "memory_changes": sum(row["version"] for row in facts.memories.values()),
+        "memory_snapshots": sum(map(len, facts.snapshots.values())),
+        "memory_heuristic_share": sum(change["by"] == HEURISTIC for change in known) / max(1, len(known)),
+        "summary_requests": len(evidence.summary_calls),
+        "summary_replies": sum(call.is_complete for call in evidence.summary_calls),
+        "summary_replies_repeated": sum(1 for calls in asked for _ in repeated_summaries(calls)),
+    }

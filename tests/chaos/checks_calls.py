@@ -42,8 +42,8 @@ def check_history(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I3: each request shows the session as it was: its earlier turns in order, none left out, nothing else.
 
     The questions in a request, the newest apart, must be those of the turns directly before, in the order of
-    ``seq`` (turns that keep no messages apart); only at the old end may some be missing, for want of room. Every
-    reply shown is one that the journal of its turn has.
+    ``seq`` (turns that keep no messages apart); only at the old end may some be missing, for want of room or because
+    a summary stands for them (I11). Every reply shown is one that the journal of its turn has.
     """
     looked: Looked = {}
     for lane in _by_lane(evidence, facts):
@@ -51,7 +51,7 @@ def check_history(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         kept = frozenset(name for turn in own for name in turn.kept)
         for turn, call in lane:
             before = [each.mark for each in own if each.seq < turn.seq and each.messages]
-            marks, replies = _shown(call, looked)
+            marks, replies = shown(call, looked)
             flaws = [f"{mark}.{nth}, never journaled" for mark, nth in replies if (mark, nth) not in kept]
             if marks[:-1] != before[len(before) - len(marks) + 1 :]:
                 flaws.append(f"{marks} after {before[-5:]}")
@@ -81,23 +81,24 @@ def check_budget(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I7: a request's tokens are within the input budget, and the newest message is in it, whole.
 
     Counted are all texts, names, arguments, results and schemas with cl100k, times the factor that Loom itself takes
-    for the model; what the provider adds around them is left out, so this never counts more than Loom must.
+    for the model; what the provider adds around them is left out, so this never counts more than Loom must. Requests
+    for summaries are held to the same budget.
     """
     counted: dict[int, int] = {}
     for call in evidence.model_calls:
-        size = _tokens(call.body, counted)
+        size = body_tokens(call.body, counted)
         if size > evidence.budget_tokens:
             yield Violation(
                 "I7", f"{call.mark}: request {call.number} has {size} tokens, allowed are {evidence.budget_tokens}"
             )
         inputs = [turn.row["input"] for turn in facts.by_mark.get(call.mark, ())]
-        if inputs and newest_question(call.body) not in inputs:
+        if call.part is None and inputs and newest_question(call.body) not in inputs:
             yield Violation("I7", f"{call.mark}: request {call.number} lacks the newest message as it was sent")
 
 
 def _by_lane(evidence: Evidence, facts: Facts) -> Iterator[Sequence[Asked]]:
     """Each session's requests with their turns, by session; requests of unknown marks are another check's matter."""
-    asked = [(facts.by_mark[call.mark][0], call) for call in evidence.model_calls if call.mark in facts.by_mark]
+    asked = [(facts.by_mark[call.mark][0], call) for call in evidence.turn_calls if call.mark in facts.by_mark]
     asked.sort(key=lambda pair: (pair[0].row["lane"], pair[0].seq, pair[1].began_s))
     for _, group in groupby(asked, key=lambda pair: pair[0].row["lane"]):
         yield list(group)
@@ -114,7 +115,7 @@ def _later_began(asked: Sequence[Asked]) -> dict[int, float]:
     return later
 
 
-def _shown(call: ModelCall, looked: Looked) -> tuple[list[str], list[tuple[str, int]]]:
+def shown(call: ModelCall, looked: Looked) -> tuple[list[str], list[tuple[str, int]]]:
     """The marks of the questions in a request, and the replies in it; equal messages are read once."""
     marks: list[str] = []
     replies: list[tuple[str, int]] = []
@@ -134,7 +135,12 @@ def _read(message: Json) -> tuple[list[str], list[tuple[str, int]]]:
     return [], [name for text in texts for name in replies_in(text)]
 
 
-def _tokens(body: Mapping[str, object], counted: dict[int, int]) -> int:
+def body_tokens(body: Mapping[str, object], counted: dict[int, int]) -> int:
+    """Tokens of a request as ``check_budget`` counts them.
+
+    Args:
+        counted: cl100k's tokens of parts that were counted before, by identity.
+    """
     factor = tokens.factor(str(body["model"]))
     parts = [*_list(body, "system"), *_list(body, "tools"), *_list(body, "messages")]
     return math.ceil(factor * sum(_part(part, counted) for part in parts))

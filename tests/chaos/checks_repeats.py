@@ -41,7 +41,7 @@ def check_model_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 def stages(evidence: Evidence) -> Stages:
     """The requests that ask for the same reply: by mark and number of replies before, in order of arrival."""
     groups: dict[tuple[str, int], list[ModelCall]] = defaultdict(list)
-    for call in evidence.model_calls:
+    for call in evidence.turn_calls:
         groups[call.mark, stage_of(call.body)].append(call)
     for calls in groups.values():
         calls.sort(key=lambda call: call.began_s)

@@ -18,7 +18,8 @@ def check_rest(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 
     What the run itself found (leases, unacknowledged messages, processes, files) is passed on. In the database: no
     turn is unfinished, held or parked; no call is open; every row belongs to a turn, every message to one that has
-    ended; SQLite finds its file sound; the ledger has each turn's usage once, and each session the sum of its turns'.
+    ended; SQLite finds its file sound; the ledger has each turn's usage once, and each session the sum of its turns'
+    and of its summaries'.
     """
     for leftover in evidence.leftovers:
         yield _i9(leftover)
@@ -28,9 +29,11 @@ def check_rest(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         yield from (_i9(f"{turn.name}: {text}") for text in (*_remains(turn), *_charges(turn)))
     for session in facts.sessions:
         turns = facts.by_lane.get(session["lane"], ())
-        spent = {name: sum(turn.row["usage"].get(name, 0) for turn in turns) for name in COUNTED}
+        charges = facts.summary_charges.get((session["workspace"], session["id"]), ())
+        used = [turn.row["usage"] for turn in turns] + list(charges)
+        spent = {name: sum(each.get(name, 0) for each in used) for name in COUNTED}
         if any(session["usage"].get(name, 0) != spent[name] for name in COUNTED):
-            yield _i9(f"session {session['id']} was charged {session['usage']}, its turns used {spent}")
+            yield _i9(f"session {session['id']} was charged {session['usage']}, its turns and summaries used {spent}")
 
 
 def _remains(turn: TurnFact) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from loom_worker.errors import ToolFailed
 from loom_worker.values.chat import ToolSpec
-from loom_worker.values.tools import Tool
+from loom_worker.values.tools import Caller, Tool
 from tests.chaos.records import Effect
 
 EFFECTS = "LOOM_CHAOS_EFFECTS"
@@ -30,17 +30,17 @@ def tools(effects: Path) -> tuple[Tool, ...]:
         _append(effects, json.dumps(line) + "\n")
         return f"done: {arguments['nonce']}"
 
-    def pause(arguments: dict[str, Any]) -> str:
+    def pause(arguments: dict[str, Any], _caller: Caller) -> str:
         time.sleep(float(arguments.get("seconds", 1.0)))
         return note("pause", arguments)
 
-    def die(_arguments: dict[str, Any]) -> str:
+    def die(_arguments: dict[str, Any], _caller: Caller) -> str:
         os.kill(os.getpid(), signal.SIGKILL)
         raise ToolFailed("still alive")
 
     return (
-        Tool(_spec("note"), lambda arguments: note("note", arguments)),
-        Tool(_spec("charge"), lambda arguments: note("charge", arguments), is_idempotent=False),
+        Tool(_spec("note"), lambda arguments, _: note("note", arguments)),
+        Tool(_spec("charge"), lambda arguments, _: note("charge", arguments), is_idempotent=False),
         Tool(_spec("pause"), pause),
         Tool(_spec("die"), die, is_bounded=True),  # bounded: it runs in the turn's own task, and takes that along
     )

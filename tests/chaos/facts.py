@@ -34,6 +34,7 @@ ORPHANS = {
     }.items()
 }
 """Rows of turns that do not exist: messages and usage carry no foreign key that would forbid them."""
+ORPHANS["usage"] += " AND turn_id <> ''"  # a summary is no turn's
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,12 @@ class Facts:
     sessions: tuple[Row, ...]
     messages: tuple[Row, ...]
     """All of them, in the order they were written."""
+    memories: Mapping[str, Row]
+    """By lane; a session that was never compressed has none."""
+    snapshots: Mapping[str, tuple[Row, ...]]
+    """By lane, in the order of the conversation."""
+    summary_charges: Mapping[tuple[str, str], tuple[Row, ...]]
+    """What summaries cost, by workspace and session."""
     deliveries: tuple[Row, ...]
     faults: tuple[str, ...]
     """What SQLite itself finds wrong, and rows that belong to no turn."""
@@ -119,6 +126,11 @@ class Facts:
         """Turns by session, in the order of ``seq``."""
         return _grouped(self.turns, lambda turn: turn.row["lane"])
 
+    @cached_property
+    def messages_by_lane(self) -> Mapping[str, tuple[Row, ...]]:
+        """Messages by session, in the order they were written."""
+        return _grouped(self.messages, lambda message: message["lane"])
+
 
 def read_facts(home: Path) -> Facts:
     """Read ``loom.db``.
@@ -136,6 +148,11 @@ def read_facts(home: Path) -> Facts:
         turns=tuple(_turn(row, hanging) for row in tables["turns"]),
         sessions=tables["sessions"],
         messages=tables["messages"],
+        memories={row["lane"]: row for row in tables["memory"]},
+        snapshots=_grouped(tables["memory_snapshots"], lambda row: row["lane"]),
+        summary_charges=_grouped(
+            (row for row in tables["usage"] if not row["turn_id"]), lambda row: (row["workspace"], row["session_id"])
+        ),
         deliveries=tables["outbox"],
         faults=faults,
     )
@@ -147,6 +164,8 @@ _ORDERS = {
     "steps": "turn_id, n",
     "calls": "turn_id, position",
     "messages": "n",
+    "memory": "lane",
+    "memory_snapshots": "lane, from_n",
     "outbox": "id",
     "usage": "n",
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.chaos.marks import mark_of, reply_name
+from tests.chaos.summaries import part_of, said
 from tests.support.messages_rules import blocks
 from tests.support.messages_wire import WireCall, answer
 
@@ -93,6 +94,13 @@ def reply_for(script: Script, nth: int, body: Json, *, fault: str = "") -> SaidR
     text = text or " ".join([name, "says:", *(FILLER[n % len(FILLER)] for n in range(script.words))])
     usage = {"input_tokens": 10 * len(body["messages"]), "output_tokens": len(text) // 4 + 20 * len(calls)}
     return SaidReply(text, answer(text, calls, model=body["model"], usage=usage))
+
+
+def summary_for(number: int, body: Json) -> SaidReply:
+    """What is said to a request for a summary, the number-th of all requests."""
+    text = said(part_of(body), number)
+    usage = {"input_tokens": 10 * len(body["messages"]), "output_tokens": len(text) // 4}
+    return SaidReply(text, answer(text, [], model=body["model"], usage=usage))
 
 
 def _faults(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -26,6 +26,10 @@ HANG_S, then the connection is closed), drip (a whole reply in small pieces over
 the head), cut (closed within the stream, at a byte chosen by the seed), early_end (ends as if whole, without a stop
 reason), error_event (overloaded_error after some words), garbage (200 with HTML), bad_tool_json (arguments that are
 no JSON), unknown_tool (``no_such_tool``), fifty_calls (50 calls of ``note`` in one reply).
+
+A request for a summary (summaries.py) is known by its system text, and is of many marks: what it is logged and counted
+by is the part it asks for, what it is answered says which marks that has, and of all directives and faults only those
+of ``--fault-rate`` are for it; the last three change nothing in it.
 """
 
 import argparse
@@ -39,12 +43,17 @@ from typing import Any
 from tests.chaos.asyncio_http import Asked, Connection, Log, announce, serve
 from tests.chaos.model_faults import RESPOND, Saying, drip, refuse
 from tests.chaos.model_log import ModelLog, Request
-from tests.chaos.model_script import Script, newest_question, reply_for, script_of
+from tests.chaos.model_script import Script, newest_question, reply_for, script_of, summary_for
+from tests.chaos.summaries import is_summary, part_of
 from tests.support import messages_rules
 
 Json = dict[str, Any]
 SLOW_PIECES = 20
 """Of a reply that ``slow=`` spreads out."""
+SUMMARY_S = 0.3
+"""Before every summary: they take longer than a short answer, and what is done to the system shall find them at it."""
+SUMMARY_FAULTS = 5
+"""Times as often a request for a summary gets a fault: Loom tries most of them again, and does without only then."""
 
 
 class ModelServer:
@@ -75,7 +84,7 @@ class ModelServer:
             refuse(connection, 404, "not_found_error")
             return
         body = json.loads(asked.body)
-        script = script_of(newest_question(body))
+        script = Script(part_of(body).key) if is_summary(body) else script_of(newest_question(body))
         self._asked[script.mark] += 1
         request = Request(self._asked.total(), script.mark, self._asked[script.mark])
         self._log.began(request, body, connection=connection.number, at_s=asked.at_s)
@@ -94,10 +103,14 @@ class ModelServer:
             request.status = 400
             refuse(connection, 400, "invalid_request_error", message=request.complaint)
             return
-        request.fault = script.fault(request.nth, seed=self._seed, rate=self._fault_rate, among=self._faults)
-        if pause_s := self._latency_s + script.wait_s:
+        rate = self._fault_rate * (SUMMARY_FAULTS if is_summary(body) else 1)
+        request.fault = script.fault(request.nth, seed=self._seed, rate=rate, among=self._faults)
+        if pause_s := self._latency_s + (SUMMARY_S if is_summary(body) else script.wait_s):
             await asyncio.sleep(pause_s)
-        reply = reply_for(script, request.nth, body, fault=request.fault)
+        if is_summary(body):
+            reply = summary_for(request.number, body)
+        else:
+            reply = reply_for(script, request.nth, body, fault=request.fault)
         request.said = reply.text
         saying = Saying(request, reply, connection, self._seed)
         if script.slow_s and not request.fault:

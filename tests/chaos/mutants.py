@@ -6,16 +6,22 @@ They replace functions of Loom in memory, in processes of the harness alone.
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Integer, and_, bindparam, select, update
 
 from loom_worker.front import front
 from loom_worker.lanes.keeper import Hold, Keeper
+from loom_worker.memory.layers import turns as turns_of
+from loom_worker.memory.pressure import Batch
 from loom_worker.store import calls, claims, journal, rows
 from loom_worker.store.schema import calls as calls_table
 from loom_worker.store.schema import turns
-from loom_worker.turn import reply
+from loom_worker.summary import compress
+from loom_worker.summary.write import Means
+from loom_worker.turn import context
+from loom_worker.values.memory import MemoryState
 from loom_worker.values.turns import Call, Claim, NewTurn
 
 
@@ -80,12 +86,24 @@ def _repeated_tool() -> None:
 
 def _no_budget() -> None:
     """All of a session's history goes to the model."""
-    fit = reply.fit
+    fit = context.fit
 
-    def generous(layers: Any, *, budget_tokens: int, count: Any) -> Any:
-        return fit(layers, budget_tokens=100 * budget_tokens, count=count)
+    def generous(layers: Any, *, budget_tokens: int, **rules: Any) -> Any:
+        return fit(layers, budget_tokens=100 * budget_tokens, **rules)
 
-    reply.fit = generous  # type: ignore[assignment]
+    context.fit = generous  # type: ignore[assignment]
+
+
+def _memory_hole() -> None:
+    """The last turn of what leaves L1 is in no summary."""
+    compressed = compress._compressed
+
+    def hasty(state: MemoryState, found: Batch, means: Means) -> Any:
+        read = turns_of(found.messages)[:-1] or [found.messages]
+        step = compressed(state, replace(found, messages=tuple(chain(*read))), means)
+        return replace(step, after=replace(step.after, first_n=found.messages[-1].n + 1))
+
+    compress._compressed = hasty
 
 
 MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
@@ -95,5 +113,6 @@ MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "no_idempotency": (("I1",), _no_idempotency),
     "repeated_tool": (("I8",), _repeated_tool),
     "no_budget": (("I7",), _no_budget),
+    "memory_hole": (("I11",), _memory_hole),
 }
 """Name to the invariants of which at least one must be seen broken, and how the bug is planted."""

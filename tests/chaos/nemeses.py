@@ -193,7 +193,7 @@ class Nemeses:
             yield
         finally:
             os.close(handle)
-            filler.unlink()
+            filler.unlink(missing_ok=True)  # another one may have been under way
 
     @contextmanager
     def _limited(self) -> Iterator[None]:

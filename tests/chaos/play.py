@@ -146,6 +146,7 @@ def _evidence(world: World, clients: Clients, left: tuple[str, ...], scenario: S
         leftovers=left,
         budget_tokens=world.budget_tokens,
         planned_points=scenario.points,
+        memory=world.memory,
     )
 
 

@@ -5,8 +5,12 @@ All moments are seconds of the harness' machine since 1970 (``time.time``). A tu
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+
+from loom_worker.values.memory import MemoryPolicy
+from tests.chaos.summaries import Part, is_summary, part_of
 
 Json = dict[str, Any]
 
@@ -48,7 +52,7 @@ class ModelCall:
 
     number: int
     mark: str
-    """Of the newest user message."""
+    """Of the newest user message; of a request for a summary the key of its part."""
     body: Json
     began_s: float
     ended_s: float
@@ -66,6 +70,11 @@ class ModelCall:
     """The text of the reply, whether it was sent whole or not."""
     connection_gone_s: float | None = None
     """When the connection it came over ended, perhaps many requests later; None: it never did."""
+
+    @cached_property
+    def part(self) -> Part | None:
+        """What a summary is asked of; None: it is a turn's request."""
+        return part_of(self.body) if is_summary(self.body) else None
 
 
 @dataclass(frozen=True)
@@ -127,3 +136,15 @@ class Evidence:
     """Tools that are marked as not idempotent."""
     lease_s: float = 3.0
     """LOOM_LEASE_S of the run: for so long after a disturbance a worker may find that its turn is another's."""
+    memory: MemoryPolicy = field(default_factory=MemoryPolicy)
+    """The rules by which the agent's sessions are remembered."""
+
+    @cached_property
+    def turn_calls(self) -> tuple[ModelCall, ...]:
+        """The requests of turns."""
+        return tuple(call for call in self.model_calls if call.part is None)
+
+    @cached_property
+    def summary_calls(self) -> tuple[ModelCall, ...]:
+        """The requests for summaries."""
+        return tuple(call for call in self.model_calls if call.part is not None)

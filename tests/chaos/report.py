@@ -45,6 +45,11 @@ def lines(outcome: Outcome) -> Iterator[str]:
         f" {found['tool_effects_repeated']} repeated"
     )
     yield (
+        f"   memory: {found['memory_changes']} changes ({found['memory_heuristic_share']:.0%} of the latest without the"
+        f" model), {found['memory_snapshots']} snapshots; {found['summary_requests']} summaries asked for,"
+        f" {found['summary_replies_repeated']} paid for twice"
+    )
+    yield (
         f"   a killed worker's turn was taken up after {found['recovery_p50_s']} s (p50),"
         f" {found['recovery_p99_s']} s (p99), {found['recoveries']} turns"
     )

@@ -13,7 +13,7 @@ from tests.chaos.client import Clients
 from tests.chaos.world import World
 from tests.support.until import until
 
-QUEUES = ("turn", "tool", "webhook")
+QUEUES = ("turn", "tool", "webhook", "summary")
 SOON_MS = 40_000
 """A delivery that is due later is asked for anew: the third attempt comes after five minutes."""
 AHEAD_S = 600.0
@@ -38,7 +38,7 @@ class Rest:
         """
 
         def left() -> list[str]:
-            found = [*self._deliveries(), *self._broker()]
+            found = [*self._deliveries(), *self._memories(), *self._broker()]
             return [what for what in found if is_patient or UNACKED not in what]
 
         with contextlib.suppress(AssertionError):
@@ -58,6 +58,11 @@ class Rest:
                 answer: Any = self._clients.ask("POST", f"/v1/deliveries/{delivery_id}/replay")
                 self.replayed += answer is not None and answer.status < 300
             yield f"delivery {delivery_id} is pending"
+
+    def _memories(self) -> Iterator[str]:
+        query = "SELECT lane, due_ms, held_by FROM memory WHERE due_ms IS NOT NULL OR held_by IS NOT NULL"
+        for lane, due_ms, held_by in self._world.rows(query):
+            yield f"memory of lane {lane} is " + (f"held by {held_by}" if held_by else f"due since {due_ms} ms")
 
     def _broker(self) -> Iterator[str]:
         try:

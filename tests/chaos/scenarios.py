@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from loom_worker.crash_points import POINTS
 from tests.chaos.play import Scenario, with_mutant
 from tests.chaos.workload import Mix, plan
-from tests.chaos.world import Plan
+from tests.chaos.world import FULL_MEMORY, SHORT_MEMORY, Plan
 
 PATIENT_ATTEMPTS = {"LOOM_MAX_ATTEMPTS": "20"}
 """Where kills come every other second, a turn may meet three in a row that are none of its fault."""
@@ -27,7 +27,7 @@ def sweep(seed: int, *, times: int = 1, turns: int = 60) -> Scenario:
     return Scenario(
         "sweep",
         Plan(seed=seed, environ={**PATIENT_ATTEMPTS, "LOOM_CRASHPOINTS": points}),
-        plan(turns, sessions=10, seed=seed, mix=Mix(says, webhooks=0.4)),
+        plan(turns, sessions=8, seed=seed, mix=Mix(says, webhooks=0.4)),
         points=tuple(POINTS),
         is_patient=False,
     )
@@ -65,10 +65,10 @@ def forgetful(seed: int, *, turns: int, deeds: tuple[str, ...]) -> Scenario:
 
 
 def queued_first(seed: int, *, turns: int = 1_100) -> Scenario:
-    """All turns are accepted before the first worker starts."""
+    """All turns are accepted before the first worker starts; nothing is compressed, so sessions fill the window."""
     return Scenario(
         "queued first",
-        Plan(seed=seed, model=("--latency-s", "0.01")),
+        Plan(seed=seed, model=("--latency-s", "0.01"), memory=FULL_MEMORY),
         plan(turns, sessions=16, seed=seed, mix=Mix({"plain": 1}, webhooks=0.05, keyless=0.0)),
         deeds=("kill", "flush"),
         depth=100,  # the most that a lane takes
@@ -132,10 +132,20 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
             0.3,
         ),
         "no_budget": (plan(40, sessions=2, seed=seed, mix=Mix({"words=400": 1}, webhooks=0)), ("kill",), 0.1),
+        "memory_hole": (plan(40, sessions=4, seed=seed, mix=Mix(plain, webhooks=0)), ("kill",), 0.1),
     }
     return {
         name: with_mutant(
-            Scenario(name, Plan(seed=seed), turns, deeds, apart_s=apart_s, timeout_s=15, rest_s=2, is_patient=False),
+            Scenario(
+                name,
+                Plan(seed=seed, memory=FULL_MEMORY if name == "no_budget" else SHORT_MEMORY),
+                turns,
+                deeds,
+                apart_s=apart_s,
+                timeout_s=15,
+                rest_s=2,
+                is_patient=False,
+            ),
             name,
         )
         for name, (turns, deeds, apart_s) in asked.items()
@@ -145,7 +155,8 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
 def smoke_mutant(seed: int, names: str) -> Scenario:
     """Several seeded bugs at once, whose traces do not hide each other."""
     turns = plan(50, sessions=3, seed=seed, mix=Mix({"words=400": 1}, webhooks=0.5))
-    return with_mutant(Scenario("", Plan(seed=seed), turns, ("kill",), timeout_s=15, rest_s=1, is_patient=False), names)
+    world = Plan(seed=seed, memory=FULL_MEMORY)
+    return with_mutant(Scenario("", world, turns, ("kill",), timeout_s=15, rest_s=1, is_patient=False), names)
 
 
 def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:

@@ -16,9 +16,11 @@ from typing import Self
 
 import redis
 
+from loom_worker.agents import load as agent_files
 from loom_worker.settings import from_env
 from loom_worker.store.prepare import prepare
 from loom_worker.supervise import valkey
+from loom_worker.values.memory import MemoryPolicy
 from tests.chaos import equipment
 from tests.chaos.crew import Crew
 from tests.chaos.records import Injection
@@ -52,7 +54,21 @@ spec:
   system_prompt: Answer what you are asked.
   backend: false
   config: {patterns: {enabled: false}}
+  memory:
+    memory_compression:
 """
+
+SHORT_MEMORY = """
+      max_l1_messages: 4
+      min_l1_messages: 2
+      max_l2_tokens: 150
+"""
+"""Small enough that a session of a few turns is compressed, and one of some more has snapshots."""
+FULL_MEMORY = """
+      max_l1_messages: 100000
+      min_l1_messages: 100000
+"""
+"""Nothing is ever compressed, so that long sessions do not fit the window."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +87,8 @@ class Plan:
     """More arguments of the model server."""
     environ: dict[str, str] = field(default_factory=dict)
     """LOOM_* variables beside the usual ones."""
+    memory: str = SHORT_MEMORY
+    """How the agent's sessions are compressed, as its file says it."""
 
 
 class World:
@@ -105,6 +123,11 @@ class World:
         return WINDOW_TOKENS - RESERVED_TOKENS
 
     @property
+    def memory(self) -> MemoryPolicy:
+        """The rules by which sessions are remembered."""
+        return agent_files.load(self.folder / "agents").agents["default"].memory
+
+    @property
     def turn_workers(self) -> tuple[str, ...]:
         """Names of those that run turns."""
         return tuple(name for name in self.crew.names if name.startswith("turns-"))
@@ -137,7 +160,7 @@ class World:
         for n in range(self.plan.turn_workers):
             self.start_worker(f"turns-{n + 1}", "turn", **environ)
         for n in range(self.plan.tool_workers):
-            self.start_worker(f"tools-{n + 1}", "tool,webhook", **environ)
+            self.start_worker(f"tools-{n + 1}", "tool,webhook,summary", **environ)
         until(lambda: self.all_beat() or self._cannot_start(), READY_S, "all workers are alive")
 
     def start_worker(self, name: str, queues: str, **environ: str) -> None:
@@ -158,7 +181,7 @@ class World:
         Args:
             faketime: path of that library.
         """
-        arguments = ("worker", "--queues", "turn,tool,webhook", "--name", name)
+        arguments = ("worker", "--queues", "turn,tool,webhook,summary", "--name", name)
         environ = {"LD_PRELOAD": faketime, "FAKETIME": "+3600s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
         command = (sys.executable, "-m", "tests.chaos.process", *arguments)
         self.crew.start(name, command, is_loom=False, environ=environ)
@@ -213,7 +236,7 @@ class World:
         self.home.mkdir(mode=0o700)
         self.has_own_disk = self.plan.has_small_disk and _mount(self.home)
         (self.folder / "agents").mkdir()
-        (self.folder / "agents" / "agent.yaml").write_text(AGENT)
+        (self.folder / "agents" / "agent.yaml").write_text(AGENT + self.plan.memory)
         prepare(from_env(self._environ()))
         self.crew.open()
         self._start_servers()

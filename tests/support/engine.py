@@ -66,7 +66,7 @@ class Engine:
         for pid in system.leftovers(self.home):
             system.kill(pid)
 
-    def start_worker(self, name: str, *, queues: str = "turn,tool,webhook") -> subprocess.Popen[bytes]:
+    def start_worker(self, name: str, *, queues: str = "turn,tool,webhook,summary") -> subprocess.Popen[bytes]:
         """Start a worker and wait until its heart beats."""
         command = system.loom("worker", "--queues", queues, "--name", name)
         with (self.home / f"{name}.log").open("ab") as log:

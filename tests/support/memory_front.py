@@ -2,10 +2,11 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from loom_worker.errors import Conflict, Flaw, Invalid, NotFound, QueueFull, Unavailable
+from loom_worker.front import allowed
 from loom_worker.settings import Settings
 from loom_worker.values.agents import Agent
 from loom_worker.values.chat import ToolSpec, Usage
@@ -13,11 +14,23 @@ from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
 from loom_worker.values.ids import new_id, now_ms
 from loom_worker.values.json import Json
+from loom_worker.values.memory import Snapshot
 from loom_worker.values.pages import Page
 from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
 from loom_worker.values.turns import STRENGTH, CancelAction, NewTurn, Retry, Turn, TurnStatus, Webhook
-from tests.support.memory_parts import dead_delivery, page_of, refuse_private, said_in, stats_of, usage_rows
+from tests.support.memory_parts import (
+    asked_again,
+    dead_delivery,
+    new_session,
+    page_of,
+    queued_turn,
+    refuse_private,
+    said_in,
+    stats_of,
+    usage_rows,
+)
+from tests.support.memory_recall import Recollections
 
 HEARTBEAT_S = 15.0
 _LOOK_S = 0.02
@@ -45,6 +58,7 @@ class MemoryFront:
         self._events: dict[str, list[Event]] = {}
         self._messages: list[Message] = []
         self._deliveries: dict[str, Delivery] = {}
+        self.memory = Recollections(self._said)
         self.new_turns: list[NewTurn] = []
         self.waiters = 0
 
@@ -54,21 +68,7 @@ class MemoryFront:
             if (workspace, session_id) in self._sessions:
                 raise Conflict(f"session {session_id} exists", "session-exists")
             self._known_agent(new.agent)
-            made = Session(
-                lane=new_id("lane_"),
-                id=session_id,
-                workspace=workspace,
-                agent=new.agent,
-                status="active",
-                created_ms=now_ms(),
-                updated_ms=now_ms(),
-                user=new.user,
-                title=new.title,
-                metadata=new.metadata,
-                kernel=new.kernel,
-                model=new.model,
-                budget=new.budget,
-            )
+            made = new_session(workspace, session_id, new)
             self._sessions[workspace, session_id] = made
             self._lanes[made.lane] = []
             return made
@@ -89,6 +89,7 @@ class MemoryFront:
     def patch_session(self, workspace: str, session_id: str, patch: SessionPatch) -> Session:
         with self._locked():
             found = self.session(workspace, session_id)
+            allowed.check(patch, self.agents()[0], [tool.name for tool in self.tools(found.agent)])
             self._sessions[workspace, session_id] = replace(found, **patch.changes(), updated_ms=now_ms())
             return self.session(workspace, session_id)
 
@@ -131,17 +132,7 @@ class MemoryFront:
     def retry(self, workspace: str, turn_id: str, new: Retry) -> tuple[Turn, bool]:
         with self._locked():
             failed = self.turn(workspace, turn_id)
-            again = NewTurn(
-                failed.input,
-                webhook=failed.webhook,
-                metadata=failed.metadata,
-                budget=failed.budget,
-                idempotency_key=new.idempotency_key,
-                fingerprint=new.fingerprint,
-                traceparent=new.traceparent,
-                request_id=new.request_id,
-                retry_of=failed.id,
-            )
+            again = asked_again(failed, new)
             if failed.status != "failed" and self._replay(workspace, again) is None:
                 raise Conflict(f"turn {turn_id} did not fail", "not-retryable")
             return self.submit(workspace, failed.session_id, again, agent=None)
@@ -201,14 +192,25 @@ class MemoryFront:
 
     def messages(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Message]:
         with self._locked():
-            self.session(workspace, session_id)
-            mine = [item for item in self._messages if self._turns[item.turn_id].session_id == session_id]
+            mine = self._said(self.session(workspace, session_id))
             return page_of(mine, limit=limit, after=after, id_of=lambda item: item.id)
 
     def search(self, workspace: str, session_id: str, question: str, *, limit: int) -> tuple[Hit, ...]:
         said = self.messages(workspace, session_id, limit=1000, after=None).items
         found = [item for item in said if question and question in item.chat.text]
         return tuple(Hit(item.id, item.turn_id, item.chat.role, item.chat.text[:200], 1.0) for item in found[:limit])
+
+    def context(self, workspace: str, session_id: str) -> Json:
+        return self.memory.context(self.session(workspace, session_id))
+
+    def recall(self, workspace: str, session_id: str, message_ids: Sequence[str]) -> int:
+        return self.memory.recall(self.session(workspace, session_id), message_ids)
+
+    def clear_recalled(self, workspace: str, session_id: str) -> None:
+        self.memory.clear(self.session(workspace, session_id))
+
+    def snapshots(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Snapshot]:
+        return self.memory.snapshots(self.session(workspace, session_id), limit=limit, after=after)
 
     def deliveries(self, workspace: str, *, limit: int, after: str | None) -> Page[Delivery]:
         with self._locked():
@@ -228,10 +230,13 @@ class MemoryFront:
         refuse_private(webhook)
 
     def agents(self) -> tuple[Agent, ...]:
-        return (Agent("default", description="Answers", raw={"secret": "raw"}, backend_url="db://user:pass@host"),)
+        shown = Agent("default", description="Answers", databases=("north", "south"))
+        return (replace(shown, raw={"secret": "raw"}, backend_url="db://user:pass@host"),)
 
-    def tools(self) -> tuple[ToolSpec, ...]:
-        return (ToolSpec("clock", "Tells the time", {"type": "object", "properties": {}}),)
+    def tools(self, agent: str) -> tuple[ToolSpec, ...]:
+        self._known_agent(agent)
+        nothing = {"type": "object", "properties": {}}
+        return (ToolSpec("clock", "Tells the time", nothing), ToolSpec("dice", "Rolls", nothing))
 
     def queue_stats(self, workspace: str) -> Json:
         with self._locked():
@@ -241,6 +246,11 @@ class MemoryFront:
         with self._locked():
             mine = (turn for turn in self._turns.values() if turn.workspace == workspace)
             return usage_rows(mine, group_by=group_by)
+
+    def metrics(self) -> Json:
+        with self._locked():
+            memory = {"memory_changes": 5, "memory_snapshots": 2, "memory_due": 1, "memory_oldest_due_age_s": 1.5}
+            return stats_of([*self._turns.values()]) | memory
 
     def readiness(self) -> tuple[str, ...]:
         return self.missing
@@ -288,6 +298,9 @@ class MemoryFront:
         with self._changed:
             return self._changed.wait_for(lambda: self.waiters == count, within_s)
 
+    def _said(self, session: Session) -> list[Message]:
+        return [item for item in self._messages if self._turns[item.turn_id].lane == session.lane]
+
     def _locked(self) -> threading.Condition:
         if self.is_down:
             raise Unavailable("the database does not answer")
@@ -330,24 +343,7 @@ class MemoryFront:
         return self._sessions[workspace, session_id]
 
     def _accept(self, session: Session, new: NewTurn, *, position: int) -> Turn:
-        made = Turn(
-            id=new_id("turn_"),
-            lane=session.lane,
-            session_id=session.id,
-            workspace=session.workspace,
-            agent=session.agent,
-            seq=1 + len(self._lanes[session.lane]),
-            status="queued",
-            input=new.input,
-            created_ms=now_ms(),
-            metadata=new.metadata,
-            webhook=new.webhook,
-            budget=new.budget,
-            request_id=new.request_id,
-            trace_id=(new.traceparent or "-").split("-")[1],
-            position=position,
-            retry_of=new.retry_of,
-        )
+        made = queued_turn(session, new, seq=1 + len(self._lanes[session.lane]), position=position)
         self.new_turns.append(new)
         self._turns[made.id] = made
         self._lanes[session.lane].append(made.id)

@@ -11,8 +11,8 @@ from loom_worker.values.deliveries import Delivery
 from loom_worker.values.ids import new_id, now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.pages import Page
-from loom_worker.values.sessions import Message
-from loom_worker.values.turns import Turn, Webhook
+from loom_worker.values.sessions import Message, NewSession, Session
+from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
 
 T = TypeVar("T")
 
@@ -26,6 +26,62 @@ def page_of(items: list[T], *, limit: int, after: str | None, id_of: Callable[[T
     shown = tuple(items[start : start + limit])
     has_more = start + limit < len(items)
     return Page(shown, id_of(shown[-1]) if has_more else None)
+
+
+def new_session(workspace: str, session_id: str, new: NewSession) -> Session:
+    """A session as it is made."""
+    return Session(
+        lane=new_id("lane_"),
+        id=session_id,
+        workspace=workspace,
+        agent=new.agent,
+        status="active",
+        created_ms=now_ms(),
+        updated_ms=now_ms(),
+        user=new.user,
+        title=new.title,
+        metadata=new.metadata,
+        kernel=new.kernel,
+        model=new.model,
+        budget=new.budget,
+    )
+
+
+def queued_turn(session: Session, new: NewTurn, *, seq: int, position: int) -> Turn:
+    """A turn as it is accepted."""
+    return Turn(
+        id=new_id("turn_"),
+        lane=session.lane,
+        session_id=session.id,
+        workspace=session.workspace,
+        agent=session.agent,
+        seq=seq,
+        status="queued",
+        input=new.input,
+        created_ms=now_ms(),
+        metadata=new.metadata,
+        webhook=new.webhook,
+        budget=new.budget,
+        request_id=new.request_id,
+        trace_id=(new.traceparent or "-").split("-")[1],
+        position=position,
+        retry_of=new.retry_of,
+    )
+
+
+def asked_again(failed: Turn, wish: Retry) -> NewTurn:
+    """A failed turn's question, to be run again."""
+    return NewTurn(
+        failed.input,
+        webhook=failed.webhook,
+        metadata=failed.metadata,
+        budget=failed.budget,
+        idempotency_key=wish.idempotency_key,
+        fingerprint=wish.fingerprint,
+        traceparent=wish.traceparent,
+        request_id=wish.request_id,
+        retry_of=failed.id,
+    )
 
 
 def refuse_private(webhook: Webhook) -> None:

@@ -15,7 +15,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol, Self
 
@@ -218,10 +218,18 @@ def echo(body: Json) -> Behaviour:
     return Say(text, model=body["model"], usage=usage)
 
 
+def _counted(behaviour: Behaviour, tokens: int | None) -> Behaviour:
+    if tokens is None or not isinstance(behaviour, Say) or behaviour.usage is not None:
+        return behaviour
+    return replace(behaviour, usage={"input_tokens": tokens, "output_tokens": len(behaviour.text) // 4 + 1})
+
+
 class MessagesServer:
     """The server, for ``with``: by a script, a queue of behaviours (then the script), or the echo.
 
     Requests that the real API refuses are answered 400 before the script is asked; ``is_strict=False`` leaves that out.
+    ``count`` gives a request's input tokens: what replies report that name no usage, and, above ``window_tokens``, what
+    a refusal names.
     """
 
     def __init__(
@@ -232,11 +240,15 @@ class MessagesServer:
         port: int = 0,
         latency_s: float = 0.0,
         is_strict: bool = True,
+        count: Callable[[Json], int] | None = None,
+        window_tokens: int | None = None,
     ) -> None:
         self._queue = deque(behaviours)
         self._script = script
         self._latency_s = latency_s
         self._is_strict = is_strict
+        self._count = count
+        self._window_tokens = window_tokens
         self._lock = threading.Lock()
         self._requests: list[Json] = []
         self._headers: list[dict[str, str]] = []
@@ -288,11 +300,16 @@ class MessagesServer:
         with self._lock:
             self._requests.append(body)
             self._headers.append(headers)
-            refused = messages_rules.complaint(body) if self._is_strict else None
-            if refused:
+            tokens = self._count(body) if self._count else None
+            if refused := self._complaint(body, tokens):
                 return failure(400, "invalid_request_error", refused)
             queued = self._queue.popleft() if self._queue else None
-        return queued or self._script(body)
+        return _counted(queued or self._script(body), tokens)
+
+    def _complaint(self, body: Json, tokens: int | None) -> str | None:
+        if tokens is not None and self._window_tokens is not None and tokens > self._window_tokens:
+            return f"prompt is too long: {tokens} tokens > {self._window_tokens} maximum"
+        return messages_rules.complaint(body) if self._is_strict else None
 
     def answer(self, path: str, body: Json, headers: dict[str, str], out: Outgoing) -> None:
         """Serve one request, on its connection's thread."""

@@ -18,6 +18,7 @@ from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
+from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
@@ -33,7 +34,7 @@ from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import NewSession
-from loom_worker.values.tools import Tool
+from loom_worker.values.tools import Caller, Tool
 from loom_worker.values.turns import Call, CancelAction, NewTurn, Step, Turn
 from loom_worker.webhook.body import completed
 from tests.support.models import Plays
@@ -49,6 +50,7 @@ class Book:
     rung: list[str] = field(default_factory=list)
     fanned: list[tuple[str, str, tuple[Call, ...], str]] = field(default_factory=list)
     delivered: list[str] = field(default_factory=list)
+    summarized: list[str] = field(default_factory=list)
     alone: list[tuple[str, str, str, int]] = field(default_factory=list)
     alone_status: int = 0
     on_deliver: Callable[[], object] = lambda: None
@@ -67,7 +69,7 @@ class Book:
             self.alone.append((lane, token, turn_id, fence))
             return self.alone_status
 
-        return Doors(self.rung.append, fan_out, deliver, run_alone)
+        return Doors(self.rung.append, fan_out, deliver, self.summarized.append, run_alone)
 
 
 def spec(name: str, **properties: Json) -> ToolSpec:
@@ -92,6 +94,7 @@ class Stage:
         self.claims, self.calls = Claims(database), Calls(database)
         self.turns, self.sessions, self.outbox = Turns(database), Sessions(database), Outbox(database)
         self.messages = Messages(database)
+        self.memories = Memories(database)
         self.lanes = Lanes(client, settings.lanes)
         self.events = EventLog(client, client)
         self.registry = Registry(self.tools())
@@ -101,8 +104,8 @@ class Stage:
         """add: an ordinary tool; note: bounded; pay: must not run twice; fail: always fails."""
         number = {"type": "number"}
 
-        def ran(name: str, answer: Callable[[Json], str]) -> Callable[[Json], str]:
-            def run(arguments: Json) -> str:
+        def ran(name: str, answer: Callable[[Json], str]) -> Callable[[Json, Caller], str]:
+            def run(arguments: Json, _caller: Caller) -> str:
                 self.ran.append(name)
                 return answer(arguments)
 
@@ -131,12 +134,12 @@ class Stage:
             claims=self.claims,
             journal=Journal(self.database),
             calls=self.calls,
-            messages=self.messages,
+            memories=self.memories,
             lanes=self.lanes,
             keeper=Keeper(self.redis, self.lanes, name, self.settings.lanes),
             events=self.events,
             doors=self.book.doors(),
-            kit=lambda agent, model: self.kit(),
+            kit=lambda agent, choice: self.kit(),
             match=lambda question, agent: ("Today is Saturday.", ({"id": "sql/top_n", "score": 0.5},)),
             alive_workers=lambda: frozenset(self.alive),
             webhook_body=lambda turn: completed(turn, now_ms=self.now_ms, url=f"http://loom/v1/turns/{turn.id}"),
@@ -153,6 +156,8 @@ class Stage:
             count=lambda text: len(text) // 4 + 1,
             registry=self.registry,
             specs=self.registry.specs(self.agent.tools),
+            allowed=self.agent.tools,
+            typical=1.0,
             schema="orders(id, total)",
             input_budget_tokens=self.budget_tokens,
             max_tokens=1000,

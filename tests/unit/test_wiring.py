@@ -55,7 +55,7 @@ def test_building_a_front_loads_no_library_that_costs_seconds(live: Settings) ->
     program = (
         "import sys\nfrom loom_worker import wiring\nfrom loom_worker.settings import from_env\n"
         "front = wiring.front(from_env({'LOOM_HOME': sys.argv[1], 'LOOM_REDIS_URL': sys.argv[2]}))\n"
-        "front.agents(); front.tools(); front.close()"
+        "front.agents(); front.tools('default'); front.close()"
     )
     assert loaded_after(program, str(live.home), live.redis_url) == set()
 

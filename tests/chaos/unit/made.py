@@ -10,12 +10,13 @@ from typing import Any
 
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import Assembly
+from loom_worker.memory.kernel import memory_text
 from loom_worker.settings import LimitSettings, Settings
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Final, Journal
-from loom_worker.store.messages import Messages
+from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.submit import submit
@@ -25,6 +26,7 @@ from loom_worker.turn.saying import conversation, said, usage_of
 from loom_worker.turn.work import Work
 from loom_worker.values.chat import Reply, Request, ToolSpec
 from loom_worker.values.deliveries import Delivery
+from loom_worker.values.memory import MemoryPolicy
 from loom_worker.values.sessions import Message, NewSession
 from loom_worker.values.turns import Claim, Ending, NewTurn, Turn, Webhook
 from loom_worker.webhook.body import completed
@@ -36,6 +38,7 @@ WORKSPACE, MODEL = "default", "claude-test"
 NOW_MS = 1_800_000_000_000
 SPECS = (ToolSpec("note", "Notes.", {"type": "object"}), ToolSpec("charge", "Charges.", {"type": "object"}))
 HOOK_URL = "http://127.0.0.1:9/ok"
+UNCOMPRESSED = MemoryPolicy(max_l1_messages=100_000, min_l1_messages=100_000)
 MARKS = ("T00001", "T00002", "T00003", "T00004")
 
 
@@ -66,7 +69,7 @@ class Run:
             ending: how it ends before the model was asked; None: with the model's answer.
         """
         claim = self.accepted(text, session=session, webhook=webhook)
-        work = Work.begin(claim).matched("Context.", ())
+        work = Work.begin(claim).matched("Context.", "", ())
         while ending is None:
             work = self.asked(work)
             if not work.open_calls:
@@ -94,7 +97,7 @@ class Run:
         call = self.model_call(work, **fields)
         reply = _reply(work, call)
         new = planned(reply.tool_uses, lambda use: None, LimitSettings(), position=len(work.calls), reply_n=work.next_n)
-        work = work.replied(reply, new, first_token_ms=3)
+        work = work.replied(reply, new, first_token_ms=3, counted=100)
         Journal(self.database).save(work.claim, work.unsaved_steps, work.unsaved_calls, _progress(work))
         return work.saved()
 
@@ -102,9 +105,10 @@ class Run:
         """A request with what the work holds, answered whole, as the model server logs it."""
         mark = work.turn.input.split()[0]
         nth = 1 + sum(call.mark == mark for call in self.calls)
-        history = tuple(each.chat for each in Messages(self.database).latest(work.turn.lane, limit=200))
-        request = Request("You are Loom.", (*history, *conversation(work)), tools=SPECS)
-        body = request_body(request, MODEL)
+        known = Memories(self.database).load(work.turn.lane, limit=200)
+        messages = (*(each.chat for each in known.history), *conversation(work))
+        memory = memory_text("", known.state.l2_text, has_swap=True)
+        body = request_body(Request("You are Loom.", messages, memory=memory, tools=SPECS), MODEL)
         text = reply_for(script_of(work.turn.input), nth, body).text
         call = ModelCall(
             len(self.calls) + 1, mark, body, self.now_s(), self.now_s(), 200, "", True, None, nth=nth, said=text
@@ -151,6 +155,7 @@ class Run:
                 "injections": (Injection("duplicate", "turn", 900.0, 901.0),),
                 "home": self.settings.home,
                 "budget_tokens": 10_000,
+                "memory": UNCOMPRESSED,
                 **changed,
             }
         )

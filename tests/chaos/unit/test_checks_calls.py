@@ -7,6 +7,7 @@ from typing import Any
 from loom_worker.turn.work import Work
 from loom_worker.values.turns import Ending
 from tests.chaos.checker import check
+from tests.chaos.checks_calls import body_tokens
 from tests.chaos.records import Injection, ModelCall
 from tests.chaos.unit.made import Run, assert_found, changed
 
@@ -90,11 +91,14 @@ def test_a_request_with_another_session_in_it_is_found(run: Run) -> None:
     assert_found(_with_body(run, "T00004", mix), "I3", "shows ['T00003', 'T00001', 'T00002', 'T00004']")
 
 
-def test_a_request_without_the_oldest_turns_is_allowed(run: Run) -> None:
+def test_a_request_without_the_oldest_turns_is_allowed_where_they_do_not_fit(run: Run) -> None:
     def shorten(body: dict[str, Any]) -> None:
         del body["messages"][:2]
 
-    assert check(_with_body(run, "T00004", shorten)) == ()
+    evidence = _with_body(run, "T00004", shorten)
+    most = max(body_tokens(call.body, {}) for call in evidence.model_calls)
+    assert check(replace(evidence, budget_tokens=most)) == ()
+    assert_found(evidence, "I11", "lacks T00001, which was not summarized and would have fitted")
 
 
 def test_a_reply_that_is_shown_and_was_never_journaled_is_found(run: Run) -> None:

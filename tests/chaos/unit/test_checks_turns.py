@@ -126,7 +126,7 @@ def test_a_turn_that_failed_before_any_reply_is_allowed(run: Run) -> None:
 
 
 def test_a_turn_that_failed_between_its_replies_is_allowed(run: Run) -> None:
-    work = run.asked(Work.begin(run.accepted("T00005 tools=note", may_fail=True)).matched("", ()))
+    work = run.asked(Work.begin(run.accepted("T00005 tools=note", may_fail=True)).matched("", "", ()))
     run.ended(run.ran_tools(work), Ending("incomplete", "limits"))
     assert check(run.evidence()) == ()
 
@@ -138,27 +138,27 @@ def test_a_failed_turn_without_its_question_is_found(run: Run) -> None:
 
 
 def test_a_rollback_that_leaves_nothing_is_allowed(run: Run) -> None:
-    work = run.asked(Work.begin(run.accepted("T00005 tools=note", wish="rollback")).matched("", ()))
+    work = run.asked(Work.begin(run.accepted("T00005 tools=note", wish="rollback")).matched("", "", ()))
     run.ended(run.ran_tools(work), Ending("cancelled", "rollback"), is_kept=False)
     run.turn("T00006 plain")
     assert check(run.evidence()) == ()
 
 
 def test_a_rollback_that_leaves_something_is_found(run: Run) -> None:
-    work = run.asked(Work.begin(run.accepted("T00005 plain", wish="rollback")).matched("", ()))
+    work = run.asked(Work.begin(run.accepted("T00005 plain", wish="rollback")).matched("", "", ()))
     run.ended(work, Ending("cancelled", "rollback"))
     assert_found(run.evidence(), "I2", "rolled back, and keeps 2 messages")
 
 
 def test_an_interrupt_that_keeps_what_was_said_is_allowed(run: Run) -> None:
-    work = run.asked(Work.begin(run.accepted("T00005 plain", wish="interrupt")).matched("", ()))
+    work = run.asked(Work.begin(run.accepted("T00005 plain", wish="interrupt")).matched("", "", ()))
     run.ended(work, Ending("cancelled", "interrupt", output_text=work.last_reply.payload["text"]))
     run.turn("T00006 plain")
     assert check(run.evidence()) == ()
 
 
 def test_an_interrupt_that_loses_what_was_said_is_found(run: Run) -> None:
-    work = run.asked(Work.begin(run.accepted("T00005 plain", wish="interrupt")).matched("", ()))
+    work = run.asked(Work.begin(run.accepted("T00005 plain", wish="interrupt")).matched("", "", ()))
     run.ended(work, Ending("cancelled", "interrupt"), is_kept=False)
     assert_found(run.evidence(), "I2", "interrupted after it had said something, and keeps nothing")
 

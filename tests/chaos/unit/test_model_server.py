@@ -16,6 +16,7 @@ from loom_worker.values.chat import ChatMessage, Reply, Request, ToolOutcome, To
 from tests.chaos import model_log
 from tests.chaos.model_log import STILL_OPEN
 from tests.chaos.records import ModelCall
+from tests.chaos.summaries import BEGINS, notes_in
 from tests.chaos.unit.served import serving
 from tests.support.until import until
 
@@ -96,6 +97,21 @@ def test_the_newest_question_counts(server: Server) -> None:
     assert call.body["system"] == [{"type": "text", "text": "Be kind."}]
     assert call.body["tools"][0]["name"] == "note"
     assert call.body["model"] == "claude-test"
+
+
+def test_a_summary_is_asked_for_as_a_part_and_says_what_it_is_of(server: Server) -> None:
+    system = f"{BEGINS} between two people."
+    for _ in range(2):
+        said = "<conversation>\nuser: T60001 hang\nuser: T60002 fault=cut tools=note\n</conversation>"
+        model = Anthropic(model="claude-test", base_url=server.url, call_timeout_s=10)
+        *_, reply = model.reply(Request(system, (ChatMessage("user", said),), tools=TOOLS))
+        assert isinstance(reply, Reply)
+        assert not reply.tool_uses
+        assert notes_in(reply.text)[0].marks == ("T60001", "T60002")
+    first, second = server.ended("part T60001", 2)
+    assert (first.nth, second.nth, first.is_complete, first.fault) == (1, 2, True, "")
+    assert first.part == second.part
+    assert server.calls("T60001") == server.calls("T60002") == []
 
 
 @pytest.mark.parametrize(

@@ -151,17 +151,17 @@ def test_a_proxys_html_error_page_is_overloaded(server):
 @pytest.mark.parametrize(
     ("status", "kind", "named"),
     [
-        (400, "invalid_request_error", "prompt is too long"),
+        (400, "invalid_request_error", "refused"),
         (401, "authentication_error", "ANTHROPIC_API_KEY"),
         (403, "permission_error", "ANTHROPIC_API_KEY"),
         (404, "not_found_error", "LOOM_MODEL"),
         (413, "request_too_large", "LOOM_MAX_CONTEXT_TOKENS"),
-        (422, "unprocessable", "prompt is too long"),
+        (422, "unprocessable", "refused"),
     ],
 )
 def test_a_refusal_names_its_remedy_and_never_the_key(server, status, kind, named):
     with pytest.raises(ProviderFailed) as caught:
-        reply_of(server, failure(status, kind, f"prompt is too long (key {KEY})"))
+        reply_of(server, failure(status, kind, f"refused (key {KEY})"))
     assert named in str(caught.value)
     assert "verysecret" not in str(caught.value)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.tokens import corrected, sample, skipped
 from loom_worker.errors import ProviderFailed
 from loom_worker.llm.anthropic import Anthropic
-from loom_worker.llm.tokens import count, overhead_tokens
 from loom_worker.values.chat import ChatMessage, Request
 from tests.support.messages_server import MessagesServer, Plain, Stream
 
@@ -96,34 +96,24 @@ def test_a_recorded_refusal_is_a_refusal_with_the_providers_words(recording):
     assert json.loads(recording["body"])["error"]["message"][:100] in str(caught.value)
 
 
-UNCOUNTED = {"structured", "server_tool"}
-"""Loom asks for neither: the provider adds schemas and search results of its own."""
-TEXTUAL = [
-    each
-    for each in STREAMS
-    if not UNCOUNTED & set(each["features"])
-    and not re.search("image|document|output_config|output_format|thinking", json.dumps(each["request"]))
-]
+COUNTED = [each for each in RECORDINGS if skipped(each) is None]
 
 
-@pytest.mark.parametrize("recording", each_of(TEXTUAL))
+@pytest.mark.parametrize("recording", each_of(COUNTED))
 def test_the_provider_never_counted_more_tokens_than_loom(recording):
-    request, usage = recording["request"], read_independently(recording["body"])[3]
-    actual = usage["input_tokens"] + usage.get("cache_read_input_tokens", 0)
-    actual += usage.get("cache_creation_input_tokens", 0)
-    parts = [*texts(request["messages"]), *texts(request.get("system", [])), *map(json.dumps, request.get("tools", []))]
-    calls = json.dumps(request["messages"]).count('"tool_use"')
-    frame = overhead_tokens(
-        request["model"], messages=len(request["messages"]), calls=calls, has_tools="tools" in request
-    )
-    assert actual <= sum(count(part, request["model"]) for part in parts) + frame
+    counted = sample(recording)
+    assert counted.actual <= counted.counted
 
 
-def texts(value):
-    """Every text a message holds: of text blocks, of results, and a call's input as JSON."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, list):
-        return [text for each in value for text in texts(each)]
-    inner = [value[name] for name in ("text", "content") if name in value]
-    return [text for each in inner for text in texts(each)] + [json.dumps(value[n]) for n in ("input",) if n in value]
+@pytest.mark.skipif(not HAS_FILE, reason="LOOM_TEST_DATA is not set: no recordings")
+def test_of_long_text_the_usual_estimate_is_within_5_percent():
+    long = [each for each in map(sample, COUNTED) if each.kind == "long text"]
+    assert long
+    assert all(each.usual == pytest.approx(each.actual, rel=0.05) for each in long)
+
+
+@pytest.mark.skipif(not HAS_FILE, reason="LOOM_TEST_DATA is not set: no recordings")
+def test_after_a_reply_the_estimate_of_a_call_with_tools_is_within_5_percent():
+    later = [(call, shown) for call, shown in corrected([*map(sample, COUNTED)]) if call.kind.startswith("tools")]
+    assert later
+    assert all(shown == pytest.approx(call.actual, rel=0.05) for call, shown in later)

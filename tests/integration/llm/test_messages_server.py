@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from tests.support.messages_server import MessagesServer
+from tests.support.messages_server import MessagesServer, Say
 
 pytestmark = pytest.mark.integration
 
@@ -54,6 +54,15 @@ def test_what_the_real_server_takes_is_answered():
         status, body = post(server.url, [HELLO, CALL, RESULT])
         assert post(server.url, [HELLO], temperature=0.5)[0] == 400
     assert (status, "message_stop" in body) == (200, True)
+
+
+def test_it_counts_as_it_is_told_and_refuses_what_is_above_its_window():
+    script, count = lambda body: Say("yes"), lambda body: len(body["messages"][0]["content"])
+    with MessagesServer(script=script, count=count, window_tokens=5) as server:
+        taken, refused = post(server.url, [HELLO]), post(server.url, [{"role": "user", "content": "hello!"}])
+    assert '"input_tokens": 5' in taken[1]
+    assert refused[0] == 400
+    assert json.loads(refused[1])["error"]["message"] == "prompt is too long: 6 tokens > 5 maximum"
 
 
 def test_it_runs_as_a_process_and_tells_its_address():

@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 
 from loom_worker.agents.load import Agents, load
+from loom_worker.values.agents import Compressor
+from loom_worker.values.memory import MemoryPolicy
 
 HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\n"
 FULL = """
@@ -10,7 +12,7 @@ apiVersion: loom/v1
 kind: Agent
 metadata: {name: analyst, version: 2, description: Counts., labels: {team: x}}
 spec:
-  backend: {type: sql, url: "sqlite:///x.db"}
+  backend: {type: sql, url: "sqlite:///x.db", scope: {databases: [y.db, z.db]}}
   llm:
     provider: anthropic
     model: some-model
@@ -18,6 +20,8 @@ spec:
     max_context_tokens: 1000
     reserved_output_tokens: 50
     stop_sequences: [STOP]
+  compressor_llm: {provider: anthropic, model: small-model, max_context_tokens: 500}
+  memory: {memory_compression: {workload_profile: balanced}, swap: {enabled: false}}
   tools: [list_tables, execute_sql]
   system_prompt: Be brief.
   config:
@@ -53,6 +57,9 @@ def test_every_field_arrives(tmp_path: Path) -> None:
     assert (agent.max_context_tokens, agent.reserved_output_tokens) == (1000, 50)
     assert agent.stop_sequences == ("STOP",)
     assert (agent.backend_url, agent.has_backend) == ("sqlite:///x.db", True)
+    assert agent.databases == ("y.db", "z.db")
+    assert agent.compressor == Compressor("anthropic", "small-model", 500)
+    assert agent.memory == MemoryPolicy(8, 4, None, 0.60, 0.75, (3, 5, 7), has_swap=False)
     assert agent.tools == ("list_tables", "execute_sql")
     assert agent.system_prompt == "Be brief."
     assert (agent.max_llm_calls, agent.max_tool_calls, agent.timeout_s) == (3, 7, 12.5)
@@ -95,6 +102,21 @@ def test_a_backend_that_is_not_served_yet_is_told_and_never_replaced_by_another(
     assert "without effect yet: spec.backend.type, spec.backend.url" in found.problems[0]
 
 
+def test_further_words_on_the_compressor_and_the_scope_are_kept_without_effect(tmp_path: Path) -> None:
+    spec = "{compressor_llm: {model: m, temperature: 0, max_tokens: 9}, backend: {scope: {tables: [t], rows: 1}}}"
+    found = agents(tmp_path, HEAD + f"spec: {spec}")
+    assert found.agents["a"].compressor == Compressor(model="m")
+    assert found.agents["a"].unknown_keys == ("spec.backend.scope.rows",)
+    assert found.problems[1].endswith(
+        "without effect yet: spec.backend.scope.tables, spec.compressor_llm.temperature, spec.compressor_llm.max_tokens"
+    )
+
+
+def test_databases_of_a_backend_that_is_not_served_yet_are_told(tmp_path: Path) -> None:
+    found = agents(tmp_path, HEAD + "spec: {backend: {type: documents, scope: {databases: [x]}}}")
+    assert "spec.backend.scope.databases" in found.problems[0]
+
+
 def test_unknown_keys_are_kept_and_told_with_their_path(tmp_path: Path) -> None:
     found = agents(tmp_path, HEAD + "extra: 1\nspec: {llm: {temprature: 0.1}, config: {patterns: {on: 1}}}")
     agent = found.agents["a"]
@@ -125,6 +147,12 @@ def test_unknown_keys_are_kept_and_told_with_their_path(tmp_path: Path) -> None:
             "spec.config.patterns.min_confidence: a number from 0 to 1 is needed, not '15'",
         ),
         ("text", "spec: a mapping is needed, not str"),
+        ("{backend: {scope: {databases: x}}}", "spec.backend.scope.databases: a list of texts is needed, not 'x'"),
+        (
+            "{compressor_llm: {max_context_tokens: 0}}",
+            "spec.compressor_llm.max_context_tokens: a whole number from 1 is needed, not '0'",
+        ),
+        ("{memory: on}", "spec.memory: a mapping is needed, not bool"),
     ],
 )
 def test_a_wrong_type_costs_that_agent_and_no_other(tmp_path: Path, spec: str, reason: str) -> None:

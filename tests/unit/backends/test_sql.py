@@ -14,6 +14,7 @@ import pytest
 
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.errors import BadSettings, ToolFailed
+from tests.support.callers import CALLER
 
 BIG_TEXT = "WITH x(s) AS MATERIALIZED (SELECT printf('%.*c', 990000, 'a')) "
 DOUBLING = ", ".join(f"a{n} AS (SELECT x.q FROM a{n - 1} x, a{n - 1} y)" for n in range(1, 30))
@@ -39,7 +40,7 @@ def run(backend: SqlBackend, name: str, **arguments: object) -> Any:
     """Check the arguments as the registry would, run the tool, read its JSON."""
     tool = next(tool for tool in backend.tools() if tool.spec.name == name)
     jsonschema.validate(arguments, dict(tool.spec.input_schema))
-    return json.loads(tool.run(arguments))
+    return json.loads(tool.run(arguments, CALLER))
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +133,7 @@ def test_rows_are_capped_and_the_cap_is_told(shop_path: Path) -> None:
 def test_bytes_are_capped_and_the_cap_is_told(shop_path: Path) -> None:
     backend = backend_of(shop_path, max_rows=10_000, max_result_bytes=3000)
     tool = backend.tools()[2]
-    text = tool.run({"sql": "SELECT * FROM customers"})
+    text = tool.run({"sql": "SELECT * FROM customers"}, CALLER)
     assert 2500 < len(text.encode()) <= 3000
     assert json.loads(text)["truncated"]
 

@@ -45,7 +45,8 @@ def finished(database: Database) -> Turn:
 
 def test_a_session_grows_by_whole_turns_whose_texts_differ(database: Database, finished: Turn, tmp_path: Path) -> None:
     lengthen(tmp_path, finished.id, 3)
-    said = [message.chat.text for message in Messages(database).latest(finished.lane, limit=100)]
+    kept = Messages(database).page("default", finished.session_id, limit=100, after=None)
+    said = [message.chat.text for message in kept.items]
     assert said == ["hi", "Hello.", "1 hi", "1 Hello.", "2 hi", "2 Hello.", "3 hi", "3 Hello."]
     with database.read() as tx:
         for table in (turns, steps, usage):

@@ -124,12 +124,21 @@ def test_a_home_below_a_file_cannot_be_made(tmp_path: Path) -> None:
     assert data_directory(from_env({"LOOM_HOME": str(tmp_path / "new" / "home")})).is_ok
 
 
-def test_an_agents_file_that_is_no_yaml_fails_by_name(tmp_path: Path) -> None:
-    (tmp_path / "good.yaml").write_text("metadata: {name: good}\n")
+CONTRADICTION = "min_l1_messages: 6, max_l1_messages: 2"
+
+
+def test_an_agents_file_that_is_no_yaml_or_contradicts_itself_fails_by_name(tmp_path: Path) -> None:
+    good = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: NAME}\nspec: {memory: {memory_compression: {WHAT}}}\n"
+    (tmp_path / "good.yaml").write_text(good.replace("NAME", "good").replace("WHAT", "max_l1_messages: 6"))
+    (tmp_path / "odd.yaml").write_text(good.replace("NAME", "odd").replace("WHAT", CONTRADICTION))
     (tmp_path / "bad.yaml").write_text("metadata: {name: [\n")
     code, report = doctor(tmp_path, LOOM_AGENTS_DIR=str(tmp_path))
     assert code == 1
-    assert "bad.yaml" in failed(report)["agents"]["found"]
+    agents = [check for check in report["checks"] if check["name"] == "agents"]
+    assert ["good in" in check["found"] for check in agents if check["is_ok"]] == [True]
+    wrong = " ".join(check["found"] for check in agents if not check["is_ok"])
+    assert "bad.yaml" in wrong
+    assert "min_l1_messages" in wrong
 
 
 def test_an_own_redis_needs_no_embedded_server(tmp_path: Path) -> None:

@@ -37,9 +37,12 @@ def test_a_list_is_a_table_that_says_how_to_go_on(tmp_path: Path) -> None:
         (["sessions", "show", "search"], "/v1/sessions/search"),
         (["sessions", "search", "a b", "where's it?"], "/v1/sessions/a%20b/search?q=where%27s+it%3F&limit=10"),
         (["sessions", "search", "s1", "x", "--limit", "50"], "/v1/sessions/s1/search?q=x&limit=50"),
+        (["sessions", "snapshots", "a b"], "/v1/sessions/a%20b/snapshots?limit=50"),
+        (["sessions", "snapshots", "s1", "--limit", "2", "--after", "x"], "/v1/sessions/s1/snapshots?limit=2&after=x"),
         (["agents"], "/v1/agents"),
         (["agents", "default"], "/v1/agents/default"),
         (["tools"], "/v1/tools"),
+        (["tools", "--agent", "a&b"], "/v1/tools?agent=a%26b"),
         (["usage", "--by", "day"], "/v1/usage?group_by=day"),
     ],
 )
@@ -55,8 +58,8 @@ def test_options_of_the_list_are_refused_before_another_command(tmp_path: Path) 
 
 
 def test_one_thing_is_shown_field_by_field(tmp_path: Path) -> None:
-    result, _ = run(tmp_path, {"/v1/sessions/s1": SESSION}, "sessions", "s1")
-    assert "agent             default" in result.stdout.splitlines()
+    result, _ = run(tmp_path, {"/v1/agents/default": {"name": "default", "model": None}}, "agents", "default")
+    assert result.stdout.splitlines() == ["name              default", "model             -"]
 
 
 def test_json_is_the_answer_itself(tmp_path: Path) -> None:

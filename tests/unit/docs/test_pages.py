@@ -93,7 +93,7 @@ def test_the_architecture_names_every_table_and_every_key() -> None:
     page = text("docs/architecture.md")
     assert [name for name in schema.metadata.tables if f"| `{name}` |" not in page] == []
     names = [keys.LEASES, keys.WORKERS, keys.BORN, keys.SWEEP, keys.lane("<lane>"), keys.lease("<lane>")]
-    names += [keys.sent("<delivery>"), keys.worker("<worker>"), keys.UNANSWERED]
+    names += [keys.sent("<what>"), keys.worker("<worker>"), keys.UNANSWERED]
     assert [name for name in names if f"| `{name}` |" not in page] == []
 
 

@@ -1,8 +1,7 @@
 """All that a client can ask, on a real database; what goes out is kept in lists."""
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,43 +11,14 @@ from loom_worker import redis_client
 from loom_worker.agents import load as agent_files
 from loom_worker.errors import Conflict, Invalid, LoomError, NotFound, ProviderFailed
 from loom_worker.front.following import Following
-from loom_worker.front.front import Front, Outward
+from loom_worker.front.front import Front
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import WebhookSettings
-from loom_worker.values.chat import ToolSpec
 from loom_worker.values.sessions import NewSession, SessionPatch
 from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
 from tests.support.models import says, wants
+from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
-
-
-@dataclass
-class Out:
-    """What left the front."""
-
-    announced: list[Turn] = field(default_factory=list)
-    rung: list[str] = field(default_factory=list)
-    alerted: list[str] = field(default_factory=list)
-    ended: list[Turn] = field(default_factory=list)
-    delivered: list[str] = field(default_factory=list)
-    closed: int = 0
-
-    def close(self) -> None:
-        self.closed += 1
-
-    def outward(self) -> Outward:
-        return Outward(
-            announce=self.announced.append,
-            ring_lane=self.rung.append,
-            alert=self.alerted.append,
-            ended=self.ended.append,
-            webhook_body=lambda turn: json.dumps(turn.as_json()),
-            deliver=self.delivered.append,
-            problems=lambda: ("workers: none is alive",),
-            workers=lambda: 2,
-            tools=lambda: (ToolSpec("add", "Adds.", {"type": "object"}),),
-            close=self.close,
-        )
 
 
 @pytest.fixture
@@ -115,6 +85,7 @@ FOREIGN: dict[str, Callable[[Front, str, str], object]] = {
     "turns": lambda front, turn, delivery: front.turns("other", session_id="s1", limit=9, after=None),
     "messages": lambda front, turn, delivery: front.messages("other", "s1", limit=9, after=None),
     "search": lambda front, turn, delivery: front.search("other", "s1", "mine", limit=9),
+    "snapshots": lambda front, turn, delivery: front.snapshots("other", "s1", limit=9, after=None),
     "replay": lambda front, turn, delivery: front.replay_delivery("other", delivery),
 }
 
@@ -170,7 +141,7 @@ def test_an_archived_session_takes_no_turn(front: Front, out: Out) -> None:
     assert out.announced == []
 
 
-def test_a_deleted_session_leaves_nothing_in_redis(stage: Stage, front: Front) -> None:
+def test_a_deleted_session_leaves_nothing_in_redis(stage: Stage, front: Front, out: Out) -> None:
     turn = stage.submit()
     front.delete_session(WORKSPACE, "s1")
     assert stage.redis.zscore("loom:leases", turn.lane) is None
@@ -237,7 +208,8 @@ def test_the_queue_counts_turns_and_workers(front: Front) -> None:
 
 def test_agents_tools_and_readiness_are_shown(front: Front) -> None:
     assert [agent.name for agent in front.agents()] == ["default"]
-    assert [tool.name for tool in front.tools()] == ["add"]
+    assert [tool.name for tool in front.tools("default")] == ["add", "note"]
+    assert front.metrics() == {"lanes": 3}
     assert front.readiness() == ("workers: none is alive",)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loom_worker.errors import Overloaded, ProviderFailed, StreamBroken
+from loom_worker.errors import Overloaded, PromptTooLong, ProviderFailed, StreamBroken
 from loom_worker.llm.anthropic_errors import Refused, refusal, retry_after_s
 
 KEY = "sk-ant-api03-verysecret"
@@ -46,6 +46,27 @@ def test_a_refusal_for_good_is_not_tried_again(status):
 )
 def test_the_text_names_what_to_set(status, kind, named):
     assert named in str(error_of(status, kind))
+
+
+@pytest.mark.parametrize(("status", "kind"), [(400, "invalid_request_error"), (413, ""), (500, "api_error"), (200, "")])
+def test_a_prompt_that_is_too_long_is_told_apart_with_its_figures(status, kind):
+    error = error_of(status, kind, message="prompt is too long: 208310 tokens > 200000 maximum")
+    assert type(error) is PromptTooLong
+    assert (error.tokens, error.limit) == (208310, 200000)
+    assert "208310 tokens > 200000 maximum" in str(error)
+
+
+def test_a_kind_alone_tells_that_the_prompt_is_too_long():
+    error = error_of(400, "exceed_context_size_error", message=f"no {KEY}")
+    assert type(error) is PromptTooLong
+    assert (error.tokens, error.limit) == (None, None)
+    assert KEY not in str(error)
+
+
+@pytest.mark.parametrize("status", [429, 529])
+def test_a_limit_on_all_requests_together_is_no_matter_of_the_prompt(status):
+    error = error_of(status, message="input tokens per minute: this request is too long for now")
+    assert type(error) is Overloaded
 
 
 def test_an_error_event_of_an_unknown_kind_is_a_broken_stream():

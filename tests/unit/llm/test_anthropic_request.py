@@ -1,9 +1,10 @@
 """The request's JSON, checked against the rules of the real API as well."""
 
+import itertools
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_worker.llm.anthropic_request import PLACE_KEY, request_body
@@ -64,10 +65,50 @@ def test_without_cache_marks_nothing_is_marked():
     assert "cache_control" not in json.dumps(built(asked(), tools=(SPEC,), cache_marks=False))
 
 
-def test_the_last_block_of_the_last_message_is_marked_and_no_other_message():
-    body = built(asked(), called("a", "b"), answered("a", "b"))
-    marked = ["cache_control" in block for message in body["messages"] for block in message["content"]]
-    assert marked == [False, False, False, False, True]
+def marked(body):
+    """Each block of each message: True where it bears a mark."""
+    return [["cache_control" in block for block in message["content"]] for message in body["messages"]]
+
+
+def test_the_first_call_marks_its_last_block_alone():
+    assert marked(built(asked("hello", context="today"))) == [[False, True]]
+
+
+def test_the_end_of_the_former_call_and_of_this_one_are_marked_and_no_other_message():
+    body = built(asked("1"), called("a", "b"), answered("a", "b"), ChatMessage("assistant", "so"), asked("2"))
+    assert marked(body) == [[False], [False, False], [False, True], [False], [True]]
+
+
+def test_every_call_marks_where_the_one_before_it_had_its_last_mark():
+    said = [
+        asked("1"),
+        called("a", text="look"),
+        answered("a"),
+        called("b"),
+        answered("b"),
+        ChatMessage("assistant", "x"),
+    ]
+    said.append(asked("2"))
+    calls = [marked(built(*said[:end])) for end in (1, 3, 5, 7)]
+    for former, latter in itertools.pairwise(calls):
+        assert latter[len(former) - 1][-1]
+
+
+def test_a_reply_to_go_on_with_is_marked_at_its_end_and_at_the_message_it_answers():
+    assert marked(built(asked("1"), ChatMessage("assistant", "so far"))) == [[True], [True]]
+
+
+def test_memory_is_a_block_of_its_own_behind_the_system_text():
+    body = built(asked(), memory="Known: Ann.")
+    assert body["system"] == [
+        {"type": "text", "text": "You help.", **MARK},
+        {"type": "text", "text": "Known: Ann.", **MARK},
+    ]
+
+
+@pytest.mark.parametrize(("system", "memory", "left"), [(" ", "known", ["known"]), ("rom", "\n", ["rom"])])
+def test_a_blank_part_of_the_system_text_is_left_out(system, memory, left):
+    assert [block["text"] for block in built(asked(), system=system, memory=memory)["system"]] == left
 
 
 def test_results_follow_in_order_and_errors_are_told_apart():
@@ -141,9 +182,10 @@ def conversations(draw):
     return tuple(messages)
 
 
-@given(conversations(), texts, st.booleans())
-def test_no_conversation_becomes_a_request_that_the_api_refuses(messages, system, cache_marks):
-    body = built(*messages, system=system, cache_marks=cache_marks, tools=(SPEC,))
+@settings(deadline=None)
+@given(conversations(), texts, texts, st.booleans())
+def test_no_conversation_becomes_a_request_that_the_api_refuses(messages, system, memory, cache_marks):
+    body = built(*messages, system=system, memory=memory, cache_marks=cache_marks, tools=(SPEC,))
     assert complaint(body) is None
     json.dumps(body, ensure_ascii=False).encode()
 

@@ -26,7 +26,7 @@ def user(question: str) -> ChatMessage:
 
 
 def request(*messages: ChatMessage) -> Request:
-    return Request("You are an analyst.", messages, TOOLS)
+    return Request("You are an analyst.", messages, tools=TOOLS)
 
 
 def reply(asked: Request) -> Reply:
@@ -215,6 +215,13 @@ def test_usage_counts_what_was_sent_and_said() -> None:
     assert answer.usage.output_tokens == len(answer.text)
     assert longer.usage.input_tokens == answer.usage.input_tokens + len(" there, how are you?")
     assert (answer.usage.cost_usd, answer.usage.llm_calls, answer.model) == (0.0, 1, MODEL.name)
+
+
+def test_memory_counts_in_the_usage_and_changes_nothing_else() -> None:
+    plain = request(user(BEST))
+    without, known = reply(plain), reply(replace(plain, memory="Known: Ann."))
+    assert known.usage.input_tokens == without.usage.input_tokens + len("Known: Ann.")
+    assert replace(known, usage=without.usage) == without
 
 
 def test_a_call_costs_output_too() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_worker.llm import tokens
-from loom_worker.llm.tokens import EXACT_BYTES, cl100k_tokens, count, factor, read_ranks
+from loom_worker.llm.tokens import EXACT_BYTES, cl100k_tokens, count, factor, read_ranks, typical
 
 SCRIPTED = "scripted-demo"
 
@@ -71,6 +71,38 @@ def test_no_text_makes_counting_fail_or_exceeds_its_bytes(text):
 
 def test_a_lone_surrogate_is_counted():
     assert count("a\ud800b", SCRIPTED) > 0
+
+
+SPOKEN = {
+    "ลูกค้าสั่งซื้อกี่รายการในสัปดาห์ที่แล้วและมูลค่าเฉลี่ยเท่าไร ": 107,
+    "Tuần trước khách hàng đã đặt bao nhiêu đơn hàng và giá trị trung bình là bao nhiêu? ": 54,
+    "Πόσες παραγγελίες έκαναν οι πελάτες την περασμένη εβδομάδα και ποια ήταν η μέση αξία τους; ": 106,
+}
+"""Sentences to the tokens that the one tokenizer of the family that was published makes of them, rounded up."""
+
+
+@pytest.mark.parametrize(("text", "real"), SPOKEN.items(), ids=["Thai", "Vietnamese", "Greek"])
+def test_scripts_that_cl100k_knows_better_stay_within_the_bound(text, real):
+    assert count(text, "claude-sonnet-4-5") >= real > cl100k_tokens(text) * factor("claude-sonnet-4-5")
+
+
+@pytest.mark.parametrize("text", ["plain", "déjà vu", "漢字かな", "한국어", "עברית", "😀"])
+def test_other_texts_count_by_the_factor_alone(text):
+    assert count(text, "claude-sonnet-4-5") == math.ceil(cl100k_tokens(text) * 1.28)
+
+
+@pytest.mark.parametrize(
+    ("model", "usual"),
+    [("claude-sonnet-4-5", 1.13), ("claude-3-haiku-20240307", 1.13), ("claude-opus-4-7", 1.41), ("claude-new-9", 1.41)],
+)
+def test_the_usual_ratio_is_the_familys_own(model, usual):
+    assert typical(model) * factor(model) == pytest.approx(usual)
+    assert typical(model) < 1
+
+
+@pytest.mark.parametrize("model", ["scripted-demo", "llama3", ""])
+def test_where_nothing_was_measured_the_bound_is_the_estimate(model):
+    assert typical(model) == 1
 
 
 def patches(rng):

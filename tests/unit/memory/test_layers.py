@@ -1,34 +1,48 @@
 """The layers and what they cost."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.memory.layers import Layers, message_tokens, rom, stubbed, system_text, tools_tokens
+from loom_worker.memory.layers import MORE_TABLES, chat_tokens, longest, message_tokens, rom, tools_tokens, turns
 from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
+from tests.unit.memory.talk import count, said, stored, user
 
-
-def count(text: str) -> int:
-    return len(text)
-
-
-def test_the_system_text_is_the_same_bytes_for_any_order_of_the_kernel() -> None:
-    one = Layers("ROM", {"goal": "sell", "user": "Ada"}, (), ())
-    two = Layers("ROM", {"user": "Ada", "goal": "sell"}, (), ())
-    assert (
-        system_text(one)
-        == system_text(two)
-        == ("ROM\n\nWhat is known of this conversation:\n- goal: sell\n- user: Ada")
-    )
-
-
-def test_a_conversation_of_which_nothing_is_known_has_rom_alone() -> None:
-    assert system_text(Layers("ROM", {}, (), ())) == "ROM"
+PLENTY = 10_000
 
 
 def test_rom_has_no_schema_where_there_is_no_database() -> None:
-    assert rom(" You help.\n", "") == "You help."
-    assert rom("You help.", "orders(id)\n") == "You help.\n\nThe database you work on:\norders(id)"
-    assert rom("", "") == ""
+    assert rom(" You help.\n", "", allowance_tokens=PLENTY, count=count) == "You help."
+    assert rom("", "", allowance_tokens=0, count=count) == ""
+
+
+def test_rom_is_the_prompt_and_then_the_schema() -> None:
+    whole = "You help.\n\nThe database you work on:\norders(id)"
+    assert rom("You help.", "orders(id)\n", allowance_tokens=len(whole), count=count) == whole
+
+
+def test_a_schema_over_the_allowance_is_cut_between_lines_and_says_so() -> None:
+    schema = "\n".join(f"table_{n}(id INTEGER PK)" for n in range(20))
+    text = rom("You help.", schema, allowance_tokens=300, count=count)
+    *lines, last = text.removeprefix("You help.\n\nThe database you work on:\n").splitlines()
+    assert lines == schema.splitlines()[: len(lines)]
+    assert last == MORE_TABLES
+    assert 300 - len("table_0(id INTEGER PK)\n") < len(text) <= 300
+
+
+def test_a_prompt_is_never_cut_whatever_its_length() -> None:
+    text = rom("p" * 500, "orders(id)\nstores(id)", allowance_tokens=100, count=count)
+    assert text == f"{'p' * 500}\n\nThe database you work on:\n{MORE_TABLES}"
+
+
+@given(st.text(), st.text(), st.integers(0, 400))
+def test_rom_is_the_same_bytes_every_time_and_within_its_allowance_but_for_the_prompt(
+    prompt: str, schema: str, allowance: int
+) -> None:
+    text = rom(prompt, schema, allowance_tokens=allowance, count=count)
+    assert text == rom(prompt, schema, allowance_tokens=allowance, count=count)
+    assert text.startswith(prompt.strip())
+    assert len(text) <= max(allowance, len(prompt.strip()) + len(MORE_TABLES) + len("\n\nThe database you work on:\n"))
 
 
 def test_every_part_of_a_message_costs_tokens() -> None:
@@ -40,6 +54,7 @@ def test_every_part_of_a_message_costs_tokens() -> None:
         ChatMessage("assistant", text="yes", opaque=({"type": "thinking"},)),
     )
     assert all(message_tokens(part, count) > message_tokens(bare, count) for part in parts)
+    assert chat_tokens(parts, count) == sum(message_tokens(part, count) for part in parts)
 
 
 def test_tools_cost_their_descriptions_and_nothing_where_there_are_none() -> None:
@@ -48,9 +63,14 @@ def test_tools_cost_their_descriptions_and_nothing_where_there_are_none() -> Non
     assert tools_tokens((tool, tool), count) > tools_tokens((tool,), count) > len("addAdds.")
 
 
-@given(st.lists(st.text(max_size=80), min_size=1, max_size=4))
-def test_a_stub_keeps_its_calls_and_is_never_longer(contents: list[str]) -> None:
-    outcomes = tuple(ToolOutcome(str(n), "add", content) for n, content in enumerate(contents))
-    stub = stubbed(ChatMessage("tool", outcomes=outcomes))
-    assert [outcome.tool_use_id for outcome in stub.outcomes] == [outcome.tool_use_id for outcome in outcomes]
-    assert all(len(new.content) <= len(old.content) for new, old in zip(stub.outcomes, outcomes, strict=True))
+def test_a_history_falls_into_its_turns() -> None:
+    first, second = [user("1"), said("one")], [user("2")]
+    assert [[message.chat for message in turn] for turn in turns(stored(first, second))] == [first, second]
+    assert turns(()) == []
+
+
+@pytest.mark.parametrize(
+    ("most", "limit", "found"), [(0, 5, 0), (9, -1, 0), (9, 0, 0), (9, 4, 4), (9, 9, 9), (9, 20, 9)]
+)
+def test_the_longest_is_the_last_that_fits(most: int, limit: int, found: int) -> None:
+    assert longest(most, lambda number: number <= limit) == found

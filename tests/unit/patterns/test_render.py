@@ -6,6 +6,7 @@ from loom_worker.errors import ToolFailed
 from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import as_document, fill, for_message, load_pattern_tool
 from loom_worker.values.patterns import Parameter, Pattern, PatternMatch
+from tests.support.callers import CALLER
 
 PATTERN = Pattern(
     id="sql/top_n",
@@ -92,7 +93,7 @@ def test_a_template_for_another_backend_is_not_called_sql() -> None:
 
 def test_load_pattern_gives_the_document() -> None:
     tool = load_pattern_tool(Matcher([PATTERN]))
-    assert tool.run({"id": "sql/top_n"}) == as_document(PATTERN)
+    assert tool.run({"id": "sql/top_n"}, CALLER) == as_document(PATTERN)
     assert tool.is_bounded
     assert tool.is_idempotent
 
@@ -100,17 +101,17 @@ def test_load_pattern_gives_the_document() -> None:
 @pytest.mark.parametrize("wanted", ["sql/topn", "top_n", "rest/top_m", "sql/top"])
 def test_an_unknown_id_is_answered_with_a_near_one_in_100_characters(wanted: str) -> None:
     with pytest.raises(ToolFailed, match="there is sql/top_n") as failed:
-        load_pattern_tool(Matcher([PATTERN])).run({"id": wanted})
+        load_pattern_tool(Matcher([PATTERN])).run({"id": wanted}, CALLER)
     assert failed.value.code == "ERROR_NOT_FOUND"
     assert len(str(failed.value)) <= 100
 
 
 def test_an_endless_id_still_fails_in_100_characters() -> None:
     with pytest.raises(ToolFailed) as failed:
-        load_pattern_tool(Matcher([PATTERN])).run({"id": "x" * 5000})
+        load_pattern_tool(Matcher([PATTERN])).run({"id": "x" * 5000}, CALLER)
     assert len(str(failed.value)) <= 100
 
 
 def test_an_empty_library_says_so() -> None:
     with pytest.raises(ToolFailed, match="the library is empty"):
-        load_pattern_tool(Matcher([])).run({"id": "sql/top_n"})
+        load_pattern_tool(Matcher([])).run({"id": "sql/top_n"}, CALLER)

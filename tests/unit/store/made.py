@@ -8,11 +8,13 @@ from sqlalchemy import func, select
 from loom_worker.settings import LimitSettings
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Final
+from loom_worker.store.journal import Final, Journal
 from loom_worker.store.schema import metadata
+from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
-from loom_worker.values.chat import ChatMessage, Usage
+from loom_worker.values.chat import ChatMessage, Role, Usage
 from loom_worker.values.deliveries import Delivery
+from loom_worker.values.ids import new_id
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import Message, NewSession
 from loom_worker.values.turns import Call, Claim, Ending, NewTurn, Turn
@@ -82,6 +84,27 @@ def final(usage: Usage = SPENT, **fields: Any) -> Final:
     """The end of a turn that went well."""
     progress = {**PROGRESS, "usage": usage.as_json(), "completed_ms": NOW_MS + 100}
     return Final(**{"ending": Ending("completed", output_text="done"), "progress": progress, "model": "m1", **fields})
+
+
+def said(database: Database, session: str = "s1", *, turns: int, workspace: str = WORKSPACE, size: int = 2) -> str:
+    """A session with turns of so many messages: the user's, then the assistant's. Returns its lane."""
+    lane = ""
+    for _ in range(turns):
+        claim = running(database, session, workspace=workspace)
+        lane = claim.turn.lane
+        answers: list[Role] = ["assistant"] * (size - 1)
+        texts = [ChatMessage(role, text=f"{session} {claim.turn.seq} {role}") for role in ("user", *answers)]
+        messages = tuple(message(0, claim, id=new_id("msg_"), chat=chat) for chat in texts)
+        Journal(database).finish(claim, final(said=messages))
+    return lane
+
+
+def reaped(database: Database, *, limit: int = 200) -> int:
+    """Remove all rows of deleted sessions; return in how many batches."""
+    sessions, batches = Sessions(database), 0
+    while sessions.reap(limit=limit):
+        batches += 1
+    return batches
 
 
 def counts(database: Database) -> dict[str, int]:

@@ -8,6 +8,8 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
+from loom_worker.values.sessions import Choice
+from loom_worker.values.tools import Caller
 from loom_worker.values.turns import Call, Claim
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, claimed, final, running
 
@@ -149,7 +151,8 @@ def test_calls_of_another_turn_do_not_count_as_open(database: Database, claim: C
 
 
 def test_the_owner_of_a_call_is_known_until_it_is_deleted(database: Database, claim: Claim) -> None:
-    owner = CallOwner(lane=claim.turn.lane, agent="default", session_id="s1", tool="look", reply_n=1)
+    caller = Caller(claim.turn.lane, "s1", WORKSPACE, claim.turn.id, "toolu_0")
+    owner = CallOwner(agent="default", choice=Choice(), tool="look", reply_n=1, caller=caller)
     assert Calls(database).owner_of(claim.turn.id, 0) == owner
     assert Calls(database).owner_of(claim.turn.id, 9) is None
     Sessions(database).delete(WORKSPACE, "s1")

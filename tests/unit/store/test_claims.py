@@ -8,7 +8,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
-from loom_worker.values.sessions import SessionPatch, SessionStatus
+from loom_worker.values.sessions import Choice, SessionPatch, SessionStatus
 from loom_worker.values.turns import Claim, Step
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, claimed, final, running, submitted
 
@@ -104,14 +104,16 @@ def test_an_unknown_lane_is_empty(database: Database) -> None:
 
 def test_a_claim_brings_what_the_session_has(database: Database) -> None:
     lane = submitted(database).lane
-    patch = SessionPatch(model="m2", kernel={"name": "Ada"})
+    patch = SessionPatch(model="m2", kernel={"name": "Ada"}, tools=("look",), backend="b.db")
     Sessions(database).patch(WORKSPACE, "s1", patch, now_ms=NOW_MS)
     claim = claimed(database, lane)
-    assert (claim.model, claim.kernel, claim.rom, claim.user) == ("m2", {"name": "Ada"}, None, None)
-    Journal(database).finish(claim, final(rom="be kind"))
+    assert claim.choice == Choice(model="m2", tools=("look",), backend="b.db")
+    assert (claim.kernel, claim.rom, claim.user) == ({"name": "Ada"}, None, None)
+    assert (claim.token_correction, claim.memory_seen) == (None, 0)
+    Journal(database).finish(claim, final(rom="be kind", token_correction=1.25, memory_seen=3))
     submitted(database)
     second = claimed(database, lane)
-    assert second.rom == "be kind"
+    assert (second.rom, second.token_correction, second.memory_seen) == ("be kind", 1.25, 3)
     Journal(database).finish(second, final(rom="be rude"))
     assert Sessions(database).get(WORKSPACE, "s1").rom == "be kind"
 

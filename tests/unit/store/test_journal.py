@@ -1,15 +1,18 @@
+from dataclasses import replace
+
 import pytest
 from sqlalchemy.exc import IntegrityError
 
 from loom_worker.errors import Fenced
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
-from loom_worker.store.ledger import Ledger
+from loom_worker.store.ledger import Charge, Ledger, charge
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
+from loom_worker.values.sessions import SessionPatch
 from loom_worker.values.turns import CANCELLED, Ending, Step
 from tests.unit.store.made import (
     NOW_MS,
@@ -65,7 +68,8 @@ def test_the_end_of_a_turn_is_written_in_all_tables(database: Database) -> None:
     assert (turn.status, turn.output_text, turn.usage, turn.run_ms) == ("completed", "done", SPENT, 5)
     assert (turn.completed_ms, turn.calls[0].content) == (NOW_MS + 100, "4")
     assert counts(database) == {
-        "sessions": 1, "turns": 1, "steps": 1, "calls": 1, "messages": 2, "outbox": 1, "usage": 1
+        "sessions": 1, "turns": 1, "steps": 1, "calls": 1, "messages": 2, "outbox": 1, "usage": 1,
+        "memory": 0, "memory_snapshots": 0,
     }  # fmt: skip
     session = Sessions(database).get(WORKSPACE, "s1")
     assert (session.usage, session.queue_depth, session.is_busy) == (SPENT, 0, False)
@@ -153,14 +157,65 @@ def test_a_message_comes_back_with_everything_it_had(database: Database) -> None
     )
     said = tuple(message(number, claim, chat=chat, usage=SPENT) for number, chat in enumerate(chats))
     Journal(database).finish(claim, final(said=said))
-    assert Messages(database).latest(claim.turn.lane, limit=9) == said
+    stored = Messages(database).page(WORKSPACE, "s1", limit=9, after=None).items
+    assert stored == tuple(replace(one, n=number) for number, one in enumerate(said, start=1))
 
 
-def test_the_latest_messages_are_the_last_ones_oldest_first(database: Database) -> None:
+def test_the_first_system_text_is_kept_with_the_version_of_its_agent(database: Database) -> None:
+    Journal(database).finish(running(database), final(rom="be kind", agent_version="1"))
+    Journal(database).finish(running(database), final(rom="be kind", agent_version="2"))
+    session = Sessions(database).get(WORKSPACE, "s1")
+    assert (session.rom, session.agent_version) == ("be kind", "1")
+
+
+def test_a_version_without_a_system_text_is_not_kept(database: Database) -> None:
+    Journal(database).finish(running(database), final(agent_version="1"))
+    assert Sessions(database).get(WORKSPACE, "s1").agent_version is None
+
+
+@pytest.mark.parametrize("patch", [SessionPatch(agent="default@latest"), SessionPatch(backend="other.db")])
+def test_a_turn_that_ran_meanwhile_does_not_bring_the_old_system_text_back(
+    database: Database, patch: SessionPatch
+) -> None:
+    Journal(database).finish(running(database), final(rom="old", agent_version="1"))
     claim = running(database)
-    Journal(database).finish(claim, final(said=tuple(message(9 - number, claim) for number in range(5))))
-    latest = Messages(database).latest(claim.turn.lane, limit=2)
-    assert [one.id for one in latest] == ["msg_0006", "msg_0005"]
+    Sessions(database).patch(WORKSPACE, "s1", patch, now_ms=NOW_MS)
+    Journal(database).finish(claim, final(rom="old", agent_version="1"))
+    session = Sessions(database).get(WORKSPACE, "s1")
+    assert (session.rom, session.agent_version) == (None, None)
+    Journal(database).finish(running(database), final(rom="new", agent_version="2"))
+    assert Sessions(database).get(WORKSPACE, "s1").rom == "new"
+
+
+def test_the_first_system_text_is_not_kept_if_the_database_was_switched_meanwhile(database: Database) -> None:
+    claim = running(database)
+    Sessions(database).patch(WORKSPACE, "s1", SessionPatch(backend="other.db"), now_ms=NOW_MS)
+    Journal(database).finish(claim, final(rom="tables of the first", agent_version="1"))
+    session = Sessions(database).get(WORKSPACE, "s1")
+    assert (session.rom, session.agent_version, session.backend) == (None, None, "other.db")
+
+
+def test_an_end_that_tells_nothing_new_of_the_memory_leaves_what_was_told_before(database: Database) -> None:
+    Journal(database).finish(running(database), final(token_correction=1.25, memory_seen=3))
+    Journal(database).finish(running(database), final())
+    claim = running(database)
+    assert (claim.token_correction, claim.memory_seen) == (1.25, 3)
+    assert Sessions(database).get(WORKSPACE, "s1").token_correction == 1.25
+
+
+def test_a_summary_that_is_charged_while_a_turn_runs_is_not_lost(database: Database) -> None:
+    Journal(database).finish(running(database), final())
+    claim = running(database)
+    summary = Charge(WORKSPACE, "s1", "default", "small", Usage(input_tokens=100, cost_usd=0.5, llm_calls=1))
+    with database.write() as tx:
+        charge(tx, claim.turn.lane, summary, now_ms=NOW_MS)
+    Journal(database).finish(claim, final())
+    used = Sessions(database).get(WORKSPACE, "s1").usage
+    assert (used.llm_calls, used.input_tokens, used.cost_usd) == (3, 120, 1.0)
+    by_model = {row["key"]: row for row in Ledger(database).totals(WORKSPACE, group_by="model")}
+    assert (by_model["m1"]["turns"], by_model["small"]["turns"]) == (2, 0)
+    assert (by_model["small"]["input_tokens"], by_model["small"]["cost_usd"]) == (100, 0.5)
+    assert Ledger(database).totals(WORKSPACE, group_by="session")[0]["turns"] == 2
 
 
 def test_the_first_journal_write_of_a_second_turn_leaves_the_first_alone(database: Database) -> None:

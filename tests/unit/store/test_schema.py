@@ -9,13 +9,16 @@ from sqlalchemy import event
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
-from loom_worker.store.messages import Messages
+from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.schema import metadata, unfinished
 from loom_worker.store.search import Search
+from loom_worker.store.sessions import Sessions
+from loom_worker.store.snapshots import NewSnapshot
+from loom_worker.values.memory import MemoryState
 from loom_worker.values.turns import UNFINISHED
-from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, running, submitted
+from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, reaped, running, said, submitted
 
 
 def plans(database: Database, act: Callable[[], object]) -> list[str]:
@@ -33,7 +36,7 @@ def plans(database: Database, act: Callable[[], object]) -> list[str]:
     found = []
     with database.read() as tx:
         for statement, parameters in said:
-            if statement.startswith(("SELECT", "UPDATE")):
+            if statement.startswith(("SELECT", "UPDATE", "DELETE")):
                 rows = tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
                 found += [str(row[-1]) for row in rows]
     return found
@@ -43,6 +46,30 @@ def said_and_searched(database: Database) -> None:
     claim = running(database)
     Journal(database).finish(claim, final(said=(message(1, claim),)))
     assert Search(database).session(WORKSPACE, "s1", "text", limit=9)
+
+
+def recalled_and_loaded(database: Database) -> None:
+    lane = said(database, turns=3)
+    memories = Memories(database)
+    page, _ = memories.page_from(lane, offset=0, limit=2)
+    memories.promote_in_lane(lane, [one.id for one in page], budget_tokens=9, tokens=len)
+    assert memories.load(lane, limit=9).recalled == page
+
+
+def compressed(database: Database) -> None:
+    lane, memories = said(database, turns=1), Memories(database)
+    held = memories.claim(lane, worker="w", alive=frozenset(), now_ms=NOW_MS)
+    assert held is not None
+    new = NewSnapshot("snap_1", "notes", 1, 1, 1)
+    assert memories.apply(lane, held.state, held.state, snapshot=new, charge=None, now_ms=NOW_MS)
+    memories.release(lane, "w", is_done=True, seen_due_ms=held.due_ms)
+    assert memories.snapshots(WORKSPACE, "s1", limit=9, after="snap_2").items
+
+
+def said_deleted_and_reaped(database: Database) -> None:
+    said(database, turns=3)
+    Sessions(database).delete(WORKSPACE, "s1")
+    assert reaped(database, limit=2)
 
 
 ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
@@ -59,7 +86,25 @@ ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
     ),
     "one open lane": (lambda database: Claims(database).open_lane("lane"), "turns_unfinished (lane=?)"),
     "due deliveries": (lambda database: Outbox(database).due(now_ms=NOW_MS, limit=9), "outbox_due (next_ms<?)"),
-    "latest messages": (lambda database: Messages(database).latest("lane", limit=9), "messages_by_session (lane=?)"),
+    "the memory of a turn": (
+        lambda database: recalled_and_loaded(database),
+        "messages_by_session (lane=? AND n>?)",
+    ),
+    "messages that were promoted": (lambda database: recalled_and_loaded(database), "messages_1 (id=?)"),
+    "due memories": (lambda database: Memories(database).due(due_before_ms=NOW_MS, limit=9), "memory_due (due_ms<?)"),
+    "the oldest of L1": (
+        lambda database: Memories(database).oldest("lane", MemoryState(), limit=9),
+        "messages_by_session (lane=? AND n>?)",
+    ),
+    "a change of memory": (lambda database: compressed(database), "PRIMARY KEY"),
+    "snapshots": (
+        lambda database: compressed(database),
+        "memory_snapshots_by_session (lane=? AND id<?)",
+    ),
+    "what is left of a session": (
+        lambda database: said_deleted_and_reaped(database),
+        "sessions_by_time (workspace=?)",
+    ),
     "search": (
         lambda database: said_and_searched(database),
         "messages_by_session (lane=? AND n<?)",

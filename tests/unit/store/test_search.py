@@ -16,7 +16,7 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.values.chat import ChatMessage, Role, ToolOutcome, ToolUse
 from loom_worker.values.search import Hit
-from tests.unit.store.made import WORKSPACE, final, message, running
+from tests.unit.store.made import WORKSPACE, final, message, reaped, running
 
 _ids = iter(range(1_000_000))
 
@@ -98,6 +98,23 @@ def test_an_answer_is_found_beside_its_question(database: Database) -> None:
     assert found(database, "team signed")[:2] == ["Which team did you sign with?", "The Wolves!"]
 
 
+def test_an_answer_that_repeats_the_question_takes_no_place_of_its_own(database: Database) -> None:
+    say(database, "The key hangs behind the blue clock.", "You said: The key hangs behind the blue clock.")
+    assert found(database, "blue clock") == ["The key hangs behind the blue clock."]
+
+
+def test_what_the_tools_of_memory_find_is_not_found_again(database: Database) -> None:
+    say(database, "The code of the locker is 4711.", "Noted.")
+    before = ask(database, "code of the locker")
+    for n in range(15):
+        use = ToolUse(f"t{n}", "search_conversation", {"query": "code of the locker"})
+        result = ToolOutcome(f"t{n}", "search_conversation", "The code of the locker is 4711.")
+        searched = (ChatMessage("assistant", tool_uses=(use,)), ChatMessage("tool", outcomes=(result,)))
+        tell(database, ChatMessage("user", f"Matter {n}?"), *searched, ChatMessage("assistant", "Done."))
+    assert ask(database, "code of the locker")[0].message_id == before[0].message_id
+    assert [hit.role for hit in ask(database, "code of the locker", limit=50) if hit.role == "tool"] == []
+
+
 def test_neither_another_session_nor_another_workspace_is_searched(database: Database) -> None:
     say(database, "mine is red", "red it is")
     say(database, "yours is red", session="s2")
@@ -162,6 +179,7 @@ def test_a_deleted_session_leaves_nothing_in_the_index(database: Database) -> No
     say(database, "red 猫咪", "blue")
     say(database, "red", "blue", session="s2")
     Sessions(database).delete(WORKSPACE, "s1")
+    reaped(database)
     assert index_rows(database) == 2
     check_index(database)
     with database.read() as tx:

@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.store import search_rank
-from loom_worker.store.search_rank import SNIPPET, Place, best, by_length, fold, own_scores, with_neighbours
+from loom_worker.store.search_rank import (
+    SNIPPET,
+    Place,
+    best,
+    by_length,
+    fold,
+    gist,
+    is_repeat,
+    own_scores,
+    with_neighbours,
+)
 from loom_worker.store.search_words import terms
 
 
@@ -14,7 +24,7 @@ def stems(question: str) -> tuple[tuple[str, ...], ...]:
 
 
 def place(n: int, *beside: int, role: str = "user", characters: int = 10) -> Place:
-    return Place(n, role, characters, beside)
+    return Place(n, role, characters, near=beside, far=())
 
 
 def test_a_rare_word_counts_more_than_a_common_one() -> None:
@@ -97,3 +107,24 @@ def test_folding_keeps_each_character_in_its_place(text: str) -> None:
 
 def test_folding_takes_accents_and_capitals_off_and_leaves_syllables_alone() -> None:
     assert fold("ÉCOLE Größe 각 が") == "ecole große 각 か"
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "expected"),
+    [
+        ("The key hangs behind the clock.", "You said: the key  hangs behind the clock.", True),
+        ("The key hangs behind the clock.", "The key hangs behind the clock. " + "And much more was said. " * 3, False),
+        ("The key hangs behind the clock.", "The key hangs behind the door.", False),
+        ("", "", True),
+    ],
+)
+def test_a_text_repeats_another_if_it_holds_the_whole_of_it_and_little_more(
+    text: str, other: str, expected: bool
+) -> None:
+    ours, theirs = gist(text), gist(other)
+    assert is_repeat(ours, theirs) == is_repeat(theirs, ours) == expected
+
+
+def test_the_further_exchange_counts_half_of_the_next_one() -> None:
+    scores = with_neighbours({5: 10.0}, [Place(5, "user", 10, near=(3, 4), far=(1,))])
+    assert scores[1] == scores[3] / 2

@@ -1,9 +1,10 @@
 import pytest
 
-from loom_worker.errors import Conflict, NotFound
+from loom_worker.errors import Conflict, NotFound, ToolFailed
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.sessions import Sessions
+from loom_worker.values.json import Json
 from loom_worker.values.sessions import NewSession, SessionPatch
 from loom_worker.values.turns import Step
 from tests.unit.store.made import (
@@ -16,6 +17,7 @@ from tests.unit.store.made import (
     delivery,
     final,
     message,
+    reaped,
     running,
     submitted,
 )
@@ -90,8 +92,10 @@ def test_a_deleted_session_leaves_no_row_but_what_it_cost(database: Database) ->
         submitted(database, session)
     lane = Sessions(database).get(WORKSPACE, "s1").lane
     assert Sessions(database).delete(WORKSPACE, "s1") == lane
+    reaped(database)
     assert counts(database) == {
-        "sessions": 1, "turns": 2, "steps": 1, "calls": 1, "messages": 1, "outbox": 1, "usage": 2
+        "sessions": 1, "turns": 2, "steps": 1, "calls": 1, "messages": 1, "outbox": 1, "usage": 2,
+        "memory": 0, "memory_snapshots": 0,
     }  # fmt: skip
     with pytest.raises(NotFound):
         Sessions(database).get(WORKSPACE, "s1")
@@ -103,3 +107,62 @@ def test_a_session_of_the_same_name_begins_anew_after_a_deletion(database: Datab
     new = submitted(database)
     assert new.seq == 1
     assert new.lane != old.lane
+
+
+def kernel_of(database: Database, workspace: str = WORKSPACE) -> Json:
+    return Sessions(database).get(workspace, "s1").kernel
+
+
+def test_a_kernel_is_merged_key_by_key_and_null_removes_one(database: Database) -> None:
+    sessions = Sessions(database)
+    made = sessions.create(WORKSPACE, NewSession("s1", kernel={"name": "Ada", "goal": "a boat", "x": None}), now_ms=1)
+    sessions.create("other", NewSession("s1", kernel={"name": "Eve"}), now_ms=1)
+    merged = sessions.merge_kernel(made.lane, {"goal": None, "none": None, "tone": ["short"]}, fits=lambda _: None)
+    assert merged == kernel_of(database) == {"name": "Ada", "tone": ["short"], "x": None}
+    assert kernel_of(database, "other") == {"name": "Eve"}
+    assert sessions.get(WORKSPACE, "s1").updated_ms > 1
+
+
+def test_a_kernel_that_does_not_fit_is_left_as_it_was(database: Database) -> None:
+    sessions = Sessions(database)
+    made = sessions.create(WORKSPACE, NewSession("s1", kernel={"a": 1}), now_ms=NOW_MS)
+    seen: list[Json] = []
+
+    def refuse(kernel: Json) -> None:
+        seen.append(kernel)
+        raise ToolFailed("too large")
+
+    with pytest.raises(ToolFailed):
+        sessions.merge_kernel(made.lane, {"b": 2}, fits=refuse)
+    assert seen == [{"a": 1, "b": 2}]
+    assert kernel_of(database) == {"a": 1}
+
+
+def test_a_kernel_that_changes_while_it_is_judged_is_merged_anew(database: Database) -> None:
+    sessions = Sessions(database)
+    made = sessions.create(WORKSPACE, NewSession("s1", kernel={"a": 1}), now_ms=NOW_MS)
+    judged: list[Json] = []
+
+    def fits(kernel: Json) -> None:
+        judged.append(kernel)
+        if len(judged) == 1:
+            sessions.patch(WORKSPACE, "s1", SessionPatch(kernel={"a": 2, "c": 3}), now_ms=NOW_MS)
+
+    assert sessions.merge_kernel(made.lane, {"b": 2}, fits=fits) == kernel_of(database) == {"a": 2, "b": 2, "c": 3}
+    assert judged == [{"a": 1, "b": 2}, {"a": 2, "b": 2, "c": 3}]
+
+
+def test_the_kernel_of_a_deleted_session_is_not_found(database: Database) -> None:
+    lane = Sessions(database).create(WORKSPACE, NewSession("s1"), now_ms=NOW_MS).lane
+    Sessions(database).delete(WORKSPACE, "s1")
+    with pytest.raises(NotFound):
+        Sessions(database).merge_kernel(lane, {"a": 1}, fits=lambda _: None)
+
+
+def test_what_a_session_chose_comes_back(database: Database) -> None:
+    sessions = Sessions(database)
+    sessions.create(WORKSPACE, NewSession("s1"), now_ms=NOW_MS)
+    chosen = sessions.patch(WORKSPACE, "s1", SessionPatch(tools=("a", "b"), backend="b.db"), now_ms=NOW_MS)
+    assert (chosen.tools, chosen.backend) == (("a", "b"), "b.db")
+    cleared = sessions.patch(WORKSPACE, "s1", SessionPatch(clear=frozenset({"tools", "backend"})), now_ms=NOW_MS)
+    assert (cleared.tools, cleared.backend) == (None, None)

@@ -46,7 +46,13 @@ def test_every_task_has_the_queue_in_its_name(tmp_path: Path) -> None:
     for module in TASK_MODULES:
         importlib.import_module(module)
     ours = {name for name in configured.tasks if name.startswith("loom.")}
-    assert ours == {"loom.turn.run", "loom.turn.wake", "loom.tool.call", "loom.webhook.deliver"}
+    assert ours == {
+        "loom.turn.run",
+        "loom.turn.wake",
+        "loom.tool.call",
+        "loom.webhook.deliver",
+        "loom.summary.compress",
+    }
     queues = {name: configured.amqp.router.route({}, name)["queue"].name for name in ours}
     assert queues == {name: name.split(".")[1] for name in ours}
     assert set(queues.values()) == set(QUEUES)

@@ -12,9 +12,10 @@ from loom_worker.settings import LaneSettings
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
+from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
-from loom_worker.tasks.sweep import AGAIN_MS, UNACKED, Sweep, Sweeper, Swept
+from loom_worker.tasks.sweep import AGAIN_MS, COMPRESS_GRACE_MS, UNACKED, Sweep, Sweeper, Swept
 from loom_worker.values.ids import now_ms
 from loom_worker.values.sessions import SessionPatch
 from tests.support.stage import Book
@@ -37,7 +38,8 @@ def lanes(valkey: redis.Redis) -> Lanes:
 @pytest.fixture
 def sweep(valkey: redis.Redis, database: Database, lanes: Lanes, book: Book, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     monkeypatch.setattr(made, "NOW_MS", now_ms() - 60_000)  # the constant of the builders of rows
-    return Sweep(valkey, lanes, Claims(database), Outbox(database), book.doors(), SETTINGS)
+    parts = (Claims(database), Outbox(database), Memories(database), Sessions(database))
+    return Sweep(valkey, lanes, *parts, book.doors(), SETTINGS)
 
 
 def sweep_now(sweep: Sweep) -> Swept:
@@ -54,7 +56,7 @@ def grown_old(client: Any) -> None:
 
 
 def test_one_sweeps_at_a_time_and_the_lock_lasts_less_than_a_pause(sweep: Sweep, valkey: redis.Redis) -> None:
-    assert sweep.once("w0") == Swept(0, 0, 0)
+    assert sweep.once("w0") == Swept(0, 0, 0, 0)
     assert sweep.once("w1") is None
     assert valkey.get(keys.SWEEP) == "w0"
     remaining: Any = valkey.pttl(keys.SWEEP)
@@ -65,8 +67,8 @@ def test_a_turn_of_which_redis_knows_nothing_is_rung_once(
     sweep: Sweep, database: Database, book: Book, lanes: Lanes
 ) -> None:
     first, second = made.submitted(database), made.submitted(database)
-    assert sweep_now(sweep) == Swept(late=0, lost=1, due=0)
-    assert sweep_now(sweep) == Swept(late=0, lost=0, due=0)
+    assert sweep_now(sweep) == Swept(late=0, lost=1, due=0, full=0)
+    assert sweep_now(sweep) == Swept(late=0, lost=0, due=0, full=0)
     assert book.rung == [first.lane]
     lease = lanes.take(first.lane, "t1")
     assert lease is not None
@@ -89,7 +91,7 @@ def test_a_lane_with_a_late_lease_is_rung(
     lanes.submit(turn.lane, [(1, turn.id)])
     assert sweep_now(sweep).late == 0
     valkey.zadd(keys.LEASES, {turn.lane: 1})
-    assert sweep_now(sweep) == Swept(late=1, lost=0, due=0)
+    assert sweep_now(sweep) == Swept(late=1, lost=0, due=0, full=0)
     assert book.rung == [turn.lane]
 
 
@@ -154,8 +156,29 @@ def due(database: Database, number: int = 1) -> None:
 
 def test_a_due_delivery_is_sent(sweep: Sweep, database: Database, book: Book) -> None:
     due(database)
-    assert sweep_now(sweep) == Swept(late=0, lost=0, due=1)
+    assert sweep_now(sweep) == Swept(late=0, lost=0, due=1, full=0)
     assert book.delivered == ["whd_0001"]
+
+
+def test_a_session_whose_memory_has_been_due_for_a_while_is_sent_once(
+    sweep: Sweep, database: Database, book: Book
+) -> None:
+    lane = made.submitted(database).lane
+    with database.write() as tx:
+        tx.exec_driver_sql("INSERT INTO memory (lane, due_ms) VALUES (?, ?)", (lane, now_ms()))
+    assert sweep_now(sweep).full == 0
+    with database.write() as tx:
+        tx.exec_driver_sql("UPDATE memory SET due_ms = ?", (now_ms() - COMPRESS_GRACE_MS - 1,))
+    assert [sweep_now(sweep).full, sweep_now(sweep).full] == [1, 0]
+    assert book.summarized == [lane]
+
+
+def test_what_is_left_of_a_deleted_session_is_removed(sweep: Sweep, database: Database) -> None:
+    turn = made.submitted(database)
+    sweep.sessions.delete(turn.workspace, turn.session_id)
+    sweep_now(sweep)
+    with database.read() as tx:
+        assert tx.exec_driver_sql("SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM turns)").scalar() == 0
 
 
 def test_a_delivery_that_waits_for_a_worker_is_not_sent_with_every_sweep(

@@ -13,12 +13,13 @@ from loom_worker.tools.call import MAX_CONTENT_BYTES, MAX_FAILURE_CHARS, Outcome
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.json import Json
 from loom_worker.values.tools import Tool
+from tests.support.callers import CALLER
 
 SPEC = ToolSpec("execute_sql", "Runs SQL.", {"type": "object"})
 
 
 def tool(run: Callable[[Json], Any], *, is_bounded: bool = False, timeout_s: float = 30.0) -> Tool:
-    return Tool(SPEC, run, is_bounded=is_bounded, timeout_s=timeout_s)
+    return Tool(SPEC, lambda arguments, _: run(arguments), is_bounded=is_bounded, timeout_s=timeout_s)
 
 
 def raising(error: BaseException) -> Callable[[Json], str]:
@@ -31,7 +32,7 @@ def raising(error: BaseException) -> Callable[[Json], str]:
 @pytest.mark.parametrize("is_bounded", [True, False])
 def test_a_tools_text_is_its_outcome(is_bounded: bool) -> None:
     given_tool = tool(lambda arguments: f"got {arguments['a']}", is_bounded=is_bounded)
-    assert call(given_tool, {"a": 1}, timeout_s=5) == Outcome("completed", "got 1")
+    assert call(given_tool, {"a": 1}, CALLER, timeout_s=5) == Outcome("completed", "got 1")
 
 
 def test_a_bounded_tool_runs_in_the_callers_thread_and_others_do_not() -> None:
@@ -39,14 +40,14 @@ def test_a_bounded_tool_runs_in_the_callers_thread_and_others_do_not() -> None:
         return str(threading.get_ident())
 
     here = str(threading.get_ident())
-    assert call(tool(where, is_bounded=True), {}, timeout_s=5).content == here
-    assert call(tool(where), {}, timeout_s=5).content != here
+    assert call(tool(where, is_bounded=True), {}, CALLER, timeout_s=5).content == here
+    assert call(tool(where), {}, CALLER, timeout_s=5).content != here
 
 
 def test_a_tool_sees_the_callers_context() -> None:
     trace: contextvars.ContextVar[str] = contextvars.ContextVar("trace", default="none")
     trace.set("abc")
-    assert call(tool(lambda _: trace.get()), {}, timeout_s=5).content == "abc"
+    assert call(tool(lambda _: trace.get()), {}, CALLER, timeout_s=5).content == "abc"
 
 
 @pytest.mark.parametrize("is_bounded", [True, False])
@@ -68,25 +69,25 @@ def test_a_tool_sees_the_callers_context() -> None:
 def test_whatever_a_tool_raises_is_a_failure_that_tells_no_internals(
     error: BaseException, content: str, is_bounded: bool
 ) -> None:
-    assert call(tool(raising(error), is_bounded=is_bounded), {}, timeout_s=5) == Outcome("failed", content)
+    assert call(tool(raising(error), is_bounded=is_bounded), {}, CALLER, timeout_s=5) == Outcome("failed", content)
 
 
 def test_a_failure_is_logged_whole(caplog: pytest.LogCaptureFixture) -> None:
-    call(tool(raising(ValueError("the whole story"))), {}, timeout_s=5)
+    call(tool(raising(ValueError("the whole story"))), {}, CALLER, timeout_s=5)
     assert "the whole story" in caplog.text
     assert "Traceback" in caplog.text
 
 
 def test_a_long_failure_is_cut_to_a_hundred_characters_and_keeps_its_code() -> None:
-    outcome = call(tool(raising(ToolFailed("é" * 500, "DATABASE_ERROR"))), {}, timeout_s=5)
+    outcome = call(tool(raising(ToolFailed("é" * 500, "DATABASE_ERROR"))), {}, CALLER, timeout_s=5)
     assert outcome.content == "é" * (MAX_FAILURE_CHARS - 1) + "… [DATABASE_ERROR]"
     long = Tool(ToolSpec("n" * 64, "", {}), raising(type("E" * 200, (Exception,), {})()))
-    assert len(call(long, {}, timeout_s=5).content) <= MAX_FAILURE_CHARS
+    assert len(call(long, {}, CALLER, timeout_s=5).content) <= MAX_FAILURE_CHARS
 
 
 @pytest.mark.parametrize("result", [None, 3, b"bytes", {"a": 1}])
 def test_a_result_that_is_no_text_is_a_failure(result: object) -> None:
-    assert call(tool(lambda _: result), {}, timeout_s=5) == Outcome(
+    assert call(tool(lambda _: result), {}, CALLER, timeout_s=5) == Outcome(
         "failed", "Tool 'execute_sql' failed: it returned no text"
     )
 
@@ -102,7 +103,7 @@ def test_a_tool_that_does_not_return_times_out_by_the_shorter_limit(
         return "late"
 
     with caplog.at_level(logging.WARNING):
-        outcome = call(tool(hang, timeout_s=own_s), {}, timeout_s=process_s)
+        outcome = call(tool(hang, timeout_s=own_s), {}, CALLER, timeout_s=process_s)
     assert outcome == Outcome("timeout", "Tool 'execute_sql' timed out after 0.05 s")
     [left] = [thread for thread in threading.enumerate() if thread.name == "tool execute_sql"]
     assert left.daemon
@@ -114,8 +115,8 @@ def test_a_tool_that_does_not_return_times_out_by_the_shorter_limit(
 
 def test_a_result_of_the_largest_size_is_whole_and_one_byte_more_is_cut() -> None:
     whole = "x" * MAX_CONTENT_BYTES
-    assert call(tool(lambda _: whole), {}, timeout_s=5).content == whole
-    cut = call(tool(lambda _: whole + "x"), {}, timeout_s=5).content
+    assert call(tool(lambda _: whole), {}, CALLER, timeout_s=5).content == whole
+    cut = call(tool(lambda _: whole + "x"), {}, CALLER, timeout_s=5).content
     assert len(cut.encode()) == MAX_CONTENT_BYTES
     assert cut.endswith("\n… [cut: this is the beginning of 16,385 characters (16,385 bytes)]")
 
@@ -143,5 +144,5 @@ def test_cleaned_text_can_be_stored_and_sent(text: str) -> None:
 )
 def test_only_what_cannot_be_sent_is_changed(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned
-    assert call(tool(lambda _: text, is_bounded=True), {}, timeout_s=5).content == cleaned
-    assert call(tool(raising(ToolFailed(text)), is_bounded=True), {}, timeout_s=5).content == cleaned
+    assert call(tool(lambda _: text, is_bounded=True), {}, CALLER, timeout_s=5).content == cleaned
+    assert call(tool(raising(ToolFailed(text)), is_bounded=True), {}, CALLER, timeout_s=5).content == cleaned

@@ -25,6 +25,7 @@ from loom_worker.turn.plan import Check, check
 from loom_worker.turn.work import Work
 from loom_worker.values.chat import Reply, StopReason, ToolUse, Usage
 from loom_worker.values.json import Json
+from loom_worker.values.sessions import Choice
 from loom_worker.values.turns import Call, CallStatus, Claim, Turn
 
 LIMITS = LimitSettings()
@@ -36,17 +37,17 @@ STOPS: tuple[StopReason, ...] = ("end_turn", "tool_use", "max_tokens", "stop_seq
 
 def begun(**turn: Any) -> Work:
     row = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", NOW_MS, **turn)
-    return Work.begin(Claim(row, (), rom=None, kernel={}, model=None, user=None))
+    return Work.begin(Claim(row, (), rom=None, kernel={}, choice=Choice(), user=None))
 
 
 def matched(**turn: Any) -> Work:
-    return begun(**turn).matched("Today.", ())
+    return begun(**turn).matched("Today.", "", ())
 
 
 def replied(work: Work, text: str = "42", stop: StopReason = "end_turn", *calls: Call, cost_usd: float = 0.1) -> Work:
     uses = tuple(ToolUse(call.id, call.name, call.arguments) for call in calls)
     usage = Usage(input_tokens=60, output_tokens=40, cost_usd=cost_usd, llm_calls=1)
-    return work.replied(Reply(text, stop, usage, "m", uses), calls, first_token_ms=None)
+    return work.replied(Reply(text, stop, usage, "m", uses), calls, first_token_ms=None, counted=100)
 
 
 def situation(work: Work, **changes: Any) -> Situation:
@@ -256,7 +257,7 @@ def played(work: Work, done: list[tuple[Any, ...]]) -> Work:
             case ("told",):
                 work = work.told({"first": 1, "log": []})
             case _:
-                work = work.matched("", ())
+                work = work.matched("", "", ())
     return work
 
 

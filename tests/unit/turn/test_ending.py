@@ -13,6 +13,7 @@ from loom_worker.turn.decide import problem
 from loom_worker.turn.ending import finished
 from loom_worker.turn.patience import Stopping
 from loom_worker.turn.work import Work
+from loom_worker.values.sessions import Choice
 from loom_worker.values.turns import Call, Claim, Ending, Turn, Webhook
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
@@ -109,7 +110,7 @@ def a_turn(**facts: Any) -> Turn:
 
 def test_calls_under_way_are_cancelled_in_what_readers_are_shown() -> None:
     calls = (Call("a", "add", {}, 0, 1, status="running", started_ms=5), Call("b", "add", {}, 1, 1, status="completed"))
-    work = Work.begin(Claim(a_turn(calls=calls), (), rom=None, kernel={}, model=None, user=None))
+    work = Work.begin(Claim(a_turn(calls=calls), (), rom=None, kernel={}, choice=Choice(), user=None))
     ending = Ending("incomplete", "deadline", error=problem("deadline", "Too late."))
     turn = finished(work, ending, now_ms=9, run_ms=4)
     assert [call.status for call in turn.calls] == ["cancelled", "completed"]

@@ -57,7 +57,7 @@ def test_readers_are_told_what_the_context_costs(stage: Stage) -> None:
     turn = stage.serve(stage.submit(), stage.worker("w1"))
     [built] = [event.data for event in stage.live(turn) if event.type == "context.built"]
     assert built["budget_tokens"] == stage.budget_tokens
-    assert set(built["tokens"]) == {"tools", "rom", "l1", "turn"}
+    assert set(built["tokens"]) == {"tools", "rom", "kernel", "l2", "l1", "recalled", "patterns", "turn"}
 
 
 def test_a_tool_call_is_shown_when_it_is_asked_for_and_when_it_has_a_result(stage: Stage) -> None:

@@ -101,10 +101,11 @@ def test_the_pattern_beside_a_message_is_sent_again_as_it_was_first_sent(stage: 
 
 
 def test_the_user_of_a_session_is_known_to_the_model(stage: Stage) -> None:
-    stage.sessions.create(WORKSPACE, NewSession(id="s1", user="Ada", kernel={"goal": "sell"}), now_ms=1)
+    stage.sessions.create(WORKSPACE, NewSession(id="s1", user="Ada", kernel={"goals": ["sell"]}), now_ms=1)
     stage.model.scenes = [says("Hello Ada.")]
     stage.serve(stage.submit(), stage.worker("w1"))
-    assert stage.model.asked[0].system.endswith("- goal: sell\n- user: Ada")
+    assert stage.model.asked[0].memory.endswith("User: Ada\nGoals:\n- sell")
+    assert "Ada" not in stage.model.asked[0].system
 
 
 def test_the_time_of_all_owners_counts_but_not_the_waiting(stage: Stage) -> None:

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from loom_worker.turn.saying import CANCELLED, conversation, said, usage_of
 from loom_worker.turn.work import Work
 from loom_worker.values.chat import Reply, ToolUse, Usage
+from loom_worker.values.sessions import Choice
 from loom_worker.values.turns import Call, Claim, Turn
 
 TURN = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", 0)
-NEW = Work.begin(Claim(TURN, (), rom=None, kernel={}, model=None, user=None))
+NEW = Work.begin(Claim(TURN, (), rom=None, kernel={}, choice=Choice(), user=None))
 
 replies = st.lists(
     st.tuples(
@@ -25,7 +26,7 @@ replies = st.lists(
 
 
 def played(done: list[tuple[str, list[Any], bool]]) -> Work:
-    work = NEW.matched("Today is Saturday.", ())
+    work = NEW.matched("Today is Saturday.", "", ())
     for text, statuses, is_thinking in done:
         at = len(work.calls)
         uses = tuple(ToolUse(f"toolu_{at + n}", "add", {}) for n in range(len(statuses)))
@@ -35,7 +36,7 @@ def played(done: list[tuple[str, list[Any], bool]]) -> Work:
             for n, (use, status) in enumerate(zip(uses, statuses, strict=True))
         ]
         reply = Reply(text, "tool_use" if uses else "end_turn", Usage(llm_calls=1), "m", uses, opaque)
-        work = work.replied(reply, calls, first_token_ms=None).told({"first": 1, "log": []})
+        work = work.replied(reply, calls, first_token_ms=None, counted=100).told({"first": 1, "log": []})
     return work
 
 

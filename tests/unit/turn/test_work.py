@@ -2,6 +2,7 @@
 
 from loom_worker.turn.work import Work, tool_uses
 from loom_worker.values.chat import Reply, ToolUse, Usage
+from loom_worker.values.sessions import Choice
 from loom_worker.values.turns import Call, Claim, Step, Turn
 
 TURN = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", 0)
@@ -12,11 +13,11 @@ CALL = Call("t", "add", {"a": 1}, 0, 1)
 
 
 def begun(*steps: Step) -> Work:
-    return Work.begin(Claim(TURN, steps, rom=None, kernel={}, model=None, user=None))
+    return Work.begin(Claim(TURN, steps, rom=None, kernel={}, choice=Choice(), user=None))
 
 
 def test_only_what_is_new_is_to_be_saved() -> None:
-    work = begun(Step(0, "matched", {"context": "Today."})).replied(REPLY, (CALL,), first_token_ms=7)
+    work = begun(Step(0, "matched", {"context": "Today."})).replied(REPLY, (CALL,), first_token_ms=7, counted=100)
     assert ([step.n for step in work.unsaved_steps], work.unsaved_calls, work.has_got_on) == ([1], (CALL,), False)
     saved = work.saved()
     assert (saved.unsaved_steps, saved.unsaved_calls, saved.has_unsaved_reply, saved.has_got_on) == (
@@ -28,21 +29,27 @@ def test_only_what_is_new_is_to_be_saved() -> None:
 
 
 def test_a_reply_survives_the_journal() -> None:
-    step = begun().replied(REPLY, (CALL,), first_token_ms=None).replies[0]
+    step = begun().replied(REPLY, (CALL,), first_token_ms=None, counted=100).replies[0]
     assert tool_uses(step) == REPLY.tool_uses
     assert Usage.from_json(step.payload["usage"]) == REPLY.usage
 
 
 def test_the_first_token_is_the_first_of_the_turn() -> None:
-    work = begun().replied(REPLY, (), first_token_ms=None).replied(REPLY, (), first_token_ms=9)
-    assert work.replied(REPLY, (), first_token_ms=99).first_token_ms == 9
+    work = (
+        begun().replied(REPLY, (), first_token_ms=None, counted=100).replied(REPLY, (), first_token_ms=9, counted=100)
+    )
+    assert work.replied(REPLY, (), first_token_ms=99, counted=100).first_token_ms == 9
 
 
 def test_costs_add_up_and_an_unknown_one_stays_unknown() -> None:
-    work = begun().replied(REPLY, (), first_token_ms=None).replied(REPLY, (), first_token_ms=None)
+    work = (
+        begun()
+        .replied(REPLY, (), first_token_ms=None, counted=100)
+        .replied(REPLY, (), first_token_ms=None, counted=100)
+    )
     assert (work.usage.cost_usd, work.usage.llm_calls) == (1.0, 2)
     unknown = Reply("", "end_turn", Usage(cost_usd=None, llm_calls=1), "m")
-    assert work.replied(unknown, (), first_token_ms=None).usage.cost_usd is None
+    assert work.replied(unknown, (), first_token_ms=None, counted=100).usage.cost_usd is None
 
 
 def test_nothing_told_is_no_step() -> None:

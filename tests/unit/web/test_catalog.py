@@ -22,6 +22,12 @@ def test_tools_come_with_the_schema_of_their_arguments(client: FlaskClient) -> N
     assert all(tool["input_schema"]["type"] == "object" and tool["description"] for tool in tools)
 
 
+def test_tools_are_those_of_the_agent_that_is_named(client: FlaskClient) -> None:
+    assert client.get("/v1/tools?agent=default").get_json() == client.get("/v1/tools").get_json()
+    answer = client.get("/v1/tools?agent=nobody")
+    assert (answer.status_code, answer.get_json()["errors"][0]["pointer"]) == (422, "/agent")
+
+
 def test_usage_is_summed_by_the_group_asked_for(client: FlaskClient, submit: Submit, worker: Worker) -> None:
     for session in ("s", "s", "t"):
         worker.finish(submit(session)["id"])

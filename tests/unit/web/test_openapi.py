@@ -70,6 +70,13 @@ CALLS: list[tuple[str, str, str, Any]] = [
     ("GET", "/v1/sessions/s1/messages", "/v1/sessions/{session_id}/messages", None),
     ("GET", "/v1/sessions/s1/search?q=hello", "/v1/sessions/{session_id}/search", None),
     ("GET", "/v1/sessions/s1/search?limit=0", "/v1/sessions/{session_id}/search", None),
+    ("PATCH", "/v1/sessions/s1", "/v1/sessions/{session_id}", {"tools": ["clock"], "backend": "north"}),
+    ("PATCH", "/v1/sessions/s1", "/v1/sessions/{session_id}", {"tools": ["axe"], "agent": "other@latest"}),
+    ("GET", "/v1/sessions/s1/context", "/v1/sessions/{session_id}/context", None),
+    ("GET", "/v1/sessions/none/context", "/v1/sessions/{session_id}/context", None),
+    ("POST", "/v1/sessions/s1/recalled", "/v1/sessions/{session_id}/recalled", {"message_ids": ["msg_1"]}),
+    ("DELETE", "/v1/sessions/s1/recalled", "/v1/sessions/{session_id}/recalled", None),
+    ("GET", "/v1/sessions/s1/snapshots", "/v1/sessions/{session_id}/snapshots", None),
     ("POST", "/v1/sessions/s1/turns", "/v1/sessions/{session_id}/turns", {"input": "x"}),
     ("POST", "/v1/sessions/s1/turns", "/v1/sessions/{session_id}/turns", {}),
     ("GET", "/v1/sessions/s1/turns", "/v1/sessions/{session_id}/turns", None),
@@ -81,6 +88,7 @@ CALLS: list[tuple[str, str, str, Any]] = [
     ("GET", "/v1/agents", "/v1/agents", None),
     ("GET", "/v1/agents/default", "/v1/agents/{name}", None),
     ("GET", "/v1/tools", "/v1/tools", None),
+    ("GET", "/v1/tools?agent=nobody", "/v1/tools", None),
     ("GET", "/v1/usage", "/v1/usage", None),
     ("GET", "/v1/queue/stats", "/v1/queue/stats", None),
     ("GET", "/v1/deliveries", "/v1/deliveries", None),
@@ -118,5 +126,6 @@ def test_a_body_is_required_where_there_is_something_to_say() -> None:
     needed = {path: way["post"]["requestBody"]["required"] for path, way in DOCUMENT["paths"].items() if "post" in way}
     assert [path for path, is_required in needed.items() if is_required] == [
         "/v1/sessions",
+        "/v1/sessions/{session_id}/recalled",
         "/v1/sessions/{session_id}/turns",
     ]

@@ -58,12 +58,57 @@ def test_null_clears_title_model_and_budget_and_nothing_else(client: FlaskClient
 
 
 @pytest.mark.parametrize(
-    "body", [{"id": "t"}, {"agent": "x"}, {"status": "gone"}, {"kernel": None}, {"metadata": {"a": "x" * 17_000}}]
+    "body",
+    [
+        {"id": "t"},
+        {"agent": "default"},
+        {"agent": "default@latest\n"},
+        {"agent": None},
+        {"status": "gone"},
+        {"kernel": None},
+        {"metadata": {"a": "x" * 17_000}},
+        {"tools": "clock"},
+        {"tools": ["clock", "clock"]},
+        {"tools": ["x"] * 129},
+        {"backend": 1},
+    ],
 )
 def test_a_patch_of_anything_else_is_invalid(client: FlaskClient, body: dict[str, Any]) -> None:
     client.post("/v1/sessions", json={"id": "s"})
     answer = client.patch("/v1/sessions/s", json=body)
     assert (answer.status_code, answer.get_json()["errors"][0]["pointer"]) == (422, f"/{next(iter(body))}")
+
+
+def test_a_session_chooses_among_the_tools_and_databases_of_its_agent(client: FlaskClient) -> None:
+    client.post("/v1/sessions", json={"id": "s"})
+    chosen = client.patch("/v1/sessions/s", json={"tools": ["dice"], "backend": "north"}).get_json()
+    assert (chosen["tools"], chosen["backend"]) == (["dice"], "north")
+    assert client.patch("/v1/sessions/s", json={"tools": []}).get_json()["tools"] == []
+    cleared = client.patch("/v1/sessions/s", json={"tools": None, "backend": None}).get_json()
+    assert (cleared["tools"], cleared["backend"]) == (None, None)
+
+
+def test_what_the_agent_does_not_allow_is_refused_with_what_it_does(client: FlaskClient) -> None:
+    client.post("/v1/sessions", json={"id": "s", "title": "old"})
+    body = {"title": "new", "tools": ["dice", "axe"], "backend": "west", "agent": "other@latest"}
+    answer = client.patch("/v1/sessions/s", json=body)
+    assert answer.status_code == 422
+    assert {flaw["pointer"]: flaw["detail"] for flaw in answer.get_json()["errors"]} == {
+        "/tools/1": "its tools are clock, dice",
+        "/backend": "its databases are north, south",
+        "/agent": "a session keeps its agent, so only default@latest can be asked for",
+    }
+    assert client.get("/v1/sessions/s").get_json()["title"] == "old"
+
+
+def test_a_session_takes_up_its_agent_as_it_is_now(client: FlaskClient) -> None:
+    client.post("/v1/sessions", json={"id": "s"})
+    answer = client.patch("/v1/sessions/s", json={"agent": "default@latest"})
+    assert (answer.status_code, answer.get_json()["agent"], answer.get_json()["agent_version"]) == (
+        200,
+        "default",
+        None,
+    )
 
 
 def test_an_archived_session_takes_no_turn(client: FlaskClient) -> None:

@@ -1,0 +1,97 @@
+"""The ``memory`` of an agent's file: a profile, and single values in place of its own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TypeVar
+
+from loom_worker.agents.fields import Fields
+from loom_worker.values.memory import MemoryPolicy, Shares
+
+T = TypeVar("T", int, float)
+
+PROFILES = {
+    "balanced": MemoryPolicy(8, 4, None, 0.60, 0.75, (3, 5, 7)),
+    "data_intensive": MemoryPolicy(5, 3, None, 0.50, 0.70, (2, 4, 6)),
+    "conversational": MemoryPolicy(12, 6, None, 0.70, 0.85, (4, 6, 8)),
+}
+"""By ``workload_profile``; below the warning mark these go by the number of messages alone."""
+_LEVELS = ("normal", "warning", "critical")
+_LAYERS = ("rom", "kernel", "l1", "l2")
+
+
+def policy(memory: Fields) -> MemoryPolicy:
+    """The rules a file sets; what it leaves out is its profile's, or the default's.
+
+    Of two values that stand in an order, one that was not given yields to one that was.
+
+    Raises:
+        BadFile: a value of the wrong type, or values that contradict each other.
+    """
+    compression = memory.under("memory_compression")
+    profile = compression.choice("workload_profile", tuple(PROFILES))
+    usual = PROFILES[profile] if profile else MemoryPolicy()
+    has_swap = memory.under("swap").flag("enabled")
+    bounds = {"min_l1_messages": usual.min_l1_messages, "max_l1_messages": usual.max_l1_messages}
+    least, most = _rising(compression, compression.whole, bounds)
+    normal, warning, critical = _marks(compression, usual)
+    return replace(
+        usual,
+        min_l1_messages=least,
+        max_l1_messages=most,
+        normal_at=normal,
+        warning_at=warning,
+        critical_at=critical,
+        batches=_batches(compression.under("batch_sizes"), usual),
+        max_l2_tokens=compression.whole("max_l2_tokens") or usual.max_l2_tokens,
+        shares=_shares(compression.under("shares"), usual.shares),
+        has_swap=usual.has_swap if has_swap is None else has_swap,
+    )
+
+
+def _marks(compression: Fields, usual: MemoryPolicy) -> tuple[float | None, float, float]:
+    """Shares of L1's allowance by level; the first is None if neither the file nor its profile has it."""
+    keys = [f"{level}_threshold_percent" for level in _LEVELS]
+    # Where a profile has no normal mark this stands in for it, and is seen by nobody.
+    first = usual.warning_at if usual.normal_at is None else usual.normal_at
+    known = dict(zip(keys, (first, usual.warning_at, usual.critical_at), strict=True))
+    normal, warning, critical = _rising(compression, compression.percent, known)
+    is_by_number = usual.normal_at is None and compression.get(keys[0]) is None
+    return None if is_by_number else normal, warning, critical
+
+
+def _batches(sizes: Fields, usual: MemoryPolicy) -> tuple[int, int, int]:
+    normal, warning, critical = _rising(sizes, sizes.whole, dict(zip(_LEVELS, usual.batches, strict=True)))
+    return normal, warning, critical
+
+
+def _shares(shares: Fields, usual: Shares) -> Shares:
+    given = {layer: shares.percent(layer) for layer in _LAYERS}
+    found = replace(usual, **{layer: share for layer, share in given.items() if share is not None})
+    percents = {layer: round(100 * getattr(found, layer), 6) for layer in _LAYERS}
+    if sum(percents.values()) > 100:
+        told = ", ".join(f"{layer} {percent:g}" for layer, percent in percents.items())
+        raise shares.wrong(None, "at most 100 in all", told)
+    return found
+
+
+def _rising(fields: Fields, read: Callable[[str], T | None], usual: Mapping[str, T]) -> list[T]:
+    """Values none of which may be lower than the one before it.
+
+    Args:
+        usual: by key, in order; those that are not given are held between the given ones.
+    """
+    given: dict[str, T] = {key: value for key in usual if (value := read(key)) is not None}
+    for lower, higher in pairwise(given):
+        if given[lower] > given[higher]:
+            raise fields.wrong(higher, f"at least that of {lower} ({fields.get(lower)})", fields.get(higher))
+    keys = list(usual)
+    return [given.get(key, _held(usual[key], given, keys[:at], keys[at:])) for at, key in enumerate(keys)]
+
+
+def _held(value: T, given: Mapping[str, T], below: Sequence[str], above: Sequence[str]) -> T:
+    for key in below:
+        value = max(value, given.get(key, value))
+    for key in above:
+        value = min(value, given.get(key, value))
+    return value

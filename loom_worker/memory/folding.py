@@ -1,0 +1,32 @@
+"""The last means to fit a running turn: its oldest calls and their results become a line beside the question. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from loom_worker.values.chat import ChatMessage
+
+MOST_NAMES = 10
+"""Calls that the line names."""
+
+
+def rounds(turn: Sequence[ChatMessage]) -> int:
+    """How many times the turn got results of calls."""
+    return sum(bool(message.outcomes) for message in turn)
+
+
+def folded(turn: Sequence[ChatMessage], number: int) -> tuple[ChatMessage, ...]:
+    """Leave out the first rounds of a turn: the replies that asked for calls, and the results.
+
+    Args:
+        turn: begins with the user's message.
+        number: of rounds, 0 to rounds(turn).
+    """
+    ends = [place + 1 for place, message in enumerate(turn) if message.outcomes]
+    end = ends[number - 1] if number else 1
+    names = [use.name for message in turn[1:end] for use in message.tool_uses]
+    if not names:
+        return tuple(turn)
+    listed = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
+    line = f"[{len(names)} earlier tool calls of this turn ({listed}) and their results are left out for want of room.]"
+    question = replace(turn[0], context=f"{turn[0].context}\n\n{line}" if turn[0].context else line)
+    return (question, *turn[end:])

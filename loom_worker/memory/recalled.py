@@ -1,0 +1,49 @@
+"""Messages from earlier that were asked back, as text beside the current user's message. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from loom_worker.memory.layers import Count
+from loom_worker.memory.results import call_text
+from loom_worker.values.json import rfc3339
+from loom_worker.values.sessions import Message
+
+RECALLED_SHARE = 0.15
+"""Of the input budget (0-1), for all messages that are recalled at a time."""
+RESULT_CHARS = 1_000
+"""Of each tool result in the block."""
+OPENING = "<recalled>\nSaid earlier in this conversation, and recalled; it is not new:"
+CLOSING = "</recalled>"
+
+
+def as_text(messages: Sequence[Message]) -> str:
+    """Write the block of recalled messages, in the order of the conversation; empty where there are none.
+
+    Only its own two marks begin a line in it: further lines of what was said are set in.
+    """
+    entries = [entry for message in sorted(messages, key=lambda message: message.n) for entry in _entries(message)]
+    return "\n".join([OPENING, *entries, CLOSING]) if entries else ""
+
+
+def recalled_tokens(messages: Sequence[Message], count: Count) -> int:
+    """Tokens of the block of these messages."""
+    return count(as_text(messages))
+
+
+def _entries(message: Message) -> Iterator[str]:
+    chat = message.chat
+    moment = (rfc3339(message.created_ms) or "")[:16].replace("T", " ")
+    if chat.text.strip():
+        yield _entry(moment, chat.role, chat.text)
+    for use in chat.tool_uses:
+        yield _entry(moment, chat.role, f"called {call_text(use.name, use.arguments)}")
+    for outcome in chat.outcomes:
+        yield _entry(moment, f"result of {outcome.name}", _beginning(outcome.content))
+
+
+def _beginning(content: str) -> str:
+    more = len(content) - RESULT_CHARS
+    return content if more <= 0 else f"{content[:RESULT_CHARS]}… ({more} more characters)"
+
+
+def _entry(moment: str, who: str, text: str) -> str:
+    return "\n  ".join(f"[{moment} UTC] {who}: {text.strip()}".splitlines())

@@ -1,0 +1,160 @@
+"""What clients may know of a session's window, and what would not fit into it, before any model is asked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from loom_worker.errors import Flaw, Invalid, NotFound
+from loom_worker.kits import Kits
+from loom_worker.memory.kernel import kernel_text
+from loom_worker.memory.layers import message_tokens, tools_tokens
+from loom_worker.memory.recalled import RECALLED_SHARE, recalled_tokens
+from loom_worker.store.memory import Memories
+from loom_worker.store.reading import Turns
+from loom_worker.store.sessions import Sessions
+from loom_worker.summary.write import Means
+from loom_worker.turn import context
+from loom_worker.turn.loom import Kit
+from loom_worker.values.chat import ChatMessage
+from loom_worker.values.json import Json
+from loom_worker.values.sessions import Choice, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Asks kits and store; connects to nothing but the agent's own data."""
+
+    kits: Kits
+    sessions: Sessions
+    turns: Turns
+    memories: Memories
+
+    def context(self, workspace: str, session_id: str) -> Json:
+        """What the model would be sent now (API: ``GET …/context``).
+
+        Raises:
+            NotFound: the workspace has no such session.
+        """
+        session = self.sessions.get(workspace, session_id)
+        kit = self._kit(session)
+        remembered = self.memories.load(session.lane, limit=context.HISTORY_MESSAGES)
+        tokens = context.shown(kit, remembered, session)
+        layers: Json = {
+            name: {"tokens": tokens[name], "share": round(tokens[name] / kit.input_budget_tokens, 4)}
+            for name in ("tools", "rom", "kernel", "l2", "l1", "recalled", "patterns")
+        }
+        layers["l1"]["messages"] = tokens.pop("messages")
+        layers["recalled"]["messages"] = len(remembered.recalled)
+        rom = context.new_rom(kit) if session.rom is None else session.rom
+        return {
+            "object": "context",
+            "session_id": session_id,
+            "layers": layers,
+            "input_budget_tokens": kit.input_budget_tokens,
+            "used_tokens": sum(tokens.values()),
+            "model": kit.model.name,
+            "rom_digest": sha256(rom.encode()).hexdigest()[:16],
+            "agent_version": session.agent_version or kit.agent.version,
+            "memory_version": remembered.state.version,
+        }
+
+    def recall(self, workspace: str, session_id: str, message_ids: Sequence[str]) -> int:
+        """Put messages beside the session's next question; the tokens of all that are there then.
+
+        Raises:
+            NotFound: the workspace has no such session.
+            Invalid: the session has no such message, or they are too much; nothing was changed.
+        """
+        kit = self._kit(self.sessions.get(workspace, session_id))
+        return self.memories.promote(
+            workspace,
+            session_id,
+            message_ids,
+            budget_tokens=int(RECALLED_SHARE * kit.input_budget_tokens),
+            tokens=lambda messages: recalled_tokens(messages, kit.count),
+        )
+
+    def clear_recalled(self, workspace: str, session_id: str) -> None:
+        """Let nothing stand beside the session's next question, or raise NotFound."""
+        self.memories.clear_promoted(workspace, session_id)
+
+    def check_fits(self, workspace: str, session_id: str, agent: str, text: str) -> None:
+        """Raise Invalid for a message that would not fit beside system text, tools and kernel.
+
+        Args:
+            agent: whose session it becomes, should it be new.
+        """
+        if 2 * len(text.encode()) < surely_free(*self.kits.window(agent)):
+            return
+        try:
+            session: Session | None = self.sessions.get(workspace, session_id)
+        except NotFound:
+            session = None
+        kit = self.kits.kit(agent) if session is None else self._kit(session)
+        room = room_tokens(kit, session)
+        needed = message_tokens(ChatMessage("user", text), kit.count)
+        if needed > room:
+            raise Invalid(
+                f"The message takes about {needed} tokens, and {room} are free in the model's window. Send it in "
+                "parts, or put it where a tool can read it.",
+                (Flaw("/input", f"at most about {room} tokens"),),
+                "message-too-large",
+            )
+
+    def check_kernel(self, agent: str, kernel: Json) -> None:
+        """Raise Invalid for a kernel that is larger than its share of the window."""
+        kit = self.kits.kit(agent)
+        most = int(kit.agent.memory.shares.kernel * kit.input_budget_tokens)
+        needed = kit.count(kernel_text(kernel, (), (), allowance_tokens=NO_LIMIT, count=kit.count))
+        if needed > most:
+            raise Invalid(
+                f"The kernel takes about {needed} tokens; its share of the model's window is {most}.",
+                (Flaw("/kernel", f"at most about {most} tokens"),),
+            )
+
+    def metrics(self, *, workers: int, now_ms: int) -> Json:
+        """Figures over all workspaces, by name."""
+        return {
+            **self.turns.stats(None, now_ms=now_ms),
+            "workers": workers,
+            **{f"memory_{name}": figure for name, figure in self.memories.totals(now_ms=now_ms).items()},
+        }
+
+    def _kit(self, session: Session) -> Kit:
+        return self.kits.kit(session.agent, Choice(session.model, session.tools, session.backend))
+
+
+def room_tokens(kit: Kit, session: Session | None) -> int:
+    """What a message may take at most: the input budget without tools, system text and what stands beside."""
+    budget = kit.input_budget_tokens
+    rom = context.new_rom(kit) if session is None or session.rom is None else session.rom
+    correction = (session.token_correction if session else None) or kit.typical
+    beside = min(BESIDE_TOKENS, int(BESIDE_SHARE * budget))
+    fixed = kit.count(rom) + tools_tokens(kit.specs, kit.count) + beside
+    return max(0, int(budget / context.scale(correction)) - fixed)
+
+
+def surely_free(window_tokens: int, reserved_tokens: int) -> int:
+    """What a message may take without being counted: a share of what is left beside any usual set of tools."""
+    return int(SURE_SHARE * (window_tokens - reserved_tokens - TOOLS_TOKENS))
+
+
+NO_LIMIT = 1 << 40
+BESIDE_TOKENS = 2_000
+"""Kept free for what stands beside a message: the date and its pattern; in a small window less."""
+BESIDE_SHARE = 0.10
+SURE_SHARE, TOOLS_TOKENS = 0.4, 8_000
+
+
+def means(kits: Kits, session: Session) -> Means:
+    """What the session's memory is compressed by."""
+    kit = kits.kit(session.agent, Choice(session.model, session.tools, session.backend))
+    policy = kit.agent.memory
+    return Means(
+        policy=policy,
+        model=kit.compressor,
+        count=kit.count,
+        l1_tokens=int(policy.shares.l1 * kit.input_budget_tokens),
+        l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * kit.input_budget_tokens)),
+        budget_tokens=int(kit.compressor_budget_tokens / context.scale(session.token_correction or kit.typical)),
+    )

@@ -1,0 +1,117 @@
+"""What the model is sent: the layers of a session's memory and the running turn, fitted into its window."""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+from loom_worker.errors import BudgetExceeded
+from loom_worker.memory.fit import Context, fit
+from loom_worker.memory.layers import Layers, rom, tools_tokens
+from loom_worker.memory.pressure import batch
+from loom_worker.memory.recalled import as_text
+from loom_worker.turn.loom import Kit
+from loom_worker.values.chat import ChatMessage
+from loom_worker.values.json import Json
+from loom_worker.values.memory import Remembered
+from loom_worker.values.sessions import Message, Session
+from loom_worker.values.turns import Claim
+
+HISTORY_MESSAGES = 200
+"""Messages of L1 that are read; compression keeps it far shorter, and this bounds a turn while it is late."""
+MARGIN = 1.05
+"""What is kept free, where a provider was seen to need more tokens than we count at most."""
+STEPS = 20
+LAYERS = ("tools", "rom", "kernel", "l2", "l1", "recalled", "patterns", "turn")
+
+
+def layers_of(
+    kit: Kit, remembered: Remembered, *, rom: str, kernel: Json, recalled: str, current: Sequence[ChatMessage]
+) -> Layers:
+    """Everything that may be sent.
+
+    Args:
+        recalled: the text that stands beside the current message.
+        current: the running turn.
+    """
+    state = remembered.state
+    return Layers(
+        rom=rom,
+        kernel=kernel,
+        schemas=state.schemas,
+        refs=state.refs,
+        l2=state.l2_text,
+        history=remembered.history,
+        recalled=recalled,
+        current=current,
+        tools=kit.specs,
+    )
+
+
+def build(kit: Kit, layers: Layers, *, correction: float) -> Context:
+    """Fit the layers into the window.
+
+    Args:
+        correction: the provider's tokens over ours, as far as its replies told.
+
+    Raises:
+        BudgetExceeded: ROM, tools and the running turn alone are too large.
+    """
+    policy = kit.agent.memory
+    return fit(
+        layers,
+        budget_tokens=int(kit.input_budget_tokens / scale(correction)),
+        shares=policy.shares,
+        has_swap=policy.has_swap,
+        count=kit.count,
+    )
+
+
+def scale(correction: float) -> float:
+    """By how much the provider may count more than we do, 1 or above; in steps, so that a reply seldom moves it."""
+    return max(1.0, ceil(correction * MARGIN * STEPS) / STEPS)
+
+
+def new_rom(kit: Kit) -> str:
+    """The system text of a session that has none yet."""
+    allowance = int(kit.agent.memory.shares.rom * kit.input_budget_tokens)
+    return rom(kit.agent.system_prompt, kit.schema, allowance_tokens=allowance, count=kit.count)
+
+
+def kernel_of(source: Claim | Session) -> Json:
+    """The kernel of a session, with the user it was made for."""
+    return {**({"user": source.user} if source.user else {}), **source.kernel}
+
+
+def is_pressed(kit: Kit, remembered: Remembered, said: Sequence[Message]) -> bool:
+    """True if L1 is to be compressed once these messages are in it."""
+    policy = kit.agent.memory
+    history = (*remembered.history, *said)
+    # The policy's least is looked at first: most turns need no counting.
+    if len(history) <= policy.min_l1_messages:
+        return False
+    allowance = int(policy.shares.l1 * kit.input_budget_tokens)
+    return batch(history, allowance_tokens=allowance, policy=policy, count=kit.count) is not None
+
+
+def shown(kit: Kit, remembered: Remembered, session: Session) -> Json:
+    """What the model would be sent now, layer by layer, in the provider's tokens, and how many messages of L1."""
+    correction = session.token_correction or kit.typical
+    layers = layers_of(
+        kit,
+        remembered,
+        rom=new_rom(kit) if session.rom is None else session.rom,
+        kernel=kernel_of(session),
+        recalled=as_text(remembered.recalled),
+        current=(),
+    )
+    try:
+        context = build(kit, layers, correction=correction)
+    except BudgetExceeded:  # no turn can be answered so; that is to be seen, too
+        fixed = {"tools": tools_tokens(kit.specs, kit.count), "rom": kit.count(layers.rom)}
+        context = Context(layers.rom, "", (), 0, {**dict.fromkeys(LAYERS, 0), **fixed})
+    return {**corrected(context, correction), "messages": context.l1_messages}
+
+
+def corrected(context: Context, correction: float) -> dict[str, Any]:
+    """Tokens by layer, as the provider would count them by what its replies told."""
+    return {layer: round(tokens * correction) for layer, tokens in context.tokens.items()}

@@ -1,0 +1,66 @@
+"""What leaves a front: kept in lists, answered with little."""
+
+import json
+from dataclasses import dataclass, field
+from functools import partial
+
+from loom_worker.errors import LoomError
+from loom_worker.front.front import Outward
+from loom_worker.values.chat import ToolSpec
+from loom_worker.values.turns import Turn
+
+
+@dataclass
+class Out:
+    """What left the front."""
+
+    announced: list[Turn] = field(default_factory=list)
+    rung: list[str] = field(default_factory=list)
+    alerted: list[str] = field(default_factory=list)
+    ended: list[Turn] = field(default_factory=list)
+    delivered: list[str] = field(default_factory=list)
+    closed: int = 0
+    asked: list[tuple[object, ...]] = field(default_factory=list)
+    """What was asked of memory and kits."""
+    refusal: LoomError | None = None
+    """Raised by whatever is asked."""
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def ask(self, *question: object) -> None:
+        self.asked.append(question)
+        if self.refusal is not None:
+            raise self.refusal
+
+    def context(self, *question: object) -> dict[str, object]:
+        self.ask("context", *question)
+        return {"object": "context"}
+
+    def recall(self, *question: object) -> int:
+        self.ask("recall", *question)
+        return 7
+
+    def tools(self, agent: str) -> tuple[ToolSpec, ...]:
+        self.ask("tools", agent)
+        return (ToolSpec("add", "Adds.", {"type": "object"}), ToolSpec("note", "Notes.", {"type": "object"}))
+
+    def outward(self) -> Outward:
+        return Outward(
+            announce=self.announced.append,
+            ring_lane=self.rung.append,
+            alert=self.alerted.append,
+            ended=self.ended.append,
+            webhook_body=lambda turn: json.dumps(turn.as_json()),
+            deliver=self.delivered.append,
+            problems=lambda: ("workers: none is alive",),
+            workers=lambda: 2,
+            tools=self.tools,
+            context=self.context,
+            recall=self.recall,
+            clear_recalled=partial(self.ask, "clear"),
+            check_kernel=partial(self.ask, "kernel"),
+            check_fits=partial(self.ask, "fits"),
+            metrics=lambda: {"lanes": 3},
+            close=self.close,
+        )

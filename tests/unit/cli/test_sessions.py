@@ -1,0 +1,92 @@
+"""`loom sessions` against the real front end over the front in memory."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from loom_worker.cli.layers import BLOCKS, WIDEST
+from loom_worker.cli.main import main
+from loom_worker.values.memory import Snapshot
+from loom_worker.values.turns import NewTurn
+from tests.support.memory_front import MemoryFront
+from tests.support.web_stage import settings
+from web.serve import Server
+
+Loom = Callable[..., Result]
+
+
+@pytest.fixture
+def front() -> MemoryFront:
+    made = MemoryFront(settings())
+    turn, _ = made.submit("default", "s1", NewTurn("Why?"), agent=None)
+    made.finish(turn.id, "Because.")
+    return made
+
+
+@pytest.fixture
+def loom(front: MemoryFront, tmp_path: Path) -> Iterator[Loom]:
+    """`loom sessions …` on a terminal of this character set, asking a server on loopback."""
+    server = Server(front)  # type: ignore[arg-type]
+    server.start()
+    env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": f"http://127.0.0.1:{server.port}", "LOOM_API_KEYS": None}
+
+    def run(*arguments: str, charset: str = "utf-8") -> Result:
+        return CliRunner(charset=charset).invoke(main, ["sessions", *arguments], env=env)
+
+    yield run
+    server.drain(grace_s=2)
+    server.stop()
+
+
+@pytest.mark.parametrize("words", [("show", "s1"), ("s1",)])
+def test_a_session_is_shown_with_a_bar_for_each_layer(loom: Loom, words: tuple[str, ...]) -> None:
+    result = loom(*words)
+    above, _, below = result.stdout.partition("\n\n")
+    assert "agent             default" in above.splitlines()
+    title, *bars, last = below.splitlines()
+    assert (result.exit_code, title) == (0, "context of scripted, memory version 0")
+    assert [line.split()[0] for line in bars] == ["tools", "rom", "kernel", "l2", "l1", "recalled", "patterns"]
+    assert bars[0].startswith("tools    ████▍·")
+    assert bars[4].endswith(" 6   0.6%     2 msg")
+    assert last == "266 of 1,000 tokens used (26.6%)"
+    assert max(map(len, below.splitlines())) <= WIDEST
+
+
+def test_a_terminal_without_blocks_gets_plain_bars(loom: Loom) -> None:
+    result = loom("s1", charset="ascii")
+    assert (result.exit_code, result.stdout.isascii()) == (0, True)
+    assert "tools    ####......" in result.stdout
+
+
+def test_json_is_the_session_with_its_context(loom: Loom, front: MemoryFront) -> None:
+    shown = json.loads(loom("show", "s1", "--json").stdout)
+    assert shown.pop("context") == front.context("default", "s1")
+    assert shown == front.session("default", "s1").as_json()
+
+
+def test_snapshots_are_listed_with_the_beginning_of_their_text(loom: Loom, front: MemoryFront) -> None:
+    kept = [Snapshot(f"snap_{n}", "s1", f"{n}: " + "word\n" * 100, 90, None, None, 0) for n in (2, 1)]
+    front.memory.kept[front.session("default", "s1").lane] = kept
+    first = loom("snapshots", "s1", "--limit", "1")
+    head, row, more = first.stdout.splitlines()
+    assert head.split() == ["ID", "CREATED_AT", "TOKEN_COUNT", "CONTENT"]
+    assert row.startswith("snap_2  1970-01-01T00:00:00.000Z  90           2: word word")
+    rest = loom("snapshots", "s1", *more.removeprefix("more: ").split(), "--json")
+    assert [item["id"] for item in json.loads(rest.stdout)["data"]] == ["snap_1"]
+
+
+@pytest.mark.parametrize("words", [("show",), (), ("snapshots",)])
+def test_a_session_that_is_not_there_exits_1(loom: Loom, words: tuple[str, ...]) -> None:
+    result = loom(*words, "none")
+    assert (result.exit_code, result.stderr) == (1, "loom: 404 Not found: no such session\n")
+
+
+def test_the_options_of_the_list_are_refused_before_a_command(loom: Loom) -> None:
+    assert loom("--limit", "3", "snapshots", "s1").exit_code == 2
+
+
+def test_blocks_are_single_characters() -> None:
+    assert len(set(BLOCKS.parts)) == len(BLOCKS.parts) == 8

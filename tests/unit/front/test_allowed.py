@@ -1,0 +1,52 @@
+import pytest
+
+from loom_worker.errors import Invalid
+from loom_worker.front.allowed import check
+from loom_worker.values.agents import Agent
+from loom_worker.values.sessions import SessionPatch
+
+AGENT = Agent("analyst", databases=("north.db", "south.db"))
+TOOLS = ("execute_sql", "add")
+
+
+def refused(patch: SessionPatch, agent: Agent = AGENT, tools: tuple[str, ...] = TOOLS) -> Invalid:
+    with pytest.raises(Invalid) as caught:
+        check(patch, agent, tools)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        SessionPatch(),
+        SessionPatch(title="t", clear=frozenset({"tools", "backend"})),
+        SessionPatch(tools=("add",), backend="south.db", agent="analyst@latest"),
+        SessionPatch(tools=()),
+    ],
+)
+def test_what_the_agent_has_may_be_chosen(patch: SessionPatch) -> None:
+    check(patch, AGENT, TOOLS)
+
+
+def test_every_tool_that_is_not_the_agents_is_pointed_at() -> None:
+    error = refused(SessionPatch(tools=("add", "rm", "ls")))
+    assert [flaw.pointer for flaw in error.flaws] == ["/tools/1", "/tools/2"]
+    assert str(error) == "The agent 'analyst' does not allow that: its tools are add, execute_sql."
+
+
+@pytest.mark.parametrize("backend", ["west.db", "", "north.db "])
+def test_a_database_must_be_one_of_the_agents(backend: str) -> None:
+    [flaw] = refused(SessionPatch(backend=backend)).flaws
+    assert (flaw.pointer, flaw.detail) == ("/backend", "its databases are north.db, south.db")
+
+
+def test_an_agent_that_has_nothing_to_choose_from_says_so() -> None:
+    error = refused(SessionPatch(tools=("add",), backend="x"), Agent("bare"), ())
+    assert [flaw.detail for flaw in error.flaws] == ["its tools are none", "its databases are none but its own"]
+
+
+@pytest.mark.parametrize("agent", ["default@latest", "analyst", "analyst@2", "Analyst@latest"])
+def test_a_session_keeps_its_agent(agent: str) -> None:
+    [flaw] = refused(SessionPatch(agent=agent)).flaws
+    assert flaw.pointer == "/agent"
+    assert "analyst@latest" in flaw.detail

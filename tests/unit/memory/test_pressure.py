@@ -1,0 +1,169 @@
+"""When L1 is too full, and which messages leave it."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loom_worker.memory.layers import chat_tokens
+from loom_worker.memory.layers import turns as turns_of
+from loom_worker.memory.pressure import batch, l1_tokens, l2_is_full, pressure
+from loom_worker.values.chat import ChatMessage
+from loom_worker.values.memory import Level, MemoryPolicy, Shares
+from tests.unit.memory.talk import called, conversations, count, said, stored, turns, user
+
+DEFAULT = MemoryPolicy()
+BALANCED = MemoryPolicy(
+    max_l1_messages=8, min_l1_messages=4, normal_at=None, warning_at=0.60, critical_at=0.75, batches=(3, 5, 7)
+)
+ROOMY = 10_000_000
+"""Tokens no conversation here fills."""
+
+policies = st.builds(
+    MemoryPolicy,
+    max_l1_messages=st.integers(2, 12),
+    min_l1_messages=st.integers(0, 6),
+    normal_at=st.sampled_from([None, 0.5, 0.7]),
+    batches=st.tuples(st.integers(1, 4), st.integers(4, 6), st.integers(6, 8)),
+)
+
+
+def exchanges(number: int, text: str = "") -> tuple[list[ChatMessage], ...]:
+    """So many turns of a question and an answer."""
+    return tuple([user(f"{text}question {n}"), said(f"{text}answer {n}")] for n in range(number))
+
+
+@pytest.mark.parametrize(
+    ("policy", "tokens", "level"),
+    [
+        (DEFAULT, 0, None),
+        (DEFAULT, 699, None),
+        (DEFAULT, 700, "normal"),
+        (DEFAULT, 799, "normal"),
+        (DEFAULT, 800, "warning"),
+        (DEFAULT, 849, "warning"),
+        (DEFAULT, 850, "critical"),
+        (DEFAULT, 5000, "critical"),
+        (BALANCED, 599, None),
+        (BALANCED, 600, "warning"),
+        (BALANCED, 749, "warning"),
+        (BALANCED, 750, "critical"),
+    ],
+)
+def test_the_marks_are_shares_of_l1s_own_allowance(policy: MemoryPolicy, tokens: int, level: Level | None) -> None:
+    assert pressure(tokens, 4, allowance_tokens=1000, policy=policy) == level
+
+
+@pytest.mark.parametrize(
+    ("policy", "messages", "level"),
+    [
+        (DEFAULT, 10, None),
+        (DEFAULT, 11, "normal"),
+        (DEFAULT, 20, "normal"),
+        (DEFAULT, 21, "critical"),
+        (BALANCED, 8, None),
+        (BALANCED, 9, "normal"),
+        (BALANCED, 17, "critical"),
+    ],
+)
+def test_many_messages_are_pressure_however_short_they_are(
+    policy: MemoryPolicy, messages: int, level: Level | None
+) -> None:
+    assert pressure(0, messages, allowance_tokens=1000, policy=policy) == level
+
+
+def test_any_token_is_too_much_where_l1_has_no_share() -> None:
+    assert pressure(1, 1, allowance_tokens=0, policy=DEFAULT) == "critical"
+    assert pressure(0, 0, allowance_tokens=0, policy=DEFAULT) is None
+    none = replace(DEFAULT, shares=Shares(l1=0))
+    found = batch(stored(*exchanges(4)), allowance_tokens=0, policy=none, count=count)
+    assert found is not None
+    assert len(found.messages) == 4
+
+
+@pytest.mark.parametrize(
+    ("share", "level", "messages"), [(0.72, "normal", 4), (0.82, "warning", 6), (0.9, "critical", 8)]
+)
+def test_the_fuller_l1_is_the_more_leaves_it(share: float, level: Level, messages: int) -> None:
+    history = stored(*exchanges(7))
+    tokens = l1_tokens(history, allowance_tokens=ROOMY, policy=DEFAULT, count=count)
+    roomy = replace(DEFAULT, max_l1_messages=50)
+    found = batch(history, allowance_tokens=int(tokens / share), policy=roomy, count=count)
+    assert found is not None
+    assert (found.level, found.messages) == (level, history[:messages])
+
+
+def test_a_batch_is_rounded_up_to_whole_turns() -> None:
+    history = stored([user("1"), *called("one"), said("1")], [user("2"), *called("two"), said("2")], *exchanges(3))
+    found = batch(history, allowance_tokens=ROOMY, policy=replace(DEFAULT, batches=(5, 6, 8)), count=count)
+    assert found is not None
+    assert found.messages == history[:8]
+
+
+def test_fewer_leave_where_the_least_that_l1_keeps_would_be_touched() -> None:
+    history = stored(
+        [user("1"), said("1")], [user("2"), *called("a"), *called("b"), *called("c"), said("2")], *exchanges(1)
+    )
+    found = batch(history, allowance_tokens=ROOMY, policy=replace(DEFAULT, max_l1_messages=5), count=count)
+    assert found is not None
+    assert found.messages == history[:2]
+
+
+@pytest.mark.parametrize("least", [0, 4])
+def test_the_newest_turn_never_leaves(least: int) -> None:
+    only = stored([user("1"), *(chat for n in range(9) for chat in called("x" * 99, first=n))])
+    policy = replace(DEFAULT, min_l1_messages=least)
+    assert batch(only, allowance_tokens=10, policy=policy, count=count) is None
+    assert batch((), allowance_tokens=10, policy=policy, count=count) is None
+
+
+def test_results_count_as_they_are_sent() -> None:
+    turn = [user("go"), *(chat for n in range(8) for chat in called("x" * 1000, first=n))]
+    sent = l1_tokens(stored(turn, turn), allowance_tokens=5000, policy=DEFAULT, count=count)
+    assert sent < 2 * chat_tokens(turn, count) - 10_000
+    assert l1_tokens(stored(turn), allowance_tokens=ROOMY, policy=DEFAULT, count=count) == chat_tokens(turn, count)
+
+
+@given(conversations, policies, st.integers(0, 5000))
+def test_a_batch_is_the_oldest_whole_turns_and_the_rest_is_untouched(
+    said_so_far: list[list[ChatMessage]], policy: MemoryPolicy, allowance: int
+) -> None:
+    history = stored(*said_so_far)
+    found = batch(history, allowance_tokens=allowance, policy=policy, count=count)
+    assert found == batch(history, allowance_tokens=allowance, policy=policy, count=count)
+    if found is None:
+        return
+    gone, rest = found.messages, history[len(found.messages) :]
+    assert gone + rest == history
+    assert turns_of(gone) + turns_of(rest) == turns_of(history)
+    assert gone
+    assert turns_of(rest)[-1:] == turns_of(history)[-1:]
+    assert len(rest) >= policy.min_l1_messages
+
+
+@settings(max_examples=50)
+@given(st.lists(turns, min_size=1, max_size=12), policies, st.integers(0, 5000))
+def test_whatever_is_said_l1_never_grows_beyond_its_marks_but_for_what_it_must_keep(
+    stream: list[list[ChatMessage]], policy: MemoryPolicy, allowance: int
+) -> None:
+    everything = stored(*stream)
+    first = 0
+    for end in range(1, len(stream) + 1):
+        so_far = everything[: sum(map(len, stream[:end]))]
+        while found := batch(so_far[first:], allowance_tokens=allowance, policy=policy, count=count):
+            first += len(found.messages)
+        l1 = so_far[first:]
+        oldest, *others = turns_of(l1)
+        tokens = l1_tokens(l1, allowance_tokens=allowance, policy=policy, count=count)
+        is_calm = pressure(tokens, len(l1), allowance_tokens=allowance, policy=policy) is None
+        assert is_calm or not others or len(l1) - len(oldest) < policy.min_l1_messages
+        assert len(l1) <= max(policy.max_l1_messages, len(oldest) + policy.min_l1_messages)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "allowance", "is_full"),
+    [(5000, 18_000, False), (5001, 18_000, True), (800, 800, False), (801, 800, True), (0, 0, False)],
+)
+def test_l2_is_full_above_its_most_tokens_or_its_share(tokens: int, allowance: int, is_full: bool) -> None:
+    assert l2_is_full(tokens, policy=DEFAULT, allowance_tokens=allowance) is is_full

@@ -1,0 +1,160 @@
+"""What a turn is sent of its session's memory, and what it leaves for that."""
+
+from dataclasses import replace
+
+from loom_worker.errors import PromptTooLong, ProviderFailed
+from loom_worker.store.schema import memory
+from loom_worker.tools.registry import Registry
+from loom_worker.values.agents import Agent
+from loom_worker.values.chat import ChatMessage, Reply, Usage
+from loom_worker.values.json import Json
+from loom_worker.values.memory import Change
+from loom_worker.values.sessions import NewSession
+from loom_worker.values.tools import Tool
+from loom_worker.values.turns import Turn
+from tests.support.models import says, wants
+from tests.support.stage import WORKSPACE, Stage, spec
+
+
+def talk(stage: Stage, turns: int) -> None:
+    """Answer so many turns of session s1."""
+    for n in range(turns):
+        stage.model.scenes.append(says(f"Answer {n}."))
+        stage.serve(stage.submit(f"Question {n}?"), stage.worker(f"w{n}"))
+
+
+def row(stage: Stage) -> Json:
+    """The session's row of memory."""
+    with stage.database.read() as tx:
+        found = tx.execute(memory.select()).mappings().one_or_none()
+    return {} if found is None else dict(found)
+
+
+def test_a_turn_after_which_l1_is_full_marks_its_session_and_sends_it(stage: Stage) -> None:
+    talk(stage, 5)
+    assert (row(stage), stage.book.summarized) == ({}, [])
+    talk(stage, 1)
+    assert row(stage)["due_ms"] == stage.now_ms
+    assert len(stage.book.summarized) == 1
+
+
+def test_a_turn_is_sent_the_summary_and_the_messages_behind_it_and_readers_are_told_once(stage: Stage) -> None:
+    talk(stage, 3)
+    fourth = stage.submit("Fourth?")
+    lane = fourth.lane
+    held = stage.memories.claim(lane, worker="w", alive=frozenset(), now_ms=1)
+    assert held is not None
+    change = Change(1, "compressed", "normal", 2, 100, 10, "heuristic")
+    begin = stage.memories.load(lane, limit=10).history[2].n
+    after = replace(held.state, version=1, first_n=begin, l2_text="They spoke of tea.", changes=(change,))
+    assert stage.memories.apply(lane, held.state, after, snapshot=None, charge=None, now_ms=1)
+
+    stage.model.scenes = [says("Fourth."), says("Fifth.")]
+    told = [stage.serve(fourth, stage.worker("w9"))]
+    told += [stage.serve(stage.submit("Fifth?"), stage.worker("w10"))]
+    asked = stage.model.asked[-2]
+    assert "They spoke of tea." in asked.memory
+    assert [message.text for message in asked.messages if message.role == "user"] == [
+        "Question 1?",
+        "Question 2?",
+        "Fourth?",
+    ]
+    compressed = [[event.data for event in stage.live(turn) if event.type == "memory.compressed"] for turn in told]
+    assert compressed == [[change.as_json()], []]
+
+
+def test_recalled_messages_stand_beside_the_question_until_the_model_clears_them(stage: Stage) -> None:
+    talk(stage, 2)
+    first = stage.messages.page(WORKSPACE, "s1", limit=1, after=None).items[0]
+    stage.memories.promote(WORKSPACE, "s1", [first.id], budget_tokens=1_000, tokens=len)
+    clear = Tool(spec("clear_recalled_context"), lambda *_: "Cleared.", is_bounded=True)
+    stage.registry = Registry((*stage.tools(), clear))
+    stage.model.scenes = [wants(("clear_recalled_context", {})), says("Cleared.")]
+    stage.serve(stage.submit("Again?"), stage.worker("w8"))
+    before, after = (asked.messages for asked in stage.model.asked[-2:])
+    question = next(message for message in before if message.text == "Again?")
+    assert "Question 0?" in question.context
+    assert all("Question 0?" not in message.context for message in after)
+    assert all("<recalled>" not in message.context for message in stage.said("s1"))
+
+
+def test_tokens_are_shown_as_the_provider_counted_them_in_the_reply_before(stage: Stage) -> None:
+    def used(tokens: int) -> Usage:
+        return Usage(
+            input_tokens=tokens - 30, cache_read_tokens=20, cache_write_tokens=10, output_tokens=1, llm_calls=1
+        )
+
+    shown = []
+    for n in range(2):
+        stage.model.scenes = [[Reply("Yes.", "end_turn", used(2_000), "m")]]
+        turn = stage.serve(stage.submit(), stage.worker(f"w{n}"))
+        shown.append(sum(built(stage, turn)["tokens"].values()))
+    correction = stage.sessions.get(WORKSPACE, "s1").token_correction
+    assert correction is not None
+    # The second request is a little longer than the first, which took 5,000.
+    assert 2_000 < shown[1] < 2_000 * 1.5
+    assert 2_000 / shown[0] * 0.6 < correction < 2_000 / shown[0]
+
+
+def built(stage: Stage, turn: Turn) -> Json:
+    """The data of the turn's context.built."""
+    return next(event.data for event in stage.live(turn) if event.type == "context.built")
+
+
+def test_a_request_that_is_too_long_after_all_is_fitted_again_by_what_the_provider_says(stage: Stage) -> None:
+    stage.budget_tokens = 3_000
+    for n in range(3):
+        stage.model.scenes.append(says("x" * 2_400))
+        stage.serve(stage.submit(f"Question {n}?"), stage.worker(f"w{n}"))
+
+    stage.model.scenes = [[PromptTooLong("too long", 6_000, 3_000)], says("After all.")]
+    turn = stage.serve(stage.submit("Last?"), stage.worker("w9"))
+    assert (turn.status, turn.output_text) == ("completed", "After all.")
+    longer, shorter = (sum(map(_size, asked.messages)) for asked in stage.model.asked[-2:])
+    assert shorter < longer
+
+
+def _size(message: ChatMessage) -> int:
+    return len(message.text)
+
+
+def test_the_version_of_the_agent_that_a_system_text_comes_from_is_kept(stage: Stage) -> None:
+    stage.agent = Agent("default", version="7", system_prompt="You help.")
+    talk(stage, 1)
+    assert stage.sessions.get(WORKSPACE, "s1").agent_version == "7"
+
+
+def test_an_agent_without_swap_is_not_told_to_search(stage: Stage) -> None:
+    hints: list[bool] = []
+    for has_swap in (True, False):
+        session = f"swap-{has_swap}"
+        policy = replace(stage.agent.memory, has_swap=has_swap)
+        stage.agent = replace(stage.agent, memory=policy)
+        stage.sessions.create(WORKSPACE, NewSession(id=session), now_ms=1)
+        lane = stage.sessions.get(WORKSPACE, session).lane
+        held = stage.memories.claim(lane, worker="w", alive=frozenset(), now_ms=1)
+        assert held is not None
+        after = replace(held.state, version=1, l2_text="Tea.")
+        stage.memories.apply(lane, held.state, after, snapshot=None, charge=None, now_ms=1)
+        stage.model.scenes = [says("Yes.")]
+        stage.serve(stage.submit(session=session), stage.worker(session))
+        hints.append("search_conversation" in stage.model.asked[-1].memory)
+    assert hints == [True, False]
+
+
+def test_a_request_is_shortened_as_often_as_the_provider_refuses_it_and_then_given_up(stage: Stage) -> None:
+    refusals = [[PromptTooLong("too long", None, None)] for _ in range(5)]
+    stage.model.scenes = [*refusals[:4], says("At last.")]
+    assert stage.serve(stage.submit(), stage.worker("w1")).output_text == "At last."
+    stage.model.scenes = [[PromptTooLong("too long", None, None)] for _ in range(5)]
+    turn = stage.serve(stage.submit(), stage.worker("w2"))
+    assert (turn.status, turn.reason) == ("failed", "context")
+    assert turn.error is not None
+    assert "max_context_tokens" in turn.error["message"]
+
+
+def test_a_turn_that_failed_leaves_l1_to_be_compressed_too(stage: Stage) -> None:
+    talk(stage, 5)
+    stage.model.scenes = [[ProviderFailed("no key")]]
+    stage.serve(stage.submit(), stage.worker("w9"))
+    assert len(stage.book.summarized) == 1

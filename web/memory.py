@@ -1,0 +1,51 @@
+"""What is remembered of a session: its context, what was recalled into it, and what left it."""
+
+from typing import TYPE_CHECKING
+
+from flask import Response
+
+from loom_worker.values.memory import Snapshot
+from web.answers import Route, json_answer, page_answer, page_wanted
+from web.bodies import json_body, message_ids
+from web.caller import caller
+from web.sessions import known_session_id
+
+if TYPE_CHECKING:
+    from loom_worker.wiring import Front
+
+
+class Memory:
+    """The views of a session's memory."""
+
+    def __init__(self, front: "Front") -> None:
+        self._front = front
+
+    def routes(self) -> tuple[Route, ...]:
+        """Where the views are mounted."""
+        return (
+            Route("GET", "/v1/sessions/<session_id>/context", self.context),
+            Route("POST", "/v1/sessions/<session_id>/recalled", self.recall),
+            Route("DELETE", "/v1/sessions/<session_id>/recalled", self.clear_recalled),
+            Route("GET", "/v1/sessions/<session_id>/snapshots", self.snapshots),
+        )
+
+    def context(self, session_id: str) -> Response:
+        """Look at what the model would be sent now."""
+        return json_answer(self._front.context(caller().workspace, known_session_id(session_id)))
+
+    def recall(self, session_id: str) -> Response:
+        """Put messages back into the context."""
+        ids = message_ids(json_body())
+        tokens = self._front.recall(caller().workspace, known_session_id(session_id), ids)
+        return json_answer({"recalled_tokens": tokens})
+
+    def clear_recalled(self, session_id: str) -> Response:
+        """Take what was recalled out of the context."""
+        self._front.clear_recalled(caller().workspace, known_session_id(session_id))
+        return json_answer({"recalled_tokens": 0})
+
+    def snapshots(self, session_id: str) -> Response:
+        """List former summaries, the newest first."""
+        limit, after = page_wanted()
+        page = self._front.snapshots(caller().workspace, known_session_id(session_id), limit=limit, after=after)
+        return page_answer(page, Snapshot.as_json)
