@@ -147,6 +147,7 @@ WITHOUT: dict[str, Callable[[], Any]] = {
     "stop words": lambda: mock.patch.object(search_words, "STOP_WORDS", frozenset()),
     "coverage": lambda: mock.patch.object(search_rank, "WHOLE", 0.0),
     "nearness": lambda: mock.patch.object(search_rank, "nearness", return_value=0.0),
+    "a question's being worth less": lambda: mock.patch.object(search_rank, "QUESTION", 1.0),
     "length": lambda: mock.patch.object(search_rank, "B", 0.0),
 }
 

@@ -18,13 +18,13 @@ from loom_worker.values.json import Json
 from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message
 
-MOST_ROWS = 500
+MOST_ROWS = 300
 """Messages that are taken of one term, the newest ones, in a session of more than LONG messages. A term that so many
 hold tells little, and this bounds what a search costs, whatever the session's length."""
 LONG = 2_000
 """Messages up to which all that hold a term are taken; newest first costs FTS5 twice as much as oldest first."""
-CANDIDATES = 100
-"""Messages that are ranked with what stands around them."""
+CANDIDATES, LONG_CANDIDATES = 100, 60
+"""Messages that are ranked with what stands around them; of a session of more than LONG."""
 READ = 30
 """Messages whose text is read, for nearness and snippets, if no more are wanted."""
 SPARE = 10
@@ -130,13 +130,15 @@ def search(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int, limi
         return ()
     holding = _holding(tx, lane, wanted, size=size)
     own = search_rank.own_scores(holding, size=size)
-    places = _places(tx, lane, search_rank.best(own, CANDIDATES))
+    places = _places(tx, lane, search_rank.best(own, CANDIDATES if size <= LONG else LONG_CANDIDATES))
     alone = search_rank.by_length(own, places)
     scores = search_rank.with_neighbours(alone, places)
     texts = _texts(tx, lane, search_rank.best(scores, max(READ, 2 * limit + SPARE)))
     looked_for = search_rank.stems(wanted)
     for n in texts.keys() & alone.keys():
         scores[n] += alone[n] * search_rank.nearness(texts[n][1], looked_for)
+    for n, (_, text) in texts.items():
+        scores[n] *= search_rank.worth(text)
     return tuple(_hits(texts, scores, looked_for, limit=limit))
 
 

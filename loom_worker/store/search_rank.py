@@ -22,6 +22,8 @@ seldom repeats the words of its question, so what stands around is evidence; bel
 outweigh the message itself."""
 WHOLE = 1.0
 """What is added to the score of a message that holds all of the question, in parts of the score; less for a part."""
+QUESTION = 0.8
+"""What a message that ends in a question counts: it holds the words that are looked for, and not their answer."""
 TOOL = 0.5
 """What a hit in a tool's result counts beside one in what somebody said: it is long, and data rather than speech."""
 K1, B = 1.2, 0.75
@@ -124,6 +126,11 @@ def nearness(text: str, looked_for: Sequence[Sequence[str]]) -> float:
     at = [[place for stem in word for place in _places_of(stem, folded)] for word in looked_for]
     gaps = [min(abs(a - b) for a in ours for b in theirs) for ours, theirs in pairwise(at) if ours and theirs]
     return sum(min(1.0, WORD / max(1, gap)) for gap in gaps) / max(1, len(looked_for) - 1)
+
+
+def worth(text: str) -> float:
+    """What a text that asks is worth beside one that tells; searched for again and again, questions come up first."""
+    return QUESTION if text.rstrip().endswith(("?", "？")) else 1.0
 
 
 def gist(text: str) -> str:

@@ -32,7 +32,7 @@ def echo(tmp_path: Path) -> Iterator[Path]:
 def proxy(echo: Path, tmp_path: Path) -> Iterator[tuple[Path, "subprocess.Popen[bytes]"]]:
     path = tmp_path / "proxy"
     process = subprocess.Popen([sys.executable, "-m", "tests.chaos.proxy", str(path), str(echo)])
-    until(path.exists, 20, "the proxy listens")
+    until(lambda: listens(path), 20, "the proxy listens")  # its file is there a moment earlier
     yield path, process
     process.kill()
     process.wait()
@@ -60,8 +60,18 @@ def test_what_is_sent_while_it_swallows_is_gone_and_its_connection_ends(proxy):
 def connected(path: Path) -> socket.socket:
     client = socket.socket(socket.AF_UNIX)
     client.settimeout(10)
-    client.connect(str(path))
+    try:
+        client.connect(str(path))
+    except OSError:
+        client.close()
+        raise
     return client
+
+
+def listens(path: Path) -> bool:
+    with suppress(OSError), connected(path):
+        return True
+    return False
 
 
 def is_swallowed(client: socket.socket) -> bool:

@@ -15,6 +15,7 @@ from loom_worker.store.search_rank import (
     is_repeat,
     own_scores,
     with_neighbours,
+    worth,
 )
 from loom_worker.store.search_words import terms
 
@@ -128,3 +129,7 @@ def test_a_text_repeats_another_if_it_holds_the_whole_of_it_and_little_more(
 def test_the_further_exchange_counts_half_of_the_next_one() -> None:
     scores = with_neighbours({5: 10.0}, [Place(5, "user", 10, near=(3, 4), far=(1,))])
     assert scores[1] == scores[3] / 2
+
+
+def test_a_question_counts_less_than_what_is_told() -> None:
+    assert worth("Where is the key? ") == worth("钥匙在哪里？") < worth("Where is the key? Behind the clock.") == 1.0
