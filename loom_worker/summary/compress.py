@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from loom_worker import crash_points
-from loom_worker.errors import Interrupted
+from loom_worker.errors import Interrupted, Unavailable
 from loom_worker.memory.kernel import kept
 from loom_worker.memory.pressure import Batch, batch, l2_is_full
 from loom_worker.store.ledger import Charge
@@ -73,7 +73,7 @@ def serve(lane: str, desk: Desk) -> None:
         while lanes and not desk.is_stopping():
             lane = lanes.pop(0)
             seen.add(lane)
-            must_go_on = compress(lane, desk)
+            must_go_on = _compress_or_tell(lane, desk)
             if not lanes:
                 due = desk.memories.due(due_before_ms=desk.clock_ms(), limit=DUE)
                 lanes = [other for other in due if other not in seen]
@@ -81,6 +81,16 @@ def serve(lane: str, desk: Desk) -> None:
                 lanes.append(lane)
     finally:
         desk.places.release()
+
+
+def _compress_or_tell(lane: str, desk: Desk) -> bool:
+    try:
+        return compress(lane, desk)
+    except Unavailable:
+        raise
+    except Exception:  # a session that cannot be compressed stays due, and must not keep those behind it waiting
+        log.exception("memory could not be compressed", extra={"lane": lane})
+        return False
 
 
 def compress(lane: str, desk: Desk) -> bool:

@@ -276,3 +276,21 @@ def test_a_hold_that_could_not_be_given_back_is_taken_up_again(room: Room) -> No
     room.desk.memories.claim(session.lane, worker="worker-1", alive=frozenset(), now_ms=NOW_MS)
     compress(session.lane, room.desk)
     assert len(room.l1(session)) == 10
+
+
+def test_a_session_that_cannot_be_compressed_keeps_no_other_waiting(
+    room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, sound = room.session("broken", turns=7), room.session("sound", turns=7)
+    for session in (broken, sound):
+        room.mark_due(session)
+
+    def of(session: Session) -> Means:
+        if session.id == "broken":
+            raise TypeError("nobody thought of that")
+        return means(Says())
+
+    serve(broken.lane, room.with_means(of))
+    assert (len(room.l1(broken)), len(room.l1(sound))) == (14, 10)
+    assert "nobody thought of that" in caplog.text
+    assert room.desk.memories.due(due_before_ms=NOW_MS, limit=5) == (broken.lane,)
