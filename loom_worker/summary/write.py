@@ -50,7 +50,7 @@ def of_part(messages: Sequence[Message], means: Means, *, tokens: int) -> Summar
     Raises:
         Interrupted: this worker must stop.
     """
-    most_tokens = min(max(tokens // PART, LEAST_TOKENS), MOST_TOKENS, max(means.l2_tokens // 4, 1))
+    most_tokens = min(max(tokens // PART, LEAST_TOKENS), MOST_TOKENS, max(means.l2_tokens // 2, 1))
     return _written(
         means,
         lambda: prompt.for_part(

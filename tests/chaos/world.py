@@ -61,7 +61,7 @@ spec:
 SHORT_MEMORY = """
       max_l1_messages: 4
       min_l1_messages: 2
-      max_l2_tokens: 150
+      max_l2_tokens: 240
 """
 """Small enough that a session of a few turns is compressed, and one of some more has snapshots."""
 FULL_MEMORY = """

@@ -20,7 +20,7 @@ from tests.chaos.summaries import part_of
 from tests.chaos.unit.made import MODEL, NOW_MS, WORKSPACE, Run
 
 BUDGET_TOKENS = 5_000
-POLICY = MemoryPolicy(max_l1_messages=4, min_l1_messages=2, max_l2_tokens=150)
+POLICY = MemoryPolicy(max_l1_messages=4, min_l1_messages=2, max_l2_tokens=240)
 
 
 @dataclass
