@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 PART, LEAST_TOKENS, MOST_TOKENS = 5, 120, 800
 """Notes take a fifth of what they are about, within these bounds: five to ten times shorter is what a model reaches
-without losing facts (memory-system.md, L2 Cache)."""
+without losing facts."""
 DIGEST_PART = 5
 """A digest takes a fifth of L2's allowance: the rest is for what comes."""
 LEAST_PART = 0.01

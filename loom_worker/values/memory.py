@@ -86,7 +86,7 @@ class MemoryState:
 
 
 SCHEMAS = 10
-"""Tables in the kernel's schema cache; the least recently used leaves (memory-system.md, LRU Schema Cache)."""
+"""Tables in the kernel's schema cache; the least recently used leaves."""
 
 
 @dataclass(frozen=True, slots=True)
