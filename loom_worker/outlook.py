@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from loom_worker.errors import Flaw, Invalid, NotFound
 from loom_worker.kits import Kits
-from loom_worker.memory.kernel import kernel_text
+from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import message_tokens, tools_tokens
 from loom_worker.memory.recalled import RECALLED_SHARE, recalled_tokens
 from loom_worker.store.memory import Memories
@@ -17,7 +17,7 @@ from loom_worker.turn import context
 from loom_worker.turn.loom import Kit
 from loom_worker.values.chat import ChatMessage
 from loom_worker.values.json import Json
-from loom_worker.values.sessions import Choice, Session
+from loom_worker.values.sessions import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Outlook:
         }
         layers["l1"]["messages"] = tokens.pop("messages")
         layers["recalled"]["messages"] = len(remembered.recalled)
-        rom = context.new_rom(kit) if session.rom is None else session.rom
+        rom = context.rom_of(kit, session.rom)
         return {
             "object": "context",
             "session_id": session_id,
@@ -105,7 +105,7 @@ class Outlook:
         """Raise Invalid for a kernel that is larger than its share of the window."""
         kit = self.kits.kit(agent)
         most = int(kit.agent.memory.shares.kernel * kit.input_budget_tokens)
-        needed = kit.count(kernel_text(kernel, (), (), allowance_tokens=NO_LIMIT, count=kit.count))
+        needed = facts_tokens(kernel, kit.count)
         if needed > most:
             raise Invalid(
                 f"The kernel takes about {needed} tokens; its share of the model's window is {most}.",
@@ -121,13 +121,13 @@ class Outlook:
         }
 
     def _kit(self, session: Session) -> Kit:
-        return self.kits.kit(session.agent, Choice(session.model, session.tools, session.backend))
+        return self.kits.kit(session.agent, session.choice)
 
 
 def room_tokens(kit: Kit, session: Session | None) -> int:
     """What a message may take at most: the input budget without tools, system text and what stands beside."""
     budget = kit.input_budget_tokens
-    rom = context.new_rom(kit) if session is None or session.rom is None else session.rom
+    rom = context.rom_of(kit, session.rom if session else None)
     correction = (session.token_correction if session else None) or kit.typical
     beside = min(BESIDE_TOKENS, int(BESIDE_SHARE * budget))
     fixed = kit.count(rom) + tools_tokens(kit.specs, kit.count) + beside
@@ -139,7 +139,6 @@ def surely_free(window_tokens: int, reserved_tokens: int) -> int:
     return int(SURE_SHARE * (window_tokens - reserved_tokens - TOOLS_TOKENS))
 
 
-NO_LIMIT = 1 << 40
 BESIDE_TOKENS = 2_000
 """Kept free for what stands beside a message: the date and its pattern; in a small window less."""
 BESIDE_SHARE = 0.10
@@ -148,7 +147,7 @@ SURE_SHARE, TOOLS_TOKENS = 0.4, 8_000
 
 def means(kits: Kits, session: Session) -> Means:
     """What the session's memory is compressed by."""
-    kit = kits.kit(session.agent, Choice(session.model, session.tools, session.backend))
+    kit = kits.kit(session.agent, session.choice)
     policy = kit.agent.memory
     return Means(
         policy=policy,

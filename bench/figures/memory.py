@@ -25,7 +25,7 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.snapshots import NewSnapshot
 from loom_worker.store.submit import submit
-from loom_worker.turn.context import HISTORY_MESSAGES, build, kernel_of, layers_of, new_rom
+from loom_worker.turn.context import HISTORY_MESSAGES, build, kernel_of, layers_of, rom_of
 from loom_worker.turn.loom import Kit
 from loom_worker.values.chat import ChatMessage, Usage
 from loom_worker.values.ids import new_id, now_ms
@@ -92,7 +92,7 @@ def _load(past: Past) -> None:
 
 def _context(past: Past) -> Callable[[], object]:
     session = Sessions(past.database).get("default", SESSION)
-    rom, remembered = new_rom(past.kit), past.memories.load(past.lane, limit=HISTORY_MESSAGES)
+    rom, remembered = rom_of(past.kit, None), past.memories.load(past.lane, limit=HISTORY_MESSAGES)
 
     def run() -> None:
         current = (ChatMessage("user", prose(time.perf_counter_ns(), 200)),)

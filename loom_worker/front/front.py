@@ -161,10 +161,13 @@ class Front:
         """
         self._check_agent(agent or "default")
         if len(new.input.encode()) > CHECKED_BYTES:
-            # What was accepted once is not measured again: it may be larger by what has been learned since.
-            if (earlier := replayed(self._database, workspace, new)) is not None:
+            try:
+                self._outward.check_fits(workspace, session_id, agent or "default", new.input)
+            except Invalid:
+                # What was accepted once is accepted again: it may be larger by what has been learned since.
+                if (earlier := replayed(self._database, workspace, new)) is None:
+                    raise
                 return earlier, True
-            self._outward.check_fits(workspace, session_id, agent or "default", new.input)
         session = NewSession(id=session_id, agent=agent or "default")
         crash_points.reached("web.received")
         turn, is_replay = submit(self._database, self.settings.limits, (workspace, session), new, now_ms=now_ms())

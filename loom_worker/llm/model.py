@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-from loom_worker.values.chat import ReplyEvent, Request
+from loom_worker.errors import StreamBroken
+from loom_worker.values.chat import Reply, ReplyEvent, Request
 
 
 class Model(Protocol):
@@ -27,3 +28,15 @@ class Model(Protocol):
             ProviderFailed: the provider refuses this request for good.
             Interrupted: this process was asked to stop meanwhile, or the request is given up.
         """
+
+
+def whole_reply(model: Model, request: Request) -> Reply:
+    """Ask, and pass over what streams meanwhile.
+
+    Raises:
+        LoomError: as Model.reply; StreamBroken also where no reply came.
+    """
+    for event in model.reply(request):
+        if isinstance(event, Reply):
+            return event
+    raise StreamBroken("The model's stream ended without a reply.")

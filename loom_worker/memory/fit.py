@@ -1,7 +1,7 @@
 """Packing the layers under a hard token budget. Pure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from loom_worker.errors import BudgetExceeded
@@ -16,6 +16,7 @@ from loom_worker.memory.layers import (
     message_tokens,
     tools_tokens,
     turns,
+    with_beside,
 )
 from loom_worker.memory.results import bounded, results_tokens, stubbed
 from loom_worker.values.chat import ChatMessage
@@ -122,8 +123,7 @@ def _with_recalled(turn: Chats, recalled: str, free: int, count: Count) -> tuple
     """
     if not recalled or not turn:
         return turn, cost if (cost := count(recalled)) <= free else 0
-    context = f"{turn[0].context}\n\n{recalled}" if turn[0].context else recalled
-    asked = replace(turn[0], context=context)
+    asked = with_beside(turn[0], recalled)
     cost = max(0, message_tokens(asked, count) - message_tokens(turn[0], count))
     return ((asked, *turn[1:]), cost) if cost <= free else (turn, 0)
 

@@ -1,8 +1,8 @@
 """The last means to fit a running turn: its oldest calls and their results become a line beside the question. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from loom_worker.memory.layers import with_beside
 from loom_worker.values.chat import ChatMessage
 
 MOST_NAMES = 10
@@ -28,5 +28,4 @@ def folded(turn: Sequence[ChatMessage], number: int) -> tuple[ChatMessage, ...]:
         return tuple(turn)
     listed = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
     line = f"[{len(names)} earlier tool calls of this turn ({listed}) and their results are left out for want of room.]"
-    question = replace(turn[0], context=f"{turn[0].context}\n\n{line}" if turn[0].context else line)
-    return (question, *turn[end:])
+    return (with_beside(turn[0], line), *turn[end:])

@@ -68,6 +68,11 @@ def kernel_text(
     return _joined(facts, tables, found)
 
 
+def facts_tokens(kernel: Json, count: Count) -> int:
+    """What all facts take, whatever the allowance."""
+    return count(_joined(_facts(kernel), (), ()))
+
+
 def kept(
     batch: Sequence[Message], schemas: Sequence[Json], refs: Sequence[str]
 ) -> tuple[tuple[Json, ...], tuple[str, ...]]:

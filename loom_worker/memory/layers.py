@@ -1,7 +1,7 @@
 """The layers of a request, what each of their parts costs, and the system text. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from loom_worker.values.chat import ChatMessage, ToolSpec
@@ -86,6 +86,11 @@ def longest(most: int, fits: Callable[[int], bool]) -> int:
 def turns(history: Sequence[Message]) -> list[tuple[Message, ...]]:
     """Split a history into its turns, oldest first."""
     return [tuple(turn) for _, turn in groupby(history, key=lambda message: message.turn_id)]
+
+
+def with_beside(question: ChatMessage, text: str) -> ChatMessage:
+    """The user's message with one more text beside it, behind what stands there."""
+    return replace(question, context=f"{question.context}\n\n{text}" if question.context else text)
 
 
 def message_tokens(message: ChatMessage, count: Count) -> int:

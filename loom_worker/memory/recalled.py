@@ -29,9 +29,14 @@ def recalled_tokens(messages: Sequence[Message], count: Count) -> int:
     return count(as_text(messages))
 
 
+def moment_of(message: Message) -> str:
+    """When it was said, to the minute (UTC)."""
+    return (rfc3339(message.created_ms) or "")[:16].replace("T", " ")
+
+
 def _entries(message: Message) -> Iterator[str]:
     chat = message.chat
-    moment = (rfc3339(message.created_ms) or "")[:16].replace("T", " ")
+    moment = moment_of(message)
     if chat.text.strip():
         yield _entry(moment, chat.role, chat.text)
     for use in chat.tool_uses:

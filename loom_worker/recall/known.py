@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from loom_worker.errors import NotFound, ToolFailed
-from loom_worker.memory.kernel import kernel_text
+from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import Count
 from loom_worker.recall.shown import compact
 from loom_worker.store.sessions import Sessions
@@ -15,7 +15,6 @@ from loom_worker.values.tools import Caller, Tool
 
 MERGED = ("preferences", "notes")
 """Objects whose members are set one by one."""
-_NO_LIMIT = 1 << 40
 
 
 class _Stale(Exception):
@@ -30,7 +29,7 @@ def update_tool(sessions: Sessions, *, budget_tokens: int, count: Count) -> Tool
     """
 
     def tokens(known: Json) -> int:
-        return count(kernel_text(known, (), (), allowance_tokens=_NO_LIMIT, count=count))
+        return facts_tokens(known, count)
 
     def fits(known: Json) -> None:
         if tokens(known) > budget_tokens:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from loom_worker.errors import LoomError, StreamBroken
-from loom_worker.llm.model import Model
+from loom_worker.errors import LoomError
+from loom_worker.llm.model import Model, whole_reply
 from loom_worker.values.chat import ChatMessage, Reply, Request, Usage
 from loom_worker.values.tools import Caller
 
@@ -84,10 +84,7 @@ class Reranker:
 
     def _reply(self, query: str, candidates: Sequence[Candidate]) -> Reply:
         until_s = self.clock() + self.deadline_s
-        for event in self.model.reply(request(query, candidates, is_given_up=lambda: self.clock() > until_s)):
-            if isinstance(event, Reply):
-                return event
-        raise StreamBroken("The model's stream ended without a reply.")
+        return whole_reply(self.model, request(query, candidates, is_given_up=lambda: self.clock() > until_s))
 
 
 def ranked_at_once(budget_tokens: int) -> int:

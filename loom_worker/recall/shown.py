@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loom_worker.memory.layers import longest
+from loom_worker.memory.recalled import moment_of
 from loom_worker.memory.results import call_text
-from loom_worker.values.json import Json, rfc3339
+from loom_worker.values.json import Json
 from loom_worker.values.sessions import Message
 
 MOST_BYTES = 15_000
@@ -33,11 +34,6 @@ def text_of(message: Message) -> str:
     calls = [f"called {call_text(use.name, use.arguments)}" for use in chat.tool_uses]
     results = [f"result of {outcome.name}: {_cut(outcome.content, RESULT_CHARS)}" for outcome in chat.outcomes]
     return "\n".join([*filter(None, [chat.text.strip()]), *calls, *results])
-
-
-def date_of(message: Message) -> str:
-    """When it was said, to the minute (UTC)."""
-    return (rfc3339(message.created_ms) or "")[:16].replace("T", " ")
 
 
 def answer(name: str, entries: Sequence[Entry], rest: Json) -> str:
@@ -68,7 +64,7 @@ def _shown(entry: Entry, most_chars: int) -> Json:
         "offset": entry.offset,
         "id": message.id,
         "role": message.chat.role,
-        "date": date_of(message),
+        "date": moment_of(message),
         **entry.more,
         "text": _cut(entry.text, most_chars),
     }

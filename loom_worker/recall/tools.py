@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from loom_worker.errors import Invalid, NotFound, ToolFailed
 from loom_worker.memory.layers import Count
-from loom_worker.memory.recalled import recalled_tokens
+from loom_worker.memory.recalled import moment_of, recalled_tokens
 from loom_worker.recall.known import update_tool
 from loom_worker.recall.rerank import MOST_CANDIDATES, PREVIEW_CHARS, Candidate, Reranker
-from loom_worker.recall.shown import Entry, answer, compact, date_of, text_of
+from loom_worker.recall.shown import Entry, answer, compact, text_of
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import Found, Search
 from loom_worker.store.search_words import terms
@@ -111,7 +111,7 @@ def _candidates(parts: RecallParts, caller: Caller, query: str, *, limit: int) -
 
 
 def _candidate(found: Found) -> Candidate:
-    return Candidate(found.message.chat.role, date_of(found.message), _preview(found, PREVIEW_CHARS))
+    return Candidate(found.message.chat.role, moment_of(found.message), _preview(found, PREVIEW_CHARS))
 
 
 def _preview(found: Found, most_chars: int) -> str:

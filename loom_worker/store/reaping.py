@@ -28,6 +28,11 @@ def forget_live(tx: Connection, lane: str) -> None:
     tx.execute(_MEMORY, {"our_lane": lane})
 
 
+def is_left(tx: Connection) -> bool:
+    """True if a deleted session has rows."""
+    return tx.execute(_SOME).scalar() is not None
+
+
 def reap(tx: Connection, *, limit: int) -> int:
     """Remove the next rows of a deleted session, at last its own; return about how many, 0 if there is none."""
     lane = tx.execute(_SOME).scalar()

@@ -116,9 +116,10 @@ def _compress(lane: str, held: Held, desk: Desk) -> bool:
     try:
         means = desk.means(held.session)
         state: MemoryState | None = held.state
-        for _ in range(STEPS):
-            if state is not None and not desk.is_stopping():
-                state = _advance(lane, held, state, means, desk)
+        left = STEPS
+        while state is not None and left and not desk.is_stopping():
+            state = _advance(lane, held, state, means, desk)
+            left -= 1
         is_done = state is None
     except Interrupted as error:
         was_interrupted = True

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from loom_worker.errors import Interrupted, LoomError, ProviderFailed, StreamBroken
-from loom_worker.llm.model import Model
+from loom_worker.errors import Interrupted, LoomError, ProviderFailed
+from loom_worker.llm.model import Model, whole_reply
 from loom_worker.memory import heuristic
 from loom_worker.memory.layers import Count
 from loom_worker.summary import prompt
@@ -85,7 +85,7 @@ def _written(
         return Summary(alone(), HEURISTIC)
     spent, paid = Usage(), ""
     try:
-        reply = _reply(means.model, asked())
+        reply = whole_reply(means.model, asked())
         spent, paid = reply.usage, reply.model
         return Summary(_usable(reply, means, of_tokens=of_tokens, most_tokens=most_tokens), reply.model, spent, paid)
     except Interrupted:
@@ -93,13 +93,6 @@ def _written(
     except LoomError as error:
         log.warning("summary without the model: %s", error)
         return Summary(alone(), HEURISTIC, spent, paid)
-
-
-def _reply(model: Model, request: Request) -> Reply:
-    for event in model.reply(request):
-        if isinstance(event, Reply):
-            return event
-    raise StreamBroken("The model's stream ended without a reply.")
 
 
 def _usable(reply: Reply, means: Means, *, of_tokens: int, most_tokens: int) -> str:

@@ -71,8 +71,10 @@ def scale(correction: float) -> float:
     return max(1.0, ceil(correction * MARGIN * STEPS) / STEPS)
 
 
-def new_rom(kit: Kit) -> str:
-    """The system text of a session that has none yet."""
+def rom_of(kit: Kit, first_sent: str | None) -> str:
+    """The system text of a session: as first sent, else made now."""
+    if first_sent is not None:
+        return first_sent
     allowance = int(kit.agent.memory.shares.rom * kit.input_budget_tokens)
     return rom(kit.agent.system_prompt, kit.schema, allowance_tokens=allowance, count=kit.count)
 
@@ -99,7 +101,7 @@ def shown(kit: Kit, remembered: Remembered, session: Session) -> Json:
     layers = layers_of(
         kit,
         remembered,
-        rom=new_rom(kit) if session.rom is None else session.rom,
+        rom=rom_of(kit, session.rom),
         kernel=kernel_of(session),
         recalled=as_text(remembered.recalled),
         current=(),

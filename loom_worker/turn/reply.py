@@ -9,7 +9,7 @@ from loom_worker.errors import BudgetExceeded, Interrupted, PromptTooLong, Strea
 from loom_worker.events.writer import Writer
 from loom_worker.llm.prices import cost_usd
 from loom_worker.memory.fit import Context
-from loom_worker.turn.context import build, corrected, kernel_of, layers_of, new_rom
+from loom_worker.turn.context import build, corrected, kernel_of, layers_of, rom_of
 from loom_worker.turn.loom import Shift
 from loom_worker.turn.plan import planned
 from loom_worker.turn.saying import conversation
@@ -119,7 +119,7 @@ def _calls(reply: Reply, work: Work, shift: Shift, pen: Writer) -> tuple[Call, .
 
 def system_rom(work: Work, shift: Shift) -> str:
     """The system text of the session: as first sent, else made now."""
-    return new_rom(shift.kit) if work.claim.rom is None else work.claim.rom
+    return rom_of(shift.kit, work.claim.rom)
 
 
 def _context(work: Work, shift: Shift, correction: float) -> Context:

@@ -92,6 +92,11 @@ class Session:
     """Unfinished turns, the running one included."""
     is_busy: bool = False
 
+    @property
+    def choice(self) -> Choice:
+        """What it chose instead of its agent's own."""
+        return Choice(self.model, self.tools, self.backend)
+
     def as_json(self) -> Json:
         """The Session of the HTTP API."""
         return {
