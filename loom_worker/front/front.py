@@ -10,6 +10,7 @@ from loom_worker.errors import Flaw, Invalid, LoomError, Unavailable
 from loom_worker.front import allowed
 from loom_worker.front.following import Following
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.net.address import check_url
 from loom_worker.settings import Settings
 from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.database import Database
@@ -32,7 +33,6 @@ from loom_worker.values.pages import Page
 from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
 from loom_worker.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
-from loom_worker.webhook.address import check_url
 from loom_worker.webhook.sign import check_secret
 
 log = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from urllib3.util import ssl_wrap_socket
 
 from loom_worker import __version__
 from loom_worker.errors import Invalid, Transient
+from loom_worker.net.address import Lookup, Target, target
+from loom_worker.net.dial import Deadline, cut_at, dial, resolve_in_time
 from loom_worker.values.deliveries import Delivery
-from loom_worker.webhook.address import Lookup, Target, target
-from loom_worker.webhook.dial import Deadline, cut_at, dial, resolve_in_time
 from loom_worker.webhook.schedule import Attempt
 from loom_worker.webhook.sign import headers
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from loom_worker.errors import BadSettings
-from loom_worker.settings import KNOWN, SECRET, Settings, embedded_socket, from_env
+from loom_worker.environ import KNOWN, SECRET
+from loom_worker.settings import Settings, embedded_socket, from_env
 
 KEY = "sk-" + "a" * 20
 

@@ -14,7 +14,7 @@ from standardwebhooks import Webhook
 
 from loom_worker import __version__
 from loom_worker.values.deliveries import Delivery
-from loom_worker.webhook.address import Lookup
+from loom_worker.net.address import Lookup
 from loom_worker.webhook.schedule import Attempt
 from loom_worker.webhook.send import retry_after_s, send
 from loom_worker.webhook.sign import new_secret

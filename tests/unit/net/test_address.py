@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.errors import Invalid, Transient
-from loom_worker.webhook.address import Lookup, check_url, resolve, target
+from loom_worker.net.address import Lookup, check_url, resolve, target
 
 ALLOWED = [
     "https://example.com",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from queue import Empty, SimpleQueue
 
 from loom_worker.errors import LoomError, Transient
-from loom_worker.webhook.address import Lookup, Target, resolve
+from loom_worker.net.address import Lookup, Target, resolve
 
 MAX_DIALLED = 4
 """Addresses tried in one attempt: a name with a thousand of them must not make a port scanner of us."""
@@ -45,7 +45,7 @@ def resolve_in_time(target: Target, deadline: Deadline, *, allow_private: bool, 
         except LoomError as error:
             answers.put(error)
 
-    threading.Thread(target=ask, name="webhook-resolve", daemon=True).start()
+    threading.Thread(target=ask, name="loom-resolve", daemon=True).start()
     try:
         answer = answers.get(timeout=deadline.left_s)
     except Empty as error:
