@@ -13,6 +13,7 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.summary.write import Means
+from loom_worker.tools.clean import fence
 from loom_worker.turn import context
 from loom_worker.turn.loom import Kit
 from loom_worker.values.chat import ChatMessage
@@ -71,7 +72,7 @@ class Outlook:
             session_id,
             message_ids,
             budget_tokens=int(RECALLED_SHARE * kit.input_budget_tokens),
-            tokens=lambda messages: recalled_tokens(messages, kit.count),
+            tokens=lambda messages: recalled_tokens(messages, kit.count, fence),
         )
 
     def clear_recalled(self, workspace: str, session_id: str) -> None:

@@ -7,18 +7,21 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from loom_worker import crash_points
 from loom_worker.environ import NAMED_PREFIX, Reader, within
 from loom_worker.errors import BadSettings
+
+Provider = Literal["anthropic", "bedrock", "ollama", "scripted"]
+PROVIDERS: dict[str, Provider] = {name: name for name in get_args(Provider)}
 
 
 @dataclass(frozen=True, slots=True)
 class LlmSettings:
     """Which model answers and how long it may take."""
 
-    provider: Literal["anthropic", "scripted"] = "scripted"
+    provider: Provider = "scripted"
     """LOOM_PROVIDER; anthropic when a key or base URL of its SDK is set, else the demo without network."""
     model: str = "scripted-demo"
     """LOOM_MODEL."""
@@ -26,6 +29,8 @@ class LlmSettings:
     """ANTHROPIC_API_KEY."""
     base_url: str | None = None
     """ANTHROPIC_BASE_URL: any server that speaks the Messages API."""
+    ollama_host: str | None = None
+    """OLLAMA_HOST: host, host:port or URL; its usual place on this machine unless set."""
     max_context_tokens: int = 200_000
     """LOOM_MAX_CONTEXT_TOKENS: the model's window."""
     reserved_output_tokens: int = 20_000
@@ -268,21 +273,22 @@ def _folder(read: Reader, name: str) -> Path | None:
 
 def _llm(read: Reader) -> LlmSettings:
     key, base = read.text("ANTHROPIC_API_KEY"), read.text("ANTHROPIC_BASE_URL")
-    fallback: Literal["anthropic", "scripted"] = "anthropic" if key or base else "scripted"
-    choices: dict[str, Literal["anthropic", "scripted"]] = {"anthropic": "anthropic", "scripted": "scripted"}
-    provider = read.choice("LOOM_PROVIDER", fallback, choices)
+    provider = read.choice("LOOM_PROVIDER", "anthropic" if key or base else "scripted", PROVIDERS)
     if provider == "anthropic" and not (key or base):
         read.complaints.append("LOOM_PROVIDER=anthropic needs ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)")
     window = read.whole("LOOM_MAX_CONTEXT_TOKENS", LlmSettings().max_context_tokens, least=2000)
     reserved = read.whole("LOOM_RESERVED_OUTPUT_TOKENS", window // 10)
     if reserved >= window:
         read.complaints.append(f"LOOM_RESERVED_OUTPUT_TOKENS={reserved}: must be below the window of {window}")
-    default_model = "claude-sonnet-5-5" if provider == "anthropic" else "scripted-demo"
+    default_model = "scripted-demo" if provider == "scripted" else "claude-sonnet-5-5"
+    if provider in ("bedrock", "ollama") and not read.text("LOOM_MODEL"):
+        read.complaints.append(f"LOOM_MODEL: LOOM_PROVIDER={provider} needs the name of a model")
     return LlmSettings(
         provider=provider,
         model=read.text("LOOM_MODEL") or default_model,
         api_key=key,
         base_url=base,
+        ollama_host=read.text("OLLAMA_HOST"),
         max_context_tokens=window,
         reserved_output_tokens=reserved,
         call_timeout_s=read.seconds("LOOM_LLM_TIMEOUT_S", LlmSettings().call_timeout_s),

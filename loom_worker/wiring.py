@@ -19,10 +19,11 @@ from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.events.rebuild import queued
 from loom_worker.front.following import Following
 from loom_worker.front.front import Front, Outward
-from loom_worker.kits import Kits
+from loom_worker.front.results import Results
 from loom_worker.lanes import consuming
 from loom_worker.lanes.keeper import Keeper, alive_workers
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.outfit import Outfit, outfit
 from loom_worker.outlook import Outlook, means
 from loom_worker.settings import Settings, WebhookSettings
 from loom_worker.store.calls import Calls
@@ -67,7 +68,7 @@ class Process:
     loom: Loom
     mail: Mail
     desk: Desk
-    kits: Kits
+    outfit: Outfit
     database: Database
     sweeper: Sweeper
 
@@ -75,7 +76,7 @@ class Process:
         """Flush and close what this process holds."""
         self.sweeper.stop()
         self.loom.keeper.stop()
-        self.kits.close()
+        self.outfit.close()
         self.database.close()
 
 
@@ -118,7 +119,8 @@ def front(settings: Settings) -> Front:
     lanes = Lanes(client, settings.lanes)
     publisher = Publisher()
     agents = _agents(settings)
-    kits = Kits(settings, agents, database)
+    fitted = outfit(settings, agents, database, Stopping(settings.lanes.drain_s))
+    kits = fitted.kits
     memories = Memories(database)
     outlook = Outlook(kits, Sessions(database), Turns(database), memories)
     bells = Bells(app, client)
@@ -128,7 +130,7 @@ def front(settings: Settings) -> Front:
 
     def close() -> None:
         publisher.close()
-        kits.close()
+        fitted.close()
 
     outward = Outward(
         announce=announce,
@@ -140,6 +142,7 @@ def front(settings: Settings) -> Front:
         problems=lambda: _problems(database, client),
         workers=lambda: len(alive_workers(client)),
         tools=kits.tools,
+        prepared=kits.prepared,
         context=outlook.context,
         recall=outlook.recall,
         clear_recalled=outlook.clear_recalled,
@@ -155,6 +158,7 @@ def front(settings: Settings) -> Front:
         following=Following(Turns(database), events),
         agents=agents,
         outward=outward,
+        results=Results(fitted.errors, fitted.references.open),
     )
 
 
@@ -175,7 +179,8 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
     ways = doors(app, Bells(app, client))
     stopping = Stopping(settings.lanes.drain_s)
     memories = Memories(database)
-    kits = Kits(settings, _agents(settings), database, stopping=stopping)
+    fitted = outfit(settings, _agents(settings), database, stopping)
+    kits = fitted.kits
     threads = consuming.Threads(settings.worker_concurrency, busy) if takes_turns else None
     parts = Loom(
         settings=settings,
@@ -190,6 +195,9 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         doors=ways,
         kit=kits.kit,
         match=kits.match,
+        run_tool=fitted.calling.run,
+        concluded=fitted.calling.concluded,
+        open_breakers=fitted.calling.open_breakers,
         alive_workers=lambda: alive_workers(client),
         webhook_body=lambda turn: _webhook_body(turn, settings),
         stopping=stopping,
@@ -203,8 +211,8 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         is_stopping=lambda: stopping.is_asked,
         places=threading.Semaphore(max(1, settings.worker_concurrency // AT_ONCE)),
     )
-    sweep = Sweep(client, lanes, claims, outbox, memories, Sessions(database), ways, settings.lanes)
-    return Process(parts, Mail(outbox, settings.webhook), desk, kits, database, Sweeper(sweep, worker))
+    sweep = Sweep(client, lanes, claims, outbox, memories, Sessions(database), ways, fitted.tidy, settings.lanes)
+    return Process(parts, Mail(outbox, settings.webhook), desk, fitted, database, Sweeper(sweep, worker))
 
 
 def _announce(turn: Turn, lanes: Lanes, events: EventLog, bells: Bells) -> None:

@@ -14,7 +14,7 @@ FLOORS = {
     ),
     **dict.fromkeys(FLOOR_1.split(), 1),
     **dict.fromkeys("turn front summary recall results shared workflows".split(), 2),
-    **dict.fromkeys("tasks wiring kits outlook workshop cli supervise".split(), 3),
+    **dict.fromkeys("tasks wiring kits outfit models toolbox calling outlook workshop cli supervise".split(), 3),
 }
 WEB_MAY_IMPORT = {"wiring", "settings", "errors", "values", "__init__", "__version__"}
 CLI_MAY_IMPORT_WEB = {"loom_worker/cli/process.py"}  # the command that starts the front end

@@ -2,6 +2,7 @@
 
 from typing import Any, get_args
 
+from loom_worker.values.approvals import Verdict
 from loom_worker.values.turns import CancelAction
 
 Schema = dict[str, Any]
@@ -150,6 +151,24 @@ CANCEL_TURN = _object(
         },
     },
     description="How a turn shall end; an empty object or no body at all is `interrupt`.",
+)
+
+DECISION = _object(
+    {
+        "decision": {
+            "type": "string",
+            "enum": list(get_args(Verdict)),
+            "description": "approve: the call runs as the model wishes. edit: it runs with `arguments`. reject: the "
+            "model is told, with `reason`, that it may not run.",
+        },
+        "arguments": {
+            "type": ["object", "null"],
+            "description": "With `edit`: all arguments, as the tool's schema has them.",
+        },
+        "reason": _nullable(_text(1000)),
+    },
+    required=("decision",),
+    description="What a person says to a tool call that waits for it.",
 )
 
 EMPTY = _object({}, description="No members: an empty object, or no body at all.")

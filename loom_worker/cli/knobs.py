@@ -26,6 +26,7 @@ VALUE_OF: Mapping[str, Callable[[Settings], object]] = {
     "LOOM_PROVIDER": lambda s: s.llm.provider,
     "ANTHROPIC_API_KEY": lambda s: s.llm.api_key,
     "ANTHROPIC_BASE_URL": lambda s: s.llm.base_url and without_password(s.llm.base_url),
+    "OLLAMA_HOST": lambda s: s.llm.ollama_host and without_password(s.llm.ollama_host),
     "LOOM_AGENTS_DIR": lambda s: s.agents_dir,
     "LOOM_PATTERNS_DIR": lambda s: s.patterns_dir,
     "LOOM_BACKEND_URL": lambda s: without_password(s.backend_url),

@@ -8,9 +8,10 @@ from loom_worker import crash_points
 from loom_worker.agents.load import Agents
 from loom_worker.errors import Flaw, Invalid, LoomError, Unavailable
 from loom_worker.front import allowed
+from loom_worker.front.approvals import Approvals
 from loom_worker.front.following import Following
+from loom_worker.front.results import Results
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.net.address import check_url
 from loom_worker.settings import Settings
 from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.database import Database
@@ -23,9 +24,11 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
 from loom_worker.values.agents import Agent
-from loom_worker.values.chat import ToolSpec
+from loom_worker.values.blobs import DataReference
+from loom_worker.values.chat import ToolSpec, ToolUse
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
+from loom_worker.values.failures import ErrorFilter, StoredError
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Snapshot
@@ -33,6 +36,7 @@ from loom_worker.values.pages import Page
 from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
 from loom_worker.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
+from loom_worker.webhook.address import check_url
 from loom_worker.webhook.sign import check_secret
 
 log = logging.getLogger(__name__)
@@ -66,6 +70,8 @@ class Outward:
     """How many are alive."""
     tools: Callable[[str], tuple[ToolSpec, ...]]
     """An agent's, by its name, which is known; LoomError if the agent cannot work."""
+    prepared: Callable[[str, ToolUse], tuple[Json, str | None]]
+    """(agent's name, use) to the arguments as the tool takes them, and why it would not."""
     context: Callable[[str, str], Json]
     """(workspace, session id) to what the model would be sent now; NotFound."""
     recall: Callable[[str, str, Sequence[str]], int]
@@ -93,6 +99,7 @@ class Front:
         following: Following,
         agents: Agents,
         outward: Outward,
+        results: Results,
     ) -> None:
         self.settings = settings
         self._database = database
@@ -107,6 +114,8 @@ class Front:
         self._search = Search(database)
         self._outbox = Outbox(database)
         self._ledger = Ledger(database)
+        self.approvals = Approvals(database, prepared=outward.prepared, alert=outward.alert)
+        self._results = results
 
     def create_session(self, workspace: str, new: NewSession) -> Session:
         """Make a session.
@@ -283,6 +292,18 @@ class Front:
         delivery = self._outbox.replay(workspace, delivery_id, now_ms=now_ms())
         self._outward.deliver(delivery.id)
         return delivery
+
+    def errors(self, workspace: str, wanted: ErrorFilter, limit: int, after: str | None) -> Page[StoredError]:
+        """List errors of tools, the newest first."""
+        return self._results.errors.page(workspace, wanted, limit=limit, after=after)
+
+    def error(self, workspace: str, error_id: str) -> StoredError:
+        """One error, whole; NotFound."""
+        return self._results.errors.get(workspace, error_id)
+
+    def blob(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
+        """A large result, whole and verified; NotFound."""
+        return self._results.open(workspace, ref)
 
     def check_webhook(self, webhook: Webhook) -> None:
         """Raise Invalid for a webhook that would never be served: a private target, no URL, a bad secret."""

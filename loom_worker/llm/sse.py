@@ -20,7 +20,7 @@ def events(chunks: Iterable[bytes]) -> Iterator[Json]:
         if line.startswith(b"data:"):
             data.append(line[5:])
         elif not line and data:
-            yield _object(b"\n".join(data))
+            yield json_object(b"\n".join(data))
             data = []
 
 
@@ -35,7 +35,12 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
             parts = [piece]
 
 
-def _object(data: bytes) -> Json:
+def json_object(data: bytes) -> Json:
+    """Read one event's data.
+
+    Raises:
+        StreamBroken: it holds no JSON object.
+    """
     try:
         event = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Where a webhook may go: a caller's URL must not reach what only this machine's network can reach.
+"""Where one may go: a URL that others name must not reach what only this machine's network can reach.
 
 A URL is refused when it is submitted, as far as that needs no name server, and again at every attempt, when its
 name has been resolved: names change. Whoever connects uses the addresses that ``resolve`` gave, so that no second
@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
-from loom_worker.errors import Flaw, Invalid, Transient
+from loom_worker.errors import Invalid, Transient
 
 MAX_URL_CHARS = 2048
 """Longest URL that common servers and proxies take."""
@@ -47,6 +47,15 @@ _GLOBAL_V6 = ip_network("2000::/3")
 _UNFIT = _networks("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 """Global for ``ipaddress`` in some version, but no host: protocols, 6to4 (which hides any IPv4), documentation."""
 _NAT64 = ip_network("64:ff9b::/96")
+_METADATA = _networks("168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::/32")
+"""Where clouds hand out credentials outside of link-local: Azure (a public address), Alibaba, AWS and Google (IPv6)."""
+
+
+_PRIVATE = "local, private and reserved targets are refused"
+
+
+class Private(Invalid):
+    """A target that only this machine's network can reach, or that is no host at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,39 +70,38 @@ class Target:
     """With the query, percent-encoded; never empty."""
 
     @property
+    def origin(self) -> str:
+        """Scheme, host and port, as they stand in a URL."""
+        return f"{self.scheme}://{self.authority}"
+
+    @property
     def authority(self) -> str:
         """The ``Host`` header: the port stands in it unless it is the scheme's own."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def check_url(url: str, *, allow_private: bool) -> None:
-    """Refuse what can be refused without asking a name server.
-
-    Raises:
-        Invalid: with the reason, at ``/webhook/url``.
-    """
-    target(url, allow_private=allow_private)
-
-
 def target(url: str, *, allow_private: bool) -> Target:
     """Take a URL apart, by the one parser whose result is also what is connected to.
 
+    Args:
+        allow_private: loopback and private networks are no reason to refuse.
+
     Raises:
-        Invalid: as check_url.
+        Invalid: with the reason, as far as it can be known without a name server; Private where that is it.
     """
     _check_characters(url)
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise _invalid("not a URL: host or port cannot be read") from error
+        raise Invalid("not a URL: host or port cannot be read") from error
     if parts.scheme not in _DEFAULT_PORTS:
-        raise _invalid("the scheme must be http or https")
+        raise Invalid("the scheme must be http or https")
     if "@" in parts.netloc:
-        raise _invalid("user name and password do not belong in a webhook URL; the signature tells who calls")
+        raise Invalid("user name and password do not belong in a URL")
     if port == 0:
-        raise _invalid("port 0 cannot be connected to")
+        raise Invalid("port 0 cannot be connected to")
     host = parts.hostname or ""
     _check_host(host, allow_private=allow_private)
     return Target(parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme], _path(parts))
@@ -105,7 +113,7 @@ def resolve(host: str, port: int, *, allow_private: bool, lookup: Lookup = socke
     One address that is not allowed refuses the host: which of them would be used is up to chance.
 
     Raises:
-        Invalid: an address is not allowed, at ``/webhook/url``.
+        Invalid: an address is not allowed; Private unless it could not be written as one.
         Transient: the name is unknown, or no name server answered.
     """
     try:
@@ -122,37 +130,38 @@ def resolve(host: str, port: int, *, allow_private: bool, lookup: Lookup = socke
 
 def _check_characters(url: str) -> None:
     if len(url) > MAX_URL_CHARS:
-        raise _invalid(f"longer than {MAX_URL_CHARS} characters")
+        raise Invalid(f"longer than {MAX_URL_CHARS} characters")
     if "\\" in url or any(char.isspace() or unicodedata.category(char).startswith("C") for char in url):
-        raise _invalid("spaces, control characters and backslashes are not allowed")
+        raise Invalid("spaces, control characters and backslashes are not allowed")
 
 
 def _check_host(host: str, *, allow_private: bool) -> None:
     if not host:
-        raise _invalid("the URL names no host")
+        raise Invalid("the URL names no host")
     if ":" in host and "%" not in host:
         _check_address(host, allow_private=allow_private)
         return
     labels = host.removesuffix(".").split(".")
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise _invalid("not a host name; one outside ASCII must be written in its xn-- form")
+        raise Invalid("not a host name; one outside ASCII must be written in its xn-- form")
     if _NUMBER.fullmatch(labels[-1]):
         # A last label that is a number makes an IPv4 address, in spellings only the resolver knows: 127.1, 0x7f000001.
         _check_address(host, allow_private=allow_private)
     elif labels[-1] in _LOCAL_SUFFIXES and not allow_private:
-        raise _private()
+        raise Private(_PRIVATE)
 
 
 def _check_address(text: str, *, allow_private: bool) -> None:
     try:
         address = ip_address(text)
     except ValueError as error:
-        raise _invalid("an address must be written as four decimal numbers, or as IPv6 in brackets") from error
+        raise Invalid("an address must be written as four decimal numbers, or as IPv6 in brackets") from error
     if isinstance(address, IPv6Address) and address in _NAT64:
         # Where there is only IPv6, the name server gives every IPv4 host such an address: the inner one counts.
         address = IPv4Address(address.packed[-4:])
-    if not (_is_public(address) or (allow_private and _is_in(address, _HOME))):
-        raise _private()
+    is_open = _is_public(address) or (allow_private and _is_in(address, _HOME))
+    if not is_open or _is_in(address, _METADATA):
+        raise Private(_PRIVATE)
 
 
 def _is_public(address: Address) -> bool:
@@ -168,13 +177,3 @@ def _is_in(address: Address, networks: Iterable[Network]) -> bool:
 def _path(parts: SplitResult) -> str:
     wanted = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return quote(wanted, safe="/?:@!$&'()*+,;=%-._~[]")
-
-
-def _private() -> Invalid:
-    return _invalid(
-        "local, private and reserved targets are refused (LOOM_ALLOW_PRIVATE_WEBHOOKS=1 opens private ones)"
-    )
-
-
-def _invalid(detail: str) -> Invalid:
-    return Invalid(f"webhook URL refused: {detail}", (Flaw("/webhook/url", detail),))

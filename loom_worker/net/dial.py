@@ -18,6 +18,7 @@ class Deadline:
     """The moment at which everything about one attempt must be over."""
 
     def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
         self._ends_s = time.monotonic() + timeout_s
 
     @property

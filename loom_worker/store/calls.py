@@ -6,7 +6,7 @@ They are not checked against the turn's fence, for a result may arrive after the
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, update
 
 from loom_worker.store import rows
 from loom_worker.store.claims import check_fence
@@ -15,6 +15,9 @@ from loom_worker.store.schema import calls, sessions, turns, unfinished
 from loom_worker.values.sessions import Choice
 from loom_worker.values.tools import Caller
 from loom_worker.values.turns import Call, Claim
+
+_DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval")
+"""Columns that the end of a call sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,16 @@ class CallOwner:
     tool: str
     reply_n: int
     caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of a turn's calls once one of them has ended."""
+
+    under_way: int
+    """Calls that were sent and have no result; the turn is woken when there is none."""
+    next: Call | None
+    """A call that has waited for its turn, and is marked as sent now: send it."""
 
 
 class Calls:
@@ -72,19 +85,34 @@ class Calls:
             row = tx.execute(select(calls).where(_is_call(turn_id, position))).mappings().one()
         return rows.call(row)
 
-    def close(self, turn_id: str, call: Call) -> int | None:
-        """Store the result of a call that is still ours: its status, content and finished_ms.
+    def close(self, turn_id: str, call: Call, *, concurrency: int = 0) -> Left | None:
+        """Store the result of a call that is still ours: its status, content, finished_ms and what they refer to.
+
+        Args:
+            concurrency: calls of the turn that may be under way; where there are fewer, the next is marked as sent.
 
         Returns:
-            How many calls of the turn are still open; None if the result came too late and was dropped.
+            What is left of the turn's calls; None if the result came too late and was dropped.
         """
         mine = and_(_is_call(turn_id, call.position), calls.c.sends == call.sends, _is_open(), _turn_goes_on())
         with self._database.write() as tx:
-            done = {"status": call.status, "content": call.content, "finished_ms": call.finished_ms}
-            if tx.execute(update(calls).where(mine).values(**done)).rowcount != 1:
+            if (
+                tx.execute(update(calls).where(mine).values({name: getattr(call, name) for name in _DONE})).rowcount
+                != 1
+            ):
                 return None
-            still_open = select(func.count()).where(calls.c.turn_id == turn_id, _is_open())
-            return int(tx.execute(still_open).scalar_one())
+            count = select(func.count()).where(calls.c.turn_id == turn_id, _is_open(), calls.c.sent_ms.is_not(None))
+            under_way = int(tx.execute(count).scalar_one())
+            following = None
+            if 0 < under_way < concurrency:  # the last one wakes the turn, which then sends the others itself
+                following = _send_next(tx, turn_id, now_ms=call.finished_ms or 0)
+            return Left(under_way + (following is not None), following)
+
+    def approve(self, turn_id: str, call: Call) -> bool:
+        """Let a call run that waits for a person; False if somebody decided on it meanwhile."""
+        waits = and_(_is_call(turn_id, call.position), calls.c.approval == "waiting", _is_open(), _turn_goes_on())
+        with self._database.write() as tx:
+            return tx.execute(update(calls).where(waits).values(approval=call.approval)).rowcount == 1
 
     def owner_of(self, turn_id: str, position: int) -> CallOwner | None:
         """Whose call it is; None if the turn or the call is gone."""
@@ -96,8 +124,28 @@ class Calls:
             row = tx.execute(query.where(_is_call(turn_id, position))).mappings().one_or_none()
         if row is None:
             return None
-        caller = Caller(row["lane"], row["session_id"], row["workspace"], turn_id, row["id"])
+        caller = Caller(row["lane"], row["session_id"], row["workspace"], turn_id, row["id"], row["agent"])
         return CallOwner(row["agent"], rows.choice(row), row["name"], row["reply_n"], caller)
+
+
+def _send_next(tx: Connection, turn_id: str, *, now_ms: int) -> Call | None:
+    """Mark the first call as sent that was not sent yet; those that a person or an earlier twin holds up wait on."""
+    free = or_(calls.c.approval.is_(None), calls.c.approval != "waiting")
+    unsent = and_(calls.c.turn_id == turn_id, calls.c.status == "pending", calls.c.sent_ms.is_(None), free)
+    for row in tx.execute(select(calls).where(unsent).order_by(calls.c.position)).mappings():
+        if not _has_twin(tx, row):
+            values = {"sends": row["sends"] + 1, "sent_ms": now_ms}
+            tx.execute(update(calls).where(_is_call(turn_id, row["position"])).values(**values))
+            return rows.call({**row, **values})
+    return None
+
+
+def _has_twin(tx: Connection, row: rows.Row) -> bool:
+    """True if the same was asked before; whether one answer serves both is the turn's to judge."""
+    earlier = select(calls.c.arguments).where(
+        calls.c.turn_id == row["turn_id"], calls.c.position < row["position"], calls.c.name == row["name"]
+    )
+    return row["arguments"] in tx.execute(earlier).scalars().all()
 
 
 def _is_call(turn_id: str, position: int) -> ColumnElement[bool]:

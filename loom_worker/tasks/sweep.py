@@ -74,6 +74,8 @@ class Sweep:
     memories: Memories
     sessions: Sessions
     doors: Doors
+    tidy: Callable[[], object]
+    """Remove a little of what has expired: large results, errors."""
     settings: LaneSettings
     most: int = MOST
 
@@ -86,6 +88,7 @@ class Sweep:
         for lane in late:
             self.doors.ring(lane)
         self._reap()
+        self.tidy()
         return Swept(len(late), self._ring_lost(), self._send_due(), self._compress_due())
 
     def _date_back(self) -> None:

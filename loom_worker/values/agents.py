@@ -115,6 +115,8 @@ class Agent:
     """Names the agent may use; None: every tool there is."""
     custom: tuple[str, ...] = ()
     """Python tools beside those of entry points: ``file.py``, ``file.py:name`` or ``module:name``."""
+    allows_mcp: bool = False
+    """True: it may use all tools of its servers, though ``tools`` does not name them."""
     is_read_only: bool = False
     """True: it may call no tool that changes anything outside of Loom."""
     approval: ApprovalPolicy = field(default_factory=ApprovalPolicy)

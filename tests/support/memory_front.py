@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from loom_worker.errors import Conflict, Flaw, Invalid, NotFound, QueueFull, Unavailable
 from loom_worker.front import allowed
 from loom_worker.settings import Settings
-from loom_worker.values.agents import Agent
+from loom_worker.values.agents import Agent, Backend
 from loom_worker.values.chat import ToolSpec, Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
@@ -230,8 +230,8 @@ class MemoryFront:
         refuse_private(webhook)
 
     def agents(self) -> tuple[Agent, ...]:
-        shown = Agent("default", description="Answers", databases=("north", "south"))
-        return (replace(shown, raw={"secret": "raw"}, backend_url="db://user:pass@host"),)
+        shown = Agent("default", description="Answers", backend=Backend(databases=("north", "south")))
+        return (replace(shown, raw={"secret": "raw"}, backend=Backend(url="db://user:pass@host")),)
 
     def tools(self, agent: str) -> tuple[ToolSpec, ...]:
         self._known_agent(agent)

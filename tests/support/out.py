@@ -4,8 +4,9 @@ import json
 from dataclasses import dataclass, field
 from functools import partial
 
-from loom_worker.errors import LoomError
+from loom_worker.errors import LoomError, NotFound
 from loom_worker.front.front import Outward
+from loom_worker.values.blobs import DataReference
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.turns import Turn
 
@@ -41,6 +42,10 @@ class Out:
         self.ask("recall", *question)
         return 7
 
+    def open(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
+        self.ask("open", workspace, ref)
+        raise NotFound("There is no such result, or it has expired.")
+
     def tools(self, agent: str) -> tuple[ToolSpec, ...]:
         self.ask("tools", agent)
         return (ToolSpec("add", "Adds.", {"type": "object"}), ToolSpec("note", "Notes.", {"type": "object"}))
@@ -56,6 +61,7 @@ class Out:
             problems=lambda: ("workers: none is alive",),
             workers=lambda: 2,
             tools=self.tools,
+            prepared=lambda agent, use: (use.arguments, None if "b" in use.arguments else "/: 'b' is missing"),
             context=self.context,
             recall=self.recall,
             clear_recalled=partial(self.ask, "clear"),

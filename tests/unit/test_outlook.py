@@ -8,7 +8,6 @@ import pytest
 
 from loom_worker.agents.load import Agents
 from loom_worker.errors import Invalid, NotFound
-from loom_worker.kits import Kits
 from loom_worker.outlook import Outlook, means
 from loom_worker.settings import Settings
 from loom_worker.store.database import Database
@@ -19,9 +18,10 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.values.agents import Agent
 from loom_worker.values.memory import MemoryPolicy
 from loom_worker.values.sessions import NewSession, SessionPatch
+from tests.support.kits import made_kits
 from tests.unit.store import made
 
-BARE = Agent("default", has_backend=False, patterns_enabled=False, system_prompt="You help.", max_context_tokens=20_000)
+BARE = Agent("default", backend=None, patterns_enabled=False, system_prompt="You help.", max_context_tokens=20_000)
 SMALL = replace(BARE, name="small", max_context_tokens=4_000, memory=MemoryPolicy(has_swap=False))
 TINY = replace(BARE, name="tiny", max_context_tokens=600)
 HUGE = replace(BARE, name="huge", max_context_tokens=1_000_000)
@@ -30,7 +30,7 @@ HUGE = replace(BARE, name="huge", max_context_tokens=1_000_000)
 @pytest.fixture
 def outlook(settings: Settings, database: Database, tmp_path: Path) -> Iterator[Outlook]:
     agents = Agents({agent.name: agent for agent in (BARE, SMALL, TINY, HUGE)}, ())
-    kits = Kits(settings, agents, database)
+    kits = made_kits(settings, agents, database)
     yield Outlook(kits, Sessions(database), Turns(database), Memories(database))
     kits.close()
 

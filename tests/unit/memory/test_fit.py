@@ -200,7 +200,7 @@ def test_a_turn_whose_question_was_not_read_is_left_out() -> None:
 
 
 def test_the_recalled_block_stands_behind_the_context_of_the_current_message_if_it_fits() -> None:
-    block = as_text(stored([user("It was 42.")]))
+    block = as_text(stored([user("It was 42.")]), lambda turn_id, text: text)
     given = layers([user("What was it?", context="Today is Monday.")], recalled=block)
     asked = user("What was it?", context=f"Today is Monday.\n\n{block}")
     needed = fixed(given) + message_tokens(asked, count)

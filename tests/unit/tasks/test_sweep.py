@@ -39,7 +39,7 @@ def lanes(valkey: redis.Redis) -> Lanes:
 def sweep(valkey: redis.Redis, database: Database, lanes: Lanes, book: Book, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     monkeypatch.setattr(made, "NOW_MS", now_ms() - 60_000)  # the constant of the builders of rows
     parts = (Claims(database), Outbox(database), Memories(database), Sessions(database))
-    return Sweep(valkey, lanes, *parts, book.doors(), SETTINGS)
+    return Sweep(valkey, lanes, *parts, book.doors(), lambda: None, SETTINGS)
 
 
 def sweep_now(sweep: Sweep) -> Swept:

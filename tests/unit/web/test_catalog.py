@@ -8,7 +8,7 @@ from tests.support.web_stage import Submit, Worker
 def test_the_agents_are_listed_without_their_secrets(client: FlaskClient) -> None:
     answer = client.get("/v1/agents")
     assert "default" in [agent["name"] for agent in answer.get_json()["data"]]
-    assert not {"raw", "backend_url", "system_prompt", "source"} & answer.get_json()["data"][0].keys()
+    assert not {"raw", "backend", "system_prompt", "source"} & answer.get_json()["data"][0].keys()
 
 
 def test_one_agent_is_found_by_name(client: FlaskClient) -> None:

@@ -1,0 +1,40 @@
+from loom_worker.backends.documents.folder import Entry, Listing
+from loom_worker.backends.documents.overview import MAX_CHARS, MAX_NAMES, overview
+from tests.unit.backends.documents.made import Folder, pdf
+
+
+def test_the_overview_counts_kinds_and_names_documents(folder: Folder) -> None:
+    folder.write("b.md", "x")
+    folder.write("a/c.md", "x")
+    folder.write("d.pdf", pdf("x"))
+    folder.write("e.png", "x")
+    text = folder.backend.describe()
+    assert text.splitlines() == [
+        "Folder of documents 'docs': 3 documents (2 Markdown, 1 PDF).",
+        "1 other files are not read; list_documents says why.",
+        "Use search_documents to find passages and read_document to read on; name path and page or lines.",
+        "- a/c.md",
+        "- b.md",
+        "- d.pdf",
+    ]
+
+
+def test_the_overview_is_the_same_before_and_after_indexing(folder: Folder) -> None:
+    for name in ("z.md", "a.md", "m.html"):
+        folder.write(name, "# x")
+    before = folder.backend.describe()
+    folder.call("search", query="x")
+    assert folder.backend.describe() == before
+
+
+def test_a_large_folder_is_cut_short() -> None:
+    many = tuple(Entry(f"{at:05}.md", "Markdown") for at in range(10_000))
+    text = overview("docs", Listing(many, is_cut=True))
+    assert (text.count("\n- "), text.splitlines()[-1]) == (MAX_NAMES, f"… and {10_000 - MAX_NAMES} more")
+    assert "those beyond are unknown" in text
+    long = tuple(Entry(f"{at:05}" + "x" * 900, "text") for at in range(20))
+    assert len(overview("docs", Listing(long))) < MAX_CHARS + 500
+
+
+def test_an_empty_folder_says_so() -> None:
+    assert overview("docs", Listing(())).startswith("Folder of documents 'docs': 0 documents.\n")
