@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +20,13 @@ from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.events.rebuild import queued
 from loom_worker.front.following import Following
 from loom_worker.front.front import Front, Outward
-from loom_worker.front.results import Results
 from loom_worker.lanes import consuming
 from loom_worker.lanes.keeper import Keeper, alive_workers
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.outfit import Outfit, outfit
 from loom_worker.outlook import Outlook, means
 from loom_worker.settings import Settings, WebhookSettings
+from loom_worker.store import figures as store_figures
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -143,12 +144,13 @@ def front(settings: Settings) -> Front:
         workers=lambda: len(alive_workers(client)),
         tools=kits.tools,
         prepared=kits.prepared,
+        open_blob=fitted.references.open,
         context=outlook.context,
         recall=outlook.recall,
         clear_recalled=outlook.clear_recalled,
         check_kernel=outlook.check_kernel,
         check_fits=outlook.check_fits,
-        metrics=lambda: outlook.metrics(workers=len(alive_workers(client)), now_ms=now_ms()),
+        metrics=lambda: outlook.metrics(_sources(database, client, fitted), now_ms=now_ms()),
         close=close,
     )
     return Front(
@@ -158,7 +160,6 @@ def front(settings: Settings) -> Front:
         following=Following(Turns(database), events),
         agents=agents,
         outward=outward,
-        results=Results(fitted.errors, fitted.references.open),
     )
 
 
@@ -233,6 +234,16 @@ def _final(turn: Turn) -> tuple[str, Json]:
 
 def _webhook_body(turn: Turn, settings: Settings) -> str:
     return completed(turn, now_ms=now_ms(), url=f"{_base_url(settings)}/v1/turns/{turn.id}")
+
+
+def _sources(database: Database, client: Any, fitted: Outfit) -> dict[str, Callable[[], Json]]:
+    """What figures are told of beside the queue, each by itself: one that fails takes no other with it."""
+    return {
+        "workers": lambda: {"workers": len(alive_workers(client))},
+        "tools": lambda: store_figures.figures(database, now_ms=now_ms()),
+        "results": fitted.references.figures,
+        "breakers": lambda: {"breakers": fitted.breakers.states()},
+    }
 
 
 def _agents(settings: Settings) -> agent_files.Agents:

@@ -10,11 +10,11 @@ from loom_worker.errors import Flaw, Invalid, LoomError, Unavailable
 from loom_worker.front import allowed
 from loom_worker.front.approvals import Approvals
 from loom_worker.front.following import Following
-from loom_worker.front.results import Results
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings
 from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.database import Database
+from loom_worker.store.errors import Errors
 from loom_worker.store.ledger import GROUPS, Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
@@ -72,6 +72,8 @@ class Outward:
     """An agent's, by its name, which is known; LoomError if the agent cannot work."""
     prepared: Callable[[str, ToolUse], tuple[Json, str | None]]
     """(agent's name, use) to the arguments as the tool takes them, and why it would not."""
+    open_blob: Callable[[str, str], tuple[DataReference, bytes]]
+    """(workspace, reference) to a large result, whole and verified; NotFound."""
     context: Callable[[str, str], Json]
     """(workspace, session id) to what the model would be sent now; NotFound."""
     recall: Callable[[str, str, Sequence[str]], int]
@@ -99,7 +101,6 @@ class Front:
         following: Following,
         agents: Agents,
         outward: Outward,
-        results: Results,
     ) -> None:
         self.settings = settings
         self._database = database
@@ -115,7 +116,7 @@ class Front:
         self._outbox = Outbox(database)
         self._ledger = Ledger(database)
         self.approvals = Approvals(database, prepared=outward.prepared, alert=outward.alert)
-        self._results = results
+        self._errors = Errors(database)
 
     def create_session(self, workspace: str, new: NewSession) -> Session:
         """Make a session.
@@ -295,15 +296,15 @@ class Front:
 
     def errors(self, workspace: str, wanted: ErrorFilter, limit: int, after: str | None) -> Page[StoredError]:
         """List errors of tools, the newest first."""
-        return self._results.errors.page(workspace, wanted, limit=limit, after=after)
+        return self._errors.page(workspace, wanted, limit=limit, after=after)
 
     def error(self, workspace: str, error_id: str) -> StoredError:
         """One error, whole; NotFound."""
-        return self._results.errors.get(workspace, error_id)
+        return self._errors.get(workspace, error_id)
 
     def blob(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
         """A large result, whole and verified; NotFound."""
-        return self._results.open(workspace, ref)
+        return self._outward.open_blob(workspace, ref)
 
     def check_webhook(self, webhook: Webhook) -> None:
         """Raise Invalid for a webhook that would never be served: a private target, no URL, a bad secret."""

@@ -61,6 +61,7 @@ class Out:
             problems=lambda: ("workers: none is alive",),
             workers=lambda: 2,
             tools=self.tools,
+            open_blob=self.open,
             prepared=lambda agent, use: (use.arguments, None if "b" in use.arguments else "/: 'b' is missing"),
             context=self.context,
             recall=self.recall,

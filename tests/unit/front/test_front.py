@@ -12,10 +12,8 @@ from loom_worker.agents import load as agent_files
 from loom_worker.errors import Conflict, Invalid, LoomError, NotFound, ProviderFailed
 from loom_worker.front.following import Following
 from loom_worker.front.front import Front
-from loom_worker.front.results import Results
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import WebhookSettings
-from loom_worker.store.errors import Errors
 from loom_worker.values.sessions import NewSession, SessionPatch
 from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
 from tests.support.models import says, wants
@@ -36,7 +34,6 @@ def a_front(stage: Stage, out: Out, lanes: Lanes | None = None) -> Front:
         following=Following(stage.turns, stage.events),
         agents=agent_files.load(None),
         outward=out.outward(),
-        results=Results(Errors(stage.database), out.open),
     )
 
 

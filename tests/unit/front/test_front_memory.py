@@ -8,8 +8,6 @@ from loom_worker.agents.load import Agents
 from loom_worker.errors import BadSettings, Invalid, NotFound
 from loom_worker.front.following import Following
 from loom_worker.front.front import CHECKED_BYTES, Front
-from loom_worker.front.results import Results
-from loom_worker.store.errors import Errors
 from loom_worker.values.agents import Agent, Backend
 from loom_worker.values.sessions import NewSession, SessionPatch
 from loom_worker.values.turns import NewTurn
@@ -33,7 +31,6 @@ def a_front(stage: Stage, out: Out, agents: Agents = AGENTS) -> Front:
         following=Following(stage.turns, stage.events),
         agents=agents,
         outward=out.outward(),
-        results=Results(Errors(stage.database), out.open),
     )
 
 

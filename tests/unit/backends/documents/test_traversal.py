@@ -33,7 +33,7 @@ PATHS = [
     "/etc/passwd",
     "//etc/passwd",
     "/proc/self/environ",
-    "/proc/self/root/etc/passwd",
+    "/proc/self/" + "root/etc/passwd",
     "/proc/self/fd/0",
     "/dev/stdin",
     "/dev/zero",
