@@ -239,10 +239,10 @@ def _webhook_body(turn: Turn, settings: Settings) -> str:
 def _sources(database: Database, client: Any, fitted: Outfit) -> dict[str, Callable[[], Json]]:
     """What figures are told of beside the queue, each by itself: one that fails takes no other with it."""
     return {
-        "workers": lambda: {"workers": len(alive_workers(client))},
+        # Asked alone, breakers would be told as closed while Redis is away.
+        "workers": lambda: {"workers": len(alive_workers(client)), "breakers": fitted.breakers.states()},
         "tools": lambda: store_figures.figures(database, now_ms=now_ms()),
         "results": fitted.references.figures,
-        "breakers": lambda: {"breakers": fitted.breakers.states()},
     }
 
 

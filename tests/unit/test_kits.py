@@ -212,7 +212,9 @@ def test_an_agent_has_the_tools_of_its_user_s_files_and_a_bad_file_costs_no_othe
     assert "bad.py" in caplog.text
     readers = with_agent(settings, replace(agent, is_read_only=True)).kit("a")
     assert "roll" not in names(readers.specs)
-    assert "only reads" in str(readers.registry.prepared(ToolUse("t", "roll", {"sides": 6}), None, read_only=True).flaw)
+    assert "may only read" in str(
+        readers.registry.prepared(ToolUse("t", "roll", {"sides": 6}), None, read_only=True).flaw
+    )
 
 
 def test_a_folder_of_documents_and_an_api_are_data_too(settings: Settings, tmp_path: Path) -> None:
@@ -223,9 +225,8 @@ def test_a_folder_of_documents_and_an_api_are_data_too(settings: Settings, tmp_p
         '{"operationId": "listOrders", "summary": "List orders", "responses": {}}}}}'
     )
     source = f"{tmp_path}/a.yaml:1"
-    reader = with_agent(settings, Agent("d", backend=Backend(kind="documents", path="handbook"), source=source)).kit(
-        "d"
-    )
+    folder = Backend(kind="documents", path="handbook")
+    reader = with_agent(settings, Agent("d", backend=folder, source=source)).kit("d")
     assert {"search_documents", "read_document"} <= names(reader.specs)
     assert "returns.md" in reader.schema
     api = Backend(kind="rest", url="https://shop.example.com", openapi="api.json")
