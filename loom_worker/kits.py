@@ -27,7 +27,7 @@ from loom_worker.toolbox import Toolbox
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.loom import Kit
 from loom_worker.values.agents import Agent
-from loom_worker.values.chat import ToolSpec, ToolUse, Usage
+from loom_worker.values.chat import ToolUse, Usage
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.patterns import Pattern
@@ -119,11 +119,12 @@ class Kits:
                 self._kits.popitem(last=False)
             return kit
 
-    def tools(self, name: str) -> tuple[ToolSpec, ...]:
-        """The tools of an agent, as the model sees them; no model and no index is built."""
+    def tools(self, name: str) -> tuple[Tool, ...]:
+        """The tools of an agent; no model and no index is built."""
         agent = self._agents.agents[name]
         belt = self._belt(agent, AS_AGENT)
-        return belt.registry.specs(belt.allowed, read_only=agent.is_read_only)
+        specs = belt.registry.specs(belt.allowed, read_only=agent.is_read_only)
+        return tuple(tool for spec in specs if (tool := belt.registry.get(spec.name)) is not None)
 
     def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
         """A call's arguments as the agent's tool takes them, and why it would not."""

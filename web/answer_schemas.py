@@ -271,7 +271,16 @@ AGENT = _answer(
 )
 
 TOOL = _answer(
-    {"name": TEXT, "object": {"const": "tool"}, "description": TEXT, "input_schema": FREE},
+    {
+        "name": TEXT,
+        "object": {"const": "tool"},
+        "description": TEXT,
+        "input_schema": FREE,
+        "is_read_only": FLAG,
+        "is_idempotent": FLAG,
+        "needs_approval": FLAG,
+        "timeout_s": NUMBER,
+    },
     description="A tool, with the JSON Schema of its arguments.",
 )
 

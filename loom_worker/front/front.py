@@ -25,7 +25,7 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
 from loom_worker.values.agents import Agent
 from loom_worker.values.blobs import DataReference
-from loom_worker.values.chat import ToolSpec, ToolUse
+from loom_worker.values.chat import ToolUse
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
 from loom_worker.values.failures import ErrorFilter, StoredError
@@ -35,6 +35,7 @@ from loom_worker.values.memory import Snapshot
 from loom_worker.values.pages import Page
 from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
+from loom_worker.values.tools import Tool
 from loom_worker.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
 from loom_worker.webhook.address import check_url
 from loom_worker.webhook.sign import check_secret
@@ -68,7 +69,7 @@ class Outward:
     """What is missing before a turn could be answered."""
     workers: Callable[[], int]
     """How many are alive."""
-    tools: Callable[[str], tuple[ToolSpec, ...]]
+    tools: Callable[[str], tuple[Tool, ...]]
     """An agent's, by its name, which is known; LoomError if the agent cannot work."""
     prepared: Callable[[str, ToolUse], tuple[Json, str | None]]
     """(agent's name, use) to the arguments as the tool takes them, and why it would not."""
@@ -294,7 +295,7 @@ class Front:
         self._outward.deliver(delivery.id)
         return delivery
 
-    def errors(self, workspace: str, wanted: ErrorFilter, limit: int, after: str | None) -> Page[StoredError]:
+    def errors(self, workspace: str, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:
         """List errors of tools, the newest first."""
         return self._errors.page(workspace, wanted, limit=limit, after=after)
 
@@ -319,7 +320,7 @@ class Front:
         """All agents, by name."""
         return tuple(self._agents.agents[name] for name in sorted(self._agents.agents))
 
-    def tools(self, agent: str) -> tuple[ToolSpec, ...]:
+    def tools(self, agent: str) -> tuple[Tool, ...]:
         """The tools of an agent.
 
         Raises:
@@ -373,7 +374,7 @@ class Front:
         name = self._sessions.get(workspace, session_id).agent
         self._check_agent(name)
         tools = () if patch.tools is None else self.tools(name)
-        allowed.check(patch, self._agents.agents[name], [tool.name for tool in tools])
+        allowed.check(patch, self._agents.agents[name], [tool.spec.name for tool in tools])
         if patch.kernel:
             self._outward.check_kernel(name, patch.kernel)
 

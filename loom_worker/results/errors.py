@@ -82,7 +82,7 @@ class Failures:
                 log.warning("an error of tool %s was not stored: %s", new.tool_name, error, extra={"turn": new.turn_id})
             else:
                 ids = {"error_id": error_id, "tool_name": new.tool_name, "turn": new.turn_id}
-                log.info("error_stored error_id=%s tool_name=%s", error_id, new.tool_name, extra=ids)
+                log.info("error_stored", extra=ids)
                 return error_id
         return None
 

@@ -10,7 +10,7 @@ from loom_worker.errors import Conflict, Flaw, Invalid, NotFound, QueueFull, Una
 from loom_worker.front import allowed
 from loom_worker.settings import Settings
 from loom_worker.values.agents import Agent, Backend
-from loom_worker.values.chat import ToolSpec, Usage
+from loom_worker.values.chat import Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
 from loom_worker.values.ids import new_id, now_ms
@@ -19,7 +19,9 @@ from loom_worker.values.memory import Snapshot
 from loom_worker.values.pages import Page
 from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
+from loom_worker.values.tools import Tool
 from loom_worker.values.turns import STRENGTH, Call, CancelAction, NewTurn, Retry, Turn, TurnStatus, Webhook
+from tests.support.callers import a_tool
 from tests.support.memory_parts import (
     asked_again,
     dead_delivery,
@@ -93,7 +95,7 @@ class MemoryFront(Leftovers):
     def patch_session(self, workspace: str, session_id: str, patch: SessionPatch) -> Session:
         with self._locked():
             found = self.session(workspace, session_id)
-            allowed.check(patch, self.agents()[0], [tool.name for tool in self.tools(found.agent)])
+            allowed.check(patch, self.agents()[0], [tool.spec.name for tool in self.tools(found.agent)])
             self._sessions[workspace, session_id] = replace(found, **patch.changes(), updated_ms=now_ms())
             return self.session(workspace, session_id)
 
@@ -237,10 +239,10 @@ class MemoryFront(Leftovers):
         data = Backend(url="db://user:pass@host", databases=("north", "south"))
         return (Agent("default", description="Answers", raw={"secret": "raw"}, backend=data),)
 
-    def tools(self, agent: str) -> tuple[ToolSpec, ...]:
+    def tools(self, agent: str) -> tuple[Tool, ...]:
         self._known_agent(agent)
         nothing = {"type": "object", "properties": {}}
-        return (ToolSpec("clock", "Tells the time", nothing), ToolSpec("dice", "Rolls", nothing))
+        return (a_tool("clock", "Tells the time", nothing), a_tool("dice", "Rolls", nothing))
 
     def queue_stats(self, workspace: str) -> Json:
         with self._locked():

@@ -7,8 +7,9 @@ from functools import partial
 from loom_worker.errors import LoomError, NotFound
 from loom_worker.front.front import Outward
 from loom_worker.values.blobs import DataReference
-from loom_worker.values.chat import ToolSpec
+from loom_worker.values.tools import Tool
 from loom_worker.values.turns import Turn
+from tests.support.callers import a_tool
 
 
 @dataclass
@@ -46,9 +47,9 @@ class Out:
         self.ask("open", workspace, ref)
         raise NotFound("There is no such result, or it has expired.")
 
-    def tools(self, agent: str) -> tuple[ToolSpec, ...]:
+    def tools(self, agent: str) -> tuple[Tool, ...]:
         self.ask("tools", agent)
-        return (ToolSpec("add", "Adds.", {"type": "object"}), ToolSpec("note", "Notes.", {"type": "object"}))
+        return (a_tool("add", "Adds.", {"type": "object"}), a_tool("note", "Notes.", {"type": "object"}))
 
     def outward(self) -> Outward:
         return Outward(

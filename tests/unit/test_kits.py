@@ -102,7 +102,9 @@ def names(specs: Iterable[ToolSpec]) -> set[str]:
 
 def test_an_agent_has_the_tools_it_may_use_and_those_of_its_memory(kits: Kits, settings: Settings) -> None:
     agent = Agent("narrow", tools=("execute_sql", "not_there"))
-    assert names(with_agent(settings, agent).tools("narrow")) == {"execute_sql"} | MEMORY | STANDING
+    assert (
+        names(tool.spec for tool in with_agent(settings, agent).tools("narrow")) == {"execute_sql"} | MEMORY | STANDING
+    )
     assert names(with_agent(settings, agent).kit("narrow").specs) == {"execute_sql"} | MEMORY | STANDING
 
 
