@@ -162,7 +162,8 @@ def test_a_failure_is_kept_whole_and_told_in_a_line(
         "detail": f"{TRACE}token=[redacted]",
     }
     (record,) = caplog.records
-    assert record.getMessage() == f"error_stored error_id={error_id} tool_name=look"
+    told = vars(record)
+    assert (told["msg"], told["error_id"], told["tool_name"]) == ("error_stored", error_id, "look")
     assert SECRET not in json.dumps(kept.as_json())
 
 
