@@ -6,7 +6,7 @@ They are not checked against the turn's fence, for a result may arrive after the
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, or_, select, update
 
 from loom_worker.store import rows
 from loom_worker.store.claims import check_fence
@@ -77,12 +77,12 @@ class Calls:
             send: the send number of the message that asks for it.
             durable: the claim must survive power loss: the call may not run twice.
         """
-        mine = and_(_is_call(turn_id, position), calls.c.sends == send, calls.c.status == "pending", _turn_goes_on())
+        mine = {"of_turn": turn_id, "at": position}
+        taken = {"was_sends": send, "by": worker, "moment_ms": now_ms}
         with self._database.write(durable=durable) as tx:
-            taken = {"status": "running", "worker": worker, "started_ms": now_ms}
-            if tx.execute(update(calls).where(mine).values(**taken)).rowcount != 1:
+            if tx.execute(_CLAIM, mine | taken).rowcount != 1:
                 return None
-            row = tx.execute(select(calls).where(_is_call(turn_id, position))).mappings().one()
+            row = tx.execute(_CALL, mine).mappings().one()
         return rows.call(row)
 
     def close(self, turn_id: str, call: Call, *, concurrency: int = 0) -> Left | None:
@@ -94,17 +94,13 @@ class Calls:
         Returns:
             What is left of the turn's calls; None if the result came too late and was dropped.
         """
-        mine = and_(_is_call(turn_id, call.position), calls.c.sends == call.sends, _is_open(), _turn_goes_on())
+        mine = {"of_turn": turn_id, "at": call.position, "was_sends": call.sends}
         with self._database.write() as tx:
-            if (
-                tx.execute(update(calls).where(mine).values({name: getattr(call, name) for name in _DONE})).rowcount
-                != 1
-            ):
+            if tx.execute(_CLOSE, mine | {f"new_{name}": getattr(call, name) for name in _DONE}).rowcount != 1:
                 return None
-            count = select(func.count()).where(calls.c.turn_id == turn_id, _is_open(), calls.c.sent_ms.is_not(None))
-            under_way = int(tx.execute(count).scalar_one())
+            under_way, unsent = tx.execute(_LEFT, {"of_turn": turn_id}).one()
             following = None
-            if 0 < under_way < concurrency:  # the last one wakes the turn, which then sends the others itself
+            if unsent and 0 < under_way < concurrency:  # the last one wakes the turn, which then sends the others
                 following = _send_next(tx, turn_id, now_ms=call.finished_ms or 0)
             return Left(under_way + (following is not None), following)
 
@@ -116,12 +112,8 @@ class Calls:
 
     def owner_of(self, turn_id: str, position: int) -> CallOwner | None:
         """Whose call it is; None if the turn or the call is gone."""
-        of_turn = (turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent)
-        chosen = (sessions.c[name] for name in rows.CHOSEN)
-        query = select(*of_turn, calls.c.id, calls.c.name, calls.c.reply_n, *chosen)
-        query = query.join(calls, calls.c.turn_id == turns.c.id).join(sessions, sessions.c.lane == turns.c.lane)
         with self._database.read() as tx:
-            row = tx.execute(query.where(_is_call(turn_id, position))).mappings().one_or_none()
+            row = tx.execute(_OWNER, {"of_turn": turn_id, "at": position}).mappings().one_or_none()
         if row is None:
             return None
         caller = Caller(row["lane"], row["session_id"], row["workspace"], turn_id, row["id"], row["agent"])
@@ -163,8 +155,34 @@ def _as_seen(turn_id: str, call: Call) -> ColumnElement[bool]:
 
 
 def _is_open() -> ColumnElement[bool]:
-    return calls.c.status.in_(("pending", "running"))
+    return or_(calls.c.status == "pending", calls.c.status == "running")
 
 
 def _turn_goes_on() -> ColumnElement[bool]:
     return select(turns.c.id).where(turns.c.id == calls.c.turn_id, unfinished()).exists()
+
+
+# What every call runs is put together once: to build and to hash these took a quarter of a tool worker's time.
+_THIS = and_(calls.c.turn_id == bindparam("of_turn"), calls.c.position == bindparam("at"))
+_CALL = select(calls).where(_THIS)
+_CLAIM = (
+    update(calls)
+    .where(_THIS, calls.c.sends == bindparam("was_sends"), calls.c.status == "pending", _turn_goes_on())
+    .values(status="running", worker=bindparam("by"), started_ms=bindparam("moment_ms"))
+)
+_CLOSE = (
+    update(calls)
+    .where(_THIS, calls.c.sends == bindparam("was_sends"), _is_open(), _turn_goes_on())
+    .values({name: bindparam(f"new_{name}") for name in _DONE})
+)
+_LEFT = select(
+    func.count(case((calls.c.sent_ms.is_not(None), 1))), func.count(case((calls.c.sent_ms.is_(None), 1)))
+).where(calls.c.turn_id == bindparam("of_turn"), _is_open())
+"""Calls without a result, those that were sent and those that were not."""
+_OWNER = (
+    select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent)
+    .add_columns(calls.c.id, calls.c.name, calls.c.reply_n, *(sessions.c[name] for name in rows.CHOSEN))
+    .join(calls, calls.c.turn_id == turns.c.id)
+    .join(sessions, sessions.c.lane == turns.c.lane)
+    .where(_THIS)
+)

@@ -34,7 +34,7 @@ STOP_S = 25.0
 MOST_STARTS = 3
 """Deaths of one process before its world is given up, while nothing is done to it."""
 SECRET = "whsec_" + base64.b64encode(b"a secret of the fault injection.").decode()
-WINDOW_TOKENS = 6_000
+WINDOW_TOKENS = 7_200
 """Of the model; small, so that long sessions do not fit."""
 RESERVED_TOKENS = 1_000
 HOOK_ARGUMENTS = ("--skew-s", "4000")
@@ -53,6 +53,7 @@ metadata: {name: default}
 spec:
   system_prompt: Answer what you are asked.
   backend: false
+  tools: [note, charge, pause, die]
   config: {patterns: {enabled: false}}
   memory:
     memory_compression:

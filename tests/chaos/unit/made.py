@@ -21,7 +21,7 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.submit import submit
 from loom_worker.turn.ending import finished
-from loom_worker.turn.plan import planned
+from loom_worker.turn.plan import Checked, planned
 from loom_worker.turn.saying import conversation, said, usage_of
 from loom_worker.turn.work import Work
 from loom_worker.values.chat import Reply, Request, ToolSpec
@@ -96,7 +96,13 @@ class Run:
         """The model was asked, answered, and the journal has it."""
         call = self.model_call(work, **fields)
         reply = _reply(work, call)
-        new = planned(reply.tool_uses, lambda use: None, LimitSettings(), position=len(work.calls), reply_n=work.next_n)
+        new = planned(
+            reply.tool_uses,
+            lambda use: Checked(use.arguments),
+            LimitSettings(),
+            position=len(work.calls),
+            reply_n=work.next_n,
+        )
         work = work.replied(reply, new, first_token_ms=3, counted=100)
         Journal(self.database).save(work.claim, work.unsaved_steps, work.unsaved_calls, _progress(work))
         return work.saved()
