@@ -48,8 +48,7 @@ class Calling:
                 self.rates.wait(tool.spec.name, tool.rate, at_most_s=MOST_RATE_WAIT_S, pause=self.pause)
             except ToolFailed as refused:
                 return Outcome("failed", str(refused), code=refused.code)
-        # What is bounded is our own and cannot hang: to ask Redis about it would cost more than to run it.
-        return self._run(tool, arguments, caller) if tool.is_bounded else self._guarded(tool, arguments, caller)
+        return self._guarded(tool, arguments, caller) if tool.group else self._run(tool, arguments, caller)
 
     def _guarded(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
         limit_s = self.settings.limits.tool_timeout_s
@@ -101,4 +100,4 @@ class Calling:
 
 def _breaker(tool: Tool) -> str:
     """Apart from the models' breakers, whatever a tool is named."""
-    return f"tool:{tool.breaker}"
+    return f"tool:{tool.group}"

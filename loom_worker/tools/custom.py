@@ -1,7 +1,8 @@
 """Users' tools as a worker knows them: from entry points and from the targets of agents, each checked."""
 
+import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -54,7 +55,13 @@ def _checked(target: str, folder: Path) -> tuple[Tool, ...]:
             compiled(each.spec)
         except BadSettings as error:
             raise BadFile(f"{target}: {error}") from error
-    return given
+    return tuple(replace(each, group=each.group or _group(each, target, folder)) for each in given)
+
+
+def _group(tool: Tool, target: str, folder: Path) -> str:
+    """A circuit breaker of its own: another agent's file may have a tool of the same name."""
+    place = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
+    return f"python:{place}:{target}:{tool.spec.name}"
 
 
 def installed(*, taken: Iterable[str] = ()) -> Found:

@@ -11,7 +11,8 @@ def examiner(uses: Sequence[ToolUse], shift: Shift) -> Callable[[ToolUse], Check
     """Look at each of a reply's calls: tool, arguments, rights, circuit breaker, approval."""
     registry = shift.kit.registry
     tools = {use.name: tool for use in uses if (tool := registry.get(use.name)) is not None}
-    open_for_s = shift.loom.open_breakers([tool.breaker for tool in tools.values()]) if tools else {}
+    groups = sorted({tool.group for tool in tools.values() if tool.group})
+    open_for_s = shift.loom.open_breakers(groups) if groups else {}
     return lambda use: _checked(use, shift, open_for_s)
 
 
@@ -21,7 +22,7 @@ def _checked(use: ToolUse, shift: Shift, open_for_s: Mapping[str, float]) -> Che
     tool = kit.registry.get(use.name)
     if prepared.flaw is not None or tool is None:
         return Checked(use.arguments, prepared.flaw)
-    wait_s = open_for_s.get(tool.breaker)
+    wait_s = open_for_s.get(tool.group)
     if wait_s is not None:
         text = f"UNAVAILABLE: {use.name} has failed several times in a row and is not tried for {wait_s:.0f} s."
         return Checked(prepared.arguments, f"{text} Go on without it.")

@@ -51,6 +51,13 @@ class Kit:
     compressor_budget_tokens: int = 0
     """What may be sent to it, in tokens as ``count`` counts them."""
 
+    def tool(self, name: str) -> Tool | None:
+        """A tool that the agent has, and that the session may call as things stand now."""
+        tool = self.registry.get(name)
+        if tool is None or (self.allowed is not None and name not in self.allowed):
+            return None
+        return None if self.agent.is_read_only and not tool.is_read_only else tool
+
 
 @dataclass(frozen=True, slots=True)
 class Doors:

@@ -1,7 +1,9 @@
 """A reply's tool calls, and what becomes of calls that are under way. Pure."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Literal
 
 from loom_worker.settings import LimitSettings
@@ -9,6 +11,8 @@ from loom_worker.values.chat import ToolUse
 from loom_worker.values.json import Json
 from loom_worker.values.tools import Tool
 from loom_worker.values.turns import Call
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 PICKUP_MS = 5_000
 """A call that no worker took within this is sent again; twice as long after each sending, up to MAX_PICKUP_MS: a
@@ -56,6 +60,24 @@ class Rules:
     """Calls of a turn under way at a time."""
     on_timeout: Literal["deny", "approve"] = "deny"
     """What holds when nobody decided on a call in time."""
+
+
+def named(uses: Sequence[ToolUse], taken: frozenset[str], *, position: int) -> tuple[ToolUse, ...]:
+    """The same calls, each with an id of its own that can stand in a URL; most ids are left as they are.
+
+    A provider may give an id twice, even in one reply: neither a result nor a person's word would find its call.
+
+    Args:
+        taken: ids of the turn's earlier calls.
+        position: of the first of them, within the turn.
+    """
+    known, renamed = set(taken), []
+    for place, use in enumerate(uses, start=position):
+        if use.id in known or not _ID.fullmatch(use.id):
+            use = replace(use, id=next(free for n in count() if (free := f"call_{place}_{n}") not in known))
+        known.add(use.id)
+        renamed.append(use)
+    return tuple(renamed)
 
 
 def planned(

@@ -13,7 +13,7 @@ from loom_worker.turn.context import build, corrected, kernel_of, layers_of, rom
 from loom_worker.turn.data import as_data
 from loom_worker.turn.examine import examiner
 from loom_worker.turn.loom import Shift
-from loom_worker.turn.plan import planned, used_up
+from loom_worker.turn.plan import named, planned, used_up
 from loom_worker.turn.saying import conversation
 from loom_worker.turn.work import Work
 from loom_worker.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Usage
@@ -77,6 +77,8 @@ def _ask(work: Work, shift: Shift, pen: Writer, context: Context, correction: fl
         raise
     finally:
         _close(stream)
+    ids = frozenset(call.id for call in work.calls)
+    reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(work.calls)))
     calls = _calls(reply, work, shift, pen)
     note = used_up(len(work.calls) + len(calls), work.usage.llm_calls + 1, shift.limits) if calls else ""
     return work.replied(reply, calls, first_token_ms=first_token_ms, counted=counted, note=note)

@@ -171,7 +171,7 @@ def _check(calls: Sequence[Call], alive: frozenset[str], shift: Shift, now_ms: i
 
 
 def _is_bounded(name: str, shift: Shift) -> bool:
-    tool = shift.kit.registry.get(name)
+    tool = shift.kit.tool(name)
     return tool is not None and tool.is_bounded
 
 
@@ -188,7 +188,7 @@ def _call_here(work: Work, call: Call, shift: Shift, pen: Writer) -> Work:
     sent = loom.calls.send(work.claim, (call,), now_ms=now_ms)
     sends = sent[0].sends if sent else 0
     running = loom.calls.claim(work.turn.id, call.position, sends, worker=loom.worker, now_ms=now_ms, durable=False)
-    tool = shift.kit.registry.get(call.name)
+    tool = shift.kit.tool(call.name)
     if running is None or tool is None:
         raise Interrupted(f"Call {call.id} was taken by another worker.")
     turn = work.turn

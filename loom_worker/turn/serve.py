@@ -113,7 +113,7 @@ def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
     owner = loom.calls.owner_of(turn_id, position)
     if owner is None:
         return
-    tool = loom.kit(owner.agent, owner.choice).registry.get(owner.tool)
+    tool = loom.kit(owner.agent, owner.choice).tool(owner.tool)
     now_ms = loom.clock_ms()
     durable = tool is not None and not tool.is_idempotent
     call = loom.calls.claim(turn_id, position, send, worker=loom.worker, now_ms=now_ms, durable=durable)
@@ -137,7 +137,7 @@ def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
 
 def _outcome(tool: Tool | None, call: Call, caller: Caller, loom: Loom) -> Outcome:
     if tool is None:  # withdrawn since the model asked; without a result the turn would wait for ever
-        return Outcome("failed", f"There is no tool {call.name!r} any more.")
+        return Outcome("failed", f"there is no tool {call.name!r} any more")
     return loom.run_tool(tool, call.arguments, caller)
 
 

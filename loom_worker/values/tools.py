@@ -72,14 +72,9 @@ class Tool:
     rate: Rate | None = None
     """How often it may be called, over all workers; None: as often as one likes."""
     group: str = ""
-    """What fails together with it, such as the tools of one backend; empty: it fails alone."""
+    """The circuit breaker that watches it: what fails together has one name; empty: none, it is Loom's own."""
     origin: Json | None = None
     """How a child process builds this tool, see ``loom_worker.workshop``; None: it runs in the worker itself.
 
     What runs in the worker must end by itself: threads cannot be killed.
     """
-
-    @property
-    def breaker(self) -> str:
-        """The name of the circuit breaker that watches it."""
-        return self.group or self.spec.name

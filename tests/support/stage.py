@@ -129,7 +129,7 @@ class Stage:
             raise ToolFailed("The table is locked.", "DATABASE_ERROR")
 
         return (
-            Tool(spec("add", a=number, b=number), ran("add", lambda given: str(given["a"] + given["b"]))),
+            Tool(spec("add", a=number, b=number), ran("add", lambda given: str(given["a"] + given["b"])), group="add"),
             Tool(spec("note"), ran("note", lambda _: "noted"), is_bounded=True),
             Tool(spec("pay"), ran("pay", lambda _: "paid"), is_idempotent=False),
             Tool(spec("fail"), ran("fail", fail)),

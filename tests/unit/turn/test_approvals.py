@@ -10,6 +10,7 @@ from loom_worker.store import approvals
 from loom_worker.turn.serve import serve_call
 from loom_worker.values.agents import Agent, ApprovalPolicy
 from loom_worker.values.approvals import Decision
+from loom_worker.values.chat import Reply
 from loom_worker.values.turns import Turn, Webhook
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
@@ -179,3 +180,35 @@ def test_a_call_that_was_decided_is_not_run_by_an_older_message(asking: Stage) -
     turn = waiting(asking, PAY)
     serve_call(turn.id, 0, 1, asking.worker("w2"))
     assert asking.ran == []
+
+
+def test_a_call_whose_tool_was_withdrawn_meanwhile_is_not_run(asking: Stage) -> None:
+    turn = waiting(asking, PAY, says("Then not."))
+    asking.agent = replace(asking.agent, tools=("add",))
+    decide(asking, turn, "approve")
+    by = asking.worker("w2")
+    asking.serve(turn, by)
+    asking.answer_calls(turn, by)
+    turn = asking.serve(turn, by)
+    assert (turn.status, asking.ran, turn.calls[0].status) == ("completed", [], "failed")
+    assert "no tool 'pay' any more" in str(turn.calls[0].content)
+
+
+def test_two_calls_with_one_id_can_both_be_decided_on(asking: Stage) -> None:
+    reply = wants(("pay", {}), ("pay", {}))
+    last = reply[-1]
+    assert isinstance(last, Reply)
+    reply[-1] = replace(last, tool_uses=tuple(replace(use, id="same") for use in last.tool_uses))
+    turn = waiting(asking, reply, says("Both."))
+    first, second = (call.id for call in turn.calls)
+    decide(asking, turn, "approve", first)
+    decide(asking, turn, "reject", second)
+    asked = asking.turn(turn)
+    assert [call.approval for call in asked.calls] == ["approved", "rejected"]
+    by = asking.worker("w2")
+    asking.serve(turn, by)
+    asking.answer_calls(turn, by)
+    asking.serve(turn, by)
+    uses = [use.id for message in asking.model.asked[-1].messages for use in message.tool_uses]
+    results = [outcome.tool_use_id for message in asking.model.asked[-1].messages for outcome in message.outcomes]
+    assert uses == results == [first, second]

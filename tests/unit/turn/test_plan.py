@@ -1,5 +1,6 @@
 """A reply's tool calls, and what becomes of those under way."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.settings import LimitSettings
-from loom_worker.turn.plan import MAX_PICKUP_MS, PICKUP_MS, Check, Checked, Rules, check, planned, used_up
+from loom_worker.turn.plan import MAX_PICKUP_MS, PICKUP_MS, Check, Checked, Rules, check, named, planned, used_up
 from loom_worker.values.chat import ToolSpec, ToolUse
 from loom_worker.values.tools import Tool
 from loom_worker.values.turns import Call
@@ -162,3 +163,24 @@ def test_the_model_is_told_of_a_limit_from_three_quarters_of_it_on() -> None:
     assert "6 of 8 tool calls" in used_up(6, 2, limits)
     assert "3 of 4 replies" in used_up(0, 3, limits)
     assert "8 of 8 tool calls and 4 of 4 replies" in used_up(11, 4, limits)
+
+
+def use(given: str) -> ToolUse:
+    return ToolUse(given, "add", {})
+
+
+def test_an_id_that_comes_again_or_fits_no_url_is_replaced() -> None:
+    given = [use("toolu_1"), use("toolu_1"), use("functions.refund:0"), use("a/b"), use("x" * 65), use("é")]
+    ids = [each.id for each in named(given, frozenset({"call_4_0"}), position=2)]
+    assert ids[0] == "toolu_1"
+    assert ids[1:] == ["call_3_0", "call_4_1", "call_5_0", "call_6_0", "call_7_0"]
+    assert [each.id for each in named([use("toolu_1")], frozenset({"toolu_1"}), position=9)] == ["call_9_0"]
+
+
+@given(st.lists(st.text(max_size=5)), st.lists(st.text(max_size=5)))
+def test_all_calls_of_a_turn_have_ids_that_tell_them_apart(first: list[str], second: list[str]) -> None:
+    one = named([use(each) for each in first], frozenset(), position=0)
+    two = named([use(each) for each in second], frozenset(each.id for each in one), position=len(one))
+    ids = [each.id for each in (*one, *two)]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", each) for each in ids)
