@@ -9,7 +9,7 @@ from typing import Protocol
 
 from loom_worker.errors import Overloaded, ProviderFailed, StreamBroken
 from loom_worker.llm.anthropic_errors import is_rate_limit
-from loom_worker.llm.model import Model
+from loom_worker.llm.model import Model, NotSent
 from loom_worker.values.chat import Reply, ReplyEvent, Request
 
 
@@ -80,6 +80,8 @@ class Guarded:
         except (StreamBroken, Overloaded) as error:
             is_well = isinstance(error, Overloaded) and is_rate_limit(error)
             tell = self._breaker.let_go if is_well else self._breaker.failed
+            raise
+        except NotSent:
             raise
         except ProviderFailed:
             tell = self._breaker.succeeded  # it answered, if with a refusal

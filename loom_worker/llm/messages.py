@@ -21,6 +21,8 @@ from loom_worker.errors import LoomError, ProviderFailed, StreamBroken
 from loom_worker.llm.anthropic_errors import ADVICE, Refused, refusal
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import Assembly, ErrorEvent
+from loom_worker.llm.arguments import flaw_of
+from loom_worker.llm.model import NotSent
 from loom_worker.llm.prices import with_cost
 from loom_worker.llm.sse import events
 from loom_worker.llm.watched import TooLate, TooLong, WatchedBody
@@ -147,14 +149,19 @@ class MessagesModel:
 
         timeout = anthropic.Timeout(self._call_timeout_s, connect=min(CONNECT_S, self._call_timeout_s))
         # post() rather than messages.create(): the body is built here, and deprecated model names do not warn.
-        stream = self._server.client().post(
-            "/v1/messages",
-            body=body,
-            cast_to=object,
-            options={"timeout": timeout},
-            stream=True,
-            stream_cls=anthropic.Stream[object],
-        )
+        try:
+            stream = self._server.client().post(
+                "/v1/messages",
+                body=body,
+                cast_to=object,
+                options={"timeout": timeout},
+                stream=True,
+                stream_cls=anthropic.Stream[object],
+            )
+        except (TypeError, ValueError, RecursionError) as error:  # looked at only now: to write it twice takes time
+            if (flaw := flaw_of(body)) is None:
+                raise
+            raise NotSent(f"The request cannot be written as JSON, so it was not sent: {flaw[:100]}") from error
         crash_points.reached("llm.sent")
         return _Response(stream)
 

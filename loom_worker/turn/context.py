@@ -11,7 +11,7 @@ from loom_worker.memory.layers import Layers, rom, tools_tokens
 from loom_worker.memory.pressure import batch
 from loom_worker.memory.recalled import as_text
 from loom_worker.tools.clean import fence
-from loom_worker.turn.data import RULES, as_data
+from loom_worker.turn.data import RULES, as_data, summaries_as_data
 from loom_worker.turn.loom import Kit
 from loom_worker.values.chat import ChatMessage
 from loom_worker.values.json import Json
@@ -43,6 +43,7 @@ def layers_of(
         schemas=state.schemas,
         refs=state.refs,
         l2=state.l2_text,
+        mark=summaries_as_data(rom),
         history=[replace(message, chat=as_data(message.chat, message.turn_id)) for message in remembered.history],
         recalled=recalled,
         current=current,

@@ -9,6 +9,7 @@ from loom_worker.errors import BudgetExceeded, Interrupted, Overloaded, Provider
 from loom_worker.events.writer import Writer
 from loom_worker.memory.recalled import as_text
 from loom_worker.tools.clean import fence
+from loom_worker.tools.order import BUILD_S
 from loom_worker.turn.decide import (
     Approve,
     Ask,
@@ -163,7 +164,8 @@ def _check(calls: Sequence[Call], alive: frozenset[str], shift: Shift, now_ms: i
     rules = Rules(
         alive=alive,
         tool=shift.kit.registry.get,
-        timeout_s=settings.limits.tool_timeout_s,
+        # A call may first wait for a free process as long as it may run, and its code be loaded.
+        timeout_s=2 * settings.limits.tool_timeout_s + BUILD_S,
         concurrency=settings.tools.concurrency,
         on_timeout=shift.kit.agent.approval.on_timeout,
     )

@@ -14,7 +14,7 @@ from loom_worker.errors import (
 )
 from loom_worker.llm.anthropic_errors import Refused, refusal
 from loom_worker.llm.guarded import Guarded
-from loom_worker.llm.model import whole_reply
+from loom_worker.llm.model import NotSent, whole_reply
 from loom_worker.values.chat import ChatMessage, Reply, Request
 from tests.support.models import Plays, says
 
@@ -109,6 +109,7 @@ def test_nothing_is_asked_before_the_first_next():
         (refused(401), "succeeded"),
         (ProviderFailed("no"), "succeeded"),
         (PromptTooLong("long", 2, 1), "succeeded"),
+        (NotSent("not JSON"), "let_go"),
         (Interrupted("stop"), "let_go"),
         (BudgetExceeded("much"), "let_go"),
         (KeyError("a bug"), "let_go"),
