@@ -84,7 +84,7 @@ def agent_json(agent: Agent) -> Json:
         "description": agent.description,
         "provider": agent.provider,
         "model": agent.model,
-        "tools": None if agent.tools is None else list(agent.tools),
+        "tools": None if agent.tools is None else [*agent.tools, *agent.custom],
         "max_llm_calls": agent.max_llm_calls,
         "max_tool_calls": agent.max_tool_calls,
         "timeout_s": agent.timeout_s,

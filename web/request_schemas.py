@@ -32,8 +32,8 @@ def _nullable(schema: Schema) -> Schema:
     return {**schema, "type": [schema["type"], "null"]}
 
 
-def _text(longest: int) -> Schema:
-    return {"type": "string", "maxLength": longest}
+def _text(longest: int, *, shortest: int = 0) -> Schema:
+    return {"type": "string", "maxLength": longest} | ({"minLength": shortest} if shortest else {})
 
 
 _METADATA: Schema = {"type": "object", "description": "Yours to fill; at most 16 KiB of JSON."}
@@ -93,7 +93,7 @@ NEW_SESSION = _object(
         "metadata": _METADATA,
         "kernel": _KERNEL,
         "budget": _nullable(_BUDGET),
-        "model": _nullable(_text(128)),
+        "model": _nullable(_text(128, shortest=1)),
     },
     description="A session to be made; every member is optional.",
 )
@@ -104,7 +104,7 @@ SESSION_PATCH = _object(
         "metadata": _METADATA,
         "kernel": _KERNEL,
         "status": {"type": "string", "enum": ["active", "paused", "archived"]},
-        "model": _nullable(_text(128)),
+        "model": _nullable(_text(128, shortest=1)),
         "budget": _nullable(_BUDGET),
         "tools": {
             "type": ["array", "null"],

@@ -18,6 +18,7 @@ from loom_worker import workshop
 from loom_worker.tools import targets
 from loom_worker.tools.pool import Pool
 from loom_worker.values.tools import Caller
+from tests.support.until import until
 
 CODE = '''
 import time
@@ -59,6 +60,8 @@ SECONDS = 1.0
 CALLS, SESSIONS = 10, 10
 """Of the short tools: calls a reply, and sessions that ask for them at the same time."""
 SHARES = (50, 95)
+READY_S = 60.0
+_DUE = "SELECT 1 FROM memory WHERE due_ms IS NOT NULL"
 
 
 def measure(report: Report, scale: Scale) -> None:
@@ -68,6 +71,7 @@ def measure(report: Report, scale: Scale) -> None:
         (Path(folder) / "default.yaml").write_text(json.dumps(AGENT))  # JSON is YAML
         with System(**server.environ, LOOM_AGENTS_DIR=folder) as loom:
             _many(loom, 40, "warm", first=0)
+            until(lambda: not loom.rows(_DUE), READY_S, "the summaries of that are written")
             _turns(report, loom, ["note"], "one short tool: the whole turn, expected 500 ms", scale)
             for calls in (3, 5):
                 name = f"{calls} tools of {SECONDS:g} s in one reply: the whole turn"

@@ -9,6 +9,7 @@ from sqlalchemy.engine.reflection import Inspector, ObjectKind
 from sqlalchemy.types import NullType
 
 from loom_worker.values.json import Json
+from loom_worker.visible import is_plain, one_line
 
 MAX_DESCRIPTION_CHARS = 12_000
 """Of the schema text for the system prompt; tables beyond it are only named."""
@@ -45,13 +46,15 @@ class Table:
         }
 
     def line(self) -> str:
-        """The table in one line: ``orders(id INTEGER PK, store_id INTEGER -> stores.id)``."""
-        targets = dict(self.foreign_keys)
+        """The table in one line: ``orders(id INTEGER PK, store_id INTEGER -> stores.id)``; no name but plain ones."""
+        targets = {name: target for name, target in self.foreign_keys if is_plain(target)}
         columns = []
         for name, type_name in self.columns:
+            if not is_plain(name):
+                continue
             key = " PK" if name in self.primary_key else ""
             target = f" -> {targets[name]}" if name in targets else ""
-            columns.append(f"{name} {type_name}".rstrip() + key + target)
+            columns.append(f"{name} {one_line(type_name)}".rstrip() + key + target)
         return f"{self.path}({', '.join(columns)})"
 
 
@@ -102,11 +105,16 @@ def _type_name(column: ReflectedColumn, engine: Engine) -> str:
 
 
 def describe(tables: Iterable[Table], dialect: str) -> str:
-    """The schema for the system prompt, a line for each table; the same bytes for the same schema."""
+    """The schema for the system prompt, a line for each table; the same bytes for the same schema.
+
+    A name that a line cannot show just as it is is left out, as a statement with another one would find nothing.
+    """
+    every = tuple(tables)
+    shown = tuple(table for table in every if is_plain(table.path))
     lines = [f"SQL dialect: {dialect}. Tables (PK: primary key, ->: refers to):"]
     unsaid = []
     room = MAX_DESCRIPTION_CHARS
-    for table in tables:
+    for table in shown:
         room -= len(table.line()) + 1
         if room >= 0:
             lines.append(table.line())
@@ -115,4 +123,9 @@ def describe(tables: Iterable[Table], dialect: str) -> str:
     if unsaid:
         names = ", ".join(unsaid)[:MAX_DESCRIPTION_CHARS]
         lines.append(f"Further tables (ask get_schema for their columns): {names}")
+    columns = sum(not is_plain(name) for table in shown for name, _ in table.columns)
+    if odd := [
+        f"{count} {what}" for count, what in ((len(every) - len(shown), "tables"), (columns, "columns")) if count
+    ]:
+        lines.append(f"Left out, for their names are too long or hold what cannot be seen: {', '.join(odd)}")
     return "\n".join(lines)

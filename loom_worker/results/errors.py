@@ -30,6 +30,9 @@ TEXT_BYTES = 32 * 1024
 """Of a message, and of its detail, that is stored; of longer ones the middle is left out."""
 READ_CHARS = 1_000_000
 """Of a message so much is looked through for secrets, from both ends: far more than is kept of it."""
+LOGGED_BYTES = 2_000
+"""Of a failure's text in the log, redacted: its beginning and its end."""
+CODE_CHARS = 40
 DETAIL_BYTES = 12 * 1024
 """Of an answer of the tool, in UTF-8: below what would become a reference itself."""
 NOTHING_SAID = "failed without a message"
@@ -63,11 +66,10 @@ class Failures:
 
     def told(self, caller: Caller, tool_name: str, outcome: Outcome) -> tuple[str, str | None]:
         """Keep a failed call; return what the model reads of it, and the error's id if it was kept."""
-        if self._errors is None:
-            return told_whole(tool_name, outcome), None
         raw = raw_error(outcome)
         new = NewError(caller.lane, caller.turn_id, tool_name, _summary(raw["message"], outcome.code), raw)
-        error_id = self._stored(self._errors, new)
+        error_id = self._stored(self._errors, new) if self._errors is not None else None
+        _log(new, error_id, level=logging.ERROR if outcome.is_fault else logging.INFO)
         if error_id is None:
             return told_whole(tool_name, outcome), None
         return _told(tool_name, new.short_summary, error_id, self._count), error_id
@@ -85,6 +87,12 @@ class Failures:
                 log.info("error_stored", extra=ids)
                 return error_id
         return None
+
+
+def _log(new: NewError, error_id: str | None, *, level: int) -> None:
+    text = _cut("\n".join(filter(None, (new.raw_error.get(part) for part in ("message", "detail")))), LOGGED_BYTES)
+    ids = {"turn": new.turn_id} | ({"error_id": error_id} if error_id else {})
+    log.log(level, "tool %s failed: %s", new.tool_name, text, extra=ids)
 
 
 def told(tool: str, outcome: Outcome, error_id: str, *, count: Callable[[str], int] = cl100k_tokens) -> str:
@@ -183,7 +191,7 @@ def shown(error: StoredError) -> Json:
 
 
 def _coded(text: str, code: str | None) -> str:
-    return f"Code {code}: {text}" if code else text
+    return f"Code {_visible(code)[:CODE_CHARS]}: {text}" if code else text
 
 
 def _read(text: str) -> str:

@@ -92,7 +92,7 @@ def column_names(names: Sequence[str]) -> list[str]:
     made: list[str] = []
     seen: set[str] = set()
     for n, name in enumerate(names):
-        plain = " ".join(name.replace("\0", " ").split())[:200] or f"column_{n + 1}"
+        plain = " ".join(_storable(name).replace("\0", " ").split())[:200] or f"column_{n + 1}"
         unique, number = plain, 2
         while unique.lower() in seen:
             unique, number = f"{plain}_{number}", number + 1

@@ -1,6 +1,7 @@
 """The tools by which an agent reads what was kept apart: a page of it, or an answer to a SELECT over its rows."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,10 @@ USUAL_ROWS, MOST_ROWS = 50, 1000
 ELIDED_CHARS = 500
 MOST_REFS = 5
 _FARTHEST = 1_000_000_000
+_NAME = "[A-Za-z][A-Za-z0-9_]{0,39}"
+"""Of a table that a reference becomes."""
+_RESERVED = "sqlite_"
+"""What SQLite's own tables begin with, in any case of letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,10 @@ def _queried(parts: ResultParts, arguments: Json, caller: Caller) -> Json:
 
 
 def _others(parts: ResultParts, refs: Mapping[str, str], caller: Caller) -> dict[str, Content]:
+    for name in refs:
+        if not re.fullmatch(_NAME, name) or name.lower().startswith(_RESERVED):
+            text = f"refs: {name[:60]!r} cannot name a table: a letter, then at most 39 letters, digits and underscores"
+            raise ToolFailed(f"{text}; not beginning with {_RESERVED}", "INVALID_INPUT")
     names = [TABLE, *(name.lower() for name in refs)]
     if len(set(names)) < len(names):
         raise ToolFailed(f"refs: each needs a name of its own, other than {TABLE}", "INVALID_INPUT")
@@ -209,7 +218,7 @@ _QUERY = ToolSpec(
                 "type": "object",
                 "description": "further references, by the names that their tables shall have",
                 "additionalProperties": {"type": "string"},
-                "propertyNames": {"pattern": "^[A-Za-z][A-Za-z0-9_]{0,39}$"},
+                "propertyNames": {"pattern": f"^{_NAME}$"},
                 "maxProperties": MOST_REFS,
             },
         },

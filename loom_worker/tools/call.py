@@ -39,7 +39,8 @@ def call(
         outcome = _in_thread(tool, arguments, caller, limit_s, max_bytes)
     if outcome.status != "completed":
         level = logging.ERROR if outcome.is_fault else logging.INFO
-        log.log(level, "tool %s: %s: %s\n%s", tool.spec.name, outcome.status, outcome.content, outcome.detail)
+        # Not what it says: that may be long and hold secrets, and is logged where those are taken out of it.
+        log.log(level, "tool %s: %s (%s)", tool.spec.name, outcome.status, outcome.code or "no code")
     return outcome
 
 

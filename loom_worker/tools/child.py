@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from loom_worker.tools import wire
+from loom_worker.tools.heard import Heard
 from loom_worker.tools.pipes import Dead, Pipes
 from loom_worker.values.json import Json
 
@@ -37,6 +38,7 @@ class Child:
                 env=dict(environ),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 pass_fds=(read_end,),
                 start_new_session=True,
                 bufsize=0,
@@ -47,8 +49,10 @@ class Child:
         finally:
             os.close(read_end)
         self.pid = self._process.pid
-        self._ends = [end for end in (self._process.stdin, self._process.stdout) if end is not None]
-        into, out = self._ends
+        ends = (self._process.stdin, self._process.stdout, self._process.stderr)
+        into, out, err = (end for end in ends if end is not None)
+        self._ends = [into, out]
+        self._heard = Heard(err)
         self._pipes = Pipes(into.fileno(), out.fileno(), self.pid)
         self.knows: set[str] = set()
         """Origins whose tools it has built."""
@@ -63,6 +67,7 @@ class Child:
             Late: the child does not read.
             Dead: there is no child.
         """
+        self._heard.begins(request["tool"])
         self._pipes.write(wire.packed(request), time.monotonic() + timeout_s)
 
     def answer(self, timeout_s: float, most_bytes: int) -> Json:

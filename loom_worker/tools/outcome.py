@@ -1,5 +1,6 @@
 """Runs a tool's function here and now, and makes of whatever it does an outcome."""
 
+import re
 import traceback
 
 from loom_worker.errors import ToolFailed
@@ -10,6 +11,8 @@ from loom_worker.values.tools import Caller, Outcome, Tool
 
 FAULTS = frozenset({"UNAVAILABLE"})
 """Codes that say: it is what stands behind the tool that failed, and not what was asked of it."""
+CODE = re.compile("[A-Z][A-Z0-9_]{0,39}")
+"""What counts as a code; anything else that a tool gives as one is told behind its text."""
 DIED = "the tool's process died"
 BUSY = "all tool processes are busy; try again later"
 NO_PROCESS = "no process could be started for it"
@@ -25,8 +28,8 @@ def run(tool: Tool, arguments: Json, caller: Caller, *, max_bytes: int) -> Outco
         content, content_type = encoded(tool.run(arguments, caller))
         whole = clean(content)
     except ToolFailed as error:
-        text = str(error.args[0]) if error.args else "failed"
-        return failed(cut(clean(text), max_bytes), detail=_trace(error, max_bytes), code=error.code)
+        text, code = _failure(error)
+        return failed(cut(clean(text), max_bytes), detail=_trace(error, max_bytes), code=code)
     except (Exception, SystemExit) as error:  # the top of a task: a tool's bug must close the call, not the turn
         return failed(cut(clean(_told(error)), max_bytes), detail=_trace(error, max_bytes), is_fault=True)
     kept = cut(whole, max_bytes)
@@ -55,6 +58,13 @@ def cut(text: str, max_bytes: int) -> str:
         " it in parts]"
     )
     return raw[: max(0, max_bytes - len(note.encode()))].decode("utf-8", "ignore") + note
+
+
+def _failure(error: ToolFailed) -> tuple[str, str | None]:
+    text, code = str(error.args[0]) if error.args else "failed", error.code
+    if code is None or (isinstance(code, str) and CODE.fullmatch(code)):
+        return text, code
+    return f"{text}\nCode: {code}", None
 
 
 def _told(error: BaseException) -> str:

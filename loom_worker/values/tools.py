@@ -40,7 +40,7 @@ class Outcome:
     content_type: str = "text/plain"
     """``application/json`` where the tool gave a JSON value."""
     code: str | None = None
-    """Of a failure: INVALID_INPUT, ERROR_NOT_FOUND, DATABASE_ERROR, UNAVAILABLE, or None."""
+    """Of a failure: INVALID_INPUT, ERROR_NOT_FOUND, DATABASE_ERROR, UNAVAILABLE, one of the tool's own, or None."""
     detail: str = ""
     """Of a failure: what stands only in the error store, such as a traceback."""
     is_fault: bool = False

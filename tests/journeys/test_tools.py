@@ -164,7 +164,8 @@ def test_a_tool_that_failed_five_times_is_answered_at_once_in_every_session_and_
     assert refused["content"].startswith("UNAVAILABLE: broken has failed several times in a row")
     assert (refused["error_id"], refused["duration_ms"], counted["status"]) == (None, None, "completed")
     assert "broken" in tools(server.requests[-1])
-    assert 'loom_breaker_open{name="tool:broken"} 1.0' in system.get("/metrics").text
+    shown = r'loom_breaker_open\{name="tool:python:\w+:handmade\.py:broken"\} 1\.0'
+    assert re.search(shown, system.get("/metrics").text)
 
 
 def test_the_model_is_told_of_three_quarters_of_its_calls_and_answers_without_tools_at_the_limit(

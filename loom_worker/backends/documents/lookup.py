@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from loom_worker.backends.documents.extract import Passage
 from loom_worker.backends.documents.words import expression
 from loom_worker.values.json import Json
+from loom_worker.visible import one_line
 
 SNIPPET_TOKENS = 40
 MAX_SNIPPET_CHARS = 500
@@ -89,11 +90,12 @@ def search(connection: sqlite3.Connection, query: str, *, prefix: str, limit: in
 
 
 def find(connection: sqlite3.Connection, name: str) -> Document | None:
-    """The file of exactly this name, else the only one whose name looks the same."""
+    """The file of exactly this name, else the only one whose name looks the same, or is shown so."""
     columns = "id, name, kind, flaw, is_waiting, title, pages, lines, cut"
     row = connection.execute(f"SELECT {columns} FROM files WHERE name = ?", (plain(name),)).fetchone()
     if row is None:
-        same = [other for other in _names(connection) if _looks(other) == _looks(name)]
+        looks = _looks(name)
+        same = [other for other in _names(connection) if _looks(other) == looks or one_line(other) == name]
         if len(same) != 1:
             return None
         row = connection.execute(f"SELECT {columns} FROM files WHERE name = ?", same).fetchone()

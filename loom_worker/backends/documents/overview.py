@@ -3,6 +3,7 @@
 from collections import Counter
 
 from loom_worker.backends.documents.folder import Listing
+from loom_worker.visible import one_line
 
 MAX_NAMES = 40
 MAX_CHARS = 4000
@@ -17,7 +18,7 @@ def overview(folder_name: str, listing: Listing) -> str:
         f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
     )
     total = f"{len(names)} document" + ("s" if len(names) != 1 else "")
-    lines = [f"Folder of documents {folder_name!r}: {total}" + (f" ({counted})." if counted else ".")]
+    lines = [f"Folder of documents {one_line(folder_name)!r}: {total}" + (f" ({counted})." if counted else ".")]
     if unread := len(listing.entries) - len(names):
         lines.append(f"{unread} other files are not read; list_documents says why.")
     if listing.is_cut:
@@ -33,7 +34,7 @@ def overview(folder_name: str, listing: Listing) -> str:
 def _fitting(names: list[str]) -> list[str]:
     shown: list[str] = []
     room = MAX_CHARS
-    for name in names[:MAX_NAMES]:
+    for name in map(one_line, names[:MAX_NAMES]):
         room -= len(name) + 3
         if room < 0:
             break

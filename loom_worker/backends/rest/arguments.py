@@ -9,8 +9,9 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from loom_worker.backends.rest.document import Document, step
-from loom_worker.backends.rest.schemas import MAX_DESCRIPTION_CHARS, Inliner, short
+from loom_worker.backends.rest.schemas import MAX_DESCRIPTION_CHARS, Inliner
 from loom_worker.values.json import Json
+from loom_worker.visible import one_line
 
 Place = Literal["path", "query", "header"]
 MAX_NAME_CHARS = 64
@@ -122,7 +123,7 @@ class Arguments:
             Draft202012Validator.check_schema(found)
         except SchemaError as error:
             at = "/".join(str(part) for part in error.absolute_path)
-            detail = f"invalid schema at {at}: {short(error.message, 200)}"
+            detail = f"invalid schema at {at}: {one_line(error.message, 200)}"
             raise self._document.wrong(place, detail) from error
         return found
 
@@ -139,7 +140,7 @@ class Arguments:
         text = node.get("description")
         if not isinstance(text, str) or not text.strip():
             return schema
-        return {**schema, "description": short(text, MAX_DESCRIPTION_CHARS)}
+        return {**schema, "description": one_line(text, MAX_DESCRIPTION_CHARS)}
 
     def _media_schema(self, content: Json, kind: str, place: str) -> Json:
         media, at = self._document.mapping(content.get(kind), f"{place}/{step(kind)}")

@@ -15,6 +15,7 @@ from loom_worker.values.agents import Backend
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.json import Json
 from loom_worker.values.tools import Caller, Tool
+from loom_worker.visible import one_line
 
 MAX_DESCRIPTION_CHARS = 12_000
 """Of the operations' lines in the system prompt; those beyond it are only named."""
@@ -87,7 +88,7 @@ class RestBackend:
 
     def _tool(self, operation: openapi.Operation) -> Tool:
         is_reading = operation.method in openapi.READING
-        told = f"{operation.summary} ({operation.method} {operation.path[:200]})".strip()
+        told = f"{operation.summary} ({operation.method} {one_line(operation.path)})".strip()
         return Tool(
             ToolSpec(operation.name, told, operation.input_schema),
             functools.partial(self._call, operation),
@@ -142,7 +143,7 @@ def _server(read: document.Document) -> str | None:
 
 def _title(read: document.Document) -> str:
     info, _ = read.mapping(read.root.get("info") or {}, "#/info")
-    return f"REST API {' '.join(str(info.get('title') or '').split())[:100]}".strip()
+    return f"REST API {one_line(str(info.get('title') or ''), 100)}".strip()
 
 
 def _chosen(listed: tuple[openapi.Listed, ...], names: tuple[str, ...] | None) -> list[openapi.Listed]:

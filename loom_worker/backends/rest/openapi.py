@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from loom_worker.backends.rest.arguments import Arguments, Body, Parameter, fit, free, may_be_sent
 from loom_worker.backends.rest.document import Document, step
-from loom_worker.backends.rest.schemas import short
 from loom_worker.values.json import Json
+from loom_worker.visible import one_line
 
 READING = ("GET", "HEAD")
 METHODS = (*READING, "POST", "PUT", "PATCH", "DELETE")
@@ -123,4 +123,4 @@ def _check_path(document: Document, entry: Listed, parameters: Sequence[Paramete
 def _summary(entry: Listed) -> str:
     told = [text for text in (entry.node.get("summary"), entry.node.get("description")) if isinstance(text, str)]
     mark = "Deprecated. " if entry.node.get("deprecated") is True else ""
-    return short(mark + " — ".join(dict.fromkeys(told)), MAX_SUMMARY_CHARS)
+    return one_line(mark + " — ".join(dict.fromkeys(told)), MAX_SUMMARY_CHARS)

@@ -7,6 +7,7 @@ from typing import Any
 
 from loom_worker.backends.rest.document import Document, step
 from loom_worker.values.json import Json
+from loom_worker.visible import one_line
 
 MAX_VALUES = 2_000
 """Schemas of one operation with all references written out; the model is sent them with every call."""
@@ -91,8 +92,9 @@ class Inliner:
                 members = self._document.mapping(value, spot.below(key).place)[0].items()
                 kept = ((str(name), entry) for name, entry in members if key != "properties" or name not in unsent)
                 written[key] = {name: self._written(entry, spot.below(key, name)) for name, entry in kept}
-        if isinstance(node.get("description"), str):
-            written["description"] = short(node["description"], MAX_DESCRIPTION_CHARS)
+        for key in ("title", "description"):
+            if isinstance(node.get(key), str):
+                written[key] = one_line(node[key], MAX_DESCRIPTION_CHARS)
         return _one_dialect(node, _sendable(written, unsent))
 
     def _read_only(self, node: Json, spot: _Spot) -> Iterator[str]:
@@ -116,16 +118,10 @@ class Inliner:
         return value
 
 
-def short(text: str, limit: int) -> str:
-    """Text in one line, of at most that many characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
 def _sendable(written: Json, unsent: frozenset[str]) -> Json:
     """Without demands that nobody could meet: for what is read-only, and patterns of another language than ours."""
     if isinstance(written.get("required"), list):
-        written["required"] = [name for name in written["required"] if name not in unsent]
+        written["required"] = [name for name in written["required"] if not isinstance(name, str) or name not in unsent]
     else:
         written.pop("required", None)  # beside a parameter's own ``required``, some write it into its schema
     try:

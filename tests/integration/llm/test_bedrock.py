@@ -9,6 +9,7 @@ import pytest
 from loom_worker.errors import Interrupted, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
 from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.bedrock import Bedrock
+from loom_worker.llm.model import NotSent
 from loom_worker.values.chat import ChatMessage, Reply, Request, TextDelta, ToolSpec
 from tests.support.bedrock_wire import (
     ACCESS_KEY,
@@ -302,3 +303,16 @@ def test_credentials_that_cannot_be_had_now_are_waited_for(server, monkeypatch, 
     monkeypatch.setenv("AWS_PROFILE", "broken")
     with pytest.raises(StreamBroken, match="AWS gives no credentials"):
         reply_of(server, region="eu-north-2")
+
+
+@pytest.mark.parametrize("raw", ['{"q": 1e999}', '{"q": NaN}', '{"q": ' + "9" * 5_000 + "}"])
+def test_a_number_that_no_json_holds_is_a_flaw_of_its_call(server, raw):
+    (use,) = reply_of(server, Frames(frames(answer("one", [WireCall("c1", "find", raw)])))).tool_uses
+    assert use.flaw
+    assert use.arguments == {}
+
+
+def test_a_request_that_cannot_be_written_is_refused_as_such(server):
+    spec = ToolSpec("find", "Finds.", {"type": "object", "default": float("inf")})
+    with pytest.raises(NotSent):
+        list(model_of(server).reply(Request("", REQUEST.messages, tools=(spec,))))

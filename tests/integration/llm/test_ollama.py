@@ -1,6 +1,7 @@
 """The Ollama adapter and the real SDK against a server that speaks as Ollama does."""
 
 import logging
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from loom_worker.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.llm.model import NotSent
 from loom_worker.llm.ollama import Ollama
 from loom_worker.values.chat import ChatMessage, Reply, Request, TextDelta, ToolSpec
 from tests.support.messages_server import Cut, Drip, Hang, MessagesServer, Plain, Stream
@@ -183,3 +185,16 @@ def test_a_call_closed_in_the_middle_drops_its_connection_and_hurts_no_other(ser
     until(lambda: not any(thread.is_alive() for thread in readers), 5.0, "the end of the reading thread")
     assert isinstance(reply_of(server), Reply)
     release.set()
+
+
+@pytest.mark.parametrize("number", [math.inf, math.nan])
+def test_a_number_that_no_json_holds_is_a_flaw_of_its_call(server, number):
+    (use,) = reply_of(server, Stream(stream("one", [WireCall("c1", "find", {"q": number})]))).tool_uses
+    assert use.flaw
+    assert use.arguments == {}
+
+
+def test_a_request_that_cannot_be_written_is_refused_as_such(server):
+    spec = ToolSpec("find", "Finds.", {"type": "object", "default": math.inf})
+    with pytest.raises(NotSent):
+        list(model_of(server).reply(Request("", REQUEST.messages, tools=(spec,))))

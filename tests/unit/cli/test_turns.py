@@ -8,8 +8,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
+from loom_worker.cli.show import WIDEST_ARGUMENTS
 from loom_worker.values.sessions import SessionPatch
 from loom_worker.values.turns import Call, NewTurn, Turn
+from tests.support.fake_loom import FakeLoom
+from tests.support.http_server import serving
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import settings
 from web.serve import Server
@@ -273,3 +276,26 @@ def test_where_nothing_waits_the_turn_is_only_shown(loom: Loom, front: MemoryFro
     turn_id = ask(front)
     told = loom("approve", turn_id)
     assert (told.exit_code, told.stdout) == (0, f"{turn_id} is queued\n")
+
+
+def test_each_call_of_a_turn_is_shown_for_a_person_who_shall_decide(tmp_path: Path) -> None:
+    calls = [
+        {"id": "toolu_1", "name": "refund", "status": "pending", "approval": "waiting", "error_id": None, "ref": None}
+        | {"arguments": {"order_id": 7, "note": "b\u202ead", "long": "x" * 900}, "content": "not to be shown"},
+        {"id": "toolu_2", "name": "execute_sql", "status": "failed", "approval": None, "error_id": "err_1"}
+        | {"arguments": {"sql": "SELECT\n1"}, "ref": "ref_1"},
+    ]
+    with serving(FakeLoom(turn={"status": "requires_action", "tool_calls": calls, "answer": None})) as url:
+        env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": url}
+        lines = CliRunner().invoke(main, ["turns", "turn_1"], env=env).stdout.splitlines()
+    at = lines.index("tool_calls        2")
+    assert lines[at + 1] == "  toolu_1: refund, pending, approval waiting"
+    assert lines[at + 2].startswith('    arguments {"order_id": 7, "note": "b\\u202ead", "long": "xxx')
+    assert len(lines[at + 2]) == len("    arguments ") + WIDEST_ARGUMENTS
+    assert lines[at + 3 :] == [
+        "  toolu_2: execute_sql, failed",
+        '    arguments {"sql": "SELECT\\n1"}',
+        "    error_id err_1",
+        "    ref ref_1",
+        "answer            -",
+    ]

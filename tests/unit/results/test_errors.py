@@ -161,8 +161,7 @@ def test_a_failure_is_kept_whole_and_told_in_a_line(
         "code": "INVALID_INPUT",
         "detail": f"{TRACE}token=[redacted]",
     }
-    (record,) = caplog.records
-    told = vars(record)
+    told = vars(caplog.records[0])
     assert (told["msg"], told["error_id"], told["tool_name"]) == ("error_stored", error_id, "look")
     assert SECRET not in json.dumps(kept.as_json())
 
@@ -291,3 +290,28 @@ def test_the_tool_may_be_called_again_and_changes_nothing(errors: Errors) -> Non
 def test_an_error_of_a_lane_without_session_is_not_found(errors: Errors) -> None:
     with pytest.raises(NotFound):
         errors.get_in_lane("none", ERROR_ID)
+
+
+@pytest.mark.parametrize("is_fault", [True, False])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_log_has_a_failure_with_its_id_without_secrets_and_short(
+    database: Database, errors: Errors, caplog: pytest.LogCaptureFixture, *, is_kept: bool, is_fault: bool
+) -> None:
+    text = f"Refused: password={SECRET}\n" + "x" * 3_000_000
+    outcome = Outcome("failed", text, detail=f"Traceback\npostgresql://loom:{SECRET}@db/x", is_fault=is_fault)
+    with caplog.at_level(logging.INFO):
+        _, error_id = Failures(errors if is_kept else None).told(caller(database), "execute_sql", outcome)
+    (record,) = [each for each in caplog.records if each.getMessage().startswith("tool ")]
+    assert record.levelno == (logging.ERROR if is_fault else logging.INFO)
+    assert getattr(record, "error_id", None) == error_id
+    assert record.getMessage().startswith("tool execute_sql failed: Refused: password=")
+    assert record.getMessage().endswith("@db/x")
+    assert SECRET not in caplog.text
+    assert len(record.getMessage()) < 2_100
+
+
+@pytest.mark.parametrize("code", ["A\nB", "X" * 500, "A\u2028B\u202e"])
+def test_no_code_breaks_the_line_or_hides_the_message(code: str) -> None:
+    line = summary("no such column", code)
+    assert len(line.splitlines()) == 1
+    assert line.endswith(": no such column")

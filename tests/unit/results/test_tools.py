@@ -186,3 +186,24 @@ def test_a_lost_result_is_told_and_not_guessed(make: Make, caller: Caller) -> No
         tools.get(ref)
     with pytest.raises(ToolFailed, match="gone; call the tool again"):
         tools.query(ref, "SELECT 1 FROM result")
+
+
+@pytest.mark.parametrize(
+    "name", ["sqlite_master", "SQLite_x", "", "a\0b", "a\n", "x" * 65, "1st", "a b", "é", "result", "Result"]
+)
+def test_a_name_that_no_table_can_have_is_a_fault_of_the_question(
+    references: References, caller: Caller, name: str
+) -> None:
+    ref = keep(references, table(30), caller).reference.id
+    query = result_tools(references, reference_bytes=16_384)[1]
+    with pytest.raises(ToolFailed, match=r"^refs: ") as refused:
+        query.run({"ref": ref, "sql": "SELECT 1 FROM result", "refs": {name: ref}}, caller)
+    assert refused.value.code == "INVALID_INPUT"
+
+
+def test_half_a_character_in_a_column_or_a_statement_breaks_nothing(tools: Tools) -> None:
+    ref = tools.keep(json.dumps([{"a\ud800": 1, "a?": 2}] * 30))
+    assert tools.query(ref, "SELECT * FROM result LIMIT 1")["columns"] == ["a?", "a?_2"]
+    with pytest.raises(ToolFailed, match="half of a character") as refused:
+        tools.query(ref, "SELECT '\ud800' FROM result")
+    assert refused.value.code == "INVALID_INPUT"

@@ -157,3 +157,17 @@ def test_nobody_is_asked_before_a_tool_is_called(tmp_path: Path) -> None:
     given = Backend(kind="rest", url="https://api.example.com", openapi=path.name)
     made = RestBackend(given, secret=None, folder=tmp_path, timeout_s=30, lookup=lookup)
     assert len(made.tools()) == 3
+
+
+def test_nothing_invisible_and_no_line_break_of_the_document_reaches_the_model_in_its_texts(tmp_path: Path) -> None:
+    hidden = "a\u202eb\n\u200bc\U000e0041"
+    node = {
+        "operationId": "find",
+        "summary": hidden,
+        "parameters": [parameter("q", "query", {"type": "string", "title": hidden, "description": hidden})],
+    }
+    given = backend(tmp_path, paths={f"/{hidden}": {"get": node}})
+    (found,) = given.tools()
+    assert given.describe().splitlines()[1:] == ["find(q?): ab c"]
+    assert found.spec.description == "ab c (GET /ab c)"
+    assert found.spec.input_schema["properties"]["q"] == {"type": "string", "title": "ab c", "description": "ab c"}
