@@ -6,7 +6,7 @@ They are not checked against the turn's fence, for a result may arrive after the
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, String, and_, bindparam, case, func, or_, select, update
 
 from loom_worker.store import rows
 from loom_worker.store.claims import check_fence
@@ -94,7 +94,8 @@ class Calls:
         Returns:
             What is left of the turn's calls; None if the result came too late and was dropped.
         """
-        mine = {"of_turn": turn_id, "at": call.position, "was_sends": call.sends}
+        was_approval = "waiting" if call.status == "denied" else call.approval
+        mine = {"of_turn": turn_id, "at": call.position, "was_sends": call.sends, "was_approval": was_approval}
         with self._database.write() as tx:
             if tx.execute(_CLOSE, mine | {f"new_{name}": getattr(call, name) for name in _DONE}).rowcount != 1:
                 return None
@@ -173,6 +174,8 @@ _CLAIM = (
 _CLOSE = (
     update(calls)
     .where(_THIS, calls.c.sends == bindparam("was_sends"), _is_open(), _turn_goes_on())
+    # What a person said a moment ago holds: neither the policy nor a cancel closes the call over it.
+    .where(calls.c.approval.is_not_distinct_from(bindparam("was_approval", type_=String)))
     .values({name: bindparam(f"new_{name}") for name in _DONE})
 )
 _LEFT = select(

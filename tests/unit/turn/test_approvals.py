@@ -212,3 +212,22 @@ def test_two_calls_with_one_id_can_both_be_decided_on(asking: Stage) -> None:
     uses = [use.id for message in asking.model.asked[-1].messages for use in message.tool_uses]
     results = [outcome.tool_use_id for message in asking.model.asked[-1].messages for outcome in message.outcomes]
     assert uses == results == [first, second]
+
+
+def test_a_person_who_was_faster_than_the_policy_is_heard(asking: Stage) -> None:
+    turn = waiting(asking, PAY, says("Paid."))
+    asking.now_ms += 60_000
+    asking.lapse(turn)
+
+    def decides_in_between() -> int:
+        if asking.turn(turn).calls[0].approval == "waiting" and asking.held_by(turn):
+            decide(asking, turn, "approve")
+        return asking.now_ms
+
+    by = asking.worker("w2", clock_ms=decides_in_between)
+    asking.serve(turn, by)
+    asking.serve(turn, by)
+    asking.answer_calls(turn, by)
+    turn = asking.serve(turn, by)
+    assert (turn.status, asking.ran) == ("completed", ["pay"])
+    assert [(call.status, call.approval) for call in turn.calls] == [("completed", "approved")]
