@@ -45,7 +45,7 @@ class Calling:
         """
         if tool.rate is not None:
             try:
-                self.rates.wait(tool.spec.name, tool.rate, at_most_s=MOST_RATE_WAIT_S, pause=self.pause)
+                self.rates.wait(tool.group or tool.spec.name, tool.rate, at_most_s=MOST_RATE_WAIT_S, pause=self.pause)
             except ToolFailed as refused:
                 return Outcome("failed", str(refused), code=refused.code)
         return self._guarded(tool, arguments, caller) if tool.group else self._run(tool, arguments, caller)

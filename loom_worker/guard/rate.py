@@ -62,5 +62,5 @@ class Rates:
             if self._clock() + wait_s > end_s:
                 calls = f"{rate.calls} call{'s' if rate.calls > 1 else ''} in {rate.per_s:g} s"
                 again_s = math.ceil(wait_s)
-                raise ToolFailed(f"{name} takes {calls}, and they are used up: try again in {again_s} s", "UNAVAILABLE")
+                raise ToolFailed(f"{calls} may be made, and they are used up: try again in {again_s} s", "UNAVAILABLE")
             pause(wait_s)
