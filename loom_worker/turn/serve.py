@@ -122,7 +122,8 @@ def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
     crash_points.reached("tool.claimed")
     outcome = _outcome(tool, call, owner.caller, loom)
     crash_points.reached("tool.ran")
-    done = replace(loom.concluded(call, outcome, owner.caller), finished_ms=loom.clock_ms())
+    concluded = until_written(partial(loom.concluded, call, outcome, owner.caller), stopping=loom.stopping)
+    done = replace(concluded, finished_ms=loom.clock_ms())
     concurrency = loom.settings.tools.concurrency
     left = until_written(partial(loom.calls.close, turn_id, done, concurrency=concurrency), stopping=loom.stopping)
     if left is None:

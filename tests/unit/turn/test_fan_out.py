@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+from loom_worker.errors import Unavailable
 from loom_worker.turn.serve import serve_call
-from loom_worker.values.turns import Turn
+from loom_worker.values.tools import Caller, Outcome
+from loom_worker.values.turns import Call, Turn
 from tests.support.models import says, wants
-from tests.support.stage import Stage
+from tests.support.stage import Stage, concluded
 
 
 def sums(count: int) -> list[tuple[str, dict[str, int]]]:
@@ -107,3 +109,18 @@ def test_the_model_reads_beside_the_last_result_that_a_limit_comes_near(stage: S
     assert "Loom:" not in contents[1]
     assert "[Loom: 3 of 4 tool calls of this turn are used." in contents[2]
     assert contents[2].count("18") == 1
+
+
+def test_a_result_outlives_a_database_that_is_away_while_it_is_kept(stage: Stage) -> None:
+    fails = [Unavailable("locked"), Unavailable("locked")]
+
+    def keeps_in_the_end(call: Call, outcome: Outcome, caller: Caller) -> Call:
+        if fails:
+            raise fails.pop()
+        return concluded(call, outcome, caller)
+
+    turn = begun(stage, [("pay", {})])
+    by = stage.worker("w2", concluded=keeps_in_the_end)
+    stage.answer_calls(turn, by)
+    turn = stage.serve(turn, by)
+    assert (turn.status, stage.ran, turn.calls[0].content) == ("completed", ["pay"], "paid")
