@@ -11,15 +11,18 @@ NEEDS := pyproject.toml $(wildcard constraints.txt)
 up: $(VENV)/.installed
 	@exec $(BIN)/loom up $(if $(PORT),--port $(PORT))
 
-# The unit tests and those of the fault harness on two cores; then those that start whole systems, one after the other.
-# ARGS chooses others instead.
+# Those of one room with what it talks to; they keep to themselves.
+ROOMS := $(wildcard $(addprefix tests/integration/,backends backends_mcp backends_rest guard llm test_blobs.py))
+
+# The unit tests, those of the fault harness and those of single rooms on two cores; then those that start whole systems,
+# one after the other. ARGS chooses others instead.
 test: $(VENV)/.installed-dev
 ifdef ARGS
 	@exec $(BIN)/python -m pytest $(ARGS)
 else
 	@$(BIN)/python -m pytest -n 2 tests/unit tests/test_architecture.py
-	@$(BIN)/python -m pytest -n 2 tests/chaos/unit
-	@exec $(BIN)/python -m pytest tests/integration tests/journeys tests/chaos/test_smoke.py
+	@$(BIN)/python -m pytest -n 2 tests/chaos/unit $(ROOMS)
+	@exec $(BIN)/python -m pytest $(addprefix --ignore=,$(ROOMS)) tests/integration tests/journeys tests/chaos/test_smoke.py
 endif
 
 lint: $(VENV)/.installed-dev

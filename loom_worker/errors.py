@@ -117,7 +117,8 @@ class BudgetExceeded(LoomError):
 class ToolFailed(LoomError):
     """The model is told in 100 characters, the store keeps the rest, the turn goes on.
 
-    ``args[1]``, if given, is the code: INVALID_INPUT, ERROR_NOT_FOUND or DATABASE_ERROR.
+    ``args[1]``, if given, is the code: INVALID_INPUT, ERROR_NOT_FOUND, DATABASE_ERROR, UNAVAILABLE, or one
+    of the tool's own in capitals.
     """
 
     @property

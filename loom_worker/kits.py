@@ -1,28 +1,17 @@
 """Agents with everything in their hands: model, tools, data and patterns, each built when first needed."""
 
-import importlib
 import logging
-import random
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache, partial
-
-from sqlalchemy import make_url
+from functools import partial
 
 from loom_worker.agents.load import Agents
-from loom_worker.backends.sql import SqlBackend
-from loom_worker.errors import Interrupted, LoomError, ProviderFailed
+from loom_worker.errors import LoomError
 from loom_worker.llm import tokens
-from loom_worker.llm.anthropic import Anthropic
-from loom_worker.llm.model import Model
-from loom_worker.llm.retry import Retrying
-from loom_worker.llm.scripted import Scripted
-from loom_worker.memory.layers import Count
 from loom_worker.memory.recalled import RECALLED_SHARE
+from loom_worker.models import Absent, Models
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import for_message, load_pattern_tool
@@ -34,11 +23,11 @@ from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
+from loom_worker.toolbox import Toolbox
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.loom import Kit
-from loom_worker.turn.patience import Stopping
 from loom_worker.values.agents import Agent
-from loom_worker.values.chat import ReplyEvent, Request, ToolSpec, Usage
+from loom_worker.values.chat import ToolUse, Usage
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.patterns import Pattern
@@ -54,9 +43,6 @@ CANDIDATES = 3
 MOST_KITS = 256
 """Kits a process keeps: every choice of model, tools and database makes one more."""
 AS_AGENT = Choice()
-
-REMEMBERED_CHARS = 20_000
-"""Longer texts are counted anew each time: the memory of counts stays under some 40 MB a model."""
 
 
 class Patterns:
@@ -86,49 +72,65 @@ class Patterns:
         return self.matcher().ids()
 
 
-class Absent:
-    """The model of an agent that is not there any more, or cannot work: each call says why."""
+@dataclass(frozen=True, slots=True)
+class Belt:
+    """The tools of an agent, and the names of those it may call; None: all."""
 
-    def __init__(self, why: str) -> None:
-        self.name = "none"
-        self._why = why
+    registry: Registry
+    allowed: tuple[str, ...] | None
 
-    def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """Refuse."""
-        raise ProviderFailed(self._why)
+
+NOTHING = Belt(Registry(()), ())
 
 
 class Kits:
     """All kits of a process."""
 
     def __init__(
-        self, settings: Settings, agents: Agents, database: Database, *, stopping: Stopping | None = None
+        self,
+        settings: Settings,
+        agents: Agents,
+        database: Database,
+        *,
+        models: Models,
+        toolbox: Toolbox,
     ) -> None:
         self._settings = settings
         self._agents = agents
         self._database = database
-        self._stopping = stopping or Stopping(settings.lanes.drain_s)
+        self._models = models
         self._patterns = Patterns(settings)
         self._lock = threading.RLock()
-        self._kits: OrderedDict[tuple[str, Choice], Kit] = OrderedDict()
-        self._counts: dict[str, Count] = {}
-        self._backends: dict[str, SqlBackend] = {}
+        self._toolbox = toolbox
+        self._kits: OrderedDict[tuple[str, Choice, str], Kit] = OrderedDict()
 
     def kit(self, name: str, choice: Choice = AS_AGENT) -> Kit:
         """The kit of an agent, with what a session chose instead of its own."""
+        agent = self._agents.agents.get(name)
+        key = (name, choice, self._toolbox.stamp(agent) if agent else "")
         with self._lock:
-            if (name, choice) not in self._kits:
-                self._kits[name, choice] = self._build(name, choice)
-                if len(self._kits) > MOST_KITS:
-                    self._kits.popitem(last=False)
-            self._kits.move_to_end((name, choice))
-            return self._kits[name, choice]
+            kit = self._kits.get(key)
+        if kit is None:  # built outside of the lock: an agent whose servers are slow keeps no other waiting
+            kit = self._build(name, choice)
+        with self._lock:
+            kit = self._kits.setdefault(key, kit)
+            self._kits.move_to_end(key)
+            if len(self._kits) > MOST_KITS:
+                self._kits.popitem(last=False)
+            return kit
 
-    def tools(self, name: str) -> tuple[ToolSpec, ...]:
-        """The tools of an agent, as the model sees them; no model and no index is built."""
+    def tools(self, name: str) -> tuple[Tool, ...]:
+        """The tools of an agent; no model and no index is built."""
         agent = self._agents.agents[name]
-        own, automatic = self._tools(agent), self._memory_tools(agent, AS_AGENT)
-        return Registry((*own, *automatic)).specs(_allowed(agent.tools, automatic))
+        belt = self._belt(agent, AS_AGENT)
+        specs = belt.registry.specs(belt.allowed, read_only=agent.is_read_only)
+        return tuple(tool for spec in specs if (tool := belt.registry.get(spec.name)) is not None)
+
+    def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
+        """A call's arguments as the agent's tool takes them, and why it would not."""
+        kit = self.kit(name)
+        prepared = kit.registry.prepared(use, kit.allowed, read_only=kit.agent.is_read_only)
+        return prepared.arguments, prepared.flaw
 
     def match(self, question: str, agent: Agent) -> tuple[str, tuple[Json, ...]]:
         """The text that stands beside a question, and the patterns in it."""
@@ -145,47 +147,39 @@ class Kits:
         kit = self.kit("default")
         self.match("warm up", kit.agent)
         kit.count("warm up")
-        if self._settings.llm.provider != "scripted":
-            importlib.import_module("anthropic")
+        self._models.warm()
 
     def close(self) -> None:
         """Close the connections of all backends."""
-        with self._lock:
-            for backend in self._backends.values():
-                backend.close()
+        self._toolbox.close()
 
     def _build(self, name: str, choice: Choice) -> Kit:
         agent = self._agents.agents.get(name)
         if agent is None:
             why = f"There is no agent {name!r} any more; put its file back into LOOM_AGENTS_DIR."
-            return self._kit(Agent(name, has_backend=False), choice, (), Absent(why))
-        if choice.backend is not None:
-            agent = replace(agent, backend_url=self._switched(agent, choice.backend))
+            return self._kit(Agent(name, backend=None), choice, NOTHING, Absent(why))
         try:
-            return self._kit(agent, choice, self._tools(agent), None)
+            return self._kit(agent, choice, self._belt(agent, choice), None)
         except LoomError as error:  # raised here it would stop the lanes of all its sessions, turn after turn
             log.error("agent %s cannot work: %s", name, error)
             broken = Absent(f"The agent {name!r} cannot work: {error}")
-            return self._kit(agent, choice, (), broken)
+            return self._kit(agent, choice, NOTHING, broken)
 
-    def _kit(self, agent: Agent, choice: Choice, own: tuple[Tool, ...], absent: Absent | None) -> Kit:
-        chosen = choice.model or agent.model or self._settings.llm.model
+    def _kit(self, agent: Agent, choice: Choice, belt: Belt, absent: Absent | None) -> Kit:
+        chosen = self._models.chosen(agent, choice.model)
         window, reserved = self._window(agent)
-        automatic = () if absent else self._memory_tools(agent, choice)
-        registry = Registry((*own, *automatic))
-        allowed = _allowed(agent.tools if choice.tools is None else choice.tools, automatic)
         return Kit(
             agent=agent,
-            model=absent or self._model(agent.provider, chosen),
-            count=self._count(chosen),
-            registry=registry,
-            specs=registry.specs(allowed),
-            allowed=allowed,
-            schema=self._schema(agent),
+            model=absent or self._models.model(agent.provider, chosen),
+            count=self._models.count(chosen),
+            registry=belt.registry,
+            specs=belt.registry.specs(belt.allowed, read_only=agent.is_read_only),
+            allowed=belt.allowed,
+            schema="" if absent else self._toolbox.schema(agent, choice.backend),
             input_budget_tokens=window - reserved,
             max_tokens=min(agent.max_tokens or 8192, reserved),
             typical=tokens.typical(chosen),
-            compressor=None if absent else self._compressor(agent, chosen),
+            compressor=None if absent else self._models.compressor(agent, chosen),
             compressor_budget_tokens=(agent.compressor.max_context_tokens or window) - reserved,
         )
 
@@ -203,18 +197,30 @@ class Kits:
             usual = max(window // 10, agent.max_tokens or 0)
         return window, min(agent.reserved_output_tokens or usual, window // 2)
 
+    def _belt(self, agent: Agent, choice: Choice) -> Belt:
+        """All tools of an agent; LoomError if its data cannot be used."""
+        own = self._toolbox.own(agent, choice.backend)
+        for problem in own.problems:
+            log.warning("agent %s: %s", agent.name, problem)
+        patterns = (load_pattern_tool(self._patterns),) if agent.patterns_enabled else ()
+        automatic = (*self._memory_tools(agent, choice), *self._toolbox.standing)
+        listed = agent.tools if choice.tools is None else choice.tools
+        always = {tool.spec.name for tool in automatic} | (own.always if choice.tools is None else set())
+        allowed = None if listed is None else (*listed, *sorted(always))
+        return Belt(Registry((*own.tools, *patterns, *automatic)), allowed)
+
     def _memory_tools(self, agent: Agent, choice: Choice) -> tuple[Tool, ...]:
         """What every agent has, whatever tools it lists: it must be able to find what has left its context."""
-        chosen = choice.model or agent.model or self._settings.llm.model
+        chosen = self._models.chosen(agent, choice.model)
         window, reserved = self._window(agent)
-        compressor = self._compressor(agent, chosen)
+        compressor = self._models.compressor(agent, chosen)
         deadline_s = min(DEADLINE_S, self._settings.limits.tool_timeout_s / 2)
         parts = RecallParts(
             memories=Memories(self._database),
             search=Search(self._database),
             sessions=Sessions(self._database),
             rerank=None if compressor is None else Reranker(compressor, partial(self._charge, agent.name), deadline_s),
-            count=self._count(chosen),
+            count=self._models.count(chosen),
             recalled_budget_tokens=int(RECALLED_SHARE * (window - reserved)),
             kernel_budget_tokens=int(agent.memory.shares.kernel * (window - reserved)),
             candidates=ranked_at_once((agent.compressor.max_context_tokens or window) - reserved),
@@ -226,71 +232,3 @@ class Kits:
         """Enter what a tool's own call of a model cost."""
         spent = Charge(caller.workspace, caller.session_id, agent, model, usage, caller.turn_id)
         Ledger(self._database).charge(caller.lane, spent, now_ms=now_ms())
-
-    def _compressor(self, agent: Agent, chosen: str) -> Model | None:
-        """The scripted model understands no conversation, so there it writes no summary of one."""
-        provider = agent.compressor.provider or agent.provider or self._settings.llm.provider
-        return None if provider == "scripted" else self._model(provider, agent.compressor.model or chosen)
-
-    def _count(self, model: str) -> Count:
-        if model not in self._counts:
-            self._counts[model] = _remembering(partial(tokens.count, model=model))
-        return self._counts[model]
-
-    def _model(self, provider: str | None, chosen: str) -> Model:
-        llm = self._settings.llm
-        if (provider or llm.provider) == "scripted":
-            return Scripted(self._count(chosen), model=chosen, is_stopping=lambda: self._stopping.is_due)
-        adapter = Anthropic(
-            model=chosen,
-            api_key=llm.api_key,
-            base_url=llm.base_url,
-            call_timeout_s=llm.call_timeout_s,
-            is_stopping=lambda: self._stopping.is_due,
-        )
-        return Retrying(adapter, pause=self._pause, chance=random.random, clock=time.monotonic)
-
-    def _pause(self, wait_s: float, is_given_up: Callable[[], bool]) -> None:
-        until_s = time.monotonic() + wait_s
-        while (left_s := until_s - time.monotonic()) > 0:
-            if self._stopping.is_asked or is_given_up():
-                raise Interrupted("The worker stops, or nobody wants the reply any more.")
-            time.sleep(min(left_s, 0.1))
-
-    def _tools(self, agent: Agent) -> tuple[Tool, ...]:
-        tools: tuple[Tool, ...] = ()
-        if agent.has_backend:
-            tools += self._backend(agent).tools()
-        if agent.patterns_enabled:
-            tools += (load_pattern_tool(self._patterns),)
-        return tools
-
-    def _schema(self, agent: Agent) -> str:
-        if not agent.has_backend:
-            return ""
-        try:
-            return self._backend(agent).describe()
-        except LoomError as error:
-            return f"(its schema cannot be read now: {error})"
-
-    def _switched(self, agent: Agent, database: str) -> str:
-        """The URL of another database behind the same server, or of another file."""
-        url = make_url(agent.backend_url or self._settings.backend_url)
-        return url.set(database=database).render_as_string(hide_password=False)
-
-    def _backend(self, agent: Agent) -> SqlBackend:
-        url = agent.backend_url or self._settings.backend_url
-        with self._lock:
-            if url not in self._backends:
-                self._backends[url] = SqlBackend(url, timeout_s=max(1.0, self._settings.limits.tool_timeout_s - 1))
-            return self._backends[url]
-
-
-def _allowed(names: tuple[str, ...] | None, automatic: tuple[Tool, ...]) -> tuple[str, ...] | None:
-    return None if names is None else (*names, *(tool.spec.name for tool in automatic))
-
-
-def _remembering(count: Count) -> Count:
-    """Count a text once: system text, tools and earlier messages come again with every call."""
-    remembered = lru_cache(maxsize=2048)(count)
-    return lambda text: remembered(text) if len(text) <= REMEMBERED_CHARS else count(text)

@@ -1,10 +1,11 @@
 """What clients may know of a session's window, and what would not fit into it, before any model is asked."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from loom_worker.errors import Flaw, Invalid, NotFound
+from loom_worker.errors import Flaw, Invalid, NotFound, Unavailable
 from loom_worker.kits import Kits
 from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import message_tokens, tools_tokens
@@ -13,11 +14,14 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.summary.write import Means
+from loom_worker.tools.clean import fence
 from loom_worker.turn import context
 from loom_worker.turn.loom import Kit
 from loom_worker.values.chat import ChatMessage
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import Session
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class Outlook:
             session_id,
             message_ids,
             budget_tokens=int(RECALLED_SHARE * kit.input_budget_tokens),
-            tokens=lambda messages: recalled_tokens(messages, kit.count),
+            tokens=lambda messages: recalled_tokens(messages, kit.count, fence),
         )
 
     def clear_recalled(self, workspace: str, session_id: str) -> None:
@@ -112,12 +116,31 @@ class Outlook:
                 (Flaw("/kernel", f"at most about {most} tokens"),),
             )
 
-    def metrics(self, *, workers: int, now_ms: int) -> Json:
-        """Figures over all workspaces, by name."""
+    def metrics(self, others: Mapping[str, Callable[[], Json]], *, now_ms: int) -> Json:
+        """Figures over all workspaces, by name; those that cannot be had now are missing.
+
+        Args:
+            others: what further figures are of, to what asks for them; Unavailable where nobody answers.
+
+        Returns:
+            ``known``, too: what the figures are of, to whether they could be had.
+        """
+        figures: Json = {"known": {}}
+        for name, ask in {"turns": lambda: self._stored(now_ms), **others}.items():
+            try:
+                figures |= ask()
+            except Unavailable as error:
+                log.warning("metrics: the figures of %s are missing: %s", name, error)
+                figures["known"][name] = False
+            else:
+                figures["known"][name] = True
+        return figures
+
+    def _stored(self, now_ms: int) -> Json:
+        memory = self.memories.totals(now_ms=now_ms)
         return {
             **self.turns.stats(None, now_ms=now_ms),
-            "workers": workers,
-            **{f"memory_{name}": figure for name, figure in self.memories.totals(now_ms=now_ms).items()},
+            **{f"memory_{name}": figure for name, figure in memory.items()},
         }
 
     def _kit(self, session: Session) -> Kit:

@@ -14,11 +14,12 @@ TIMEOUT_S = 5.0
 """A Redis that swallows bytes holds a caller no longer than this."""
 
 
-def client(url: str, *, connections: int, wait_s: float = 0.0) -> Any:
-    """A client that decodes responses; nothing is connected yet.
+def client(url: str, *, connections: int, wait_s: float = 0.0, decodes: bool = True) -> Any:
+    """A client; nothing is connected yet.
 
     Args:
         connections: most of them at once; redis-py's own pool stops at 100.
+        decodes: False: answers are bytes.
         wait_s: longest blocking read. redis-py's default timeout of 5 s would end a longer one.
     """
     # Not retried here, save once for a connection that Redis closed while it idled: the keeper, the sweep and the
@@ -26,7 +27,7 @@ def client(url: str, *, connections: int, wait_s: float = 0.0) -> Any:
     retry = Retry(NoBackoff(), 0 if wait_s else 1)
     return redis.Redis.from_url(
         url,
-        decode_responses=True,
+        decode_responses=decodes,
         socket_timeout=TIMEOUT_S + wait_s,
         socket_connect_timeout=TIMEOUT_S,
         max_connections=connections,

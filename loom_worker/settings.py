@@ -4,22 +4,24 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, get_args
 
 from loom_worker import crash_points
+from loom_worker.environ import NAMED_PREFIX, Reader, within
 from loom_worker.errors import BadSettings
 
-T = TypeVar("T")
+Provider = Literal["anthropic", "bedrock", "ollama", "scripted"]
+PROVIDERS: dict[str, Provider] = {name: name for name in get_args(Provider)}
 
 
 @dataclass(frozen=True, slots=True)
 class LlmSettings:
     """Which model answers and how long it may take."""
 
-    provider: Literal["anthropic", "scripted"] = "scripted"
+    provider: Provider = "scripted"
     """LOOM_PROVIDER; anthropic when a key or base URL of its SDK is set, else the demo without network."""
     model: str = "scripted-demo"
     """LOOM_MODEL."""
@@ -27,6 +29,8 @@ class LlmSettings:
     """ANTHROPIC_API_KEY."""
     base_url: str | None = None
     """ANTHROPIC_BASE_URL: any server that speaks the Messages API."""
+    ollama_host: str | None = None
+    """OLLAMA_HOST: host, host:port or URL; its usual place on this machine unless set."""
     max_context_tokens: int = 200_000
     """LOOM_MAX_CONTEXT_TOKENS: the model's window."""
     reserved_output_tokens: int = 20_000
@@ -55,6 +59,36 @@ class LimitSettings:
     """Unfinished turns a session may have."""
     workspace_depth: int = 10_000
     """Unfinished turns a workspace may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """How tools run, and what becomes of what they give."""
+
+    concurrency: int = 10
+    """LOOM_TOOL_CONCURRENCY: calls of one turn that are under way at a time."""
+    processes: int = 10
+    """LOOM_TOOL_PROCESSES: child processes in which a worker runs tools; each takes one call at a time."""
+    max_result_bytes: int = 10_000_000
+    """LOOM_MAX_RESULT_BYTES: of a result in UTF-8; more is cut, and the model told so."""
+    reference_bytes: int = 16 * 1024
+    """LOOM_REFERENCE_BYTES: a result of so many bytes and more is kept apart, and the model is sent a reference."""
+    error_days: int = 30
+    """LOOM_ERROR_DAYS: the errors of tools are kept for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlobSettings:
+    """Where large results are kept, and how much of them."""
+
+    folder: Path = Path("~/.loom/blobs")
+    """LOOM_BLOB_DIR; ``<home>/blobs`` unless set. All machines of one system must see the same folder."""
+    memory_bytes: int = 256 * 1024 * 1024
+    """LOOM_BLOB_MEMORY_BYTES: of Redis, for those used last."""
+    disk_bytes: int = 10_000_000_000
+    """LOOM_BLOB_DISK_BYTES: of the folder."""
+    ttl_s: float = 3600.0
+    """LOOM_BLOB_TTL_S: kept for so long after the last use, and while an unfinished turn refers to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +173,14 @@ class Settings:
     """LOOM_PATTERNS_DIR; unless set, the library in the package."""
     worker_concurrency: int = 32
     """LOOM_WORKER_CONCURRENCY: threads a worker process; turns wait for the network most of their time."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """LOOM_SECRET_<NAME>, by name: what agent files refer to as ``{secret: NAME}``."""
     crash_points: Mapping[str, int] = field(default_factory=dict)
     """LOOM_CRASHPOINTS: where processes shall die, and how many, to try what is promised; see crash_points.py."""
     llm: LlmSettings = LlmSettings()
     limits: LimitSettings = LimitSettings()
+    tools: ToolSettings = ToolSettings()
+    blobs: BlobSettings = BlobSettings()
     lanes: LaneSettings = LaneSettings()
     web: WebSettings = WebSettings()
     webhook: WebhookSettings = WebhookSettings()
@@ -159,94 +197,13 @@ class Settings:
         return self.backend_url == f"sqlite:///{self.home / 'shop.db'}"
 
 
-KNOWN = (
-    "LOOM_HOME",
-    "LOOM_DATABASE_URL",
-    "LOOM_REDIS_URL",
-    "LOOM_MODEL",
-    "LOOM_PROVIDER",
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_BASE_URL",
-    "LOOM_AGENTS_DIR",
-    "LOOM_PATTERNS_DIR",
-    "LOOM_BACKEND_URL",
-    "LOOM_MAX_CONTEXT_TOKENS",
-    "LOOM_RESERVED_OUTPUT_TOKENS",
-    "LOOM_LLM_TIMEOUT_S",
-    "LOOM_MAX_ATTEMPTS",
-    "LOOM_LEASE_S",
-    "LOOM_TOOL_TIMEOUT_S",
-    "LOOM_TURN_TIMEOUT_S",
-    "LOOM_MAX_LLM_CALLS",
-    "LOOM_MAX_TOOL_CALLS",
-    "LOOM_SQLITE_SYNC",
-    "LOOM_HOST",
-    "LOOM_PORT",
-    "LOOM_API_KEYS",
-    "LOOM_TRUSTED_PROXIES",
-    "LOOM_WEBHOOK_SECRET",
-    "LOOM_ALLOW_PRIVATE_WEBHOOKS",
-    "LOOM_WEBHOOK_TIMEOUT_S",
-    "LOOM_WORKER_CONCURRENCY",
-    "LOOM_LOG_LEVEL",
-    "LOOM_LOG_FORMAT",
-    "LOOM_CRASHPOINTS",
-)
-"""Every variable that is read; each must stand in docs/settings.md (a test checks)."""
-
-SECRET = frozenset({"ANTHROPIC_API_KEY", "LOOM_API_KEYS", "LOOM_WEBHOOK_SECRET"})
-"""Variables whose values are never printed."""
-
-
-class _Reader:
-    """Reads single values and keeps every complaint, so that all bad values are reported at once."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-        self.complaints: list[str] = []
-
-    def text(self, name: str) -> str | None:
-        return self._environ.get(name, "").strip() or None
-
-    def parsed(self, name: str, default: T, parse: Callable[[str], T], expected: str) -> T:
-        raw = self.text(name)
-        if raw is None:
-            return default
-        try:
-            return parse(raw)
-        except ValueError:
-            shown = "***" if name in SECRET else repr(raw)
-            self.complaints.append(f"{name}={shown}: expected {expected}")
-            return default
-
-    def whole(self, name: str, default: int, *, least: int = 1, most: int = 10_000_000) -> int:
-        return self.parsed(name, default, lambda raw: _within(int(raw), least, most), f"a whole number {least}-{most}")
-
-    def seconds(self, name: str, default: float) -> float:
-        return self.parsed(name, default, lambda raw: _within(float(raw), 0.1, 86_400.0), "seconds, 0.1-86400")
-
-    def choice(self, name: str, default: T, choices: Mapping[str, T]) -> T:
-        def pick(raw: str) -> T:
-            if raw.lower() not in choices:
-                raise ValueError(raw)
-            return choices[raw.lower()]
-
-        return self.parsed(name, default, pick, "one of " + ", ".join(choices))
-
-
-def _within(number: T, least: T, most: T) -> T:
-    if not least <= number <= most:  # type: ignore[operator]  # T is int or float here; a bound would cost a Protocol
-        raise ValueError(number)
-    return number
-
-
 def from_env(environ: Mapping[str, str] | None = None) -> Settings:
     """Build the settings from a mapping (default: the process environment).
 
     Raises:
         BadSettings: names every variable that is wrong, and what was expected.
     """
-    read = _Reader(os.environ if environ is None else environ)
+    read = Reader(os.environ if environ is None else environ)
     home = _home(read)
     settings = Settings(
         home=home,
@@ -257,9 +214,12 @@ def from_env(environ: Mapping[str, str] | None = None) -> Settings:
         agents_dir=_folder(read, "LOOM_AGENTS_DIR"),
         patterns_dir=_folder(read, "LOOM_PATTERNS_DIR"),
         worker_concurrency=read.whole("LOOM_WORKER_CONCURRENCY", 32, most=1024),
+        secrets=read.prefixed(NAMED_PREFIX),
         crash_points=read.parsed("LOOM_CRASHPOINTS", {}, _crash_points, "name[*times][,…], see docs/guarantees.md"),
         llm=_llm(read),
         limits=_limits(read),
+        tools=_tools(read),
+        blobs=_blobs(read, home),
         lanes=LaneSettings(lease_s=read.seconds("LOOM_LEASE_S", LaneSettings().lease_s)),
         web=_web(read),
         webhook=_webhook(read),
@@ -279,21 +239,21 @@ def embedded_socket(home: Path) -> Path:
     return Path(tempfile.gettempdir()) / f"loom-{os.getuid()}-{digest}" / "valkey.sock"
 
 
-def _home(read: _Reader) -> Path:
+def _home(read: Reader) -> Path:
     home = Path(read.text("LOOM_HOME") or "~/.loom").expanduser().absolute()
     if re.search("[?#%]", str(home)):
         read.complaints.append("LOOM_HOME: expected a path without ?, # and %, for it becomes part of URLs")
     return home
 
 
-def _database_url(read: _Reader, home: Path) -> str:
+def _database_url(read: Reader, home: Path) -> str:
     url = read.text("LOOM_DATABASE_URL") or f"sqlite:///{home / 'loom.db'}"
     if not re.match("sqlite:////.", url):  # three slashes: a file in whatever folder a process was started in
         read.complaints.append("LOOM_DATABASE_URL: expected sqlite:///<absolute path> (the only database served yet)")
     return url
 
 
-def _redis_url(read: _Reader, home: Path) -> str:
+def _redis_url(read: Reader, home: Path) -> str:
     url = read.text("LOOM_REDIS_URL") or f"unix://{embedded_socket(home)}"
     url = re.sub(r"^redis\+socket://", "unix://", url)
     if not url.startswith(("redis://", "rediss://", "unix://")):
@@ -301,7 +261,7 @@ def _redis_url(read: _Reader, home: Path) -> str:
     return url
 
 
-def _folder(read: _Reader, name: str) -> Path | None:
+def _folder(read: Reader, name: str) -> Path | None:
     raw = read.text(name)
     if raw is None:
         return None
@@ -311,30 +271,31 @@ def _folder(read: _Reader, name: str) -> Path | None:
     return folder
 
 
-def _llm(read: _Reader) -> LlmSettings:
+def _llm(read: Reader) -> LlmSettings:
     key, base = read.text("ANTHROPIC_API_KEY"), read.text("ANTHROPIC_BASE_URL")
-    fallback: Literal["anthropic", "scripted"] = "anthropic" if key or base else "scripted"
-    choices: dict[str, Literal["anthropic", "scripted"]] = {"anthropic": "anthropic", "scripted": "scripted"}
-    provider = read.choice("LOOM_PROVIDER", fallback, choices)
+    provider = read.choice("LOOM_PROVIDER", "anthropic" if key or base else "scripted", PROVIDERS)
     if provider == "anthropic" and not (key or base):
         read.complaints.append("LOOM_PROVIDER=anthropic needs ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)")
     window = read.whole("LOOM_MAX_CONTEXT_TOKENS", LlmSettings().max_context_tokens, least=2000)
     reserved = read.whole("LOOM_RESERVED_OUTPUT_TOKENS", window // 10)
     if reserved >= window:
         read.complaints.append(f"LOOM_RESERVED_OUTPUT_TOKENS={reserved}: must be below the window of {window}")
-    default_model = "claude-sonnet-5-5" if provider == "anthropic" else "scripted-demo"
+    default_model = "scripted-demo" if provider == "scripted" else "claude-sonnet-5-5"
+    if provider in ("bedrock", "ollama") and not read.text("LOOM_MODEL"):
+        read.complaints.append(f"LOOM_MODEL: LOOM_PROVIDER={provider} needs the name of a model")
     return LlmSettings(
         provider=provider,
         model=read.text("LOOM_MODEL") or default_model,
         api_key=key,
         base_url=base,
+        ollama_host=read.text("OLLAMA_HOST"),
         max_context_tokens=window,
         reserved_output_tokens=reserved,
         call_timeout_s=read.seconds("LOOM_LLM_TIMEOUT_S", LlmSettings().call_timeout_s),
     )
 
 
-def _limits(read: _Reader) -> LimitSettings:
+def _limits(read: Reader) -> LimitSettings:
     return LimitSettings(
         max_attempts=read.whole("LOOM_MAX_ATTEMPTS", LimitSettings().max_attempts, most=100),
         tool_timeout_s=read.seconds("LOOM_TOOL_TIMEOUT_S", LimitSettings().tool_timeout_s),
@@ -344,7 +305,28 @@ def _limits(read: _Reader) -> LimitSettings:
     )
 
 
-def _web(read: _Reader) -> WebSettings:
+def _tools(read: Reader) -> ToolSettings:
+    usual = ToolSettings()
+    return ToolSettings(
+        concurrency=read.whole("LOOM_TOOL_CONCURRENCY", usual.concurrency, most=100),
+        processes=read.whole("LOOM_TOOL_PROCESSES", usual.processes, most=1024),
+        max_result_bytes=read.whole("LOOM_MAX_RESULT_BYTES", usual.max_result_bytes, least=1024, most=100_000_000),
+        reference_bytes=read.whole("LOOM_REFERENCE_BYTES", usual.reference_bytes, least=1024, most=1_000_000),
+        error_days=read.whole("LOOM_ERROR_DAYS", usual.error_days, most=3650),
+    )
+
+
+def _blobs(read: Reader, home: Path) -> BlobSettings:
+    usual, most = BlobSettings(), 1 << 50
+    return BlobSettings(
+        folder=Path(read.text("LOOM_BLOB_DIR") or home / "blobs").expanduser().absolute(),
+        memory_bytes=read.whole("LOOM_BLOB_MEMORY_BYTES", usual.memory_bytes, least=0, most=most),
+        disk_bytes=read.whole("LOOM_BLOB_DISK_BYTES", usual.disk_bytes, least=0, most=most),
+        ttl_s=read.seconds("LOOM_BLOB_TTL_S", usual.ttl_s),
+    )
+
+
+def _web(read: Reader) -> WebSettings:
     return WebSettings(
         host=read.text("LOOM_HOST") or WebSettings().host,
         port=read.whole("LOOM_PORT", WebSettings().port, most=65_535),
@@ -363,7 +345,7 @@ def _api_keys(raw: str) -> dict[str, str]:
     return keys
 
 
-def _webhook(read: _Reader) -> WebhookSettings:
+def _webhook(read: Reader) -> WebhookSettings:
     yes_no = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
     return WebhookSettings(
         secret=read.text("LOOM_WEBHOOK_SECRET"),
@@ -378,11 +360,11 @@ def _crash_points(raw: str) -> dict[str, int]:
         name, _, times = one.strip().partition("*")
         if name not in crash_points.POINTS:
             raise ValueError(one)
-        points[name] = _within(int(times or 1), 1, 10_000)
+        points[name] = within(int(times or 1), 1, 10_000)
     return points
 
 
-def _log(read: _Reader) -> LogSettings:
+def _log(read: Reader) -> LogSettings:
     levels = {name.lower(): name for name in ("DEBUG", "INFO", "WARNING", "ERROR")}
     return LogSettings(
         level=read.choice("LOOM_LOG_LEVEL", "INFO", levels),

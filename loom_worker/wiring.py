@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,13 @@ from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.events.rebuild import queued
 from loom_worker.front.following import Following
 from loom_worker.front.front import Front, Outward
-from loom_worker.kits import Kits
 from loom_worker.lanes import consuming
 from loom_worker.lanes.keeper import Keeper, alive_workers
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.outfit import Outfit, outfit
 from loom_worker.outlook import Outlook, means
 from loom_worker.settings import Settings, WebhookSettings
+from loom_worker.store import figures as store_figures
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -67,7 +69,7 @@ class Process:
     loom: Loom
     mail: Mail
     desk: Desk
-    kits: Kits
+    outfit: Outfit
     database: Database
     sweeper: Sweeper
 
@@ -75,7 +77,7 @@ class Process:
         """Flush and close what this process holds."""
         self.sweeper.stop()
         self.loom.keeper.stop()
-        self.kits.close()
+        self.outfit.close()
         self.database.close()
 
 
@@ -118,7 +120,8 @@ def front(settings: Settings) -> Front:
     lanes = Lanes(client, settings.lanes)
     publisher = Publisher()
     agents = _agents(settings)
-    kits = Kits(settings, agents, database)
+    fitted = outfit(settings, agents, database, Stopping(settings.lanes.drain_s))
+    kits = fitted.kits
     memories = Memories(database)
     outlook = Outlook(kits, Sessions(database), Turns(database), memories)
     bells = Bells(app, client)
@@ -128,7 +131,7 @@ def front(settings: Settings) -> Front:
 
     def close() -> None:
         publisher.close()
-        kits.close()
+        fitted.close()
 
     outward = Outward(
         announce=announce,
@@ -140,12 +143,14 @@ def front(settings: Settings) -> Front:
         problems=lambda: _problems(database, client),
         workers=lambda: len(alive_workers(client)),
         tools=kits.tools,
+        prepared=kits.prepared,
+        open_blob=fitted.references.open,
         context=outlook.context,
         recall=outlook.recall,
         clear_recalled=outlook.clear_recalled,
         check_kernel=outlook.check_kernel,
         check_fits=outlook.check_fits,
-        metrics=lambda: outlook.metrics(workers=len(alive_workers(client)), now_ms=now_ms()),
+        metrics=lambda: outlook.metrics(_sources(database, client, fitted), now_ms=now_ms()),
         close=close,
     )
     return Front(
@@ -175,7 +180,8 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
     ways = doors(app, Bells(app, client))
     stopping = Stopping(settings.lanes.drain_s)
     memories = Memories(database)
-    kits = Kits(settings, _agents(settings), database, stopping=stopping)
+    fitted = outfit(settings, _agents(settings), database, stopping)
+    kits = fitted.kits
     threads = consuming.Threads(settings.worker_concurrency, busy) if takes_turns else None
     parts = Loom(
         settings=settings,
@@ -190,6 +196,9 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         doors=ways,
         kit=kits.kit,
         match=kits.match,
+        run_tool=fitted.calling.run,
+        concluded=fitted.calling.concluded,
+        open_breakers=fitted.calling.open_breakers,
         alive_workers=lambda: alive_workers(client),
         webhook_body=lambda turn: _webhook_body(turn, settings),
         stopping=stopping,
@@ -203,8 +212,8 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         is_stopping=lambda: stopping.is_asked,
         places=threading.Semaphore(max(1, settings.worker_concurrency // AT_ONCE)),
     )
-    sweep = Sweep(client, lanes, claims, outbox, memories, Sessions(database), ways, settings.lanes)
-    return Process(parts, Mail(outbox, settings.webhook), desk, kits, database, Sweeper(sweep, worker))
+    sweep = Sweep(client, lanes, claims, outbox, memories, Sessions(database), ways, fitted.tidy, settings.lanes)
+    return Process(parts, Mail(outbox, settings.webhook), desk, fitted, database, Sweeper(sweep, worker))
 
 
 def _announce(turn: Turn, lanes: Lanes, events: EventLog, bells: Bells) -> None:
@@ -225,6 +234,16 @@ def _final(turn: Turn) -> tuple[str, Json]:
 
 def _webhook_body(turn: Turn, settings: Settings) -> str:
     return completed(turn, now_ms=now_ms(), url=f"{_base_url(settings)}/v1/turns/{turn.id}")
+
+
+def _sources(database: Database, client: Any, fitted: Outfit) -> dict[str, Callable[[], Json]]:
+    """What figures are told of beside the queue, each by itself: one that fails takes no other with it."""
+    return {
+        # Asked alone, breakers would be told as closed while Redis is away.
+        "workers": lambda: {"workers": len(alive_workers(client)), "breakers": fitted.breakers.states()},
+        "tools": lambda: store_figures.figures(database, now_ms=now_ms()),
+        "results": fitted.references.figures,
+    }
 
 
 def _agents(settings: Settings) -> agent_files.Agents:

@@ -9,10 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FLOOR_1 = "lanes patterns memory llm tools judge store webhook trace events backends guard blobs agents skills"
 FLOORS = {
-    **dict.fromkeys("values errors settings crash_points yaml_files redis_client __init__ __version__".split(), 0),
+    **dict.fromkeys(
+        "values errors settings environ net crash_points yaml_files visible redis_client __init__ __version__".split(),
+        0,
+    ),
     **dict.fromkeys(FLOOR_1.split(), 1),
-    **dict.fromkeys("turn front summary recall workflows".split(), 2),
-    **dict.fromkeys("tasks wiring kits outlook cli supervise".split(), 3),
+    **dict.fromkeys("turn front summary recall results shared workflows".split(), 2),
+    **dict.fromkeys("tasks wiring kits outfit models toolbox calling outlook workshop cli supervise".split(), 3),
 }
 WEB_MAY_IMPORT = {"wiring", "settings", "errors", "values", "__init__", "__version__"}
 CLI_MAY_IMPORT_WEB = {"loom_worker/cli/process.py"}  # the command that starts the front end

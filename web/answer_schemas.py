@@ -4,7 +4,7 @@ from typing import get_args
 
 from loom_worker.values.deliveries import DeliveryStatus
 from loom_worker.values.events import EventType
-from loom_worker.values.turns import CallStatus, CancelAction, TurnStatus
+from loom_worker.values.turns import Approval, CallStatus, CancelAction, TurnStatus
 from web.request_schemas import Schema
 
 TEXT: Schema = {"type": "string"}
@@ -64,6 +64,10 @@ TOOL_CALL = _answer(
         "status": _one_of(CallStatus),
         "duration_ms": _or_null(WHOLE),
         "content": _or_null(TEXT),
+        "error_id": {**_or_null(TEXT), "description": "The whole error: GET /v1/errors/{error_id}."},
+        "ref": {**_or_null(TEXT), "description": "The whole result: GET /v1/blobs/{ref}."},
+        "approval": {"type": ["string", "null"], "enum": [*get_args(Approval), None]},
+        "approve_by": _or_null(TIME),
     },
     description="One tool call of a turn; its content is capped.",
 )
@@ -230,6 +234,24 @@ DELIVERY = _answer(
     description="A webhook delivery.",
 )
 
+ERROR = _answer(
+    {
+        "id": TEXT,
+        "object": {"const": "error"},
+        "session_id": TEXT,
+        "turn_id": TEXT,
+        "tool_name": TEXT,
+        "timestamp": TIME,
+        "short_summary": {"type": "string", "maxLength": 100},
+        "raw_error": {
+            "type": "object",
+            "properties": {"message": TEXT, "code": TEXT, "detail": TEXT},
+            "required": ["message"],
+        },
+    },
+    description="A failed tool call: the line of it that the model read, and all that is kept. Secrets are taken out.",
+)
+
 AGENT = _answer(
     {
         "name": TEXT,
@@ -249,7 +271,16 @@ AGENT = _answer(
 )
 
 TOOL = _answer(
-    {"name": TEXT, "object": {"const": "tool"}, "description": TEXT, "input_schema": FREE},
+    {
+        "name": TEXT,
+        "object": {"const": "tool"},
+        "description": TEXT,
+        "input_schema": FREE,
+        "is_read_only": FLAG,
+        "is_idempotent": FLAG,
+        "needs_approval": FLAG,
+        "timeout_s": NUMBER,
+    },
     description="A tool, with the JSON Schema of its arguments.",
 )
 

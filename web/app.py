@@ -8,9 +8,11 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from loom_worker.settings import WebSettings
 from web import auth, problems
 from web.answers import Route
+from web.blobs import Blobs
 from web.caller import Caller, request_id_of, traceparent_of
 from web.catalog import Catalog
 from web.doors import Doors
+from web.errors import ErrorViews
 from web.events import Events
 from web.health import Health
 from web.memory import Memory
@@ -57,6 +59,8 @@ def _routes(front: "Front", doors: Doors) -> tuple[Route, ...]:
         Memory(front),
         Turns(front, doors),
         Events(front, doors),
+        ErrorViews(front),
+        Blobs(front),
         Catalog(front),
         Health(front, doors),
         Metrics(front),

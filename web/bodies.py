@@ -3,12 +3,13 @@
 import hashlib
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 from flask import request
 from werkzeug.datastructures import Headers
 
 from loom_worker.errors import Flaw
+from loom_worker.values.approvals import Decision, Verdict
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import NewSession, SessionPatch
 from loom_worker.values.turns import CancelAction, NewTurn, Retry, Webhook
@@ -30,6 +31,7 @@ _NEW_SESSION = Checker(request_schemas.NEW_SESSION)
 _SESSION_PATCH = Checker(request_schemas.SESSION_PATCH)
 _RECALL = Checker(request_schemas.RECALL)
 _CANCEL_TURN = Checker(request_schemas.CANCEL_TURN)
+_DECISION = Checker(request_schemas.DECISION)
 _EMPTY = Checker(request_schemas.EMPTY)
 
 
@@ -73,6 +75,19 @@ def cancel_action() -> CancelAction:
     _require(body, _CANCEL_TURN)
     action: CancelAction = body.get("action", "interrupt")
     return action
+
+
+def decision(body: Json) -> Decision:
+    """Check what a person says to a tool call.
+
+    Raises:
+        Refused: 422, with every flaw.
+    """
+    given = body.get("arguments")
+    wrong = (Flaw("/arguments", "must be there with edit, and with nothing else"),)
+    is_wrong = body.get("decision") in get_args(Verdict) and (given is not None) != (body["decision"] == "edit")
+    _require(body, _DECISION, wrong if is_wrong else ())
+    return Decision(body["decision"], arguments=given, reason=body.get("reason"))
 
 
 def new_session(body: Json) -> NewSession:

@@ -6,9 +6,9 @@ from flask import Response
 
 from loom_worker.errors import NotFound
 from loom_worker.values.agents import Agent
-from loom_worker.values.chat import ToolSpec
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
+from loom_worker.values.tools import Tool
 from web.answers import Route, choice_argument, is_id, json_answer, list_answer, page_answer, page_wanted, text_argument
 from web.bodies import no_body
 from web.caller import caller
@@ -84,7 +84,7 @@ def agent_json(agent: Agent) -> Json:
         "description": agent.description,
         "provider": agent.provider,
         "model": agent.model,
-        "tools": None if agent.tools is None else list(agent.tools),
+        "tools": None if agent.tools is None else [*agent.tools, *agent.custom],
         "max_llm_calls": agent.max_llm_calls,
         "max_tool_calls": agent.max_tool_calls,
         "timeout_s": agent.timeout_s,
@@ -93,10 +93,14 @@ def agent_json(agent: Agent) -> Json:
     }
 
 
-def _tool_json(tool: ToolSpec) -> Json:
+def _tool_json(tool: Tool) -> Json:
     return {
-        "name": tool.name,
+        "name": tool.spec.name,
         "object": "tool",
-        "description": tool.description,
-        "input_schema": dict(tool.input_schema),
+        "description": tool.spec.description,
+        "input_schema": dict(tool.spec.input_schema),
+        "is_read_only": tool.is_read_only,
+        "is_idempotent": tool.is_idempotent,
+        "needs_approval": tool.needs_approval,
+        "timeout_s": tool.timeout_s,
     }

@@ -38,9 +38,27 @@ GAUGES = (
     ),
     Figure("loom_memory_changes", "memory_changes", "Compressions and snapshots of the sessions there are."),
     Figure("loom_memory_snapshots", "memory_snapshots", "Snapshots among them."),
+    Figure("loom_turns_awaiting_approval", "awaiting_approval", "Waiting turns that a person must decide for."),
+    Figure("loom_tool_errors_last_hour", "errors_last_hour", "Errors of tools that were stored in the last hour."),
+    Figure("loom_large_results", "large_results", "Results of tools that are kept by reference."),
+    Figure("loom_large_results_disk_bytes", "disk_bytes", "What they take on disk, as stored."),
+    Figure("loom_large_results_in_memory", "memory_blobs", "How many of them are in Redis, too."),
+    Figure("loom_large_results_memory_bytes", "memory_bytes", "What those take there."),
 )
+LABELLED = {
+    "loom_turns": ("status", "Unfinished turns."),
+    "loom_breaker_open": ("name", "Circuit breakers: 1 open, 0.5 half-open, 0 closed."),
+    "loom_large_result_events_total": ("event", "What large results met with, since Redis began."),
+    "loom_figures_known": ("of", "0: these figures cannot be had now."),
+}
+"""Families with a label: its name, and what is counted."""
+COUNTERS = frozenset({"loom_large_result_events_total"})
+OPENNESS = {"closed": 0.0, "half-open": 0.5, "open": 1.0}
 KEYS = (*STATUSES, *(figure.key for figure in GAUGES))
-"""What ``Front.metrics`` tells; None is 0, and a figure that is missing is not known now and left out."""
+"""The plain figures of ``Front.metrics``; None is 0, and one that is missing is not known now and left out.
+
+Beside them there are ``breakers`` (name to state), ``counters`` (what happened to large results, to how often since
+Redis began) and ``known`` (what figures are of, to whether it told them)."""
 
 
 class Metrics:
@@ -66,7 +84,7 @@ def exposition(figures: Json) -> tuple[bytes, str]:
     from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Known({key: value or 0 for key, value in figures.items()}))
+    registry.register(_Known(figures))
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
 
 
@@ -78,13 +96,28 @@ class _Known:
 
     def collect(self) -> "Iterator[Metric]":
         """Every figure that is known."""
-        from prometheus_client.core import GaugeMetricFamily
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        turns = GaugeMetricFamily("loom_turns", "Unfinished turns.", labels=["status"])
-        for status in STATUSES:
-            if status in self._figures:
-                turns.add_metric([status], self._figures[status])
-        yield turns
-        for name, key, told in GAUGES:
-            if key in self._figures:
-                yield GaugeMetricFamily(name, told, value=self._figures[key])
+        told = self._figures
+        for name, key, what in GAUGES:
+            if key in told:
+                yield GaugeMetricFamily(name, what, value=told[key] or 0)
+        for name, (label, what) in LABELLED.items():
+            kind = CounterMetricFamily if name in COUNTERS else GaugeMetricFamily
+            family = kind(name.removesuffix("_total"), what, labels=[label])
+            for value, figure in _values(name, told).items():
+                family.add_metric([value], float(figure))
+            yield family
+
+
+def _values(name: str, told: Json) -> Json:
+    """A family's figures by label."""
+    match name:
+        case "loom_turns":
+            return {status: told[status] for status in STATUSES if status in told}
+        case "loom_breaker_open":
+            return {breaker: OPENNESS[state] for breaker, state in told.get("breakers", {}).items()}
+        case "loom_large_result_events_total":
+            return dict(told.get("counters", {}))
+        case _:
+            return dict(told.get("known", {}))

@@ -2,6 +2,7 @@
 
 from typing import Any, get_args
 
+from loom_worker.values.approvals import Verdict
 from loom_worker.values.turns import CancelAction
 
 Schema = dict[str, Any]
@@ -31,8 +32,8 @@ def _nullable(schema: Schema) -> Schema:
     return {**schema, "type": [schema["type"], "null"]}
 
 
-def _text(longest: int) -> Schema:
-    return {"type": "string", "maxLength": longest}
+def _text(longest: int, *, shortest: int = 0) -> Schema:
+    return {"type": "string", "maxLength": longest} | ({"minLength": shortest} if shortest else {})
 
 
 _METADATA: Schema = {"type": "object", "description": "Yours to fill; at most 16 KiB of JSON."}
@@ -92,7 +93,7 @@ NEW_SESSION = _object(
         "metadata": _METADATA,
         "kernel": _KERNEL,
         "budget": _nullable(_BUDGET),
-        "model": _nullable(_text(128)),
+        "model": _nullable(_text(128, shortest=1)),
     },
     description="A session to be made; every member is optional.",
 )
@@ -103,7 +104,7 @@ SESSION_PATCH = _object(
         "metadata": _METADATA,
         "kernel": _KERNEL,
         "status": {"type": "string", "enum": ["active", "paused", "archived"]},
-        "model": _nullable(_text(128)),
+        "model": _nullable(_text(128, shortest=1)),
         "budget": _nullable(_BUDGET),
         "tools": {
             "type": ["array", "null"],
@@ -150,6 +151,24 @@ CANCEL_TURN = _object(
         },
     },
     description="How a turn shall end; an empty object or no body at all is `interrupt`.",
+)
+
+DECISION = _object(
+    {
+        "decision": {
+            "type": "string",
+            "enum": list(get_args(Verdict)),
+            "description": "approve: the call runs as the model wishes. edit: it runs with `arguments`. reject: the "
+            "model is told, with `reason`, that it may not run.",
+        },
+        "arguments": {
+            "type": ["object", "null"],
+            "description": "With `edit`: all arguments, as the tool's schema has them.",
+        },
+        "reason": _nullable(_text(1000)),
+    },
+    required=("decision",),
+    description="What a person says to a tool call that waits for it.",
 )
 
 EMPTY = _object({}, description="No members: an empty object, or no body at all.")

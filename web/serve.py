@@ -61,7 +61,7 @@ class Server:
 
     def stop(self) -> None:
         """Close every connection and end the threads."""
-        self._server.task_dispatcher.shutdown(timeout=0.5)
+        self._server.task_dispatcher.shutdown(timeout=2.0)
         # The loop owns its connections: let it close them itself, whereupon it ends, having none left.
         self._server.trigger.pull_trigger(lambda: wasyncore.close_all(self._server._map))
         self._loop.join(timeout=1)

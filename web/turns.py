@@ -16,7 +16,7 @@ from web.answers import (
     text_argument,
     whole_argument,
 )
-from web.bodies import cancel_action, json_body, new_turn, preferred_wait_s, retry
+from web.bodies import cancel_action, decision, json_body, new_turn, preferred_wait_s, retry
 from web.caller import caller
 from web.doors import Doors
 from web.problems import RETRY_S
@@ -43,6 +43,7 @@ class Turns:
             Route("GET", "/v1/turns/<turn_id>", self.get),
             Route("POST", "/v1/turns/<turn_id>/cancel", self.cancel),
             Route("POST", "/v1/turns/<turn_id>/retry", self.retry),
+            Route("POST", "/v1/turns/<turn_id>/approvals/<call_id>", self.decide),
         )
 
     def submit(self, session_id: str) -> Response:
@@ -65,6 +66,12 @@ class Turns:
         turn = self._front.cancel(caller().workspace, known_turn_id(turn_id), cancel_action())
         later = {} if turn.is_finished else {"Retry-After": str(RETRY_S)}
         return json_answer(turn.as_json(), 202, {"Location": _place(turn), **later})
+
+    def decide(self, turn_id: str, call_id: str) -> Response:
+        """Take what a person says to a tool call that waits for it."""
+        said = decision(json_body())
+        turn = self._front.approvals.decide(caller().workspace, known_turn_id(turn_id), known_call_id(call_id), said)
+        return json_answer(turn.as_json())
 
     def retry(self, turn_id: str) -> Response:
         """Run a failed turn's question again, as a new turn at the tail of its lane."""
@@ -137,3 +144,14 @@ def known_turn_id(turn_id: str) -> str:
     if not is_id(turn_id):
         raise NotFound("no such turn")
     return turn_id
+
+
+def known_call_id(call_id: str) -> str:
+    """The id itself, if a tool call can have it.
+
+    Raises:
+        NotFound: no call has such an id.
+    """
+    if not is_id(call_id):
+        raise NotFound("no such tool call")
+    return call_id

@@ -14,7 +14,7 @@ from bench.kinds import prose
 from bench.report import Report
 from bench.scale import Scale
 from loom_worker.agents.load import load
-from loom_worker.kits import Kits
+from loom_worker.outfit import outfit
 from loom_worker.settings import from_env
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -27,6 +27,7 @@ from loom_worker.store.snapshots import NewSnapshot
 from loom_worker.store.submit import submit
 from loom_worker.turn.context import HISTORY_MESSAGES, build, kernel_of, layers_of, rom_of
 from loom_worker.turn.loom import Kit
+from loom_worker.turn.patience import Stopping
 from loom_worker.values.chat import ChatMessage, Usage
 from loom_worker.values.ids import new_id, now_ms
 from loom_worker.values.memory import MemoryState
@@ -62,7 +63,7 @@ def measure(report: Report, scale: Scale) -> None:
         )
         prepare(settings)
         with closing(Database(settings.database_url, sync="full")) as database:
-            kits = Kits(settings, load(None), database)
+            kits = outfit(settings, load(None), database, Stopping(1.0)).kits
             past = Past(database, _grown(database), kits.kit("default"), [])
             for name, run in _operations(past).items():
                 took_ms = []

@@ -37,6 +37,22 @@ class Fields:
         self._children.append(child)
         return child
 
+    def names(self) -> tuple[str, ...]:
+        """All keys, for a mapping whose keys are names that the user gave."""
+        self._seen.update(self._value)
+        return tuple(str(key) for key in self._value)
+
+    def each(self, key: str) -> tuple["Fields", ...]:
+        """The mappings in a list."""
+        value = self.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            raise self.wrong(key, "a list of mappings", value)
+        children = tuple(Fields(entry, f"{self.at(key)}[{place}]") for place, entry in enumerate(value))
+        self._children += children
+        return children
+
     def text(self, key: str) -> str | None:
         """A text; numbers are taken as they were written (``version: 2``)."""
         value = self.get(key)

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from loom_worker.agents import memory
+from loom_worker.agents import memory, work
 from loom_worker.agents.fields import Fields
 from loom_worker.errors import BadFile
 from loom_worker.values.agents import Agent, Compressor
@@ -15,7 +15,6 @@ from loom_worker.yaml_files import read_documents
 
 _SUFFIXES = (".yaml", ".yml")
 _PROVIDERS = ("anthropic", "bedrock", "ollama", "scripted")
-_BACKENDS = ("sql", "rest", "documents")
 _API_VERSION = "loom/v1"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -102,7 +101,8 @@ def _check_kind(root: Fields) -> None:
 def _built(meta: Fields, spec: Fields, name: str) -> Agent:
     config, llm = spec.under("config"), spec.under("llm")
     patterns = config.under("patterns")
-    spec.keep("mcp_servers", "judge_llm", "observability")
+    spec.keep("judge_llm", "observability")
+    box = work.toolbox(spec)
     given: dict[str, Any] = {
         "version": meta.text("version"),
         "description": meta.text("description"),
@@ -113,8 +113,12 @@ def _built(meta: Fields, spec: Fields, name: str) -> Agent:
         "max_context_tokens": llm.whole("max_context_tokens"),
         "reserved_output_tokens": llm.whole("reserved_output_tokens"),
         "stop_sequences": llm.texts("stop_sequences"),
-        **_backend(spec),
-        "tools": _tools(spec),
+        "tools": box.allowed,
+        "custom": box.custom,
+        "mcp_servers": box.servers,
+        "allows_mcp": box.allows_mcp,
+        "is_read_only": config.flag("read_only"),
+        "approval": work.approval(config),
         "max_llm_calls": config.whole("max_turns"),
         "max_tool_calls": config.whole("max_tool_executions"),
         "timeout_s": config.number("timeout_seconds"),
@@ -124,23 +128,8 @@ def _built(meta: Fields, spec: Fields, name: str) -> Agent:
         "memory": memory.policy(spec.under("memory")),
         "compressor": _compressor(spec.under("compressor_llm")),
     }
-    return Agent(name=name, **{key: value for key, value in given.items() if value is not None})
-
-
-def _backend(spec: Fields) -> dict[str, Any]:
-    """What the agent works on; ``backend: false`` is an agent without data."""
-    if spec.get("backend") is False:
-        return {"has_backend": False}
-    backend = spec.under("backend")
-    kind = backend.choice("type", _BACKENDS) or "sql"
-    scope = backend.under("scope")
-    scope.keep("schemas", "tables", "columns")
-    backend.keep("openapi", "path", "auth")
-    url, databases = backend.text("url"), scope.texts("databases")
-    if kind != "sql":
-        backend.keep("type", "url")
-        scope.keep("databases")
-    return {"backend_url": url, "has_backend": kind == "sql", "databases": databases}
+    known = {key: value for key, value in given.items() if value is not None}
+    return Agent(name=name, backend=work.backend(spec), **known)
 
 
 def _compressor(llm: Fields) -> Compressor:
@@ -151,11 +140,3 @@ def _compressor(llm: Fields) -> Compressor:
     )
     llm.keep_rest()
     return compressor
-
-
-def _tools(spec: Fields) -> tuple[str, ...] | None:
-    if not isinstance(spec.get("tools"), dict):
-        return spec.texts("tools")
-    tools = spec.under("tools")
-    tools.keep("mcp")
-    return (*(tools.texts("builtin") or ()), *(tools.texts("custom") or ()))

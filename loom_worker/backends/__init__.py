@@ -1,5 +1,9 @@
 """The data an agent works on.
 
-``sql`` gives the tools; ``schema``, ``statements`` and ``results`` are its parts, ``sqlite_guard`` and
-``sqlite_process`` run the model's SQL on SQLite, ``servers`` on other databases. ``shop`` makes the sample data.
+SQL: ``sql`` gives the tools, which ``specs`` describes. ``schema`` and ``duckdb_schema`` read the tables, ``catalogs``
+keeps them, ``scope`` leaves out what an agent may not see. ``parse`` (with ``functions``) and ``resolve`` judge a
+statement; ``servers`` runs it, or on SQLite ``statements``, ``sqlite_process`` and ``sqlite_guard``. ``results`` makes
+JSON of the rows, ``complaints`` and ``hints`` text of the errors. ``shop`` makes the sample data.
+
+Beside it: ``rest/`` (an OpenAPI document), ``documents/`` (a folder of files), ``mcp/`` (tool servers).
 """

@@ -13,7 +13,10 @@ MAX_CELL_CHARS = 2000
 """Longer texts are cut, so that one cell cannot push out all other rows."""
 MAX_NAME_CHARS = 200
 FETCH_ROWS = 20
-"""Rows asked for at a time: few, as each may be a megabyte."""
+"""Rows asked for first: few, as each may be a megabyte."""
+FETCH_BYTES = 250_000
+"""Of JSON text asked for at a time from then on, as far as the rows so far foretell it."""
+MAX_FETCH_ROWS = 500
 
 
 class TooWide(ValueError):
@@ -44,9 +47,12 @@ def collect(
     room = max_bytes - len(encode(result).encode()) - len(str(max_rows))
     if room < 0:
         raise TooWide(f"{len(names)} columns do not fit a result: name those you need")
-    for row in islice(_each(fetchmany), max_rows + 1):
+    batches = _Batches(fetchmany)
+    for row in islice(batches, max_rows + 1):
         cells = [safe(cell) for cell in row]
-        room -= len(encode(cells).encode()) + 1
+        size_bytes = len(encode(cells).encode()) + 1
+        batches.read(size_bytes)
+        room -= size_bytes
         if room < 0 or len(result["rows"]) == max_rows:
             result["truncated"] = True
             break
@@ -88,9 +94,24 @@ def _number(value: Decimal) -> int | float | None:
     return number if math.isfinite(number) else None
 
 
-def _each(fetchmany: Callable[[int], Sequence[Sequence[object]]]) -> Iterator[Sequence[object]]:
-    while rows := fetchmany(FETCH_ROWS):
-        yield from rows
+class _Batches:
+    """All rows of a cursor, fetched in batches of as many as fit FETCH_BYTES."""
+
+    def __init__(self, fetchmany: Callable[[int], Sequence[Sequence[object]]]) -> None:
+        self._fetchmany = fetchmany
+        self._rows = 0
+        self._bytes = 0
+
+    def read(self, size_bytes: int) -> None:
+        """Tell the size of a row that was read."""
+        self._rows += 1
+        self._bytes += size_bytes
+
+    def __iter__(self) -> Iterator[Sequence[object]]:
+        count = FETCH_ROWS
+        while rows := self._fetchmany(count):
+            yield from rows
+            count = min(MAX_FETCH_ROWS, max(FETCH_ROWS, FETCH_BYTES * self._rows // max(1, self._bytes)))
 
 
 def _cut(text: str, limit: int) -> str:

@@ -17,7 +17,7 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypedDict
 
 from loom_worker.backends.results import TooWide, collect, encode
@@ -72,6 +72,13 @@ _FAULTS = frozenset(
 """Codes that are not the statement's own fault: they become DATABASE_ERROR, all others INVALID_INPUT."""
 
 
+Seen = Mapping[str, list[str] | None]
+"""By a table's name in lower case: its columns that may be read, likewise; None: all of them."""
+
+SHADOWS = ("data", "idx", "content", "docsize", "config")
+"""What FTS5 keeps a table's text in: it is read through the same authorizer as the table itself."""
+
+
 class Order(TypedDict):
     """What the parent asks for."""
 
@@ -81,13 +88,21 @@ class Order(TypedDict):
     max_rows: int
     max_bytes: int
     timeout_s: float
+    parameters: list[object] | dict[str, object]
+    """For ``?`` or ``:name``; empty: none."""
+    seen: Seen | None
+    """What may be read; None: every table."""
 
 
-def guard(connection: sqlite3.Connection, *, timeout_s: float, parent_pid: int | None = None) -> None:
+def guard(
+    connection: sqlite3.Connection, *, timeout_s: float, parent_pid: int | None = None, seen: Seen | None = None
+) -> None:
     """Make a connection fit for the model's SQL: authorized, limited, and stopped ``timeout_s`` from now.
 
     Args:
         parent_pid: stopped too once this process is no parent of ours any more: nobody would read the answer.
+        seen: what may be read. A view among it may read what it is made of; a WITH could take a view's name to be
+            taken for it, so where this is given, ``resolve`` has refused such a statement before.
 
     Raises:
         sqlite3.Error: the file is no database.
@@ -96,17 +111,22 @@ def guard(connection: sqlite3.Connection, *, timeout_s: float, parent_pid: int |
     # In memory, where the process's limit holds: a runaway sort on disk would fill it within the time allowed.
     connection.execute("PRAGMA temp_store=MEMORY")
     modules = {str(name).lower() for (name,) in connection.execute("SELECT name FROM pragma_module_list")}
-    _connect_virtual_tables(connection)
+    virtual = _connect_virtual_tables(connection)
     for category, limit in LIMITS.items():
         connection.setlimit(category, limit)
     deadline = time.monotonic() + timeout_s
     connection.set_progress_handler(
         lambda: time.monotonic() > deadline or parent_pid not in (None, os.getppid()), STEPS_BETWEEN_CHECKS
     )
-    connection.set_authorizer(_authorizer(frozenset(modules) - TABLE_FUNCTIONS))
+    readable = None if seen is None else {**seen, **_shadows(virtual, seen)}
+    connection.set_authorizer(_authorizer(frozenset(modules) - TABLE_FUNCTIONS, readable))
 
 
-def _connect_virtual_tables(connection: sqlite3.Connection) -> None:
+def _shadows(virtual: list[str], seen: Seen) -> Seen:
+    return {f"{name.lower()}_{part}": None for name in virtual if name.lower() in seen for part in SHADOWS}
+
+
+def _connect_virtual_tables(connection: sqlite3.Connection) -> list[str]:
     """Let virtual tables set themselves up now: they declare their columns by actions that will be denied."""
     names = [*sorted(TABLE_FUNCTIONS)]
     names += [
@@ -116,18 +136,22 @@ def _connect_virtual_tables(connection: sqlite3.Connection) -> None:
         quoted = name.replace('"', '""')
         with contextlib.suppress(sqlite3.Error):  # a table whose module is not built in stays unreadable
             connection.execute(f'PRAGMA table_info("{quoted}")').fetchall()
+    return names
 
 
-def _authorizer(modules: frozenset[str]) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
+def _authorizer(
+    modules: frozenset[str], seen: Seen | None
+) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
     """Allow reading tables, calling harmless functions and recursion; deny all else, known or yet to come."""
 
-    def authorize(action: int, first: str | None, second: str | None, _base: str | None, _source: str | None) -> int:
+    def authorize(action: int, first: str | None, second: str | None, _base: str | None, source: str | None) -> int:
         match action:
             case sqlite3.SQLITE_SELECT | sqlite3.SQLITE_RECURSIVE:
                 is_allowed = True
             case sqlite3.SQLITE_READ:
                 name = (first or "").lower()
                 is_allowed = name not in modules and not name.startswith("pragma_")
+                is_allowed &= seen is None or name in TABLE_FUNCTIONS or _is_seen(seen, name, second, source)
             case sqlite3.SQLITE_FUNCTION:
                 is_allowed = (second or "").lower() in FUNCTIONS
             case sqlite3.SQLITE_PRAGMA:
@@ -140,13 +164,21 @@ def _authorizer(modules: frozenset[str]) -> Callable[[int, str | None, str | Non
     return authorize
 
 
+def _is_seen(seen: Seen, table: str, column: str | None, source: str | None) -> bool:
+    """True for a column that may be read, for a table as such, and for what a view that may be read is made of."""
+    if source is not None and source.lower() in seen:
+        return True
+    columns = seen.get(table)
+    return table in seen and (columns is None or not column or column.lower() in columns)
+
+
 def answer(order: Order, *, parent_pid: int | None = None) -> Json:
     """Run the statement: ``{"result": …}`` or, with the reason for the model, ``{"failure": …, "code": …}``."""
     try:
         opened = sqlite3.connect(order["uri"], uri=True, timeout=order["timeout_s"] / 2, isolation_level=None)
         with contextlib.closing(opened) as connection:
-            guard(connection, timeout_s=order["timeout_s"], parent_pid=parent_pid)
-            cursor = connection.execute(order["sql"])
+            guard(connection, timeout_s=order["timeout_s"], parent_pid=parent_pid, seen=order["seen"])
+            cursor = connection.execute(order["sql"], order["parameters"])
             names = [column[0] for column in cursor.description or ()]
             caps = {"max_rows": order["max_rows"], "max_bytes": order["max_bytes"]}
             return {"result": collect(names, cursor.fetchmany, **caps)}
@@ -161,6 +193,9 @@ def answer(order: Order, *, parent_pid: int | None = None) -> Json:
 def _failure(error: sqlite3.Error, order: Order) -> Json:
     # The low byte is the primary code; errors of the Python module itself carry none and are the statement's fault.
     fault = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if order["seen"] is not None and ("prohibited" in str(error) or str(error) == "not authorized"):
+        # SQLite's text would name the column, and so tell that it is there.
+        return {"failure": "this reads a table or column that may not be read", "code": "INVALID_INPUT"}
     if "authoriz" in str(error) or "prohibited" in str(error):
         return {"failure": f"read-only, tables and harmless functions only: {error}", "code": "INVALID_INPUT"}
     texts = {

@@ -34,9 +34,11 @@ def query(order: Order) -> Json:
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, root, str(os.getpid())]
     timeout_s = order["timeout_s"]
     try:
-        done = subprocess.run(
-            command, input=encode(order).encode(), capture_output=True, timeout=timeout_s + START_S, check=False
-        )
+        asked = encode(order).encode()
+    except UnicodeEncodeError as error:
+        raise ToolFailed("the query contains half of a character (a lone surrogate)", "INVALID_INPUT") from error
+    try:
+        done = subprocess.run(command, input=asked, capture_output=True, timeout=timeout_s + START_S, check=False)
     except subprocess.TimeoutExpired as error:
         text = f"the query took longer than {timeout_s:g} s: select or group less"
         raise ToolFailed(text, "DATABASE_ERROR") from error

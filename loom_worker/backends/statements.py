@@ -1,4 +1,4 @@
-"""What SQL text may be run at all: one statement, and one that reads."""
+"""What SQL text may be run on SQLite at all: one statement, and one that reads; its authorizer judges the rest."""
 
 import re
 
@@ -34,18 +34,3 @@ def only_statement(sql: str) -> str:
     if not words or not words[0].lstrip("(").upper().startswith(READING):
         raise ToolFailed("read-only: a statement begins with " + ", ".join(READING), "INVALID_INPUT")
     return sql[pieces[0].start() : pieces[last - 1].end()]
-
-
-def without_tricks(statement: str) -> str:
-    """Refuse what only a database's own grammar could judge; for databases that have no authorizer.
-
-    How backslashes and dollars quote differs between databases, so the text is not trusted to be split rightly: no
-    semicolon may be in it at all, nor INTO (which writes tables and files), nor MySQL's executable comments.
-
-    Raises:
-        ToolFailed: it holds one of them, be it inside a text.
-    """
-    found = re.search(r";|/\*!|\binto\b", statement, re.IGNORECASE)
-    if found:
-        raise ToolFailed(f"{found.group()!r} may not be used here, not even inside a text", "INVALID_INPUT")
-    return statement

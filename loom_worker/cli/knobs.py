@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from loom_worker.settings import KNOWN, SECRET, Settings
+from loom_worker.environ import KNOWN, SECRET
+from loom_worker.settings import Settings
 from loom_worker.supervise.screen import without_password
 
 
@@ -25,6 +26,7 @@ VALUE_OF: Mapping[str, Callable[[Settings], object]] = {
     "LOOM_PROVIDER": lambda s: s.llm.provider,
     "ANTHROPIC_API_KEY": lambda s: s.llm.api_key,
     "ANTHROPIC_BASE_URL": lambda s: s.llm.base_url and without_password(s.llm.base_url),
+    "OLLAMA_HOST": lambda s: s.llm.ollama_host and without_password(s.llm.ollama_host),
     "LOOM_AGENTS_DIR": lambda s: s.agents_dir,
     "LOOM_PATTERNS_DIR": lambda s: s.patterns_dir,
     "LOOM_BACKEND_URL": lambda s: without_password(s.backend_url),
@@ -37,6 +39,15 @@ VALUE_OF: Mapping[str, Callable[[Settings], object]] = {
     "LOOM_TURN_TIMEOUT_S": lambda s: s.limits.turn_timeout_s,
     "LOOM_MAX_LLM_CALLS": lambda s: s.limits.max_llm_calls,
     "LOOM_MAX_TOOL_CALLS": lambda s: s.limits.max_tool_calls,
+    "LOOM_TOOL_CONCURRENCY": lambda s: s.tools.concurrency,
+    "LOOM_TOOL_PROCESSES": lambda s: s.tools.processes,
+    "LOOM_MAX_RESULT_BYTES": lambda s: s.tools.max_result_bytes,
+    "LOOM_REFERENCE_BYTES": lambda s: s.tools.reference_bytes,
+    "LOOM_BLOB_DIR": lambda s: s.blobs.folder,
+    "LOOM_BLOB_MEMORY_BYTES": lambda s: s.blobs.memory_bytes,
+    "LOOM_BLOB_DISK_BYTES": lambda s: s.blobs.disk_bytes,
+    "LOOM_BLOB_TTL_S": lambda s: s.blobs.ttl_s,
+    "LOOM_ERROR_DAYS": lambda s: s.tools.error_days,
     "LOOM_SQLITE_SYNC": lambda s: s.sqlite_sync,
     "LOOM_HOST": lambda s: s.web.host,
     "LOOM_PORT": lambda s: s.web.port,

@@ -1,7 +1,7 @@
 """`loom agents`, `tools`, `usage`: what the API lists, as a table or as JSON."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import quote, urlencode
 
 import click
@@ -11,9 +11,12 @@ from loom_worker import settings as knobs
 from loom_worker.cli.http import client
 from loom_worker.cli.talk import printable
 from loom_worker.values.json import Json
+from loom_worker.visible import clean
 
 WIDEST = 60
 """Characters of a table's cell."""
+WIDEST_ARGUMENTS = 500
+"""Characters of a tool call's arguments, beside a turn."""
 
 _Command = Callable[..., None]
 
@@ -87,8 +90,25 @@ def as_text(answer: Json) -> str:
 
 
 def fields(thing: Json) -> str:
-    """One thing, a line for each of its members."""
-    return "\n".join(f"{name:<18}{_cell(value, widest=2000)}" for name, value in thing.items())
+    """One thing, a line for each of its members; for each tool call of a turn some."""
+    return "\n".join(f"{name:<18}{_member(name, value)}" for name, value in thing.items())
+
+
+def _member(name: str, value: object) -> str:
+    if name != "tool_calls" or not isinstance(value, list) or not value:
+        return _cell(value, widest=2000)
+    return str(len(value)) + "".join(f"\n  {line}" for call in value for line in _call(call))
+
+
+def _call(call: Json) -> Iterator[str]:
+    """What a person must know who shall decide on it: what nobody would see in its arguments is escaped."""
+    approval = f", approval {call['approval']}" if call.get("approval") else ""
+    yield _cell(f"{call['id']}: {call['name']}, {call['status']}{approval}", widest=2000)
+    text = json.dumps(call.get("arguments"), ensure_ascii=False)
+    yield "  arguments " + _cell(
+        text if clean(text) == text else json.dumps(call["arguments"]), widest=WIDEST_ARGUMENTS
+    )
+    yield from (f"  {name} {_cell(call[name])}" for name in ("error_id", "ref") if call.get(name))
 
 
 def refuse_options_of_the_list(ctx: click.Context) -> None:

@@ -1,4 +1,4 @@
-"""`loom turns`: list them, show one, cancel one, run failed ones again."""
+"""`loom turns`: list them, show one, cancel one, decide on its tool calls, run failed ones again."""
 
 import json
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class _Turns(click.Group):
 @common
 @click.pass_context
 def turns(ctx: click.Context, /, *, session: str | None, dead: bool, **asked: Any) -> None:
-    """List the turns, the newest first; or show, cancel or retry one.
+    """List the turns, the newest first; or show, cancel, approve or retry one.
 
     `loom turns ID` is short for `loom turns show ID`.
     """
@@ -73,6 +73,35 @@ def cancel(turn_id: str, *, action: str, url: str | None, as_json: bool) -> None
     """Ask a turn to end; one that has ended stays as it is."""
     turn = client(knobs.from_env(), url).call("POST", f"{_path(turn_id)}/cancel", body={"action": action})
     click.echo(_as_text(turn) if as_json else _state(turn))
+
+
+@turns.command()
+@click.argument("turn_id")
+@click.argument("call_id", required=False)
+@click.option("--reject", is_flag=True, help="The call may not run; the model is told so.")
+@click.option("--reason", help="With --reject: why, in words the model reads.")
+@click.option("--arguments", metavar="JSON", help="Run it with these arguments in place of the model's.")
+@common
+def approve(turn_id: str, call_id: str | None, *, arguments: str | None, **asked: Any) -> None:
+    """Let the tool calls of a turn run that wait for a person: one of them, or all.
+
+    `loom turns --status requires_action` lists the turns that wait.
+    """
+    if (asked["reject"] and arguments is not None) or (asked["reason"] and not asked["reject"]):
+        raise click.UsageError("--arguments is for a call that shall run, --reason for one that shall not")
+    if arguments is not None and call_id is None:
+        raise click.UsageError("--arguments is for one call: name it")
+    loom = client(knobs.from_env(), asked["url"])
+    body = {"decision": "reject", "reason": asked["reason"]} if asked["reject"] else {"decision": "approve"}
+    if arguments is not None:
+        body = {"decision": "edit", "arguments": _object(arguments)}
+    turn: Json = loom.call("GET", _path(turn_id))
+    waiting = [call for call in turn["tool_calls"] if call["approval"] == "waiting" and call["status"] == "pending"]
+    for call in [{"id": call_id}] if call_id else waiting:
+        turn = loom.call("POST", f"{_path(turn_id)}/approvals/{quote(call['id'], safe='')}", body=body)
+        if not asked["as_json"]:
+            click.echo(printable(f"{call['id']}: {'rejected' if asked['reject'] else 'approved'}"))
+    click.echo(_as_text(turn) if asked["as_json"] else _state(turn))
 
 
 @turns.command()
@@ -140,6 +169,16 @@ def _state(turn: Json) -> str:
     is_to_end = turn["cancel"] and not turn["completed_at"]
     wish = f", asked to end ({turn['cancel']})" if is_to_end else ""
     return printable(f"{turn['id']} is {turn['status']}{reason}{wish}")
+
+
+def _object(text: str) -> Json:
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"--arguments: not JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise click.UsageError("--arguments: a JSON object is needed")
+    return given
 
 
 def _as_text(answer: Json) -> str:

@@ -8,11 +8,13 @@ from loom_worker import crash_points
 from loom_worker.agents.load import Agents
 from loom_worker.errors import Flaw, Invalid, LoomError, Unavailable
 from loom_worker.front import allowed
+from loom_worker.front.approvals import Approvals
 from loom_worker.front.following import Following
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings
 from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.database import Database
+from loom_worker.store.errors import Errors
 from loom_worker.store.ledger import GROUPS, Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
@@ -22,15 +24,18 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
 from loom_worker.values.agents import Agent
-from loom_worker.values.chat import ToolSpec
+from loom_worker.values.blobs import DataReference
+from loom_worker.values.chat import ToolUse
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
+from loom_worker.values.failures import ErrorFilter, StoredError
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Snapshot
 from loom_worker.values.pages import Page
 from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
+from loom_worker.values.tools import Tool
 from loom_worker.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
 from loom_worker.webhook.address import check_url
 from loom_worker.webhook.sign import check_secret
@@ -64,8 +69,12 @@ class Outward:
     """What is missing before a turn could be answered."""
     workers: Callable[[], int]
     """How many are alive."""
-    tools: Callable[[str], tuple[ToolSpec, ...]]
+    tools: Callable[[str], tuple[Tool, ...]]
     """An agent's, by its name, which is known; LoomError if the agent cannot work."""
+    prepared: Callable[[str, ToolUse], tuple[Json, str | None]]
+    """(agent's name, use) to the arguments as the tool takes them, and why it would not."""
+    open_blob: Callable[[str, str], tuple[DataReference, bytes]]
+    """(workspace, reference) to a large result, whole and verified; NotFound."""
     context: Callable[[str, str], Json]
     """(workspace, session id) to what the model would be sent now; NotFound."""
     recall: Callable[[str, str, Sequence[str]], int]
@@ -107,6 +116,8 @@ class Front:
         self._search = Search(database)
         self._outbox = Outbox(database)
         self._ledger = Ledger(database)
+        self.approvals = Approvals(database, prepared=outward.prepared, alert=outward.alert)
+        self._errors = Errors(database)
 
     def create_session(self, workspace: str, new: NewSession) -> Session:
         """Make a session.
@@ -284,6 +295,18 @@ class Front:
         self._outward.deliver(delivery.id)
         return delivery
 
+    def errors(self, workspace: str, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:
+        """List errors of tools, the newest first."""
+        return self._errors.page(workspace, wanted, limit=limit, after=after)
+
+    def error(self, workspace: str, error_id: str) -> StoredError:
+        """One error, whole; NotFound."""
+        return self._errors.get(workspace, error_id)
+
+    def blob(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
+        """A large result, whole and verified; NotFound."""
+        return self._outward.open_blob(workspace, ref)
+
     def check_webhook(self, webhook: Webhook) -> None:
         """Raise Invalid for a webhook that would never be served: a private target, no URL, a bad secret."""
         try:
@@ -297,7 +320,7 @@ class Front:
         """All agents, by name."""
         return tuple(self._agents.agents[name] for name in sorted(self._agents.agents))
 
-    def tools(self, agent: str) -> tuple[ToolSpec, ...]:
+    def tools(self, agent: str) -> tuple[Tool, ...]:
         """The tools of an agent.
 
         Raises:
@@ -351,7 +374,7 @@ class Front:
         name = self._sessions.get(workspace, session_id).agent
         self._check_agent(name)
         tools = () if patch.tools is None else self.tools(name)
-        allowed.check(patch, self._agents.agents[name], [tool.name for tool in tools])
+        allowed.check(patch, self._agents.agents[name], [tool.spec.name for tool in tools])
         if patch.kernel:
             self._outward.check_kernel(name, patch.kernel)
 

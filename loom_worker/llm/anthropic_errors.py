@@ -32,6 +32,8 @@ ADVICE = {
     413: "The request is too large: lower LOOM_MAX_CONTEXT_TOKENS.",
 }
 TOO_LONG = "The request is longer than the model's window: lower LOOM_MAX_CONTEXT_TOKENS."
+RATE_LIMIT = "rate-limit"
+"""Third argument of an Overloaded that speaks of the account's share, not of the provider's health."""
 MAX_DETAIL = 200
 """Characters of the provider's own words that are passed on."""
 SECRETS = re.compile(r"\b(?:sk-[\w-]{4,200}|Bearer\s{1,5}\S{1,500})")
@@ -49,13 +51,21 @@ class Refused:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def refusal(refused: Refused, *, model: str, now_s: float, secret: str | None) -> LoomError:
+def is_rate_limit(error: Overloaded) -> bool:
+    """True if the account has had its share for now: the provider itself is well."""
+    return RATE_LIMIT in error.args[2:]
+
+
+def refusal(
+    refused: Refused, *, model: str, now_s: float, secret: str | None, advice: Mapping[int, str] = ADVICE
+) -> LoomError:
     """Return Overloaded for what may succeed later, PromptTooLong or ProviderFailed for what will not.
 
     Args:
         model: the model that was asked.
         now_s: seconds since 1970, for a Retry-After that is a date.
         secret: the API key in use, to be kept out of the text.
+        advice: what to do about a refusal, by its status.
     """
     kind, status = refused.kind, refused.status
     too_long = None if status in WAIT_STATUS else excess(f"{kind}: {refused.message}")
@@ -64,13 +74,15 @@ def refusal(refused: Refused, *, model: str, now_s: float, secret: str | None) -
         return PromptTooLong(text, too_long.tokens, too_long.limit)
     if kind in BUSY_TYPES or status in BUSY_STATUS or status >= 500:
         wait_s = retry_after_s(refused.headers, now_s=now_s)
-        return Overloaded(f"The model's provider is busy ({kind or status}).", wait_s)
+        is_share = kind == "rate_limit_error" or (status == 429 and kind not in BUSY_TYPES)
+        text = f"The model's provider is busy ({kind or status})."
+        return Overloaded(text, wait_s, RATE_LIMIT) if is_share else Overloaded(text, wait_s)
     if status < 300 and kind not in STATUS_OF_TYPE:
         return StreamBroken("The model's provider ended the reply with an error.")
     status = STATUS_OF_TYPE.get(kind, status) if status < 300 else status
     parts = (
         f"The model's provider refuses the request ({status}).",
-        ADVICE.get(status, "").format(model=model),
+        advice.get(status, "").format(model=model),
         safe_detail(refused.message, secret),
     )
     return ProviderFailed(" ".join(part for part in parts if part))

@@ -7,6 +7,7 @@ content, a mark on a thinking block and more than four marks, so none of these i
 from collections.abc import Iterator
 from itertools import groupby
 
+from loom_worker.llm.arguments import flaw_of, sendable
 from loom_worker.llm.clean import clean
 from loom_worker.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
 from loom_worker.values.json import Json
@@ -93,7 +94,7 @@ def _assistant(message: ChatMessage, model: str) -> Iterator[Json]:
     text_length = calls = 0
     for block in message.opaque:
         place = block.get(PLACE_KEY, {})
-        if block.get("type") not in THINKING or place.get("model", model) != model:
+        if block.get("type") not in THINKING or place.get("model", model) != model or flaw_of(block):
             continue
         yield from _texts(message.text[text_length : place.get("text", 0)])
         yield from map(_tool_use, message.tool_uses[calls : place.get("calls", 0)])
@@ -118,7 +119,7 @@ def _text(text: str) -> Json:
 
 
 def _tool_use(use: ToolUse) -> Json:
-    return {"type": "tool_use", "id": use.id, "name": use.name, "input": use.arguments}
+    return {"type": "tool_use", "id": use.id, "name": clean(use.name), "input": sendable(use.arguments)}
 
 
 def _tool_result(outcome: ToolOutcome) -> Json:

@@ -102,6 +102,12 @@ def answer(task: Task, slots: Slots, result: Json) -> str:
     return "\n".join([heading, *lines, "", _remarks(task, slots)])
 
 
+def unfenced(content: str) -> str:
+    """What a tool gave, without the tags that mark it as data."""
+    fence = re.fullmatch(r"<data (\w+)>\n(.*)\n</data \1>.*", content, re.DOTALL)
+    return fence[2] if fence else content
+
+
 def read_result(content: str) -> Json | None:
     """The columns and rows of execute_sql; None if the text is something else (an error, a cut result)."""
     try:

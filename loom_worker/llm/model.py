@@ -3,8 +3,12 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-from loom_worker.errors import StreamBroken
+from loom_worker.errors import ProviderFailed, StreamBroken
 from loom_worker.values.chat import Reply, ReplyEvent, Request
+
+
+class NotSent(ProviderFailed):
+    """The request could not even be written, so it says nothing of the provider."""
 
 
 class Model(Protocol):
@@ -25,7 +29,7 @@ class Model(Protocol):
         Raises:
             Overloaded: the provider asks to wait; ``retry_after_s`` says how long, if it said so.
             StreamBroken: the reply was cut, malformed or too late; nothing of it counts.
-            ProviderFailed: the provider refuses this request for good.
+            ProviderFailed: the provider refuses this request for good; NotSent: it cannot be sent at all.
             Interrupted: this process was asked to stop meanwhile, or the request is given up.
         """
 

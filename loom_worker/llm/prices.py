@@ -10,8 +10,14 @@ from importlib.resources import files
 from loom_worker.values.chat import Reply, Usage
 from loom_worker.values.json import Json
 
-FREE_PREFIX = "scripted"
-"""Models of Loom's own, which cost nothing."""
+OLLAMA = "ollama/"
+"""What the names of Ollama's models begin with here."""
+FREE = re.compile(rf"scripted|{OLLAMA}(?!.*\bcloud\Z)")
+"""Models of Loom's own and on one's own machine, which cost nothing; Ollama's ``cloud`` models run elsewhere."""
+BEDROCK = re.compile(
+    r"(?:arn:aws[\w-]*:bedrock:[\w-]*:\d*:[\w-]+/)?(?:[a-z-]{2,10}\.)?anthropic\.(claude-[\w-]+?)(?:-v\d+(?::\d+)?)?"
+)
+"""Bedrock's name for a model: perhaps an ARN, perhaps where it runs, the vendor's own name, perhaps a version."""
 SNAPSHOT = re.compile(r"[-@](?:\d{8}|latest)\Z")
 """What may follow a family's name; ``-4-9`` after ``claude-opus`` is another family, whose price is not known."""
 
@@ -53,10 +59,16 @@ class Price:
 
 def cost_usd(model: str, usage: Usage) -> float | None:
     """Price one call (not a sum over several: some rates depend on the call's length); None if there is no price."""
-    if model.startswith(FREE_PREFIX):
+    if FREE.match(model):
         return 0.0
-    price = _price(model, table())
+    price = _price(plain_name(model), table())
     return None if price is None else price.cost_usd(usage)
+
+
+def plain_name(model: str) -> str:
+    """The vendor's own name of a model that Bedrock names; other names as they are."""
+    found = BEDROCK.fullmatch(model)
+    return found[1] if found else model
 
 
 def with_cost(reply: Reply) -> Reply:

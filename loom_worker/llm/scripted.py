@@ -21,6 +21,7 @@ from loom_worker.llm.demo import (
     read_result,
     read_task,
     read_today,
+    unfenced,
 )
 from loom_worker.llm.slots import Slots, read
 from loom_worker.llm.watched import POLL_S
@@ -158,7 +159,7 @@ def _looks(request: Request, task: Task) -> tuple[tuple[str, Json], ...]:
 
 def _query(task: Task, slots: Slots, outcomes: dict[str, ToolOutcome]) -> _Said:
     listed = outcomes.get("list_tables")
-    missing = missing_tables(task.tables(), listed.content) if listed else ()
+    missing = missing_tables(task.tables(), unfenced(listed.content)) if listed else ()
     if missing:
         return _Said(
             f'I have no answer: the pattern "{task.title}" ({task.pattern_id}) reads {", ".join(missing)}, and this '
@@ -166,15 +167,15 @@ def _query(task: Task, slots: Slots, outcomes: dict[str, ToolOutcome]) -> _Said:
         )
     for outcome in outcomes.values():
         if outcome.is_error and outcome.name in ("list_tables", "get_schema"):
-            return _Said(f"I could not look at the tables, so I have no answer. {outcome.content}")
+            return _Said(f"I could not look at the tables, so I have no answer. {unfenced(outcome.content)}")
     return _Said("The tables are there; now the query.", (("execute_sql", {"sql": task.query(slots)}),))
 
 
 def _answer(task: Task, slots: Slots, queried: ToolOutcome) -> str:
-    result = None if queried.is_error else read_result(queried.content)
+    result = None if queried.is_error else read_result(unfenced(queried.content))
     if result is None:
         why = "failed" if queried.is_error else "gave a result I cannot read"
-        return f'I have no answer: the query of the pattern "{task.title}" {why}. {queried.content[:500]}'
+        return f'I have no answer: the query of the pattern "{task.title}" {why}. {unfenced(queried.content)[:500]}'
     return answer(task, slots, result)
 
 

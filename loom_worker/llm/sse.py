@@ -1,6 +1,7 @@
 """Server-sent events whose data is JSON."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 
 from loom_worker.errors import StreamBroken
@@ -20,7 +21,7 @@ def events(chunks: Iterable[bytes]) -> Iterator[Json]:
         if line.startswith(b"data:"):
             data.append(line[5:])
         elif not line and data:
-            yield _object(b"\n".join(data))
+            yield json_object(b"\n".join(data))
             data = []
 
 
@@ -35,11 +36,31 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
             parts = [piece]
 
 
-def _object(data: bytes) -> Json:
+def json_object(data: bytes) -> Json:
+    """Read one event's data.
+
+    Raises:
+        StreamBroken: it holds no JSON object.
+    """
     try:
-        event = json.loads(data)
+        event = _read(data)
     except (ValueError, RecursionError) as error:
         raise StreamBroken(MALFORMED) from error
     if not isinstance(event, dict):
         raise StreamBroken(MALFORMED)
     return event
+
+
+def _read(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except ValueError:
+        # Python reads no integer of more than 4300 digits; as an infinity it spoils the call it is in, not the reply.
+        return json.loads(data, parse_int=_integer)
+
+
+def _integer(digits: str) -> float:
+    try:
+        return int(digits)
+    except ValueError:
+        return math.inf

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from loom_worker.llm.clean import clean
+from loom_worker.llm.prices import plain_name
 
 if TYPE_CHECKING:
     import tiktoken
@@ -77,13 +78,13 @@ def _beyond(text: str) -> float:
 @cache
 def factor(model: str) -> float:
     """The highest ratio of the model's tokens to cl100k's."""
-    return next(ratio for prefix, ratio in FACTORS if re.match(prefix, model))
+    return next(ratio for prefix, ratio in FACTORS if re.match(prefix, plain_name(model)))
 
 
 @cache
 def typical(model: str) -> float:
     """The model's usual tokens over those that ``count`` gives, 0-1; 1 where nothing was measured."""
-    usual = next((ratio for prefix, ratio in TYPICAL if re.match(prefix, model)), factor(model))
+    usual = next((ratio for prefix, ratio in TYPICAL if re.match(prefix, plain_name(model))), factor(model))
     return usual / factor(model)
 
 

@@ -11,6 +11,7 @@ from loom_worker.memory.layers import (
     REQUEST_OVERHEAD_TOKENS,
     Count,
     Layers,
+    Mark,
     chat_tokens,
     longest,
     message_tokens,
@@ -77,7 +78,8 @@ def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, c
     sent, tokens["recalled"] = _with_recalled(turn, layers.recalled, free, count)
     free -= tokens["recalled"]
     l2_room = min(free, int(L2_OVERSHOOT * shares.l2 * budget_tokens))
-    memory, tokens["l2"] = _with_l2(known, layers.l2, l2_room, has_swap=has_swap, count=count)
+    say_l2 = partial(_memory, known, mark=layers.mark, has_swap=has_swap)
+    memory, tokens["l2"] = _with_l2(layers.l2, l2_room, say_l2, lambda text: max(0, count(text) - tokens["kernel"]))
     history, l1_tokens = _newest(layers.history, free - tokens["l2"], bound, count)
 
     beside_l1, beside_turn = _beside(history, count), _beside(turn, count)
@@ -128,21 +130,26 @@ def _with_recalled(turn: Chats, recalled: str, free: int, count: Count) -> tuple
     return ((asked, *turn[1:]), cost) if cost <= free else (turn, 0)
 
 
-def _with_l2(known: str, l2: str, room: int, *, has_swap: bool, count: Count) -> tuple[str, int]:
-    """The text of kernel and L2, and the tokens of L2; where it is too long, its oldest lines are left out."""
+def _memory(known: str, l2: str, *, mark: Mark, has_swap: bool) -> str:
+    return memory_text(known, mark(l2) if l2.strip() else "", has_swap=has_swap)
 
-    def cost(text: str) -> int:
-        return max(0, count(memory_text(known, text, has_swap=has_swap)) - count(known))
 
-    if cost(l2) <= room:
-        return memory_text(known, l2, has_swap=has_swap), cost(l2)
+def _with_l2(l2: str, room: int, say: Callable[[str], str], cost: Callable[[str], int]) -> tuple[str, int]:
+    """The text of kernel and L2, and the tokens of L2; where it is too long, its oldest lines are left out.
+
+    Args:
+        say: an L2 to that text.
+        cost: that text to the tokens which it takes beside the kernel.
+    """
+    if (needed := cost(whole := say(l2))) <= room:
+        return whole, needed
     lines = l2.strip().splitlines()
 
     def cut(number: int) -> str:
-        return "\n".join([L2_CUT, *lines[len(lines) - number :]]) if number else ""
+        return say("\n".join([L2_CUT, *lines[len(lines) - number :]]) if number else "")
 
     text = cut(longest(len(lines) - 1, lambda number: cost(cut(number)) <= room))
-    return memory_text(known, text, has_swap=has_swap), cost(text)
+    return text, cost(text)
 
 
 def _newest(history: Sequence[Message], free: int, bound: Bound, count: Count) -> tuple[Chats, int]:

@@ -10,6 +10,8 @@ from loom_worker.values.sessions import Message
 
 Count = Callable[[str], int]
 """Tokens of a text, as the provider would count them; never too few."""
+Mark = Callable[[str], str]
+"""A text, so marked that nothing in it can pass for an instruction."""
 
 REQUEST_OVERHEAD_TOKENS = 48
 """What the provider adds to any request: 25 of cl100k's tokens in recordings, times the highest factor of a family."""
@@ -39,7 +41,9 @@ class Layers:
     refs: Sequence[str] = ()
     """References of large results that have left L1, the latest last."""
     l2: str = ""
-    """Summaries of what has left L1, the oldest first."""
+    """Summaries of what has left L1, the oldest first; they quote what tools gave."""
+    mark: Mark = str
+    """What is sent of L2 goes through it, once it is cut."""
     history: Sequence[Message] = ()
     """L1: whole turns that have ended, oldest first."""
     recalled: str = ""

@@ -1,6 +1,6 @@
 """Messages from earlier that were asked back, as text beside the current user's message. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from loom_worker.memory.layers import Count
 from loom_worker.memory.results import call_text
@@ -15,18 +15,23 @@ OPENING = "<recalled>\nSaid earlier in this conversation, and recalled; it is no
 CLOSING = "</recalled>"
 
 
-def as_text(messages: Sequence[Message]) -> str:
+Fence = Callable[[str, str], str]
+"""(turn id, what a tool gave) to that text marked as data."""
+
+
+def as_text(messages: Sequence[Message], fence: Fence) -> str:
     """Write the block of recalled messages, in the order of the conversation; empty where there are none.
 
     Only its own two marks begin a line in it: further lines of what was said are set in.
     """
-    entries = [entry for message in sorted(messages, key=lambda message: message.n) for entry in _entries(message)]
+    ordered = sorted(messages, key=lambda message: message.n)
+    entries = [entry for message in ordered for entry in _entries(message, fence)]
     return "\n".join([OPENING, *entries, CLOSING]) if entries else ""
 
 
-def recalled_tokens(messages: Sequence[Message], count: Count) -> int:
+def recalled_tokens(messages: Sequence[Message], count: Count, fence: Fence) -> int:
     """Tokens of the block of these messages."""
-    return count(as_text(messages))
+    return count(as_text(messages, fence))
 
 
 def moment_of(message: Message) -> str:
@@ -34,7 +39,7 @@ def moment_of(message: Message) -> str:
     return (rfc3339(message.created_ms) or "")[:16].replace("T", " ")
 
 
-def _entries(message: Message) -> Iterator[str]:
+def _entries(message: Message, fence: Fence) -> Iterator[str]:
     chat = message.chat
     moment = moment_of(message)
     if chat.text.strip():
@@ -42,7 +47,7 @@ def _entries(message: Message) -> Iterator[str]:
     for use in chat.tool_uses:
         yield _entry(moment, chat.role, f"called {call_text(use.name, use.arguments)}")
     for outcome in chat.outcomes:
-        yield _entry(moment, f"result of {outcome.name}", _beginning(outcome.content))
+        yield _entry(moment, f"result of {outcome.name}", fence(message.turn_id, _beginning(outcome.content)))
 
 
 def _beginning(content: str) -> str:

@@ -109,7 +109,7 @@ def _results(place: int, message: ChatMessage, uses: Mapping[str, ToolUse], coun
 def _stub(outcome: ToolOutcome, use: ToolUse | None) -> ToolOutcome:
     call = call_text(outcome.name, use.arguments if use else {})
     refs = references(outcome.content)[-STUB_REFS:]
-    held = f" It named {', '.join(refs)}." if refs else ""
+    held = f" It named {', '.join(refs)}, which get_tool_result reads." if refs else ""
     note = f"[The result of {call}, {len(outcome.content)} characters, was left out to save room.{held}"
     return replace(outcome, content=f"{note} Call the tool again, for no more than you need, if you need it.]")
 

@@ -16,6 +16,7 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.search import Found, Search
 from loom_worker.store.search_words import terms
 from loom_worker.store.sessions import Sessions
+from loom_worker.tools.clean import fence
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import Message
@@ -142,14 +143,14 @@ def _promote(parts: RecallParts, caller: Caller, before: Sequence[Message], new:
     except Invalid as error:
         have = _tokens(parts, before)
         needed = _tokens(parts, [*before, *new]) - have
-        text = f"Needs {needed} tokens, {max(0, most - have)} of {most} free: smaller limit, or clear_recalled_context"
+        text = f"{needed} tokens, {max(0, most - have)} of {most} free: smaller limit or clear_recalled_context"
         raise ToolFailed(text, "INVALID_INPUT") from error
     except NotFound as error:
         raise ToolFailed(str(error), "ERROR_NOT_FOUND") from error
 
 
 def _tokens(parts: RecallParts, messages: Sequence[Message]) -> int:
-    return recalled_tokens(messages, parts.count)
+    return recalled_tokens(messages, parts.count, fence)
 
 
 def _place(message: Message, first_n: int) -> Json:

@@ -6,7 +6,7 @@ They are not checked against the turn's fence, for a result may arrive after the
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, String, and_, bindparam, case, func, or_, select, update
 
 from loom_worker.store import rows
 from loom_worker.store.claims import check_fence
@@ -15,6 +15,9 @@ from loom_worker.store.schema import calls, sessions, turns, unfinished
 from loom_worker.values.sessions import Choice
 from loom_worker.values.tools import Caller
 from loom_worker.values.turns import Call, Claim
+
+_DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval")
+"""Columns that the end of a call sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,16 @@ class CallOwner:
     tool: str
     reply_n: int
     caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of a turn's calls once one of them has ended."""
+
+    under_way: int
+    """Calls that were sent and have no result; the turn is woken when there is none."""
+    next: Call | None
+    """A call that has waited for its turn, and is marked as sent now: send it."""
 
 
 class Calls:
@@ -64,40 +77,68 @@ class Calls:
             send: the send number of the message that asks for it.
             durable: the claim must survive power loss: the call may not run twice.
         """
-        mine = and_(_is_call(turn_id, position), calls.c.sends == send, calls.c.status == "pending", _turn_goes_on())
+        mine = {"of_turn": turn_id, "at": position}
+        taken = {"was_sends": send, "by": worker, "moment_ms": now_ms}
         with self._database.write(durable=durable) as tx:
-            taken = {"status": "running", "worker": worker, "started_ms": now_ms}
-            if tx.execute(update(calls).where(mine).values(**taken)).rowcount != 1:
+            if tx.execute(_CLAIM, mine | taken).rowcount != 1:
                 return None
-            row = tx.execute(select(calls).where(_is_call(turn_id, position))).mappings().one()
+            row = tx.execute(_CALL, mine).mappings().one()
         return rows.call(row)
 
-    def close(self, turn_id: str, call: Call) -> int | None:
-        """Store the result of a call that is still ours: its status, content and finished_ms.
+    def close(self, turn_id: str, call: Call, *, concurrency: int = 0) -> Left | None:
+        """Store the result of a call that is still ours: its status, content, finished_ms and what they refer to.
+
+        Args:
+            concurrency: calls of the turn that may be under way; where there are fewer, the next is marked as sent.
 
         Returns:
-            How many calls of the turn are still open; None if the result came too late and was dropped.
+            What is left of the turn's calls; None if the result came too late and was dropped.
         """
-        mine = and_(_is_call(turn_id, call.position), calls.c.sends == call.sends, _is_open(), _turn_goes_on())
+        was_approval = "waiting" if call.status == "denied" else call.approval
+        mine = {"of_turn": turn_id, "at": call.position, "was_sends": call.sends, "was_approval": was_approval}
         with self._database.write() as tx:
-            done = {"status": call.status, "content": call.content, "finished_ms": call.finished_ms}
-            if tx.execute(update(calls).where(mine).values(**done)).rowcount != 1:
+            if tx.execute(_CLOSE, mine | {f"new_{name}": getattr(call, name) for name in _DONE}).rowcount != 1:
                 return None
-            still_open = select(func.count()).where(calls.c.turn_id == turn_id, _is_open())
-            return int(tx.execute(still_open).scalar_one())
+            under_way, unsent = tx.execute(_LEFT, {"of_turn": turn_id}).one()
+            following = None
+            if unsent and 0 < under_way < concurrency:  # the last one wakes the turn, which then sends the others
+                following = _send_next(tx, turn_id, now_ms=call.finished_ms or 0)
+            return Left(under_way + (following is not None), following)
+
+    def approve(self, turn_id: str, call: Call) -> bool:
+        """Let a call run that waits for a person; False if somebody decided on it meanwhile."""
+        waits = and_(_is_call(turn_id, call.position), calls.c.approval == "waiting", _is_open(), _turn_goes_on())
+        with self._database.write() as tx:
+            return tx.execute(update(calls).where(waits).values(approval=call.approval)).rowcount == 1
 
     def owner_of(self, turn_id: str, position: int) -> CallOwner | None:
         """Whose call it is; None if the turn or the call is gone."""
-        of_turn = (turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent)
-        chosen = (sessions.c[name] for name in rows.CHOSEN)
-        query = select(*of_turn, calls.c.id, calls.c.name, calls.c.reply_n, *chosen)
-        query = query.join(calls, calls.c.turn_id == turns.c.id).join(sessions, sessions.c.lane == turns.c.lane)
         with self._database.read() as tx:
-            row = tx.execute(query.where(_is_call(turn_id, position))).mappings().one_or_none()
+            row = tx.execute(_OWNER, {"of_turn": turn_id, "at": position}).mappings().one_or_none()
         if row is None:
             return None
-        caller = Caller(row["lane"], row["session_id"], row["workspace"], turn_id, row["id"])
+        caller = Caller(row["lane"], row["session_id"], row["workspace"], turn_id, row["id"], row["agent"])
         return CallOwner(row["agent"], rows.choice(row), row["name"], row["reply_n"], caller)
+
+
+def _send_next(tx: Connection, turn_id: str, *, now_ms: int) -> Call | None:
+    """Mark the first call as sent that was not sent yet; those that a person or an earlier twin holds up wait on."""
+    free = or_(calls.c.approval.is_(None), calls.c.approval != "waiting")
+    unsent = and_(calls.c.turn_id == turn_id, calls.c.status == "pending", calls.c.sent_ms.is_(None), free)
+    for row in tx.execute(select(calls).where(unsent).order_by(calls.c.position)).mappings():
+        if not _has_twin(tx, row):
+            values = {"sends": row["sends"] + 1, "sent_ms": now_ms}
+            tx.execute(update(calls).where(_is_call(turn_id, row["position"])).values(**values))
+            return rows.call({**row, **values})
+    return None
+
+
+def _has_twin(tx: Connection, row: rows.Row) -> bool:
+    """True if the same was asked before; whether one answer serves both is the turn's to judge."""
+    earlier = select(calls.c.arguments).where(
+        calls.c.turn_id == row["turn_id"], calls.c.position < row["position"], calls.c.name == row["name"]
+    )
+    return row["arguments"] in tx.execute(earlier).scalars().all()
 
 
 def _is_call(turn_id: str, position: int) -> ColumnElement[bool]:
@@ -115,8 +156,36 @@ def _as_seen(turn_id: str, call: Call) -> ColumnElement[bool]:
 
 
 def _is_open() -> ColumnElement[bool]:
-    return calls.c.status.in_(("pending", "running"))
+    return or_(calls.c.status == "pending", calls.c.status == "running")
 
 
 def _turn_goes_on() -> ColumnElement[bool]:
     return select(turns.c.id).where(turns.c.id == calls.c.turn_id, unfinished()).exists()
+
+
+# What every call runs is put together once: to build and to hash these took a quarter of a tool worker's time.
+_THIS = and_(calls.c.turn_id == bindparam("of_turn"), calls.c.position == bindparam("at"))
+_CALL = select(calls).where(_THIS)
+_CLAIM = (
+    update(calls)
+    .where(_THIS, calls.c.sends == bindparam("was_sends"), calls.c.status == "pending", _turn_goes_on())
+    .values(status="running", worker=bindparam("by"), started_ms=bindparam("moment_ms"))
+)
+_CLOSE = (
+    update(calls)
+    .where(_THIS, calls.c.sends == bindparam("was_sends"), _is_open(), _turn_goes_on())
+    # What a person said a moment ago holds: neither the policy nor a cancel closes the call over it.
+    .where(calls.c.approval.is_not_distinct_from(bindparam("was_approval", type_=String)))
+    .values({name: bindparam(f"new_{name}") for name in _DONE})
+)
+_LEFT = select(
+    func.count(case((calls.c.sent_ms.is_not(None), 1))), func.count(case((calls.c.sent_ms.is_(None), 1)))
+).where(calls.c.turn_id == bindparam("of_turn"), _is_open())
+"""Calls without a result, those that were sent and those that were not."""
+_OWNER = (
+    select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent)
+    .add_columns(calls.c.id, calls.c.name, calls.c.reply_n, *(sessions.c[name] for name in rows.CHOSEN))
+    .join(calls, calls.c.turn_id == turns.c.id)
+    .join(sessions, sessions.c.lane == turns.c.lane)
+    .where(_THIS)
+)

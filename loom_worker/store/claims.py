@@ -15,7 +15,7 @@ from loom_worker.errors import Fenced, Overruled
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.reading import read_calls
-from loom_worker.store.schema import sessions, steps, turns, unfinished
+from loom_worker.store.schema import calls, sessions, steps, turns, unfinished
 from loom_worker.values.chat import Usage
 from loom_worker.values.turns import CancelAction, Claim
 
@@ -123,6 +123,19 @@ class Claims:
         )
         with self._database.read() as tx:
             return tuple(tx.execute(query).scalars())
+
+    def answered_lanes(self, *, limit: int) -> tuple[str, ...]:
+        """Lanes whose turn waits for a person though all is decided, a decided call is not sent, or it shall end.
+
+        Whoever committed that may have died before it told anyone, and the turn would wait until nobody may decide.
+        """
+        of_turn = select(calls.c.id).where(calls.c.turn_id == turns.c.id, calls.c.status == "pending")
+        is_asking = of_turn.where(calls.c.approval == "waiting").exists()
+        is_unsent = of_turn.where(calls.c.approval.in_(("approved", "edited")), calls.c.sends == 0).exists()
+        has_news = or_(turns.c.cancel.is_not(None), ~is_asking, is_unsent)
+        parked = (turns.c.status == "requires_action", turns.c.held_by.is_(None), unfinished())
+        with self._database.read() as tx:
+            return tuple(tx.execute(select(turns.c.lane).where(*parked, has_news).limit(limit)).scalars())
 
     def open_lane(self, lane: str) -> OpenLane:
         """The unfinished turns of a lane."""

@@ -88,11 +88,20 @@ class Journal:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def save(self, claim: Claim, new_steps: Sequence[Step], new_calls: Sequence[Call], progress: Json) -> None:
+    def save(
+        self,
+        claim: Claim,
+        new_steps: Sequence[Step],
+        new_calls: Sequence[Call],
+        progress: Json,
+        *,
+        delivery: Delivery | None = None,
+    ) -> None:
         """Append steps and calls; the count of deaths starts anew, for the turn got on.
 
         Args:
             progress: columns of the turn that go with it: usage, run_ms, patterns, first_token_ms.
+            delivery: a webhook to be told of it.
 
         Raises:
             Fenced: another worker owns the turn; nothing was written.
@@ -100,6 +109,8 @@ class Journal:
         with self._database.write() as tx:
             fenced_update(tx, claim, {**progress, "deaths": 0})
             _append(tx, claim, new_steps, new_calls)
+            if delivery is not None:
+                _deliver(tx, delivery)
 
     def finish(self, claim: Claim, final: Final) -> None:
         """End the turn: last steps, status, messages, usage and webhook, all or nothing.
@@ -123,7 +134,7 @@ class Journal:
             if final.memory_due:
                 tx.execute(_MARK_DUE, {"our_lane": claim.turn.lane, "now_ms": now_ms})
             if final.delivery is not None:
-                tx.execute(_INSERT_DELIVERY, {name: getattr(final.delivery, name) for name in Delivery.__slots__})
+                _deliver(tx, final.delivery)
             crash_points.reached("turn.committing")
 
 
@@ -134,6 +145,10 @@ def _ended(ending: Ending) -> dict[str, Any]:
         "output_text": ending.output_text,
         "error": ending.error,
     }
+
+
+def _deliver(tx: Connection, delivery: Delivery) -> None:
+    tx.execute(_INSERT_DELIVERY, {name: getattr(delivery, name) for name in Delivery.__slots__})
 
 
 def _append(tx: Connection, claim: Claim, new_steps: Sequence[Step], new_calls: Sequence[Call]) -> None:

@@ -2,7 +2,16 @@
 
 from sqlalchemy import Connection, Integer, Table, bindparam, delete, func, select
 
-from loom_worker.store.schema import DELETED, memory, memory_snapshots, messages, sessions, turns, unfinished
+from loom_worker.store.schema import (
+    DELETED,
+    agent_errors,
+    memory,
+    memory_snapshots,
+    messages,
+    sessions,
+    turns,
+    unfinished,
+)
 
 BATCH_CHARACTERS = 80_000
 """Of messages that are removed at a time: the search index takes each of them apart to forget its words."""
@@ -43,6 +52,7 @@ def reap(tx: Connection, *, limit: int) -> int:
         _messages(tx, lane, limit=limit)
         or _rows(tx, turns, lane, limit=few)
         or _rows(tx, memory_snapshots, lane, limit=few)
+        or _rows(tx, agent_errors, lane, limit=few)
         or tx.execute(_SESSION, {"our_lane": lane}).rowcount
     )
 

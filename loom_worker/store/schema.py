@@ -3,6 +3,7 @@
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     Column,
     ColumnElement,
     Float,
@@ -22,7 +23,7 @@ from sqlalchemy import (
 
 from loom_worker.values.turns import UNFINISHED
 
-VERSION = "0004"
+VERSION = "0005"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -132,6 +133,10 @@ calls = Table(
     Column("started_ms", BigInteger),
     Column("finished_ms", BigInteger),
     Column("content", Text),
+    Column("error_id", String(40)),
+    Column("ref", String(40)),
+    Column("approval", String(16)),
+    Column("approve_by_ms", BigInteger),
 )
 
 messages = Table(
@@ -188,6 +193,71 @@ memory_snapshots = Table(
     Column("to_n", BigInteger, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Index("memory_snapshots_by_session", "lane", "id"),
+)
+
+# Without foreign keys: what a deleted session leaves is found by its lane, and its files go with it.
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("lane", String(40), nullable=False),
+    Column("workspace", String(64), nullable=False),
+    Column("session_id", String(128), nullable=False),
+    Column("turn_id", String(40), nullable=False),
+    Column("tool", String(128), nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("stored_bytes", BigInteger, nullable=False),
+    Column("checksum", String(64), nullable=False),
+    Column("compressed", Boolean, nullable=False),
+    Column("content_type", String(64), nullable=False),
+    Column("metadata", _json, nullable=False),
+    Column("stored_at_ms", BigInteger, nullable=False),
+    Column("used_ms", BigInteger, nullable=False),  # when it was last read; it expires from there
+    Index("blobs_by_use", "used_ms"),
+    Index("blobs_by_session", "lane"),
+)
+
+blob_grants = Table(  # sessions a reference was passed on to
+    "blob_grants",
+    metadata,
+    Column("ref", ForeignKey("blobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("lane", String(40), primary_key=True),
+    Index("blob_grants_by_session", "lane"),
+)
+
+agent_errors = Table(
+    "agent_errors",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("lane", String(40), nullable=False),
+    Column("workspace", String(64), nullable=False),
+    Column("session_id", String(128), nullable=False),
+    Column("turn_id", String(40), nullable=False),
+    Column("tool_name", String(128), nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("short_summary", Text, nullable=False),
+    Column("raw_error", _json, nullable=False),
+    Index("agent_errors_by_time", "workspace", "at_ms"),
+    Index("agent_errors_by_session", "lane", "at_ms"),
+    Index("agent_errors_by_tool", "workspace", "tool_name", "at_ms"),
+    Index("agent_errors_by_age", "at_ms"),
+)
+
+shared_memory = Table(
+    "shared_memory",
+    metadata,
+    # Each part is a column of its own: a key can hold whatever it likes and is still no other's.
+    Column("workspace", String(64), primary_key=True),
+    Column("namespace", String(16), primary_key=True),
+    Column("owner", String(128), primary_key=True),  # agent, workflow or swarm; empty for GLOBAL
+    Column("key", String(256), primary_key=True),
+    Column("value", _json),
+    Column("is_deleted", Boolean, nullable=False, server_default="0"),  # kept for those who watch
+    Column("version", Integer, nullable=False),  # of the key: 1, 2, 3…
+    Column("revision", BigInteger, nullable=False),  # of the owner's whole namespace: what watchers count by
+    Column("updated_by", String(128), nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    Index("shared_memory_by_revision", "workspace", "namespace", "owner", "revision"),
 )
 
 outbox = Table(

@@ -1,10 +1,12 @@
 """What a compressor model is asked. Pure."""
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from loom_worker.memory.layers import Count
+from loom_worker.tools.clean import clean
 from loom_worker.values.chat import ChatMessage, Request
 from loom_worker.values.sessions import Message
 
@@ -32,6 +34,8 @@ Answer with the notes alone, in their language, in plain short sentences, at mos
 
 RESULT_CHARS = 1_500
 """Of one tool result, and of one call's arguments, that the compressor reads: its head says what was found."""
+_TAG = re.compile(r"<(?=\s*[/\\]?\s*(?:conversation|notes)\b)", re.IGNORECASE)
+"""Where a tag of ours begins, or what a model may take for one."""
 LEAST_CHARS = 200
 """Of each message that it reads at least, however small its window is."""
 
@@ -50,12 +54,21 @@ def for_part(messages: Sequence[Message], *, most_tokens: int, budget_tokens: in
     while count(text) > left and longest > LEAST_CHARS:
         longest //= 2
         text = _transcript(messages, longest)
-    return _request(system, f"<conversation>\n{text}\n</conversation>", most_tokens)
+    return _request(system, _between(text, "conversation"), most_tokens)
 
 
 def for_digest(notes: str, *, most_tokens: int) -> Request:
     """Ask for one shorter version of all notes so far."""
-    return _request(DIGEST.format(words=_words(most_tokens)), f"<notes>\n{notes}\n</notes>", most_tokens)
+    return _request(DIGEST.format(words=_words(most_tokens)), _between(_harmless(notes), "notes"), most_tokens)
+
+
+def _between(text: str, tag: str) -> str:
+    return f"<{tag}>\n{text}\n</{tag}>"
+
+
+def _harmless(text: str) -> str:
+    """The same text, but what would close or open one of our tags; also where something unseen hides it."""
+    return _TAG.sub("<·", clean(text))
 
 
 def _request(system: str, text: str, most_tokens: int) -> Request:
@@ -70,7 +83,7 @@ def _words(tokens: int) -> int:
 
 
 def _transcript(messages: Sequence[Message], longest: int) -> str:
-    return "\n".join(_cut(_said(message), longest) for message in messages)
+    return _harmless("\n".join(_cut(_said(message), longest) for message in messages))
 
 
 def _said(message: Message) -> str:

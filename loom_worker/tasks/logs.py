@@ -7,7 +7,10 @@ import time
 
 from loom_worker.settings import LogSettings
 
-IDS = ("session", "turn", "request", "lane", "worker", "task", "late", "lost", "due", "status", "duration_ms")
+IDS = (
+    *("session", "turn", "call", "request", "lane", "worker", "task", "error_id", "tool_name"),
+    *("late", "lost", "due", "status", "duration_ms"),
+)
 """Extra fields that are written if a record has them."""
 
 

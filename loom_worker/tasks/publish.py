@@ -29,6 +29,7 @@ def doors(app: Celery, bells: Bells) -> Doors:
     return Doors(
         ring=lambda lane: ring(bells, lane),
         fan_out=lambda lane, turn_id, calls, ticket: _guarded(lambda: _fan_out(app, lane, turn_id, calls, ticket)),
+        call=lambda turn_id, call: send(app, "loom.tool.call", turn_id, call.position, call.sends),
         deliver=lambda delivery_id: send(app, "loom.webhook.deliver", delivery_id),
         summarize=lambda lane: send(app, "loom.summary.compress", lane),
         run_alone=_run_alone,

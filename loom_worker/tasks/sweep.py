@@ -1,8 +1,8 @@
 """The sweep: the one remedy for every lost signal.
 
-It rings lanes whose lease ran out, and lanes that have turns in the database and nothing in Redis. It sends webhooks
-and compressions that are due, and removes what deleted sessions left. A thread in beat and in every worker runs it, one
-at a time by a lock in Redis. It does not count on Celery's redelivery.
+It rings lanes whose lease ran out, whose turn waits for a person who has decided, or that have turns in the database
+and nothing in Redis. It sends webhooks and compressions that are due, and removes what deleted sessions left. A thread
+in beat and in every worker runs it, one at a time by a lock in Redis. It does not count on Celery's redelivery.
 """
 
 import logging
@@ -74,6 +74,8 @@ class Sweep:
     memories: Memories
     sessions: Sessions
     doors: Doors
+    tidy: Callable[[], object]
+    """Remove a little of what has expired: large results, errors."""
     settings: LaneSettings
     most: int = MOST
 
@@ -86,7 +88,8 @@ class Sweep:
         for lane in late:
             self.doors.ring(lane)
         self._reap()
-        return Swept(len(late), self._ring_lost(), self._send_due(), self._compress_due())
+        self.tidy()
+        return Swept(len(late) + self._ring_answered(), self._ring_lost(), self._send_due(), self._compress_due())
 
     def _date_back(self) -> None:
         """Celery dates what a worker took by that worker's clock: one that is ahead would keep it for so long."""
@@ -101,6 +104,13 @@ class Sweep:
             rung += self._ring_unleased(lanes)
             last = lanes[-1]
         return rung
+
+    def _ring_answered(self) -> int:
+        """Ring for turns that wait for a person who has already decided."""
+        answered = [lane for lane in self.claims.answered_lanes(limit=self.most) if self.lanes.alert(lane)]
+        for lane in answered:
+            self.doors.ring(lane)
+        return len(answered)
 
     def _ring_unleased(self, lanes: tuple[str, ...]) -> int:
         unleased = self.lanes.unleased(lanes)

@@ -1,6 +1,7 @@
 """What the model is sent: the layers of a session's memory and the running turn, fitted into its window."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -9,6 +10,8 @@ from loom_worker.memory.fit import Context, fit
 from loom_worker.memory.layers import Layers, rom, tools_tokens
 from loom_worker.memory.pressure import batch
 from loom_worker.memory.recalled import as_text
+from loom_worker.tools.clean import fence
+from loom_worker.turn.data import RULES, as_data, summaries_as_data
 from loom_worker.turn.loom import Kit
 from loom_worker.values.chat import ChatMessage
 from loom_worker.values.json import Json
@@ -40,7 +43,8 @@ def layers_of(
         schemas=state.schemas,
         refs=state.refs,
         l2=state.l2_text,
-        history=remembered.history,
+        mark=summaries_as_data(rom),
+        history=[replace(message, chat=as_data(message.chat, message.turn_id)) for message in remembered.history],
         recalled=recalled,
         current=current,
         tools=kit.specs,
@@ -76,7 +80,8 @@ def rom_of(kit: Kit, first_sent: str | None) -> str:
     if first_sent is not None:
         return first_sent
     allowance = int(kit.agent.memory.shares.rom * kit.input_budget_tokens)
-    return rom(kit.agent.system_prompt, kit.schema, allowance_tokens=allowance, count=kit.count)
+    prompt = f"{kit.agent.system_prompt.strip()}\n\n{RULES}" if kit.specs else kit.agent.system_prompt
+    return rom(prompt, kit.schema, allowance_tokens=allowance, count=kit.count)
 
 
 def kernel_of(source: Claim | Session) -> Json:
@@ -103,7 +108,7 @@ def shown(kit: Kit, remembered: Remembered, session: Session) -> Json:
         remembered,
         rom=rom_of(kit, session.rom),
         kernel=kernel_of(session),
-        recalled=as_text(remembered.recalled),
+        recalled=as_text(remembered.recalled, fence),
         current=(),
     )
     try:

@@ -39,6 +39,13 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
+class Approve:
+    """Store that calls may run although nobody said so."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FanOut:
     """Send calls to the tool queue and wait for all that are open."""
 
@@ -51,13 +58,20 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class AskPerson:
+    """Wait, for as long as it takes, until a person has decided on calls."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The turn ends."""
 
     ending: Ending
 
 
-Decision = Match | Ask | CallHere | Close | FanOut | Wait | End
+Decision = Match | Ask | CallHere | Close | Approve | FanOut | Wait | AskPerson | End
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +139,17 @@ def _cancel_calls(work: Work, now: Situation) -> Decision:
 def _tend_calls(work: Work, now: Situation) -> Decision:
     if now.check.close:
         return Close(now.check.close)
+    if now.check.approve:
+        return Approve(now.check.approve)
     if len(now.check.send) == len(work.open_calls) == 1 and now.check.send[0].name in now.bounded:
         return CallHere(now.check.send[0])
-    return FanOut(now.check.send) if now.check.send else Wait()
+    if now.check.send:
+        return FanOut(now.check.send)
+    waiting = [call.approve_by_ms or 0 for call in work.open_calls if call.is_waiting]
+    # A call under way is looked after every few seconds; a twin of one that waits comes after it.
+    if not waiting or any(call.sent_ms is not None for call in work.open_calls):
+        return Wait()
+    return AskPerson(min([*waiting, *([work.turn.deadline_ms] if work.turn.deadline_ms else [])]))
 
 
 def _ask(work: Work, limits: LimitSettings, now: Situation) -> Decision:

@@ -1,7 +1,7 @@
 """What the loop works with. wiring builds it; tests build it from real parts on temporary places."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loom_worker.events.flusher import Flusher
@@ -24,6 +24,7 @@ from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Remembered
 from loom_worker.values.sessions import Choice
+from loom_worker.values.tools import Caller, Outcome, Tool
 from loom_worker.values.turns import Call, Turn
 
 
@@ -50,6 +51,13 @@ class Kit:
     compressor_budget_tokens: int = 0
     """What may be sent to it, in tokens as ``count`` counts them."""
 
+    def tool(self, name: str) -> Tool | None:
+        """A tool that the agent has, and that the session may call as things stand now."""
+        tool = self.registry.get(name)
+        if tool is None or (self.allowed is not None and name not in self.allowed):
+            return None
+        return None if self.agent.is_read_only and not tool.is_read_only else tool
+
 
 @dataclass(frozen=True, slots=True)
 class Doors:
@@ -57,6 +65,8 @@ class Doors:
 
     ring: Callable[[str], None]
     """Ring a lane's doorbell."""
+    call: Callable[[str, Call], None]
+    """(turn id, call): send one call to the tool queue."""
     fan_out: Callable[[str, str, Sequence[Call], str], None]
     """(lane, turn id, calls, ticket): send calls to the tool queue; when all are done the lane is woken."""
     deliver: Callable[[str], None]
@@ -86,6 +96,12 @@ class Loom:
     """(agent, what the session chose instead of its own)."""
     match: Callable[[str, Agent], tuple[str, tuple[Json, ...]]]
     """(question, agent) to the text beside the message and the patterns found."""
+    run_tool: Callable[[Tool, Json, Caller], Outcome]
+    """Run a tool with arguments that passed its schema; what it does ends in an Outcome."""
+    concluded: Callable[[Call, Outcome, Caller], Call]
+    """The call with what is stored and sent of an outcome: whole, or a reference, or an error's line and id."""
+    open_breakers: Callable[[Sequence[str]], Mapping[str, float]]
+    """Of these circuit breakers those that are open, with the seconds until they let a call try."""
     alive_workers: Callable[[], frozenset[str]]
     webhook_body: Callable[[Turn], str]
     stopping: Stopping

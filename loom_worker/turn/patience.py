@@ -30,6 +30,10 @@ class Stopping:
             self._due_s = time.monotonic() + self._drain_s
             self._asked.set()
 
+    def pause(self, wait_s: float) -> bool:
+        """Wait so many seconds, less if asked to stop; True if so."""
+        return self._asked.wait(wait_s)
+
     @property
     def is_asked(self) -> bool:
         """True: begin nothing new."""

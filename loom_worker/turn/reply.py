@@ -10,8 +10,10 @@ from loom_worker.events.writer import Writer
 from loom_worker.llm.prices import cost_usd
 from loom_worker.memory.fit import Context
 from loom_worker.turn.context import build, corrected, kernel_of, layers_of, rom_of
+from loom_worker.turn.data import as_data
+from loom_worker.turn.examine import examiner
 from loom_worker.turn.loom import Shift
-from loom_worker.turn.plan import planned
+from loom_worker.turn.plan import named, planned, used_up
 from loom_worker.turn.saying import conversation
 from loom_worker.turn.work import Work
 from loom_worker.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Usage
@@ -75,8 +77,11 @@ def _ask(work: Work, shift: Shift, pen: Writer, context: Context, correction: fl
         raise
     finally:
         _close(stream)
+    ids = frozenset(call.id for call in work.calls)
+    reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(work.calls)))
     calls = _calls(reply, work, shift, pen)
-    return work.replied(reply, calls, first_token_ms=first_token_ms, counted=counted)
+    note = used_up(len(work.calls) + len(calls), work.usage.llm_calls + 1, shift.limits) if calls else ""
+    return work.replied(reply, calls, first_token_ms=first_token_ms, counted=counted, note=note)
 
 
 def _tell_changes(work: Work, shift: Shift, pen: Writer) -> None:
@@ -102,16 +107,17 @@ def _request(context: Context, shift: Shift, *, may_call_tools: bool) -> Request
 
 
 def _calls(reply: Reply, work: Work, shift: Shift, pen: Writer) -> tuple[Call, ...]:
-    flaw, allowed = shift.kit.registry.flaw, shift.kit.allowed
     calls = planned(
         reply.tool_uses,
-        lambda use: flaw(use, allowed),
+        examiner(reply.tool_uses, shift),
         shift.limits,
         position=len(work.calls),
         reply_n=work.next_n,
     )
     for call in calls:
         pen.emit("tool_call.started", {"id": call.id, "name": call.name, "arguments": call.arguments})
+        if call.is_waiting:
+            pen.emit("approval.required", call.as_json())
         if not call.is_open:
             pen.emit("tool_call.completed", call.as_json())
     return calls
@@ -129,7 +135,7 @@ def _context(work: Work, shift: Shift, correction: float) -> Context:
         rom=system_rom(work, shift),
         kernel=kernel_of(work.claim),
         recalled=work.recalled,
-        current=conversation(work),
+        current=[as_data(chat, work.turn.id) for chat in conversation(work)],
     )
     return build(shift.kit, layers, correction=correction)
 

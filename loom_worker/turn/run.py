@@ -8,12 +8,27 @@ from loom_worker import crash_points
 from loom_worker.errors import BudgetExceeded, Interrupted, Overloaded, ProviderFailed, Transient, Unavailable
 from loom_worker.events.writer import Writer
 from loom_worker.memory.recalled import as_text
-from loom_worker.tools.call import call as call_tool
-from loom_worker.turn.decide import Ask, CallHere, Close, End, FanOut, Match, Situation, Wait, decide, problem
+from loom_worker.tools.clean import fence
+from loom_worker.tools.order import BUILD_S
+from loom_worker.turn.decide import (
+    Approve,
+    Ask,
+    AskPerson,
+    CallHere,
+    Close,
+    End,
+    FanOut,
+    Match,
+    Situation,
+    Wait,
+    decide,
+    problem,
+)
 from loom_worker.turn.loom import Shift
-from loom_worker.turn.plan import Check, check
+from loom_worker.turn.plan import Check, Rules, check
 from loom_worker.turn.reply import ask
 from loom_worker.turn.work import Work
+from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
 from loom_worker.values.tools import Caller
 from loom_worker.values.turns import Call, Ending
@@ -75,10 +90,14 @@ def run(work: Work, shift: Shift, pen: Writer) -> Waiting | Done:
                 work = _call_here(saved(work, shift, pen), call, shift, pen)
             case Close(calls):
                 work = _close(saved(work, shift, pen), calls, shift, pen)
+            case Approve(calls):
+                work = _approve(saved(work, shift, pen), calls, shift)
             case FanOut(calls):
                 return Waiting(work, calls, park_ms)
             case Wait():
                 return Waiting(work, (), park_ms)
+            case AskPerson(until_ms):
+                return Waiting(work, (), max(until_ms - loom.clock_ms(), 1))
             case End(ending):
                 return Done(work, ending)
 
@@ -99,9 +118,21 @@ def save(work: Work, shift: Shift, pen: Writer, columns: Json) -> Work:
     """
     work = work.told(pen.take_log())
     columns = {**progress(work, shift), **columns}
-    shift.write(partial(shift.loom.journal.save, work.claim, work.unsaved_steps, work.unsaved_calls, columns))
+    delivery = _asking(work, shift)
+    steps, calls = work.unsaved_steps, work.unsaved_calls
+    shift.write(partial(shift.loom.journal.save, work.claim, steps, calls, columns, delivery=delivery))
     crash_points.reached("turn.journaled")
+    if delivery is not None:
+        shift.loom.doors.deliver(delivery.id)
     return work.saved()
+
+
+def _asking(work: Work, shift: Shift) -> Delivery | None:
+    """The webhook that tells of calls which wait for a person, once for each reply that asks for some."""
+    if work.turn.webhook is None or not any(call.is_waiting for call in work.unsaved_calls):
+        return None
+    turn = replace(work.turn, status="requires_action", usage=work.usage, patterns=work.patterns, calls=work.calls)
+    return Delivery.of(turn, shift.loom.webhook_body(turn), now_ms=shift.loom.clock_ms())
 
 
 def progress(work: Work, shift: Shift) -> Json:
@@ -122,29 +153,35 @@ def situation(work: Work, shift: Shift) -> Situation:
     return Situation(
         now_ms=now_ms,
         run_ms=shift.run_ms,
-        check=_check(work.open_calls, alive, shift, now_ms),
-        bounded=frozenset(call.name for call in work.open_calls if _is(shift, call.name, "is_bounded")),
+        check=_check(work.calls, alive, shift, now_ms) if work.open_calls else Check(),
+        bounded=frozenset(call.name for call in work.open_calls if _is_bounded(call.name, shift)),
         wish=shift.wishes.now(),
     )
 
 
 def _check(calls: Sequence[Call], alive: frozenset[str], shift: Shift, now_ms: int) -> Check:
-    if not calls:
-        return Check((), ())
-    timeout_s = shift.loom.settings.limits.tool_timeout_s
-    return check(calls, alive, lambda name: _is(shift, name, "is_idempotent"), now_ms=now_ms, timeout_s=timeout_s)
+    settings = shift.loom.settings
+    rules = Rules(
+        alive=alive,
+        tool=shift.kit.registry.get,
+        # A call may first wait for a free process as long as it may run, and its code be loaded.
+        timeout_s=2 * settings.limits.tool_timeout_s + BUILD_S,
+        concurrency=settings.tools.concurrency,
+        on_timeout=shift.kit.agent.approval.on_timeout,
+    )
+    return check(calls, rules, now_ms=now_ms)
 
 
-def _is(shift: Shift, name: str, fact: str) -> bool:
-    tool = shift.kit.registry.get(name)
-    return tool is not None and bool(getattr(tool, fact))
+def _is_bounded(name: str, shift: Shift) -> bool:
+    tool = shift.kit.tool(name)
+    return tool is not None and tool.is_bounded
 
 
 def _match(work: Work, shift: Shift, pen: Writer) -> Work:
     context, patterns = shift.loom.match(work.turn.input, shift.kit.agent)
     if patterns:
         pen.emit("pattern.matched", {"patterns": list(patterns)})
-    return work.matched(context, as_text(shift.recollect().recalled), patterns)
+    return work.matched(context, as_text(shift.recollect().recalled, fence), patterns)
 
 
 def _call_here(work: Work, call: Call, shift: Shift, pen: Writer) -> Work:
@@ -153,14 +190,22 @@ def _call_here(work: Work, call: Call, shift: Shift, pen: Writer) -> Work:
     sent = loom.calls.send(work.claim, (call,), now_ms=now_ms)
     sends = sent[0].sends if sent else 0
     running = loom.calls.claim(work.turn.id, call.position, sends, worker=loom.worker, now_ms=now_ms, durable=False)
-    tool = shift.kit.registry.get(call.name)
+    tool = shift.kit.tool(call.name)
     if running is None or tool is None:
         raise Interrupted(f"Call {call.id} was taken by another worker.")
     turn = work.turn
-    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id)
-    outcome = call_tool(tool, call.arguments, caller, timeout_s=loom.settings.limits.tool_timeout_s)
-    done = replace(running, status=outcome.status, content=outcome.content, finished_ms=loom.clock_ms())
+    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent)
+    outcome = loom.run_tool(tool, call.arguments, caller)
+    done = replace(loom.concluded(running, outcome, caller), finished_ms=loom.clock_ms())
     return _close(work, (done,), shift, pen)
+
+
+def _approve(work: Work, calls: Sequence[Call], shift: Shift) -> Work:
+    """Store that nobody said no in time; where somebody did just now, that is found at the next entry."""
+    for call in calls:
+        if not shift.loom.calls.approve(work.turn.id, call):
+            raise Interrupted(f"Call {call.id} was decided by a person meanwhile.")
+    return work.with_calls(calls)
 
 
 def _close(work: Work, calls: Sequence[Call], shift: Shift, pen: Writer) -> Work:

@@ -1,6 +1,7 @@
 """The messages of a turn: as the model is sent them, and as they are kept. Pure."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from loom_worker.turn.work import Work, tool_uses
 from loom_worker.values.chat import ChatMessage, ToolOutcome, Usage
@@ -34,7 +35,8 @@ def _reply(step: Step, calls: Sequence[Call]) -> Iterator[tuple[ChatMessage, Jso
         chat = ChatMessage("assistant", text=step.payload["text"], tool_uses=uses, opaque=tuple(step.payload["opaque"]))
         yield chat, step.payload["usage"]
     if uses:
-        yield ChatMessage("tool", outcomes=tuple(_outcome(call) for call in calls)), None
+        *earlier, last = (_outcome(call) for call in calls)
+        yield ChatMessage("tool", outcomes=(*earlier, replace(last, note=step.payload.get("note", "")))), None
 
 
 def _outcome(call: Call) -> ToolOutcome:
@@ -44,4 +46,6 @@ def _outcome(call: Call) -> ToolOutcome:
         content=CANCELLED if call.content is None else call.content,
         is_error=call.status != "completed",
         duration_ms=call.duration_ms or 0,
+        ref=call.ref,
+        error_id=call.error_id,
     )

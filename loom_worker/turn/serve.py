@@ -13,8 +13,6 @@ from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import Writer
 from loom_worker.lanes.keeper import Hold
 from loom_worker.store.claims import Idle
-from loom_worker.tools.call import Outcome
-from loom_worker.tools.call import call as call_tool
 from loom_worker.turn.context import HISTORY_MESSAGES
 from loom_worker.turn.ending import end, leave
 from loom_worker.turn.loom import Loom, Shift
@@ -23,7 +21,7 @@ from loom_worker.turn.reply import retell
 from loom_worker.turn.run import Done, Waiting, run, save
 from loom_worker.turn.wishes import Wishes
 from loom_worker.turn.work import Work
-from loom_worker.values.tools import Caller, Tool
+from loom_worker.values.tools import Caller, Outcome, Tool
 from loom_worker.values.turns import Call, Claim
 
 log = logging.getLogger(__name__)
@@ -115,7 +113,7 @@ def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
     owner = loom.calls.owner_of(turn_id, position)
     if owner is None:
         return
-    tool = loom.kit(owner.agent, owner.choice).registry.get(owner.tool)
+    tool = loom.kit(owner.agent, owner.choice).tool(owner.tool)
     now_ms = loom.clock_ms()
     durable = tool is not None and not tool.is_idempotent
     call = loom.calls.claim(turn_id, position, send, worker=loom.worker, now_ms=now_ms, durable=durable)
@@ -124,20 +122,24 @@ def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
     crash_points.reached("tool.claimed")
     outcome = _outcome(tool, call, owner.caller, loom)
     crash_points.reached("tool.ran")
-    done = replace(call, status=outcome.status, content=outcome.content, finished_ms=loom.clock_ms())
-    left = until_written(partial(loom.calls.close, turn_id, done), stopping=loom.stopping)
+    concluded = until_written(partial(loom.concluded, call, outcome, owner.caller), stopping=loom.stopping)
+    done = replace(concluded, finished_ms=loom.clock_ms())
+    concurrency = loom.settings.tools.concurrency
+    left = until_written(partial(loom.calls.close, turn_id, done, concurrency=concurrency), stopping=loom.stopping)
     if left is None:
         return
     crash_points.reached("tool.journaled")
     _quietly(lambda: loom.events.append(turn_id, [("tool_call.completed", done.as_json())], least=1))
-    if left == 0:
+    if left.next is not None:
+        loom.doors.call(turn_id, left.next)
+    if left.under_way == 0:
         serve_wake(owner.caller.lane, ticket(turn_id, call), loom)
 
 
 def _outcome(tool: Tool | None, call: Call, caller: Caller, loom: Loom) -> Outcome:
     if tool is None:  # withdrawn since the model asked; without a result the turn would wait for ever
-        return Outcome("failed", f"There is no tool {call.name!r} any more.")
-    return call_tool(tool, call.arguments, caller, timeout_s=loom.settings.limits.tool_timeout_s)
+        return Outcome("failed", f"there is no tool {call.name!r} any more")
+    return loom.run_tool(tool, call.arguments, caller)
 
 
 def serve_wake(lane: str, turn_ticket: str, loom: Loom) -> None:
@@ -190,16 +192,21 @@ def _wait(work: Work, calls: tuple[Call, ...], wait_ms: int, shift: Shift, pen: 
     new = {call.position for call in work.unsaved_calls}
     sent = tuple(replace(call, sends=1, sent_ms=now_ms) for call in calls if call.position in new)
     again = tuple(call for call in calls if call.position not in new)
-    if again:
+    if any(call.sends for call in again):
         log.warning("tool calls sent again", extra={"turn": work.turn.id})
+    if again:
         sent += loom.calls.send(work.claim, again, now_ms=now_ms)
-    save(work.with_calls(sent), shift, pen, {"held_by": None, "parked_until_ms": now_ms + wait_ms})
+    work = work.with_calls(sent)
+    asks = {"status": "requires_action"} if any(call.is_waiting for call in work.calls) else {}
+    save(work, shift, pen, {"held_by": None, "parked_until_ms": now_ms + wait_ms, **asks})
     pen.flush()  # before others write: tool workers tell of their results
     must_ring = loom.lanes.park(shift.hold.lease, wait_ms=wait_ms)
     # An alert that our keeper has heard and nobody has looked after is not in the lane any more.
     _ring_if(must_ring or (shift.wishes.is_alerted and loom.lanes.alert(lane)), lane, loom)
     if sent:
-        loom.doors.fan_out(lane, work.turn.id, sent, ticket(work.turn.id, sent[0]))
+        # A chord of some calls ends before the last one does, whose signal must not be taken for the same.
+        part = ":part" if len(sent) < len(work.open_calls) else ""
+        loom.doors.fan_out(lane, work.turn.id, sent, ticket(work.turn.id, sent[0]) + part)
 
 
 def _needs_own_process(claim: Claim, loom: Loom) -> bool:

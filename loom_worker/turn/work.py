@@ -131,13 +131,16 @@ class Work:
         step = Step(self.next_n, "matched", {"context": context, "recalled": recalled})
         return replace(self, steps=(*self.steps, step), patterns=tuple(patterns))
 
-    def replied(self, reply: Reply, calls: Sequence[Call], *, first_token_ms: int | None, counted: int) -> "Work":
+    def replied(
+        self, reply: Reply, calls: Sequence[Call], *, first_token_ms: int | None, counted: int, note: str = ""
+    ) -> "Work":
         """The model answered, perhaps with tool calls.
 
         Args:
             counted: tokens of what it was sent, as we counted them.
+            note: what it shall be told beside the results of its calls.
         """
-        step = Step(self.next_n, "reply", {**reply_payload(reply), "counted": counted})
+        step = Step(self.next_n, "reply", {**reply_payload(reply), "counted": counted, "note": note})
         return replace(
             self,
             steps=(*self.steps, step),

@@ -42,6 +42,12 @@ class ToolOutcome:
     content: str
     is_error: bool = False
     duration_ms: int = 0
+    ref: str | None = None
+    """Of the whole result, where ``content`` is but a preview of it."""
+    error_id: str | None = None
+    """Of the whole error, where ``content`` is but a line of it."""
+    note: str = ""
+    """What Loom itself tells the model behind this result."""
 
 
 @dataclass(frozen=True, slots=True)

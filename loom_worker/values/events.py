@@ -13,6 +13,7 @@ EventType = Literal[
     "output_text.delta",
     "tool_call.started",
     "tool_call.completed",
+    "approval.required",
     "memory.compressed",
     "memory.snapshot",
     "turn.retrying",

@@ -151,6 +151,8 @@ class Message:
                     "tool_id": o.tool_use_id,
                     "tool_name": o.name,
                     "error" if o.is_error else "content": o.content,
+                    "reference": o.ref,
+                    "error_id": o.error_id,
                     "duration_ms": o.duration_ms,
                 }
                 for o in self.chat.outcomes

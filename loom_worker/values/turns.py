@@ -12,6 +12,8 @@ UNFINISHED: tuple[TurnStatus, ...] = ("queued", "in_progress", "requires_action"
 
 CallStatus = Literal["pending", "running", "completed", "failed", "timeout", "denied", "cancelled", "unknown"]
 OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
+Approval = Literal["waiting", "approved", "edited", "rejected", "expired"]
+"""What became of a question to a person; expired: nobody answered in time, and the agent's policy decided."""
 CANCELLED = "Cancelled: the turn ended before this call had a result."
 """What the model reads as the result of a call that its turn did not wait for."""
 
@@ -81,6 +83,19 @@ class Call:
     started_ms: int | None = None
     finished_ms: int | None = None
     content: str | None = None
+    error_id: str | None = None
+    """Of the whole error, for a call that failed."""
+    ref: str | None = None
+    """Of the whole result, where content is but a preview of it."""
+    approval: Approval | None = None
+    """What a person has said to it; None: nobody needs to be asked."""
+    approve_by_ms: int | None = None
+    """A call that waits for a person is decided by the agent's policy from then on."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while a person must decide."""
+        return self.is_open and self.approval == "waiting"
 
     @property
     def is_open(self) -> bool:
@@ -103,6 +118,10 @@ class Call:
             "status": self.status,
             "duration_ms": self.duration_ms,
             "content": None if self.content is None else self.content[:2000],
+            "error_id": self.error_id,
+            "ref": self.ref,
+            "approval": self.approval,
+            "approve_by": rfc3339(self.approve_by_ms),
         }
 
 

@@ -1,5 +1,5 @@
 """Telling the caller how a turn ended.
 
-body.py says it, sign.py signs it, address.py guards where it goes, send.py tries once over the connection of dial.py,
+body.py says it, sign.py signs it, address.py guards where it goes, send.py tries once,
 schedule.py says what follows.
 """

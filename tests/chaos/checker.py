@@ -1,19 +1,21 @@
 """Loom's promises, checked from outside: out of what client, model server, receiver and tools saw, and the database.
 
-``check`` gives every violation of I1 to I11, each check's docstring says what exactly is compared; ``figures`` gives
+``check`` gives every violation of I1 to I13, each check's docstring says what exactly is compared; ``figures`` gives
 the numbers a report should show. Both read ``loom.db`` and change nothing. All of Loom must have come to rest.
 
 checks_turns.py I1-I3 in the database · checks_calls.py I3, I6, I7 at the model · checks_told.py I4, I5 ·
 checks_repeats.py I8, with excuses.py · checks_rest.py I9, I10 · checks_memory.py I11 in the database ·
-checks_summaries.py I8, I11 at the model · facts.py reads the database
+checks_summaries.py I8, I11 at the model · checks_people.py I12 · checks_results.py I13 · facts.py reads the database
 """
 
 from collections import Counter
 
 from tests.chaos.checks_calls import check_budget, check_history, check_overlap, check_wellformed
 from tests.chaos.checks_memory import HEURISTIC, check_changes, check_layers, check_notes, check_settled
+from tests.chaos.checks_people import check_decisions, check_people
 from tests.chaos.checks_repeats import check_model_calls, check_tools, repeated, stages
-from tests.chaos.checks_rest import check_progress, check_rest
+from tests.chaos.checks_rest import check_children, check_progress, check_rest
+from tests.chaos.checks_results import check_previews, check_results
 from tests.chaos.checks_summaries import check_covered, check_summaries, repeated_summaries, summary_stages
 from tests.chaos.checks_told import check_shown, check_webhooks
 from tests.chaos.checks_turns import check_accepted, check_messages, check_order
@@ -34,6 +36,7 @@ CHECKS = (
     check_model_calls,
     check_tools,
     check_rest,
+    check_children,
     check_progress,
     check_layers,
     check_changes,
@@ -41,6 +44,10 @@ CHECKS = (
     check_settled,
     check_summaries,
     check_covered,
+    check_people,
+    check_decisions,
+    check_results,
+    check_previews,
 )
 
 
@@ -72,6 +79,9 @@ def figures(evidence: Evidence) -> dict[str, float]:
         "model_repeated_share": again / replies if replies else 0.0,
         "tool_effects": len(evidence.effects),
         "tool_effects_repeated": len(evidence.effects) - len(nonces),
+        "decisions": len(evidence.decided),
+        "decisions_tried_again": sum(len(each.answers) > 1 for each in evidence.decided),
+        "large_results": len(facts.blobs),
         **_memory(evidence, facts),
         **{f"injected_{kind}": count for kind, count in sorted(Counter(i.kind for i in evidence.injections).items())},
     }

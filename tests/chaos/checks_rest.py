@@ -10,6 +10,8 @@ from tests.chaos.verdict import Violation
 
 LEAST_COMPLETED = 0.99
 """Share of the turns that were meant to succeed."""
+CHILD_S = 0.5
+"""For the kernel to end the children of a process that died."""
 COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "llm_calls")
 
 
@@ -56,6 +58,14 @@ def _charges(turn: TurnFact) -> Iterator[str]:
         yield f"used {wanted}, the ledger has {entries}"
 
 
+def check_children(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
+    """I9: no child process does anything once the worker that started it is dead."""
+    for effect in evidence.effects:
+        died_s = evidence.deaths.get(effect.worker)
+        if died_s is not None and effect.at_s > died_s + CHILD_S:
+            yield _i9(f"{effect.tool} {effect.nonce} ran on for {effect.at_s - died_s:.1f} s after its worker's death")
+
+
 def check_progress(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I10: the run did what it set out to do, every witness saw something, and the turns got done.
 
@@ -68,6 +78,8 @@ def check_progress(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     for point in evidence.planned_points:
         if not hit[point]:
             yield _i10(f"crash point {point} was planned and never hit")
+    if any(sent.asks_person for sent in evidence.submitted) and not evidence.decided:
+        yield _i10("no decision was made: that witness is blind")
     seen = {"turn was accepted": evidence.submitted, "turn was polled": evidence.polled}
     for what, witness in {**seen, "request reached the model": evidence.model_calls}.items():
         if not witness:

@@ -12,6 +12,8 @@ from tests.chaos.verdict import Violation
 
 WHOLE_WHEN_CUT = ("id", "object", "seq", "status", "usage", "attempt", "timings", "created_at", "completed_at")
 """Fields that a webhook too long for its receiver still has as they are; of texts it has a beginning."""
+ASKING = "turn.requires_action"
+UNCHANGING = ("id", "object", "session_id", "seq", "created_at")
 
 
 def check_shown(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
@@ -41,10 +43,24 @@ def _told(turn: TurnFact, hook: Hook, deliveries: dict[str, Row]) -> Iterator[st
     if row is not None and row["body"].encode() != hook.body:
         yield "another body than the outbox has"
     event = _json(hook.body)
+    if event.get("type") == ASKING:
+        yield from _asked(turn, event.get("data") or {})
+        return
     if event.get("type") != f"turn.{turn.status}":
         yield f"{event.get('type')}, it is {turn.status}"
     data = event.get("data") or {}
     yield from _cut_differences(turn, data) if data.get("truncated") else differences(turn, data)
+
+
+def _asked(turn: TurnFact, data: Row) -> Iterator[str]:
+    """A question to a person is a turn as it was then: of it only what never changes can be compared."""
+    for name in UNCHANGING:
+        yield from _difference(name, data.get(name, "(nothing)"), turn.shown[name])
+    yield from _difference("status", data.get("status"), "requires_action")
+    waiting = {call["id"] for call in data.get("tool_calls") or () if call.get("approval") == "waiting"}
+    asked = {call.id for call in turn.calls if call.approval is not None}
+    if not data.get("truncated") and (not waiting or waiting - asked):
+        yield f"that {sorted(waiting)} wait for a person, {sorted(asked)} did"
 
 
 def differences(turn: TurnFact, shown: Row) -> Iterator[str]:
@@ -77,7 +93,8 @@ def _json(body: bytes) -> Row:
 def check_webhooks(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I5: each webhook arrives at least once, always with the same id and a valid signature, or is visibly given up.
 
-    A turn that wanted one has, once it has ended, one row in the outbox; any other has none. At rest a row is
+    A turn that wanted one has, once it has ended, one row in the outbox, and one more for each reply of the model that
+    asked a person; any other has none. At rest a row is
     ``delivered`` (and the receiver answered a signed request of that id with 2xx), ``disabled`` (and it answered 410)
     or ``dead``; one that is still ``pending`` is a violation, so a run has to replay what it wants to see delivered.
     Whatever reached the receiver is signed and has the id of that turn's row.
@@ -98,9 +115,13 @@ def check_webhooks(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 def _outbox(turn: TurnFact, is_wanted: bool) -> Iterator[str]:
     if is_wanted and turn.row["webhook_url"] is None:
         yield "its webhook was forgotten when it was accepted"
-    is_due = turn.row["webhook_url"] is not None and turn.status not in UNFINISHED
-    if len(turn.deliveries) != is_due:
-        yield f"{len(turn.deliveries)} webhooks in the outbox instead of {int(is_due)}"
+    has_one = turn.row["webhook_url"] is not None
+    questions = sum(_json(row["body"].encode()).get("type") == ASKING for row in turn.deliveries)
+    if questions != has_one * turn.questions:
+        yield f"{questions} questions to a person in the outbox instead of {has_one * turn.questions}"
+    ends, due = len(turn.deliveries) - questions, int(has_one and turn.status not in UNFINISHED)
+    if ends != due:
+        yield f"{ends} webhooks in the outbox instead of {due}"
 
 
 def _delivery(row: Row, hooks: Sequence[Hook]) -> Iterator[str]:

@@ -11,7 +11,8 @@ from typing import Any
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from tests.chaos.records import Polled, Submitted
+from tests.chaos.decisions import LOOK_S, decide
+from tests.chaos.records import Decided, Polled, Submitted
 from tests.chaos.workload import Job, Sessions
 
 FINAL = frozenset({"completed", "failed", "cancelled", "incomplete"})
@@ -28,6 +29,7 @@ class Log:
 
     submitted: list[Submitted] = field(default_factory=list)
     polled: list[Polled] = field(default_factory=list)
+    decided: list[Decided] = field(default_factory=list)
     retries: int = 0
     """Requests that were tried again, for whatever reason."""
     abandoned: int = 0
@@ -81,6 +83,7 @@ class Talker:
         self._clients, self._log = clients, clients.log
         self._session, self._jobs = session, jobs
         self._pending: deque[str] = deque()
+        self._asking: dict[str, Job] = {}
         self._accepted = 0
 
     def run(self) -> None:
@@ -112,7 +115,10 @@ class Talker:
             has_webhook=bool(job.hook),
             wish=self._wish(turn_id, job),
             may_fail=job.may_fail,
+            asks_person=job.asks_person,
         )
+        if job.asks_person:
+            self._asking[turn_id] = job
         self._log.submitted.append(sent)
         self._accepted += 1
         self._pending.append(turn_id)
@@ -164,7 +170,8 @@ class Talker:
         return ""
 
     def _poll(self, turn_id: str) -> None:
-        answer = self._clients.ask("GET", f"/v1/turns/{turn_id}?wait={POLL_S}")
+        wait_s = 0 if turn_id in self._asking else POLL_S  # a long poll ends with the turn, not with a question
+        answer = self._clients.ask("GET", f"/v1/turns/{turn_id}?wait={wait_s}")
         if answer is None or answer.status == 503:
             self._pause()
             return
@@ -172,9 +179,21 @@ class Talker:
             self._log.refused.append(f"GET {turn_id}: {answer.status} {answer.data[:200]!r}")
             self._pending.popleft()
             return
-        if json.loads(answer.data)["status"] in FINAL:
+        turn = json.loads(answer.data)
+        if turn["status"] in FINAL:
             self._log.polled.append(Polled(turn_id, answer.data, time.time()))
             self._pending.popleft()
+        elif turn_id in self._asking:
+            self._decide(turn)
+
+    def _decide(self, turn: dict[str, Any]) -> None:
+        job = self._asking[turn["id"]]
+        waiting = [call["id"] for call in turn["tool_calls"] if call["approval"] == "waiting"]
+        for call_id in waiting:
+            found = decide(self._clients, turn["id"], call_id, job)
+            self._log.decided += filter(None, [found])
+        if not waiting:
+            self._clients.stop.wait(LOOK_S)
 
     def _pause(self) -> None:
         self._log.retries += 1

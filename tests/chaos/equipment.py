@@ -1,4 +1,4 @@
-"""The tools that every agent has in a fault-injection run; each leaves a line of what it did, outside Loom's home."""
+"""Tools that are built into the processes of a run, and what all tools did: a line each, outside Loom's home."""
 
 import json
 import os
@@ -23,24 +23,22 @@ _SCHEMA = {
 
 
 def tools(effects: Path) -> tuple[Tool, ...]:
-    """``note`` may run twice, ``charge`` may not, ``pause`` takes its time, ``die`` kills the process it runs in."""
+    """``pause`` takes its time in the worker itself, ``die`` kills the process it runs in.
 
-    def note(tool: str, arguments: dict[str, Any]) -> str:
-        line = {"tool": tool, "nonce": arguments["nonce"], "at_s": time.time()}
-        _append(effects, json.dumps(line) + "\n")
-        return f"done: {arguments['nonce']}"
+    The others are a user's own: user_tools.py.
+    """
 
     def pause(arguments: dict[str, Any], _caller: Caller) -> str:
         time.sleep(float(arguments.get("seconds", 1.0)))
-        return note("pause", arguments)
+        line = {"tool": "pause", "nonce": arguments["nonce"], "at_s": time.time()}
+        _append(effects, json.dumps(line) + "\n")
+        return f"done: {arguments['nonce']}"
 
     def die(_arguments: dict[str, Any], _caller: Caller) -> str:
         os.kill(os.getpid(), signal.SIGKILL)
         raise ToolFailed("still alive")
 
     return (
-        Tool(_spec("note"), lambda arguments, _: note("note", arguments)),
-        Tool(_spec("charge"), lambda arguments, _: note("charge", arguments), is_idempotent=False),
         Tool(_spec("pause"), pause),
         Tool(_spec("die"), die, is_bounded=True),  # bounded: it runs in the turn's own task, and takes that along
     )

@@ -85,6 +85,11 @@ class TurnFact:
         shown: Row = json.loads(json.dumps(self.turn.as_json()))
         return shown
 
+    @property
+    def questions(self) -> int:
+        """Replies of the model that asked for calls which need a person."""
+        return len({call.reply_n for call in self.calls if call.approval is not None})
+
     @cached_property
     def kept(self) -> frozenset[tuple[str, int]]:
         """The model's replies that the journal has: mark and number of each."""
@@ -108,6 +113,8 @@ class Facts:
     summary_charges: Mapping[tuple[str, str], tuple[Row, ...]]
     """What summaries cost, by workspace and session."""
     deliveries: tuple[Row, ...]
+    blobs: Mapping[str, Row]
+    """Large results by their reference."""
     faults: tuple[str, ...]
     """What SQLite itself finds wrong, and rows that belong to no turn."""
 
@@ -154,6 +161,7 @@ def read_facts(home: Path) -> Facts:
             (row for row in tables["usage"] if not row["turn_id"]), lambda row: (row["workspace"], row["session_id"])
         ),
         deliveries=tables["outbox"],
+        blobs={row["id"]: row for row in tables["blobs"]},
         faults=faults,
     )
 
@@ -168,6 +176,7 @@ _ORDERS = {
     "memory_snapshots": "lane, from_n",
     "outbox": "id",
     "usage": "n",
+    "blobs": "id",
 }
 
 

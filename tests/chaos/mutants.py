@@ -9,20 +9,24 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Integer, and_, bindparam, select, update
+from sqlalchemy import Connection, Integer, and_, bindparam, select, update
 
+from loom_worker import workshop
+from loom_worker.blobs.blobs import Blobs, Stored
+from loom_worker.errors import Conflict
 from loom_worker.front import front
 from loom_worker.lanes.keeper import Hold, Keeper
 from loom_worker.memory.layers import turns as turns_of
 from loom_worker.memory.pressure import Batch
-from loom_worker.store import calls, claims, journal, rows
+from loom_worker.store import approvals, calls, claims, journal, rows
 from loom_worker.store.schema import calls as calls_table
 from loom_worker.store.schema import turns
 from loom_worker.summary import compress
 from loom_worker.summary.write import Means
 from loom_worker.turn import context
+from loom_worker.values.approvals import Decision
 from loom_worker.values.memory import MemoryState
-from loom_worker.values.turns import Call, Claim, NewTurn
+from loom_worker.values.turns import Call, Claim, NewTurn, Turn
 
 
 def apply(name: str) -> None:
@@ -106,6 +110,48 @@ def _memory_hole() -> None:
     compress._compressed = hasty
 
 
+def _orphaned_child() -> None:
+    """A child process does not notice the death of its worker."""
+    mark = "import main; main("
+    assert mark in workshop._PROGRAM
+    workshop._PROGRAM = workshop._PROGRAM.replace(
+        mark, "import main; from loom_worker import workshop; workshop._die_with_worker = int; main("
+    )
+
+
+def _deaf_ear() -> None:
+    """Whatever a person says is taken for a yes."""
+    changes = approvals._changes
+
+    def agreed(decision: Decision, now_ms: int) -> dict[str, Any]:
+        return changes(replace(decision, verdict="approve"), now_ms)
+
+    approvals._changes = agreed
+
+
+def _second_thought() -> None:
+    """A call that was decided on can be decided on again."""
+    waiting = approvals._waiting
+
+    def patient(tx: Connection, turn: Turn, call_id: str) -> Call:
+        try:
+            return waiting(tx, turn, call_id)
+        except Conflict:
+            return next(call for call in turn.calls if call.id == call_id)
+
+    approvals._waiting = patient
+
+
+def _cut_result() -> None:
+    """Of every second large result the end is not kept."""
+    put, counter = Blobs.put, itertools.count()
+
+    def hasty(self: Blobs, ref: str, data: bytes) -> Stored:
+        return put(self, ref, data if next(counter) % 2 else data[:-1])
+
+    Blobs.put = hasty  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "no_fence": (("I2", "I4"), _no_fence),
     "wrong_order": (("I3",), _wrong_order),
@@ -114,5 +160,9 @@ MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "repeated_tool": (("I8",), _repeated_tool),
     "no_budget": (("I7",), _no_budget),
     "memory_hole": (("I11",), _memory_hole),
+    "orphaned_child": (("I9",), _orphaned_child),
+    "deaf_ear": (("I12",), _deaf_ear),
+    "second_thought": (("I12",), _second_thought),
+    "cut_result": (("I13",), _cut_result),
 }
 """Name to the invariants of which at least one must be seen broken, and how the bug is planted."""

@@ -16,6 +16,7 @@ from tests.chaos.messages import Messages
 from tests.chaos.records import Injection
 from tests.chaos.recovery import Recoveries
 from tests.chaos.world import LATE, World
+from tests.support import system
 from tests.support.until import until
 
 STOPPED_S = 5.0
@@ -29,6 +30,10 @@ HOOKS_S = 3.0
 DYING_S = 0.3
 """What a process sent just before its death arrives this much later at most."""
 LOOK_S = 0.05
+TO_BE_BUSY_S = 5.0
+"""For something to be under way that a deed waits for."""
+SEEN_S = 0.3
+"""Until a client has seen that a turn waits for it; it takes longer to decide (decisions.py)."""
 LIMITED_BYTES = 64 * 1024
 """Where no file system can be mounted, what a process may write beyond in any file."""
 FAKETIME = (
@@ -67,6 +72,27 @@ class Nemeses:
     def tree(self) -> None:
         """SIGKILL to a worker and all it has started."""
         self._kill(self._chance.choice(self._world.workers), "tree")
+
+    def tools(self) -> None:
+        """SIGKILL to a tool worker while a child process of it runs a call, if that comes to pass."""
+        query = "SELECT worker FROM calls WHERE status = 'running' AND name <> 'pause'"
+        pids = {self._crew.pid(name): name for name in self._world.workers if name.startswith("tools-")}
+
+        def busy() -> str | None:
+            found = (pids.get(system.pid_of(str(worker))) for (worker,) in self._world.rows(query))
+            return next(filter(None, found), None)
+
+        with contextlib.suppress(AssertionError):
+            self._kill(until(busy, TO_BE_BUSY_S, "a tool runs") or "", "kill")
+
+    def blackout(self) -> None:
+        """SIGKILL to everything of Loom's at once, while a person thinks about a call, if that comes to pass."""
+        query = "SELECT 1 FROM turns WHERE status = 'requires_action'"
+        with contextlib.suppress(AssertionError):
+            until(lambda: self._world.rows(query), TO_BE_BUSY_S, "a turn waits for a person")
+        time.sleep(SEEN_S)
+        for name in self._world.loom_names:
+            self._kill(name, "kill")
 
     def broker(self) -> None:
         """SIGKILL to the broker."""

@@ -147,6 +147,8 @@ def _evidence(world: World, clients: Clients, left: tuple[str, ...], scenario: S
         budget_tokens=world.budget_tokens,
         planned_points=scenario.points,
         memory=world.memory,
+        decided=tuple(clients.log.decided),
+        deaths={each.pid: each.at_s for each in world.crew.ended if not each.name.startswith(LATE)},
     )
 
 

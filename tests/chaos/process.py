@@ -6,14 +6,14 @@ python -m tests.chaos.process [--mutant NAME] worker --queues turn --name worker
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from loom_worker.cli import main as command_line
-from loom_worker.kits import Kits
 from loom_worker.supervise.processes import shimmed
 from loom_worker.tasks import alone, publish
+from loom_worker.toolbox import Own, Toolbox
 from loom_worker.values.agents import Agent
-from loom_worker.values.tools import Tool
 from tests.chaos import equipment, mutants
 
 
@@ -32,12 +32,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _equip(effects: Path) -> None:
-    packaged = Kits._tools
+    packaged = Toolbox.own
 
-    def with_ours(kits: Kits, agent: Agent) -> tuple[Tool, ...]:
-        return packaged(kits, agent) + equipment.tools(effects)
+    def with_ours(toolbox: Toolbox, agent: Agent, database: str | None = None) -> Own:
+        own = packaged(toolbox, agent, database)
+        return replace(own, tools=own.tools + equipment.tools(effects))
 
-    Kits._tools = with_ours  # type: ignore[method-assign]  # a process of the harness, not of a user
+    Toolbox.own = with_ours  # type: ignore[method-assign]  # a process of the harness, not of a user
 
 
 def _take_along(mutant: str) -> None:

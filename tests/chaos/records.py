@@ -4,6 +4,7 @@ All moments are seconds of the harness' machine since 1970 (``time.time``). A tu
 ``mark``, a word such as ``T00042`` that stands in its input and nowhere else.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +32,8 @@ class Submitted:
     answers: tuple[str, ...] = ()
     """Turn ids of all answers to that key, repeats included."""
     has_webhook: bool = False
+    asks_person: bool = False
+    """A call of it waits for a person."""
     wish: Literal["", "interrupt", "rollback", "finish"] = ""
     """How the client asked for its cancel, if it did and was answered 202."""
     may_fail: bool = False
@@ -99,6 +102,25 @@ class Effect:
     nonce: str
     """One of its arguments, unlike that of any other call the model asked for."""
     at_s: float
+    worker: int = 0
+    """The pid of the worker whose child process it ran in; 0: it ran in the worker itself."""
+    sha256: str = ""
+    """Of what it gave, in hexadecimal, if that was large."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The client: a person's decision on one call, with all its attempts."""
+
+    turn_id: str
+    call_id: str
+    verdict: Literal["approve", "reject"]
+    began_s: float
+    """When it was first sent."""
+    answers: tuple[int, ...]
+    """HTTP statuses in order; 0: there was no answer."""
+    opposed: int | None = None
+    """What the opposite decision was answered, sent after this one was settled; None: it was not sent."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +154,15 @@ class Evidence:
     """The input budget of the agent that was used, in the provider's tokens; nothing fits the default."""
     planned_points: tuple[str, ...] = ()
     """Crash points that this run set out to hit."""
-    single_effect_tools: frozenset[str] = field(default_factory=lambda: frozenset({"charge"}))
+    single_effect_tools: frozenset[str] = field(default_factory=lambda: frozenset({"charge", "refund"}))
     """Tools that are marked as not idempotent."""
+    decided: tuple[Decided, ...] = ()
+    asking_tools: frozenset[str] = field(default_factory=lambda: frozenset({"refund"}))
+    """Tools that need a person."""
+    large_tools: frozenset[str] = field(default_factory=lambda: frozenset({"report"}))
+    """Tools whose results are too large for a conversation."""
+    deaths: Mapping[int, float] = field(default_factory=dict)
+    """When which process of Loom's ended, by pid; none whose clock was turned."""
     lease_s: float = 3.0
     """LOOM_LEASE_S of the run: for so long after a disturbance a worker may find that its turn is another's."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)

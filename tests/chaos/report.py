@@ -45,6 +45,10 @@ def lines(outcome: Outcome) -> Iterator[str]:
         f" {found['tool_effects_repeated']} repeated"
     )
     yield (
+        f"   people: {found['decisions']} decisions, {found['decisions_tried_again']} sent more than once;"
+        f" {found['large_results']} large results"
+    )
+    yield (
         f"   memory: {found['memory_changes']} changes ({found['memory_heuristic_share']:.0%} of the latest without the"
         f" model), {found['memory_snapshots']} snapshots; {found['summary_requests']} summaries asked for,"
         f" {found['summary_replies_repeated']} paid for twice"

@@ -18,7 +18,7 @@ SOON_MS = 40_000
 """A delivery that is due later is asked for anew: the third attempt comes after five minutes."""
 AHEAD_S = 600.0
 UNACKED = "unacknowledged messages"
-KNOWN_FILES = ("loom.db", "shop.db", "valkey", "crashes")
+KNOWN_FILES = ("loom.db", "shop.db", "valkey", "crashes", "blobs")
 """What may stand in a home; of databases also their -wal and -shm."""
 
 

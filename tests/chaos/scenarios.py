@@ -15,15 +15,18 @@ ALL_FAULTS = (
 )
 WITH_FAULTS = ("--fault-rate", "0.02", "--faults", ALL_FAULTS, "--latency-s", "0.02")
 
+HANDLED = {"tools=refund": 1.5, "tools=report,charge:0.4": 1}
+"""What a person decides on, and what is too large for a conversation; runs of children long enough to be met."""
 PROCESSES = ("kill", "kill", "kill", "kill", "tree", "term")
 BROKER = ("broker", "flush", "swallow", "freeze")
 TURNS = ("stop", "duplicate", "race", "hooks")
+HANDS = ("tools", "tools", "tools", "blackout")
 
 
 def sweep(seed: int, *, times: int = 1, turns: int = 60) -> Scenario:
     """Die at every crash point, so many times each."""
     points = ",".join(f"{point}*{times}" for point in POINTS)
-    says = {"plain": 4, "tools=note,charge": 3, "tools=note,note": 3, "slow=0.3": 2}
+    says = {"plain": 4, "tools=note,charge": 3, "tools=note,note": 3, "slow=0.3": 2, **HANDLED}
     return Scenario(
         "sweep",
         Plan(seed=seed, environ={**PATIENT_ATTEMPTS, "LOOM_CRASHPOINTS": points}),
@@ -35,8 +38,8 @@ def sweep(seed: int, *, times: int = 1, turns: int = 60) -> Scenario:
 
 def smoke(seed: int) -> Scenario:
     """The sweep with kills, a flush and repeated messages in it."""
-    swept = sweep(seed, turns=90)
-    deeds = ("kill", "kill", "kill", "tree", "flush", "duplicate")
+    swept = sweep(seed, turns=80)
+    deeds = ("kill", "kill", "tools", "tree", "flush", "duplicate", "blackout")
     return Scenario(**{**vars(swept), "name": "smoke", "deeds": deeds, "timeout_s": 60.0, "rest_s": 40.0})
 
 
@@ -121,6 +124,7 @@ def wishes(seed: int, *, turns: int = 120) -> Scenario:
 def mutants(seed: int) -> Mapping[str, Scenario]:
     """For each seeded bug the shortest run that must notice it."""
     plain = {"plain": 1}
+    asking = Mix({"tools=refund": 1}, opposed=0.7)
     asked = {
         "no_fence": (plan(60, sessions=12, seed=seed, mix=Mix({"slow=1.5": 1})), ("zombie",) * 2, 7.0),
         "wrong_order": (plan(40, sessions=2, seed=seed, mix=Mix(plain)), ("kill",), 0.1),
@@ -132,6 +136,16 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
             0.3,
         ),
         "no_budget": (plan(40, sessions=2, seed=seed, mix=Mix({"words=400": 1}, webhooks=0)), ("kill",), 0.1),
+        "orphaned_child": (
+            plan(40, sessions=10, seed=seed, mix=Mix({"tools=charge:1.5": 1}, webhooks=0)),
+            ("tools",) * 3,
+            1.5,
+        ),
+        **{
+            name: (plan(24, sessions=8, seed=seed, mix=asking), ("kill",), 0.1)
+            for name in ("deaf_ear", "second_thought")
+        },
+        "cut_result": (plan(24, sessions=6, seed=seed, mix=Mix({"tools=report": 1})), ("kill",), 0.1),
         "memory_hole": (plan(40, sessions=4, seed=seed, mix=Mix(plain, webhooks=0)), ("kill",), 0.1),
     }
     return {
@@ -169,11 +183,12 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
         return [smoke(seed)]
     others = [race(seed), full_slots(seed), queued_first(seed), wishes(seed)]
     if form == "short":
-        deeds = (*PROCESSES * 3, *BROKER, *TURNS, "stop", "duplicate", "lock", "full", "clock")
+        deeds = (*PROCESSES * 3, *BROKER, *TURNS, *HANDS, "stop", "duplicate", "lock", "full", "clock")
         lossy = ("broker", "broker", "flush", "kill", "kill", "tree")
         return [sweep(seed), storm(seed, turns=turns, deeds=deeds), forgetful(seed, turns=150, deeds=lossy), *others]
     deeds = (
-        *("kill",) * 310,
+        *("kill",) * 300,
+        *HANDS * 3,
         *("tree",) * 12,
         *("broker",) * 6,
         *("term",) * 10,

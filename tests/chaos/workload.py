@@ -20,10 +20,19 @@ class Job:
     """The client submits it once more after the 202, as one does that lost the answer."""
     may_fail: bool = False
     max_attempts: int | None = None
+    verdict: Literal["approve", "reject"] = "approve"
+    """What a person says to each call of it that waits for one."""
+    is_opposed: bool = False
+    """Another person says the opposite afterwards."""
     wish: Literal["", "interrupt", "rollback", "finish"] = ""
     """The cancel that is asked for right after the 202."""
     double_texting: Literal["", "interrupt", "rollback"] = ""
     """What its submission does to the turn that runs in the session."""
+
+    @property
+    def asks_person(self) -> bool:
+        """True if one of its calls needs approval."""
+        return "refund" in self.says
 
     @property
     def input(self) -> str:
@@ -47,12 +56,19 @@ class Mix:
             "slow=0.6": 8,
             "tools=pause:0.3": 3,
             "tools=pause:0.3,charge": 1,
+            "tools=note:0.5,charge:0.5": 2,
+            "tools=refund": 3,
+            "tools=refund,note": 2,
+            "tools=report,note": 2,
         }
     )
     webhooks: float = 0.25
     hooks: Mapping[str, float] = field(default_factory=lambda: {"ok": 80, "slow": 8, "flaky": 10, "gone": 2})
     keyless: float = 0.08
     twice: float = 0.05
+    rejected: float = 0.35
+    """Share of the turns whose calls a person rejects."""
+    opposed: float = 0.3
     poison: int = 0
     """Turns that kill whatever runs them."""
     wishes: float = 0.0
@@ -91,9 +107,12 @@ def _job(mark: str, mix: Mix, chance: random.Random) -> Job:
     has_key = chance.random() >= mix.keyless
     wish: Any = chance.choice(("interrupt", "rollback", "finish")) if chance.random() < mix.wishes else ""
     overrules: Any = chance.choice(("interrupt", "rollback")) if chance.random() < mix.overruling else ""
+    verdict: Any = "reject" if chance.random() < mix.rejected else "approve"
     return Job(
         mark,
         says,
+        verdict=verdict,
+        is_opposed=chance.random() < mix.opposed,
         hook=_one_of(mix.hooks, chance) if chance.random() < mix.webhooks else "",
         has_key=has_key,
         is_sent_twice=has_key and chance.random() < mix.twice,

@@ -1,5 +1,12 @@
-"""On whose behalf tools run in tests."""
+"""On whose behalf tools run in tests, and tools to be shown."""
 
-from loom_worker.values.tools import Caller
+from loom_worker.values.chat import ToolSpec
+from loom_worker.values.json import Json
+from loom_worker.values.tools import Caller, Tool
 
 CALLER = Caller(lane="ab12", session_id="s1", workspace="default", turn_id="turn_1", call_id="toolu_1")
+
+
+def a_tool(name: str, description: str, schema: Json) -> Tool:
+    """A tool that answers with its own name."""
+    return Tool(ToolSpec(name, description, schema), lambda arguments, caller: name)

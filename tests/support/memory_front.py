@@ -3,13 +3,14 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from loom_worker.errors import Conflict, Flaw, Invalid, NotFound, QueueFull, Unavailable
 from loom_worker.front import allowed
 from loom_worker.settings import Settings
-from loom_worker.values.agents import Agent
-from loom_worker.values.chat import ToolSpec, Usage
+from loom_worker.values.agents import Agent, Backend
+from loom_worker.values.chat import Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
 from loom_worker.values.ids import new_id, now_ms
@@ -18,10 +19,13 @@ from loom_worker.values.memory import Snapshot
 from loom_worker.values.pages import Page
 from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
-from loom_worker.values.turns import STRENGTH, CancelAction, NewTurn, Retry, Turn, TurnStatus, Webhook
+from loom_worker.values.tools import Tool
+from loom_worker.values.turns import STRENGTH, Call, CancelAction, NewTurn, Retry, Turn, TurnStatus, Webhook
+from tests.support.callers import a_tool
 from tests.support.memory_parts import (
     asked_again,
     dead_delivery,
+    metrics_of,
     new_session,
     page_of,
     queued_turn,
@@ -31,6 +35,7 @@ from tests.support.memory_parts import (
     usage_rows,
 )
 from tests.support.memory_recall import Recollections
+from tests.support.memory_results import Decisions, Leftovers
 
 HEARTBEAT_S = 15.0
 _LOOK_S = 0.02
@@ -38,7 +43,7 @@ _LOOK_S = 0.02
 
 
 @dataclass
-class MemoryFront:
+class MemoryFront(Leftovers):
     """All state in dictionaries behind one condition; ``start``, ``say`` and ``finish`` play the worker."""
 
     settings: Settings = field(default_factory=Settings)
@@ -59,6 +64,7 @@ class MemoryFront:
         self._messages: list[Message] = []
         self._deliveries: dict[str, Delivery] = {}
         self.memory = Recollections(self._said)
+        self.approvals = Decisions(self.turn, self._put)
         self.new_turns: list[NewTurn] = []
         self.waiters = 0
 
@@ -89,7 +95,7 @@ class MemoryFront:
     def patch_session(self, workspace: str, session_id: str, patch: SessionPatch) -> Session:
         with self._locked():
             found = self.session(workspace, session_id)
-            allowed.check(patch, self.agents()[0], [tool.name for tool in self.tools(found.agent)])
+            allowed.check(patch, self.agents()[0], [tool.spec.name for tool in self.tools(found.agent)])
             self._sessions[workspace, session_id] = replace(found, **patch.changes(), updated_ms=now_ms())
             return self.session(workspace, session_id)
 
@@ -230,13 +236,13 @@ class MemoryFront:
         refuse_private(webhook)
 
     def agents(self) -> tuple[Agent, ...]:
-        shown = Agent("default", description="Answers", databases=("north", "south"))
-        return (replace(shown, raw={"secret": "raw"}, backend_url="db://user:pass@host"),)
+        data = Backend(url="db://user:pass@host", databases=("north", "south"))
+        return (Agent("default", description="Answers", raw={"secret": "raw"}, backend=data),)
 
-    def tools(self, agent: str) -> tuple[ToolSpec, ...]:
+    def tools(self, agent: str) -> tuple[Tool, ...]:
         self._known_agent(agent)
         nothing = {"type": "object", "properties": {}}
-        return (ToolSpec("clock", "Tells the time", nothing), ToolSpec("dice", "Rolls", nothing))
+        return (a_tool("clock", "Tells the time", nothing), a_tool("dice", "Rolls", nothing))
 
     def queue_stats(self, workspace: str) -> Json:
         with self._locked():
@@ -248,9 +254,7 @@ class MemoryFront:
             return usage_rows(mine, group_by=group_by)
 
     def metrics(self) -> Json:
-        with self._locked():
-            memory = {"memory_changes": 5, "memory_snapshots": 2, "memory_due": 1, "memory_oldest_due_age_s": 1.5}
-            return stats_of([*self._turns.values()]) | memory
+        return metrics_of(None if self.is_down else [*self._turns.values()])
 
     def readiness(self) -> tuple[str, ...]:
         return self.missing
@@ -268,6 +272,10 @@ class MemoryFront:
         """The model streams a piece of its answer."""
         with self._locked():
             self._append(turn_id, "output_text.delta", {"text": text})
+
+    def ask_person(self, turn_id: str, *calls: Call) -> None:
+        """The turn waits for a person to decide on its tool calls."""
+        self._put(replace(self.turn("default", turn_id), status="requires_action", started_ms=now_ms(), calls=calls))
 
     def finish(self, turn_id: str, output_text: str = "done") -> Turn:
         """The turn ends with an answer: messages, webhook and final event come with it."""
@@ -306,8 +314,16 @@ class MemoryFront:
             raise Unavailable("the database does not answer")
         return self._changed
 
-    def _waiting(self) -> "_Waiting":
-        return _Waiting(self)
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        with self._locked():
+            self.waiters += 1
+            self._changed.notify_all()
+            try:
+                yield
+            finally:
+                self.waiters -= 1
+                self._changed.notify_all()
 
     def _fresh_events(self, turn_id: str, after: int, is_stopping: Callable[[], bool]) -> list[Event]:
         deadline = time.monotonic() + HEARTBEAT_S
@@ -366,6 +382,10 @@ class MemoryFront:
         log.append(Event(len(log) + 1, kind, data))
         self._changed.notify_all()
 
+    def _put(self, turn: Turn) -> None:
+        with self._locked():
+            self._turns[turn.id] = turn
+
     def _wish(self, turns: list[Turn], action: CancelAction) -> None:
         """The stronger of two wishes holds; a turn that has ended hears none."""
         for turn in turns:
@@ -380,21 +400,3 @@ class MemoryFront:
             self._deliveries[made.id] = made
         self._append(turn_id, f"turn.{status}", ended.as_json())
         return ended
-
-
-class _Waiting:
-    """Holds the front's condition, and counts who does so."""
-
-    def __init__(self, front: MemoryFront) -> None:
-        self._front = front
-
-    def __enter__(self) -> None:
-        changed = self._front._locked()
-        changed.acquire()
-        self._front.waiters += 1
-        changed.notify_all()
-
-    def __exit__(self, *_: object) -> None:
-        self._front.waiters -= 1
-        self._front._changed.notify_all()
-        self._front._changed.release()

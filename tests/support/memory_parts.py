@@ -111,6 +111,17 @@ def stats_of(turns: list[Turn]) -> Json:
     return {"lanes": lanes, "queued": counts["queued"], "running": counts["in_progress"], **rest}
 
 
+def metrics_of(turns: list[Turn] | None) -> Json:
+    """Figures of all workspaces; None: the database does not answer."""
+    told: Json = {"workers": 1, "breakers": {"tool:dice": "half-open"}, "known": {"turns": turns is not None}}
+    if turns is None:
+        return told
+    memory = {"memory_changes": 5, "memory_snapshots": 2, "memory_due": 1, "memory_oldest_due_age_s": 1.5}
+    asking = sum(turn.status == "requires_action" for turn in turns)
+    kept = {"awaiting_approval": asking, "errors_last_hour": 0, "large_results": 0}
+    return told | stats_of(turns) | memory | kept
+
+
 def said_in(turn: Turn) -> tuple[Message, ...]:
     """The question and the answer of a turn."""
     said = (ChatMessage("user", turn.input), ChatMessage("assistant", turn.output_text or ""))

@@ -4,10 +4,12 @@ import json
 from dataclasses import dataclass, field
 from functools import partial
 
-from loom_worker.errors import LoomError
+from loom_worker.errors import LoomError, NotFound
 from loom_worker.front.front import Outward
-from loom_worker.values.chat import ToolSpec
+from loom_worker.values.blobs import DataReference
+from loom_worker.values.tools import Tool
 from loom_worker.values.turns import Turn
+from tests.support.callers import a_tool
 
 
 @dataclass
@@ -41,9 +43,13 @@ class Out:
         self.ask("recall", *question)
         return 7
 
-    def tools(self, agent: str) -> tuple[ToolSpec, ...]:
+    def open(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
+        self.ask("open", workspace, ref)
+        raise NotFound("There is no such result, or it has expired.")
+
+    def tools(self, agent: str) -> tuple[Tool, ...]:
         self.ask("tools", agent)
-        return (ToolSpec("add", "Adds.", {"type": "object"}), ToolSpec("note", "Notes.", {"type": "object"}))
+        return (a_tool("add", "Adds.", {"type": "object"}), a_tool("note", "Notes.", {"type": "object"}))
 
     def outward(self) -> Outward:
         return Outward(
@@ -56,6 +62,8 @@ class Out:
             problems=lambda: ("workers: none is alive",),
             workers=lambda: 2,
             tools=self.tools,
+            open_blob=self.open,
+            prepared=lambda agent, use: (use.arguments, None if "b" in use.arguments else "/: 'b' is missing"),
             context=self.context,
             recall=self.recall,
             clear_recalled=partial(self.ask, "clear"),

@@ -24,6 +24,7 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
+from loom_worker.tools.call import call as call_tool
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.loom import Doors, Kit, Loom
 from loom_worker.turn.patience import Stopping
@@ -34,7 +35,7 @@ from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import NewSession
-from loom_worker.values.tools import Caller, Tool
+from loom_worker.values.tools import Caller, Outcome, Tool
 from loom_worker.values.turns import Call, CancelAction, NewTurn, Step, Turn
 from loom_worker.webhook.body import completed
 from tests.support.models import Plays
@@ -48,6 +49,7 @@ class Book:
     """What went out through the doors, in order."""
 
     rung: list[str] = field(default_factory=list)
+    called: list[tuple[str, Call]] = field(default_factory=list)
     fanned: list[tuple[str, str, tuple[Call, ...], str]] = field(default_factory=list)
     delivered: list[str] = field(default_factory=list)
     summarized: list[str] = field(default_factory=list)
@@ -57,6 +59,9 @@ class Book:
 
     def doors(self) -> Doors:
         """Doors that write into this book."""
+
+        def call(turn_id: str, sent: Call) -> None:
+            self.called.append((turn_id, sent))
 
         def fan_out(lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
             self.fanned.append((lane, turn_id, tuple(calls), ticket))
@@ -69,7 +74,14 @@ class Book:
             self.alone.append((lane, token, turn_id, fence))
             return self.alone_status
 
-        return Doors(self.rung.append, fan_out, deliver, self.summarized.append, run_alone)
+        return Doors(self.rung.append, call, fan_out, deliver, self.summarized.append, run_alone)
+
+
+def concluded(call: Call, outcome: Outcome, _caller: Caller) -> Call:
+    """The call with its outcome as it is, a failure in 100 characters."""
+    code = f" [{outcome.code}]" if outcome.code else ""
+    content = outcome.content if outcome.status == "completed" else f"{outcome.content[:100]}{code}"
+    return replace(call, status=outcome.status, content=content)
 
 
 def spec(name: str, **properties: Json) -> ToolSpec:
@@ -89,6 +101,8 @@ class Stage:
         self.alive: set[str] = set()
         self.agent = Agent("default", system_prompt="You help.")
         self.budget_tokens = 100_000
+        self.broken: dict[str, float] = {}
+        """Circuit breakers that are open, with the seconds until they let a call try."""
         self.ran: list[str] = []
         """Tools that ran, in order."""
         self.claims, self.calls = Claims(database), Calls(database)
@@ -115,7 +129,7 @@ class Stage:
             raise ToolFailed("The table is locked.", "DATABASE_ERROR")
 
         return (
-            Tool(spec("add", a=number, b=number), ran("add", lambda given: str(given["a"] + given["b"]))),
+            Tool(spec("add", a=number, b=number), ran("add", lambda given: str(given["a"] + given["b"])), group="add"),
             Tool(spec("note"), ran("note", lambda _: "noted"), is_bounded=True),
             Tool(spec("pay"), ran("pay", lambda _: "paid"), is_idempotent=False),
             Tool(spec("fail"), ran("fail", fail)),
@@ -141,12 +155,20 @@ class Stage:
             doors=self.book.doors(),
             kit=lambda agent, choice: self.kit(),
             match=lambda question, agent: ("Today is Saturday.", ({"id": "sql/top_n", "score": 0.5},)),
+            run_tool=self.run_tool,
+            concluded=concluded,
+            open_breakers=lambda names: {name: self.broken[name] for name in names if name in self.broken},
             alive_workers=lambda: frozenset(self.alive),
             webhook_body=lambda turn: completed(turn, now_ms=self.now_ms, url=f"http://loom/v1/turns/{turn.id}"),
             stopping=Stopping(self.settings.lanes.drain_s),
             clock_ms=lambda: self.now_ms,
         )
         return replace(usual, **parts)
+
+    def run_tool(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
+        """Run a tool in this process."""
+        timeout_s = self.settings.limits.tool_timeout_s
+        return call_tool(tool, arguments, caller, timeout_s=timeout_s, pool=None, max_bytes=1_000_000)
 
     def kit(self) -> Kit:
         """The kit of the one agent; four characters are a token."""

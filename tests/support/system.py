@@ -193,6 +193,9 @@ class System:
     def post(self, path: str, body: Json | None = None, headers: Mapping[str, str] | None = None) -> Answer:
         return self._ask("POST", path, {} if body is None else body, headers)
 
+    def delete(self, path: str) -> Answer:
+        return self._ask("DELETE", path, None, None)
+
     def submit(self, session: str, text: str, **fields: Any) -> str:
         """Post a turn; its id."""
         answer = self.post(f"/v1/sessions/{session}/turns", {"input": text, **fields})

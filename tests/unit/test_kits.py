@@ -16,12 +16,15 @@ from loom_worker.llm.scripted import Scripted
 from loom_worker.settings import LlmSettings, Settings
 from loom_worker.store.database import Database
 from loom_worker.turn.loom import Kit
-from loom_worker.values.agents import Agent, Compressor
+from loom_worker.values.agents import Agent, Auth, Backend, Compressor
 from loom_worker.values.chat import ChatMessage, Request, ToolSpec, ToolUse
 from loom_worker.values.memory import MemoryPolicy
 from loom_worker.values.sessions import Choice
+from tests.support.kits import made_kits
 
 MEMORY = {"update_session_context", "recall_conversation", "search_conversation", "clear_recalled_context"}
+STANDING = {"get_tool_result", "query_tool_result", "get_error_detail"}
+SHARED = {f"shared_memory_{verb}" for verb in ("write", "read", "list", "delete", "watch")}
 QUESTION = "Who are my top 5 customers by revenue?"
 
 
@@ -34,13 +37,13 @@ def shop_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def kits(settings: Settings, shop_url: str, database: Database) -> Iterator[Kits]:
-    kits = Kits(replace(settings, backend_url=shop_url), load(None), database)
+    kits = made_kits(replace(settings, backend_url=shop_url), load(None), database)
     yield kits
     kits.close()
 
 
 def with_agent(settings: Settings, agent: Agent) -> Kits:
-    return Kits(settings, Agents({agent.name: agent}, ()), Database(settings.database_url))
+    return made_kits(settings, Agents({agent.name: agent}, ()), Database(settings.database_url))
 
 
 def words_of(kit: Kit) -> str:
@@ -53,7 +56,7 @@ def words_of(kit: Kit) -> str:
 def test_the_default_agent_has_tools_a_schema_and_a_model(kits: Kits) -> None:
     kit = kits.kit("default")
     own = {"list_tables", "get_schema", "execute_sql", "load_pattern"}
-    assert own | MEMORY == {spec.name for spec in kit.specs}
+    assert own | MEMORY | STANDING | SHARED == {spec.name for spec in kit.specs}
     assert "orders" in kit.schema
     assert isinstance(kit.model, Scripted)
 
@@ -71,26 +74,26 @@ def test_the_model_of_an_agent_that_is_gone_says_which_is_missing(kits: Kits) ->
 
 @pytest.mark.parametrize("url", ["nonsense", "nosuch://host/db"])
 def test_an_agent_with_a_backend_that_cannot_be_says_so_with_its_first_call(settings: Settings, url: str) -> None:
-    kit = with_agent(settings, Agent("broken", backend_url=url)).kit("broken")
+    kit = with_agent(settings, Agent("broken", backend=Backend(url=url))).kit("broken")
     assert "'broken' cannot work" in words_of(kit)
 
 
 def test_a_database_that_is_away_is_told_in_place_of_its_schema(settings: Settings, tmp_path: Path) -> None:
-    kit = with_agent(settings, Agent("a", backend_url=f"sqlite:///{tmp_path}/none.db")).kit("a")
+    kit = with_agent(settings, Agent("a", backend=Backend(url=f"sqlite:///{tmp_path}/none.db"))).kit("a")
     assert "cannot be read now" in kit.schema
 
 
 def test_the_window_is_shared_between_what_is_sent_and_what_is_answered(settings: Settings) -> None:
-    kit = with_agent(settings, Agent("a", has_backend=False, max_context_tokens=10_000, max_tokens=9_999)).kit("a")
+    kit = with_agent(settings, Agent("a", backend=None, max_context_tokens=10_000, max_tokens=9_999)).kit("a")
     assert kit.input_budget_tokens + kit.max_tokens == 10_000
-    own = with_agent(settings, Agent("b", has_backend=False, reserved_output_tokens=500, max_tokens=100)).kit("b")
+    own = with_agent(settings, Agent("b", backend=None, reserved_output_tokens=500, max_tokens=100)).kit("b")
     assert (own.input_budget_tokens, own.max_tokens) == (settings.llm.max_context_tokens - 500, 100)
 
 
-def test_an_agent_without_data_and_patterns_has_the_tools_of_its_memory_alone(settings: Settings) -> None:
-    agent = Agent("bare", has_backend=False, patterns_enabled=False)
+def test_an_agent_without_data_and_patterns_has_what_every_agent_has(settings: Settings) -> None:
+    agent = Agent("bare", backend=None, patterns_enabled=False)
     kit = with_agent(settings, agent).kit("bare")
-    assert ({spec.name for spec in kit.specs}, kit.schema) == (MEMORY, "")
+    assert ({spec.name for spec in kit.specs}, kit.schema) == (MEMORY | STANDING | SHARED, "")
 
 
 def names(specs: Iterable[ToolSpec]) -> set[str]:
@@ -99,25 +102,28 @@ def names(specs: Iterable[ToolSpec]) -> set[str]:
 
 def test_an_agent_has_the_tools_it_may_use_and_those_of_its_memory(kits: Kits, settings: Settings) -> None:
     agent = Agent("narrow", tools=("execute_sql", "not_there"))
-    assert names(with_agent(settings, agent).tools("narrow")) == {"execute_sql"} | MEMORY
-    assert names(with_agent(settings, agent).kit("narrow").specs) == {"execute_sql"} | MEMORY
+    mine = {"execute_sql"} | MEMORY | STANDING
+    assert names(tool.spec for tool in with_agent(settings, agent).tools("narrow")) == mine
+    assert names(with_agent(settings, agent).kit("narrow").specs) == mine
 
 
 def test_an_agent_without_swap_cannot_look_for_what_left_its_context(settings: Settings) -> None:
     agent = Agent("forgetful", tools=(), memory=MemoryPolicy(has_swap=False))
-    assert names(with_agent(settings, agent).kit("forgetful").specs) == {"update_session_context"}
+    assert names(with_agent(settings, agent).kit("forgetful").specs) == {"update_session_context"} | STANDING
 
 
 def test_a_session_may_choose_fewer_tools(settings: Settings) -> None:
     kit = with_agent(settings, Agent("a")).kit("a", Choice(tools=("execute_sql",)))
-    assert names(kit.specs) == {"execute_sql"} | MEMORY
+    assert names(kit.specs) == {"execute_sql"} | MEMORY | STANDING
     assert kit.registry.flaw(ToolUse("t", "list_tables", {}), kit.allowed) is not None
 
 
 def test_a_session_may_choose_another_database_of_the_same_server(
     settings: Settings, tmp_path: Path, shop_url: str
 ) -> None:
-    agent = Agent("a", backend_url=f"sqlite:///{tmp_path}/none.db", databases=(shop_url.removeprefix("sqlite:///"),))
+    agent = Agent(
+        "a", backend=Backend(url=f"sqlite:///{tmp_path}/none.db", databases=(shop_url.removeprefix("sqlite:///"),))
+    )
     kits = with_agent(settings, agent)
     assert "orders" not in kits.kit("a").schema
     assert "orders" in kits.kit("a", Choice(backend=agent.databases[0])).schema
@@ -127,7 +133,7 @@ def test_summaries_are_written_by_the_compressor_of_the_agent(settings: Settings
     llm = LlmSettings(provider="anthropic", model="claude-sonnet-4-5", api_key="sk-none")
     small = Compressor(model="claude-haiku-4-5", max_context_tokens=50_000)
     for compressor, expected in ((Compressor(), "claude-sonnet-4-5"), (small, "claude-haiku-4-5")):
-        agent = Agent("x", has_backend=False, compressor=compressor)
+        agent = Agent("x", backend=None, compressor=compressor)
         model = with_agent(replace(settings, llm=llm), agent).kit("x").compressor
         assert model is not None
         assert model.name == expected
@@ -144,7 +150,7 @@ def test_a_sessions_model_goes_before_its_agents_and_that_before_the_settings(
     settings: Settings, session: str | None, agent: str | None, expected: str
 ) -> None:
     llm = LlmSettings(provider="anthropic", model="claude-sonnet-4-5", api_key="sk-none")
-    kits = with_agent(replace(settings, llm=llm), Agent("x", has_backend=False, model=agent))
+    kits = with_agent(replace(settings, llm=llm), Agent("x", backend=None, model=agent))
     model = kits.kit("x", Choice(model=session)).model
     assert isinstance(model, Retrying)
     assert model.name == expected
@@ -176,7 +182,7 @@ def test_an_agent_gets_as_many_patterns_as_it_wants(kits: Kits) -> None:
 
 
 def test_an_agent_without_patterns_asks_no_index(settings: Settings, tmp_path: Path, database: Database) -> None:
-    kits = Kits(replace(settings, patterns_dir=tmp_path / "none"), load(None), database)
+    kits = made_kits(replace(settings, patterns_dir=tmp_path / "none"), load(None), database)
     assert kits.match(QUESTION, Agent("default", patterns_enabled=False))[1] == ()
 
 
@@ -190,3 +196,47 @@ def test_closing_twice_is_closing_once(kits: Kits) -> None:
     kits.close()
     kits.close()
     assert "orders" in kits.kit("default").schema
+
+
+def test_an_agent_has_the_tools_of_its_user_s_files_and_a_bad_file_costs_no_other(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "dice.py").write_text(
+        "from loom_worker.tools.declare import tool\n\n\n@tool\ndef roll(sides: int) -> int:\n"
+        '    """Roll a die."""\n    return sides\n'
+    )
+    (tmp_path / "bad.py").write_text("def oops(:\n")
+    source = f"{tmp_path}/a.yaml:1"
+    agent = Agent("a", backend=None, tools=(), custom=("dice.py", "bad.py"), source=source)
+    kit = with_agent(settings, agent).kit("a")
+    assert "roll" in names(kit.specs)
+    assert "bad.py" in caplog.text
+    readers = with_agent(settings, replace(agent, is_read_only=True)).kit("a")
+    assert "roll" not in names(readers.specs)
+    assert "may only read" in str(
+        readers.registry.prepared(ToolUse("t", "roll", {"sides": 6}), None, read_only=True).flaw
+    )
+
+
+def test_a_folder_of_documents_and_an_api_are_data_too(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "handbook").mkdir()
+    (tmp_path / "handbook" / "returns.md").write_text("# Returns\nThirty days.\n")
+    (tmp_path / "api.json").write_text(
+        '{"openapi": "3.1.0", "info": {"title": "Shop", "version": "1"}, "paths": {"/orders": {"get": '
+        '{"operationId": "listOrders", "summary": "List orders", "responses": {}}}}}'
+    )
+    source = f"{tmp_path}/a.yaml:1"
+    folder = Backend(kind="documents", path="handbook")
+    reader = with_agent(settings, Agent("d", backend=folder, source=source)).kit("d")
+    assert {"search_documents", "read_document"} <= names(reader.specs)
+    assert "returns.md" in reader.schema
+    api = Backend(kind="rest", url="https://shop.example.com", openapi="api.json")
+    caller = with_agent(settings, Agent("r", backend=api, source=source)).kit("r")
+    assert "listOrders" in names(caller.specs)
+
+
+def test_a_secret_that_is_not_set_is_named(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "api.json").write_text('{"openapi": "3.1.0", "info": {"title": "S", "version": "1"}, "paths": {}}')
+    api = Backend(kind="rest", url="https://shop.example.com", openapi="api.json", auth=Auth("bearer", "SHOP"))
+    kit = with_agent(settings, Agent("r", backend=api, source=f"{tmp_path}/a.yaml:1")).kit("r")
+    assert "LOOM_SECRET_SHOP" in words_of(kit)

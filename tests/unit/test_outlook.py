@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.agents.load import Agents
-from loom_worker.errors import Invalid, NotFound
-from loom_worker.kits import Kits
+from loom_worker.errors import Invalid, NotFound, Unavailable
 from loom_worker.outlook import Outlook, means
 from loom_worker.settings import Settings
 from loom_worker.store.database import Database
@@ -17,11 +16,13 @@ from loom_worker.store.messages import Messages
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.values.agents import Agent
+from loom_worker.values.json import Json
 from loom_worker.values.memory import MemoryPolicy
 from loom_worker.values.sessions import NewSession, SessionPatch
+from tests.support.kits import made_kits
 from tests.unit.store import made
 
-BARE = Agent("default", has_backend=False, patterns_enabled=False, system_prompt="You help.", max_context_tokens=20_000)
+BARE = Agent("default", backend=None, patterns_enabled=False, system_prompt="You help.", max_context_tokens=20_000)
 SMALL = replace(BARE, name="small", max_context_tokens=4_000, memory=MemoryPolicy(has_swap=False))
 TINY = replace(BARE, name="tiny", max_context_tokens=600)
 HUGE = replace(BARE, name="huge", max_context_tokens=1_000_000)
@@ -30,7 +31,7 @@ HUGE = replace(BARE, name="huge", max_context_tokens=1_000_000)
 @pytest.fixture
 def outlook(settings: Settings, database: Database, tmp_path: Path) -> Iterator[Outlook]:
     agents = Agents({agent.name: agent for agent in (BARE, SMALL, TINY, HUGE)}, ())
-    kits = Kits(settings, agents, database)
+    kits = made_kits(settings, agents, database)
     yield Outlook(kits, Sessions(database), Turns(database), Memories(database))
     kits.close()
 
@@ -105,8 +106,25 @@ def test_l2_is_bounded_by_its_share_and_by_its_most_tokens(outlook: Outlook, dat
 def test_figures_are_of_all_workspaces(outlook: Outlook, database: Database) -> None:
     made.submitted(database, workspace="one")
     made.submitted(database, workspace="two")
-    figures = outlook.metrics(workers=3, now_ms=made.NOW_MS + 5_000)
+    figures = outlook.metrics({"workers": lambda: {"workers": 3}}, now_ms=made.NOW_MS + 5_000)
     assert (figures["queued"], figures["lanes"], figures["workers"], figures["memory_due"]) == (2, 2, 3, 0)
+    assert figures["known"] == {"turns": True, "workers": True}
+
+
+def test_figures_that_cannot_be_had_keep_no_others_from_being_told(outlook: Outlook, database: Database) -> None:
+    def away() -> Json:
+        raise Unavailable("Redis did not answer")
+
+    others = {"workers": away, "breakers": lambda: {"breakers": {}}}
+    figures = outlook.metrics(others, now_ms=made.NOW_MS)
+    assert figures["known"] == {"turns": True, "workers": False, "breakers": True}
+    assert (figures["queued"], figures["breakers"], "workers" in figures) == (0, {}, False)
+    with database.write() as tx:
+        tx.exec_driver_sql("ALTER TABLE turns RENAME TO gone")
+    assert outlook.metrics(others, now_ms=made.NOW_MS) == {
+        "known": {"turns": False, "workers": False, "breakers": True},
+        "breakers": {},
+    }
 
 
 def test_another_database_makes_the_system_text_anew(outlook: Outlook, database: Database) -> None:

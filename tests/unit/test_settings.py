@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from loom_worker.environ import KNOWN, SECRET
 from loom_worker.errors import BadSettings
-from loom_worker.settings import KNOWN, SECRET, Settings, embedded_socket, from_env
+from loom_worker.settings import Settings, embedded_socket, from_env
 
 KEY = "sk-" + "a" * 20
 
@@ -27,6 +28,7 @@ SET: dict[str, tuple[str, str, object]] = {
     "LOOM_PROVIDER": ("Scripted", "llm.provider", "scripted"),
     "ANTHROPIC_API_KEY": (KEY, "llm.api_key", KEY),
     "ANTHROPIC_BASE_URL": ("http://h", "llm.base_url", "http://h"),
+    "OLLAMA_HOST": ("box:1", "llm.ollama_host", "box:1"),
     "LOOM_AGENTS_DIR": ("/", "agents_dir", Path("/")),
     "LOOM_PATTERNS_DIR": ("/", "patterns_dir", Path("/")),
     "LOOM_BACKEND_URL": ("postgresql://h/d", "backend_url", "postgresql://h/d"),
@@ -39,6 +41,15 @@ SET: dict[str, tuple[str, str, object]] = {
     "LOOM_TURN_TIMEOUT_S": (" 86400 ", "limits.turn_timeout_s", 86400.0),
     "LOOM_MAX_LLM_CALLS": ("1", "limits.max_llm_calls", 1),
     "LOOM_MAX_TOOL_CALLS": ("0", "limits.max_tool_calls", 0),
+    "LOOM_TOOL_CONCURRENCY": ("3", "tools.concurrency", 3),
+    "LOOM_TOOL_PROCESSES": ("1024", "tools.processes", 1024),
+    "LOOM_MAX_RESULT_BYTES": ("1024", "tools.max_result_bytes", 1024),
+    "LOOM_REFERENCE_BYTES": ("1024", "tools.reference_bytes", 1024),
+    "LOOM_BLOB_DIR": ("/srv/blobs", "blobs.folder", Path("/srv/blobs")),
+    "LOOM_BLOB_MEMORY_BYTES": ("0", "blobs.memory_bytes", 0),
+    "LOOM_BLOB_DISK_BYTES": ("5", "blobs.disk_bytes", 5),
+    "LOOM_BLOB_TTL_S": ("9.5", "blobs.ttl_s", 9.5),
+    "LOOM_ERROR_DAYS": ("1", "tools.error_days", 1),
     "LOOM_SQLITE_SYNC": ("NORMAL", "sqlite_sync", "normal"),
     "LOOM_HOST": ("::1", "web.host", "::1"),
     "LOOM_PORT": ("65535", "web.port", 65535),
@@ -70,6 +81,14 @@ WRONG: dict[str, tuple[str, ...]] = {
     "LOOM_TURN_TIMEOUT_S": ("never",),
     "LOOM_MAX_LLM_CALLS": ("0",),
     "LOOM_MAX_TOOL_CALLS": ("-1",),
+    "LOOM_TOOL_CONCURRENCY": ("0", "101"),
+    "LOOM_TOOL_PROCESSES": ("0", "1025"),
+    "LOOM_MAX_RESULT_BYTES": ("1023", "100000001"),
+    "LOOM_REFERENCE_BYTES": ("1023", "1000001"),
+    "LOOM_BLOB_MEMORY_BYTES": ("-1", "1 GB"),
+    "LOOM_BLOB_DISK_BYTES": ("-1",),
+    "LOOM_BLOB_TTL_S": ("0",),
+    "LOOM_ERROR_DAYS": ("0", "3651"),
     "LOOM_SQLITE_SYNC": ("off",),
     "LOOM_PORT": ("0", "65536", "http"),
     "LOOM_API_KEYS": ("k1", "a=", "=k", "a=k1,b=k1", "a b=k", "a=k1,", "é=k"),
@@ -86,7 +105,8 @@ WRONG: dict[str, tuple[str, ...]] = {
 def test_the_tables_here_know_every_variable() -> None:
     assert set(SET) == set(KNOWN)
     assert set(KNOWN) - set(WRONG) == {
-        "LOOM_MODEL", "LOOM_HOST", "LOOM_BACKEND_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "LOOM_WEBHOOK_SECRET"
+        "LOOM_MODEL", "LOOM_HOST", "LOOM_BACKEND_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "LOOM_WEBHOOK_SECRET",
+        "OLLAMA_HOST", "LOOM_BLOB_DIR",
     }  # fmt: skip
 
 
@@ -116,6 +136,19 @@ def test_all_wrong_values_are_told_at_once() -> None:
     told = str(refused.value)
     assert [name for name in WRONG if name not in told] == []
     assert len(told.splitlines()) == len(WRONG)
+
+
+def test_a_provider_without_a_usual_model_needs_the_name_of_one() -> None:
+    for provider in ("bedrock", "ollama"):
+        with pytest.raises(BadSettings, match="LOOM_MODEL"):
+            from_env({"LOOM_PROVIDER": provider})
+        assert from_env({"LOOM_PROVIDER": provider, "LOOM_MODEL": "m"}).llm.model == "m"
+
+
+def test_secrets_of_agents_are_found_by_their_names() -> None:
+    settings = from_env({"LOOM_SECRET_SHOP": "k-hidden-9", "LOOM_SECRET_EMPTY": ""})
+    assert settings.secrets == {"SHOP": "k-hidden-9"}
+    assert "hidden" not in repr(settings)
 
 
 def test_no_secret_is_ever_printed() -> None:

@@ -24,6 +24,6 @@ def template(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> 
 @pytest.fixture
 def run(template: Run, settings: Settings, database: Database) -> Run:
     shutil.copy(template.settings.home / "loom.db", settings.home / "loom.db")
-    lists = ("submitted", "polled", "calls", "hooks", "effects")
+    lists = ("submitted", "polled", "calls", "hooks", "effects", "decided")
     copies = {name: list(getattr(template, name)) for name in lists}
     return replace(template, settings=settings, database=database, **copies)

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import Assembly
 from loom_worker.memory.kernel import memory_text
 from loom_worker.settings import LimitSettings, Settings
+from loom_worker.store.approvals import decide
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -21,9 +22,10 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.submit import submit
 from loom_worker.turn.ending import finished
-from loom_worker.turn.plan import planned
+from loom_worker.turn.plan import Checked, planned
 from loom_worker.turn.saying import conversation, said, usage_of
 from loom_worker.turn.work import Work
+from loom_worker.values.approvals import Decision
 from loom_worker.values.chat import Reply, Request, ToolSpec
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.memory import MemoryPolicy
@@ -32,11 +34,11 @@ from loom_worker.values.turns import Claim, Ending, NewTurn, Turn, Webhook
 from loom_worker.webhook.body import completed
 from tests.chaos.checker import check
 from tests.chaos.model_script import reply_for, script_of
-from tests.chaos.records import Effect, Evidence, Hook, Injection, ModelCall, Polled, Submitted
+from tests.chaos.records import Decided, Effect, Evidence, Hook, Injection, ModelCall, Polled, Submitted
 
 WORKSPACE, MODEL = "default", "claude-test"
 NOW_MS = 1_800_000_000_000
-SPECS = (ToolSpec("note", "Notes.", {"type": "object"}), ToolSpec("charge", "Charges.", {"type": "object"}))
+SPECS = tuple(ToolSpec(name, "Does it.", {"type": "object"}) for name in ("note", "charge", "refund", "report"))
 HOOK_URL = "http://127.0.0.1:9/ok"
 UNCOMPRESSED = MemoryPolicy(max_l1_messages=100_000, min_l1_messages=100_000)
 MARKS = ("T00001", "T00002", "T00003", "T00004")
@@ -56,6 +58,7 @@ class Run:
     calls: list[ModelCall] = field(default_factory=list)
     hooks: list[Hook] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
+    decided: list[Decided] = field(default_factory=list)
     _moments: Iterator[int] = field(default_factory=count)
 
     def now_s(self) -> float:
@@ -96,7 +99,13 @@ class Run:
         """The model was asked, answered, and the journal has it."""
         call = self.model_call(work, **fields)
         reply = _reply(work, call)
-        new = planned(reply.tool_uses, lambda use: None, LimitSettings(), position=len(work.calls), reply_n=work.next_n)
+        new = planned(
+            reply.tool_uses,
+            lambda use: Checked(use.arguments, approve_by_ms=NOW_MS + 60_000 if use.name == "refund" else None),
+            LimitSettings(),
+            position=len(work.calls),
+            reply_n=work.next_n,
+        )
         work = work.replied(reply, new, first_token_ms=3, counted=100)
         Journal(self.database).save(work.claim, work.unsaved_steps, work.unsaved_calls, _progress(work))
         return work.saved()
@@ -116,10 +125,20 @@ class Run:
         self.calls.append(replace(call, **fields))
         return self.calls[-1]
 
+    def answered(self, work: Work, verdict: Literal["approve", "reject"]) -> Work:
+        """A person decided on the calls that wait for one, and the client was told so."""
+        for call in [call for call in work.open_calls if call.is_waiting]:
+            began_s = self.now_s()
+            turn = decide(self.database, WORKSPACE, work.turn.id, call.id, Decision(verdict), now_ms=NOW_MS)
+            self.decided.append(Decided(turn.id, call.id, verdict, began_s, (200,)))
+            work = work.with_calls([each for each in turn.calls if each.id == call.id])
+        return work
+
     def ran_tools(self, work: Work) -> Work:
-        """All open calls ran, once each."""
+        """All open calls that wait for nobody ran, once each."""
         rows = Calls(self.database)
-        for sent in rows.send(work.claim, work.open_calls, now_ms=NOW_MS):
+        ready = [call for call in work.open_calls if not call.is_waiting]
+        for sent in rows.send(work.claim, ready, now_ms=NOW_MS):
             taken = rows.claim(work.turn.id, sent.position, sent.sends, worker="w1", now_ms=NOW_MS, durable=True)
             assert taken is not None
             self.effects.append(Effect(taken.name, taken.arguments["nonce"], self.now_s()))
@@ -152,6 +171,7 @@ class Run:
                 "model_calls": tuple(self.calls),
                 "hooks": tuple(self.hooks),
                 "effects": tuple(self.effects),
+                "decided": tuple(self.decided),
                 "injections": (Injection("duplicate", "turn", 900.0, 901.0),),
                 "home": self.settings.home,
                 "budget_tokens": 10_000,

@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -124,3 +125,16 @@ def test_the_figures_count_what_was_seen(run: Run) -> None:
     assert shown["model_repeated_share"] == 0
     assert shown["tool_effects"] == 3
     assert shown["injected_duplicate"] == 1
+
+
+def test_a_child_process_that_outlives_its_worker_is_found(run: Run) -> None:
+    *others, last = run.effects
+    effects = (*others, replace(last, worker=77))
+    assert_found(run.evidence(effects=effects, deaths={77: last.at_s - 2}), "I9", "ran on for 2.0 s after its worker")
+
+
+def test_a_child_process_may_end_with_its_worker(run: Run) -> None:
+    *others, last = run.effects
+    for died_s in (last.at_s - 0.2, last.at_s + 5):
+        evidence = run.evidence(effects=(*others, replace(last, worker=77)), deaths={77: died_s})
+        assert check(evidence) == ()

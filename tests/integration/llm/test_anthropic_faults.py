@@ -1,6 +1,7 @@
 """The adapter and the real SDK against a real server that misbehaves in every way we know of."""
 
 import json
+import math
 import subprocess
 import sys
 import threading
@@ -11,8 +12,19 @@ import pytest
 
 from loom_worker.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
 from loom_worker.llm.anthropic import NO_KEY, Anthropic
+from loom_worker.llm.guarded import Guarded
+from loom_worker.llm.model import NotSent
 from loom_worker.llm.retry import Retrying
-from loom_worker.values.chat import ChatMessage, Reply, Request, Restarted, TextDelta, ToolSpec
+from loom_worker.values.chat import (
+    ChatMessage,
+    Reply,
+    Request,
+    Restarted,
+    TextDelta,
+    ToolOutcome,
+    ToolSpec,
+    ToolUse,
+)
 from tests.support.messages_server import (
     Cut,
     Drip,
@@ -269,6 +281,57 @@ def test_a_tool_call_survives_the_round_trip(server):
     with pytest.raises(ProviderFailed, match="tool_result"):
         list(model_of(server).reply(Request("", (*REQUEST.messages, said), tools=(spec,))))
     assert server.requests[1]["messages"][1]["content"][1]["input"] == {"q": "é"}
+
+
+def test_a_number_that_is_too_large_spoils_its_call_and_not_the_session(server):
+    spec = ToolSpec("find", "Finds.", {"type": "object"})
+    reply = reply_of(server, Say("Let me see.", [WireCall("c1", "find", '{"q": 1e999}')]))
+    (use,) = reply.tool_uses
+    assert (use.arguments, "Out of range" in use.flaw) == ({}, True)
+    said = ChatMessage("assistant", reply.text, tool_uses=reply.tool_uses)
+    told = ChatMessage("tool", outcomes=(ToolOutcome("c1", "find", use.flaw, is_error=True),))
+    assert list(model_of(server).reply(Request("", (*REQUEST.messages, said, told), tools=(spec,))))[-1].text
+
+
+def test_a_journal_that_holds_an_infinity_already_can_be_sent(server):
+    spec = ToolSpec("find", "Finds.", {"type": "object"})
+    stored = ToolUse("c1", "find", json.loads('{"q": 1e999, "also": ["x", NaN]}'))
+    said = ChatMessage("assistant", tool_uses=(stored,))
+    told = ChatMessage("tool", outcomes=(ToolOutcome("c1", "find", "none"),))
+    assert list(model_of(server).reply(Request("", (*REQUEST.messages, said, told), tools=(spec,))))[-1].text
+    assert server.requests[0]["messages"][1]["content"][0]["input"] == {"q": None, "also": ["x", None]}
+
+
+class Unasked:
+    """A breaker that is closed, and keeps what it is told."""
+
+    open_for_s = token = None
+
+    def __init__(self):
+        self.told = []
+
+    def look(self, name, *, probe_s):
+        return self
+
+    def succeeded(self, name, token):
+        self.told.append("succeeded")
+
+    def failed(self, name, token):
+        self.told.append("failed")
+
+    def let_go(self, name, token):
+        self.told.append("let_go")
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, "\ud800", object()])
+def test_a_request_that_cannot_be_written_is_refused_at_once_and_is_no_failure_of_the_provider(server, value):
+    spec = ToolSpec("find", "Finds.", {"type": "object", "default": value})
+    breaker, pauses = Unasked(), []
+    guarded = Guarded(model_of(server), breaker, provider="anthropic", probe_s=1.0)
+    model = Retrying(guarded, pause=lambda *pause: pauses.append(pause), chance=lambda: 0.0, clock=time.monotonic)
+    with pytest.raises(NotSent, match="not sent"):
+        list(model.reply(Request("", REQUEST.messages, tools=(spec,))))
+    assert (breaker.told, pauses, server.requests) == (["let_go"], [], [])
 
 
 IMPORT = """

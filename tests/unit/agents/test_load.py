@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.agents.load import Agents, load
-from loom_worker.values.agents import Compressor
+from loom_worker.values.agents import Backend, Compressor
 from loom_worker.values.memory import MemoryPolicy
 
 HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\n"
@@ -56,7 +56,7 @@ def test_every_field_arrives(tmp_path: Path) -> None:
     assert (agent.provider, agent.model, agent.max_tokens) == ("anthropic", "some-model", 100)
     assert (agent.max_context_tokens, agent.reserved_output_tokens) == (1000, 50)
     assert agent.stop_sequences == ("STOP",)
-    assert (agent.backend_url, agent.has_backend) == ("sqlite:///x.db", True)
+    assert agent.backend == Backend(url="sqlite:///x.db", databases=("y.db", "z.db"))
     assert agent.databases == ("y.db", "z.db")
     assert agent.compressor == Compressor("anthropic", "small-model", 500)
     assert agent.memory == MemoryPolicy(8, 4, None, 0.60, 0.75, (3, 5, 7), has_swap=False)
@@ -77,15 +77,9 @@ def test_a_root_agent_has_the_same_fields(tmp_path: Path) -> None:
 
 def test_what_is_not_said_is_left_to_the_process(tmp_path: Path) -> None:
     agent = agents(tmp_path, HEAD).agents["a"]
-    assert (agent.model, agent.max_llm_calls, agent.timeout_s, agent.tools, agent.backend_url) == (None,) * 5
-    assert agent.has_backend
+    assert (agent.model, agent.max_llm_calls, agent.timeout_s, agent.tools) == (None,) * 4
+    assert agent.backend == Backend()
     assert agent.patterns_enabled
-
-
-def test_tools_may_be_sorted_by_where_they_come_from(tmp_path: Path) -> None:
-    found = agents(tmp_path, HEAD + "spec: {tools: {builtin: [x], custom: [y], mcp: [{server: s}]}}")
-    assert found.agents["a"].tools == ("x", "y")
-    assert found.problems == (f"{tmp_path}/0.yaml:1: agent a: without effect yet: spec.tools.mcp",)
 
 
 def test_no_tool_at_all_is_not_every_tool(tmp_path: Path) -> None:
@@ -93,13 +87,7 @@ def test_no_tool_at_all_is_not_every_tool(tmp_path: Path) -> None:
 
 
 def test_an_agent_may_have_no_backend(tmp_path: Path) -> None:
-    assert not agents(tmp_path, HEAD + "spec: {backend: false}").agents["a"].has_backend
-
-
-def test_a_backend_that_is_not_served_yet_is_told_and_never_replaced_by_another(tmp_path: Path) -> None:
-    found = agents(tmp_path, HEAD + "spec: {backend: {type: rest, url: 'http://x'}}")
-    assert not found.agents["a"].has_backend
-    assert "without effect yet: spec.backend.type, spec.backend.url" in found.problems[0]
+    assert agents(tmp_path, HEAD + "spec: {backend: false}").agents["a"].backend is None
 
 
 def test_further_words_on_the_compressor_and_the_scope_are_kept_without_effect(tmp_path: Path) -> None:
@@ -108,13 +96,8 @@ def test_further_words_on_the_compressor_and_the_scope_are_kept_without_effect(t
     assert found.agents["a"].compressor == Compressor(model="m")
     assert found.agents["a"].unknown_keys == ("spec.backend.scope.rows",)
     assert found.problems[1].endswith(
-        "without effect yet: spec.backend.scope.tables, spec.compressor_llm.temperature, spec.compressor_llm.max_tokens"
+        "without effect yet: spec.compressor_llm.temperature, spec.compressor_llm.max_tokens"
     )
-
-
-def test_databases_of_a_backend_that_is_not_served_yet_are_told(tmp_path: Path) -> None:
-    found = agents(tmp_path, HEAD + "spec: {backend: {type: documents, scope: {databases: [x]}}}")
-    assert "spec.backend.scope.databases" in found.problems[0]
 
 
 def test_unknown_keys_are_kept_and_told_with_their_path(tmp_path: Path) -> None:

@@ -98,3 +98,18 @@ def test_a_cell_that_was_cut_says_how_long_it_was() -> None:
 def test_names_that_leave_no_room_are_refused() -> None:
     with pytest.raises(TooWide, match="400 columns"):
         collect(["x" * 300] * 400, fetching([]), max_rows=1, max_bytes=16_384)
+
+
+def test_small_rows_are_fetched_in_ever_larger_batches_and_large_ones_few_at_a_time() -> None:
+    def asked(cell: str) -> list[int]:
+        counts: list[int] = []
+
+        def fetchmany(count: int) -> list[tuple[str]]:
+            counts.append(count)
+            return [(cell,)] * count if len(counts) < 5 else []
+
+        collect(["a"], fetchmany, max_rows=10_000, max_bytes=100_000_000)
+        return counts
+
+    assert asked("x" * 10) == [20, 500, 500, 500, 500]
+    assert asked("é" * 2000) == [20, 62, 62, 62, 62]

@@ -1,6 +1,6 @@
 import pytest
 
-from loom_worker.backends.schema import MAX_DESCRIPTION_CHARS, Table, describe, hint, near
+from loom_worker.backends.schema import MAX_DESCRIPTION_CHARS, Table, describe
 
 ORDERS = Table("orders", (("id", "INTEGER"), ("total", "REAL"), ("placed_on", "DATE")), ("id",), ())
 LINES = Table("lines", (("order_id", "INTEGER"), ("revenue", "")), (), (("order_id", "orders.id"),))
@@ -22,23 +22,25 @@ def test_a_large_schema_names_the_tables_it_cannot_describe() -> None:
     assert text.splitlines()[-1].startswith("Further tables")
 
 
-def test_the_likeliest_name_comes_first() -> None:
-    assert near("Revnue", ["id", "revenue", "total"])[0] == "revenue"
+def test_a_table_of_another_schema_is_called_by_both_names() -> None:
+    table = Table("pay", (("id", "INTEGER"),), ("id",), (), "hr", is_default=False)
+    assert table.line() == "hr.pay(id INTEGER PK)"
+    assert table.as_json()["name"] == "hr.pay"
 
 
-@pytest.mark.parametrize(
-    ("message", "said"),
-    [
-        ("no such column: revnue", "no such column: revnue; columns of lines: revenue, "),
-        ("no such column: o.totl", "no such column: o.totl; columns of orders: total, "),
-        ("no such table: order", "no such table: order; tables: orders, lines"),
-        ('near "FORM": syntax error', 'near "FORM": syntax error'),
-    ],
-)
-def test_a_hint_names_what_was_probably_meant(message: str, said: str) -> None:
-    assert hint(message, "SELECT x FROM orders o JOIN lines l", (LINES, ORDERS)).startswith(said)
+@pytest.mark.parametrize("name", ["a\nb", "a\u202eb", "a\u200bb", "a\tb", "a\u2028b", "x" * 3000])
+def test_a_name_that_no_line_can_show_is_left_out_and_counted(name: str) -> None:
+    odd = Table(name, (("id", "INTEGER"),), (), ())
+    with_odd = Table("plain", (("id", "ENUM('a\nb')"), (name, "TEXT")), (name,), (("id", f"{name}.id"),))
+    lines = describe([odd, with_odd, ORDERS], "sqlite").splitlines()
+    assert lines[1:] == [
+        "plain(id ENUM('a b'))",
+        ORDERS.line(),
+        "Left out, for their names are too long or hold what cannot be seen: 1 tables, 1 columns",
+    ]
 
 
-def test_only_tables_of_the_statement_are_proposed() -> None:
-    assert "orders" not in hint("no such column: totl", "SELECT totl FROM lines", (LINES, ORDERS))
-    assert hint("no such column: x", "SELECT x", (LINES, ORDERS)) == "no such column: x"
+def test_a_name_of_any_script_and_200_characters_is_shown() -> None:
+    names = ("Größe in m²", "注文", "می\u200cخواهم", "x" * 200)
+    text = describe([Table(name, ((name, ""),), (), ()) for name in names], "sqlite")
+    assert text.splitlines()[1:] == [f"{name}({name})" for name in names]

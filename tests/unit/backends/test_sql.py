@@ -1,7 +1,9 @@
 import contextlib
 import hashlib
 import json
+import re
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -14,6 +16,7 @@ import pytest
 
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.errors import BadSettings, ToolFailed
+from loom_worker.values.agents import Scope
 from tests.support.callers import CALLER
 
 BIG_TEXT = "WITH x(s) AS MATERIALIZED (SELECT printf('%.*c', 990000, 'a')) "
@@ -145,7 +148,6 @@ def test_bytes_are_capped_and_the_cap_is_told(shop_path: Path) -> None:
         ("SELECT l.pryce FROM orders o JOIN order_lines l", "no such column: l.pryce; columns of order_lines: unit_p"),
         ("SELECT * FROM costumers", "no such table: costumers; tables: customers, "),
         ("SELECT FROM orders", 'near "FROM": syntax error'),
-        ("SELECT " + ", ".join(f"1 AS {'c' * 85}{n}" for n in range(200)), "200 columns do not fit"),
     ],
 )
 def test_a_mistake_is_answered_with_what_would_have_been_right(backend: SqlBackend, sql: str, expected: str) -> None:
@@ -153,6 +155,12 @@ def test_a_mistake_is_answered_with_what_would_have_been_right(backend: SqlBacke
         run(backend, "execute_sql", sql=sql)
     assert str(caught.value.args[0]).startswith(expected)
     assert caught.value.code == "INVALID_INPUT"
+
+
+def test_names_of_columns_that_leave_no_room_for_a_row_are_refused(shop_path: Path) -> None:
+    wide = "SELECT " + ", ".join(f"1 AS {'c' * 85}{n}" for n in range(200))
+    with pytest.raises(ToolFailed, match="200 columns do not fit"):
+        run(backend_of(shop_path, max_result_bytes=16 * 1024), "execute_sql", sql=wide)
 
 
 def test_an_unknown_table_is_answered_with_the_likeliest_one(backend: SqlBackend) -> None:
@@ -319,3 +327,82 @@ def test_a_missing_driver_is_named_with_the_package_that_brings_it(
     with pytest.raises(BadSettings, match=f"LOOM_BACKEND_URL.*pip install '{package}") as caught:
         SqlBackend(url).describe()
     assert "secret" not in str(caught.value)
+
+
+SCOPE = Scope(tables=("customers", "orders"), columns=("customers.id", "customers.country"))
+
+
+@pytest.fixture(scope="module")
+def scoped(shop_path: Path) -> SqlBackend:
+    return backend_of(shop_path, scope=SCOPE)
+
+
+def test_a_scope_hides_tables_and_columns_from_every_tool(scoped: SqlBackend) -> None:
+    assert run(scoped, "list_tables") == {
+        "tables": [{"name": "customers", "columns": 2}, {"name": "orders", "columns": 7}]
+    }
+    assert "email" not in scoped.describe() + str(run(scoped, "get_schema", tables=["customers"]))
+    found = run(scoped, "execute_sql", sql="SELECT country, count(*) FROM customers GROUP BY 1 ORDER BY 1 LIMIT 1")
+    assert found["row_count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT email FROM customers", "no such column: email; columns of customers: "),
+        ("SELECT * FROM customers", "instead of * name some of: id, country"),
+        ("SELECT name FROM stores", "no such table: stores; tables: "),
+        ("SELECT sql FROM sqlite_master", "no such table: sqlite_master; tables: "),
+        ("EXPLAIN QUERY PLAN SELECT 1", "EXPLAIN may not be used here"),
+        ("SELECT id FROM orders WHERE 1 IN stores", "may not be read"),
+    ],
+)
+def test_what_is_out_of_scope_is_as_if_it_were_not_there(scoped: SqlBackend, sql: str, said: str) -> None:
+    with pytest.raises(ToolFailed, match=re.escape(said)) as caught:
+        run(scoped, "execute_sql", sql=sql)
+    assert caught.value.code == "INVALID_INPUT"
+
+
+@pytest.mark.parametrize("scope", [Scope(), SCOPE])
+def test_parameters_are_bound_by_name_or_place(shop_path: Path, scope: Scope) -> None:
+    backend = backend_of(shop_path, scope=scope)
+    by_name = "SELECT count(*) FROM customers WHERE id = :id OR country = :land"
+    assert run(backend, "execute_sql", sql=by_name, parameters={"id": 1, "land": "' OR 1=1 --"})["rows"] == [[1]]
+    by_place = "SELECT ? || '?' FROM customers WHERE id = ?"
+    assert run(backend, "execute_sql", sql=by_place, parameters=["x", 2])["rows"] == [["x?"]]
+    with pytest.raises(ToolFailed) as caught:
+        run(backend, "execute_sql", sql="SELECT ?", parameters=[1, 2])
+    assert caught.value.code == "INVALID_INPUT"
+
+
+def test_sql_that_the_parser_does_not_know_runs_where_there_is_no_scope(backend: SqlBackend) -> None:
+    strange = "SELECT id FROM orders NOT INDEXED WHERE id NOTNULL ORDER BY id NULLS LAST LIMIT 2, 1"
+    assert run(backend, "execute_sql", sql=strange)["row_count"] == 1
+
+
+def test_tools_of_one_file_share_a_group_that_names_no_folder(shop_path: Path) -> None:
+    groups = {tool.group for tool in backend_of(shop_path).tools()}
+    assert len(groups) == 1
+    assert re.fullmatch(r"sql:shop\.db:[0-9a-f]{8}", groups.pop())
+    other = SqlBackend("postgresql+psycopg://u:secret@db.example:5433/sales").tools()[0]
+    assert other.group == "sql:db.example:5433:sales"
+
+
+def test_a_file_has_a_child_of_its_own_and_a_server_needs_one(shop_path: Path) -> None:
+    assert backend_of(shop_path).tools()[2].origin is None
+    url = "postgresql+psycopg://u:secret@db.example/sales"
+    tools = SqlBackend(url, scope=SCOPE, max_rows=5, timeout_s=3).tools()
+    origin = json.loads(json.dumps(tools[2].origin))
+    assert origin["kind"] == "sql"
+    again = SqlBackend.from_origin(origin).tools()
+    assert [(tool.spec, tool.origin, tool.timeout_s, tool.group) for tool in again] == [
+        (tool.spec, tool.origin, tool.timeout_s, tool.group) for tool in tools
+    ]
+
+
+def test_a_file_without_scope_never_loads_the_parser(shop_path: Path) -> None:
+    program = "import sys; from loom_worker.backends.sql import SqlBackend; from tests.support.callers import CALLER\n"
+    program += f"tools = SqlBackend('sqlite:///{shop_path}').tools(); tools[2].run({{'sql': 'SELECT 1'}}, CALLER)\n"
+    program += "print('sqlglot' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.backends import sqlite_guard
-from loom_worker.backends.sqlite_guard import FUNCTIONS, answer, guard
+from loom_worker.backends.sqlite_guard import FUNCTIONS, Order, Seen, answer, guard
 from loom_worker.values.json import Json
 
 WRITES_AND_ESCAPES = [
@@ -63,9 +63,14 @@ WRITES_AND_ESCAPES = [
 ]
 
 
-def ask(path: Path, sql: str, *, timeout_s: float = 30.0) -> Json:
+def order_of(path: Path, sql: str, *, seen: Seen | None = None) -> Order:
     uri = f"file:{path}?mode=ro"
-    return answer({"uri": uri, "sql": sql, "max_rows": 5, "max_bytes": 4096, "timeout_s": timeout_s})
+    caps: Json = {"max_rows": 5, "max_bytes": 4096, "timeout_s": 30.0}
+    return {"uri": uri, "sql": sql, "parameters": [], "seen": seen, **caps}  # type: ignore[typeddict-item]
+
+
+def ask(path: Path, sql: str, *, timeout_s: float = 30.0) -> Json:
+    return answer({**order_of(path, sql), "timeout_s": timeout_s})
 
 
 @pytest.mark.parametrize("sql", WRITES_AND_ESCAPES)
@@ -169,20 +174,18 @@ def test_nothing_random_or_outside_the_statement_is_among_the_functions() -> Non
 
 
 def test_the_program_answers_on_stdout(shop_path: Path) -> None:
-    order = {"uri": f"file:{shop_path}?mode=ro", "sql": "SELECT 1", "max_rows": 1, "max_bytes": 999, "timeout_s": 5}
-    done = run_program(order, os.getpid())
+    done = run_program(order_of(shop_path, "SELECT 1"), os.getpid())
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.load(io.BytesIO(done.stdout))["result"]["rows"] == [[1]]
 
 
 def test_a_query_ends_long_before_its_time_once_whoever_asked_is_not_its_parent_any_more(shop_path: Path) -> None:
     endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT COUNT(*) FROM c"
-    order = {"uri": f"file:{shop_path}?mode=ro", "sql": endless, "max_rows": 1, "max_bytes": 999, "timeout_s": 60}
-    done = run_program(order, 1)
+    done = run_program(order_of(shop_path, endless), 1)
     assert json.load(io.BytesIO(done.stdout))["code"] == "DATABASE_ERROR"
 
 
-def run_program(order: Json, parent_pid: int) -> subprocess.CompletedProcess[bytes]:
+def run_program(order: Order, parent_pid: int) -> subprocess.CompletedProcess[bytes]:
     program = "from loom_worker.backends.sqlite_guard import main; main()"
     command = [sys.executable, "-c", program, "", str(parent_pid)]
     return subprocess.run(command, input=json.dumps(order).encode(), capture_output=True, timeout=20)
@@ -195,3 +198,53 @@ def test_the_guard_loads_nothing_outside_the_standard_library_but_its_own_few_mo
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
     assert "errors" not in done.stdout
     assert "sqlite_guard" in done.stdout
+
+
+@pytest.fixture
+def scoped_path(tmp_path: Path) -> Path:
+    path = tmp_path / "scoped.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(
+            """CREATE TABLE secret (a); INSERT INTO secret VALUES (42);
+               CREATE TABLE t (id INTEGER PRIMARY KEY, b, hid); INSERT INTO t VALUES (7, 'b', 'h');
+               CREATE VIEW shown AS SELECT a + 1 AS a FROM secret;
+               CREATE VIRTUAL TABLE notes USING fts5(body); INSERT INTO notes VALUES ('a loom weaves');"""
+        )
+    return path
+
+
+SEEN: Seen = {"t": ["id", "b"], "shown": None, "notes": None}
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT id, b, count(*) FROM T", [[7, "b", 1]]),
+        ("SELECT rowid FROM t", [[7]]),
+        ("SELECT * FROM shown", [[43]]),
+        ("SELECT body FROM notes WHERE notes MATCH 'loom'", [["a loom weaves"]]),
+        ("SELECT value FROM json_each('[5]')", [[5]]),
+        ("WITH x AS (SELECT b FROM t) SELECT * FROM x", [["b"]]),
+    ],
+)
+def test_what_is_seen_can_be_read(scoped_path: Path, sql: str, rows: list[list[object]]) -> None:
+    assert answer(order_of(scoped_path, sql, seen=SEEN))["result"]["rows"] == rows
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM t",
+        "SELECT hid FROM t",
+        "SELECT id FROM t ORDER BY hid",
+        "SELECT count(*) FROM secret",
+        "SELECT a FROM secret",
+        "SELECT a FROM (SELECT a FROM secret) AS shown",
+        "SELECT 1 FROM t WHERE 42 IN secret",
+        "SELECT name FROM sqlite_master",
+        "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM secret)",
+    ],
+)
+def test_what_is_not_seen_is_denied_by_the_database_itself(scoped_path: Path, sql: str) -> None:
+    refused = answer(order_of(scoped_path, sql, seen=SEEN))
+    assert refused == {"failure": "this reads a table or column that may not be read", "code": "INVALID_INPUT"}

@@ -9,7 +9,8 @@ from loom_worker.cli.checks import Check, backend, contents, data_directory, dat
 from loom_worker.cli.doctor import line
 from loom_worker.cli.knobs import VALUE_OF, knobs
 from loom_worker.cli.main import main
-from loom_worker.settings import KNOWN, SECRET, from_env
+from loom_worker.environ import KNOWN, SECRET
+from loom_worker.settings import from_env
 from loom_worker.store.prepare import prepare
 from tests.support.disks import spoil
 

@@ -8,8 +8,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
+from loom_worker.cli.show import WIDEST_ARGUMENTS
 from loom_worker.values.sessions import SessionPatch
-from loom_worker.values.turns import NewTurn, Turn
+from loom_worker.values.turns import Call, NewTurn, Turn
+from tests.support.fake_loom import FakeLoom
+from tests.support.http_server import serving
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import settings
 from web.serve import Server
@@ -104,6 +107,12 @@ def test_one_turn_is_shown_field_by_field_or_as_json(loom: Loom, front: MemoryFr
         ["retry"],
         ["retry", "turn_1", "--dead"],
         ["retry", "turn_1", "--session", "s"],
+        ["approve"],
+        ["approve", "turn_1", "--arguments", "{}"],
+        ["approve", "turn_1", "toolu_1", "--arguments", "{"],
+        ["approve", "turn_1", "toolu_1", "--arguments", "[1]"],
+        ["approve", "turn_1", "toolu_1", "--reject", "--arguments", "{}"],
+        ["approve", "turn_1", "--reason", "No."],
     ],
 )
 def test_what_makes_no_sense_is_refused_with_2_before_anything_is_asked(
@@ -114,7 +123,7 @@ def test_what_makes_no_sense_is_refused_with_2_before_anything_is_asked(
     assert (result.exit_code, result.stdout) == (2, "")
 
 
-@pytest.mark.parametrize("words", [["show"], ["cancel"], ["retry"], []])
+@pytest.mark.parametrize("words", [["show"], ["cancel"], ["retry"], ["approve"], []])
 def test_what_is_not_there_exits_1(loom: Loom, words: list[str]) -> None:
     result = loom(*words, "turn_none")
     assert result.exit_code == 1
@@ -200,3 +209,93 @@ def test_nothing_dead_is_nothing_to_do(loom: Loom, front: MemoryFront) -> None:
     result = loom("retry", "--dead")
     assert (result.exit_code, result.stdout) == (0, "no dead turns\n")
     assert json.loads(loom("retry", "--dead", "--json").stdout) == {"object": "list", "data": []}
+
+
+PAY = Call("toolu_1", "pay", {"amount": 70}, 0, 1, approval="waiting")
+LOOK = Call("toolu_2", "look", {}, 1, 1)
+REFUND = Call("toolu_3", "refund", {}, 2, 1, approval="waiting")
+DONE = Call("toolu_4", "refund", {}, 3, 1, status="completed", approval="approved")
+
+
+@pytest.fixture
+def asking(front: MemoryFront) -> str:
+    """A turn that waits for a person, for two of its calls."""
+    turn_id = ask(front)
+    front.ask_person(turn_id, PAY, LOOK, REFUND, DONE)
+    return turn_id
+
+
+def said(front: MemoryFront, turn_id: str) -> list[str | None]:
+    """What was said to each call."""
+    return [call.approval for call in front.turn("default", turn_id).calls]
+
+
+def test_turns_that_wait_for_a_person_can_be_listed(loom: Loom, front: MemoryFront, asking: str) -> None:
+    ask(front, "t")
+    assert ids(loom("--status", "requires_action")) == [asking]
+
+
+def test_all_calls_that_wait_are_approved_and_no_others(loom: Loom, front: MemoryFront, asking: str) -> None:
+    told = loom("approve", asking)
+    lines = ["toolu_1: approved", "toolu_3: approved", f"{asking} is requires_action"]
+    assert (told.exit_code, told.stdout.splitlines()) == (0, lines)
+    assert said(front, asking) == ["approved", None, "approved", "approved"]
+
+
+def test_one_call_is_approved_with_other_arguments(loom: Loom, front: MemoryFront, asking: str) -> None:
+    told = loom("approve", asking, "toolu_1", "--arguments", '{"amount": 7}', "--json")
+    assert json.loads(told.stdout)["tool_calls"][0]["arguments"] == {"amount": 7}
+    assert said(front, asking) == ["edited", None, "waiting", "approved"]
+
+
+def test_a_rejected_call_has_its_reason(loom: Loom, front: MemoryFront, asking: str) -> None:
+    told = loom("approve", asking, "toolu_1", "--reject", "--reason", "Ask first.")
+    assert told.stdout.splitlines()[0] == "toolu_1: rejected"
+    assert front.turn("default", asking).calls[0].content == "Denied by a person: Ask first."
+    assert said(front, asking) == ["rejected", None, "waiting", "approved"]
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [("toolu_2", "409 Not waiting"), ("toolu_4", "409 Already decided"), ("toolu_9", "404 Not found")],
+)
+def test_a_call_that_does_not_wait_is_told_and_exits_1(loom: Loom, asking: str, call: str, problem: str) -> None:
+    told = loom("approve", asking, call)
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert problem in told.stderr
+
+
+def test_arguments_that_the_tool_does_not_take_decide_nothing(loom: Loom, front: MemoryFront, asking: str) -> None:
+    told = loom("approve", asking, "toolu_1", "--arguments", '{"price": 7}')
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert "422" in told.stderr
+    assert said(front, asking)[0] == "waiting"
+
+
+def test_where_nothing_waits_the_turn_is_only_shown(loom: Loom, front: MemoryFront) -> None:
+    turn_id = ask(front)
+    told = loom("approve", turn_id)
+    assert (told.exit_code, told.stdout) == (0, f"{turn_id} is queued\n")
+
+
+def test_each_call_of_a_turn_is_shown_for_a_person_who_shall_decide(tmp_path: Path) -> None:
+    calls = [
+        {"id": "toolu_1", "name": "refund", "status": "pending", "approval": "waiting", "error_id": None, "ref": None}
+        | {"arguments": {"order_id": 7, "note": "b\u202ead", "long": "x" * 900}, "content": "not to be shown"},
+        {"id": "toolu_2", "name": "execute_sql", "status": "failed", "approval": None, "error_id": "err_1"}
+        | {"arguments": {"sql": "SELECT\n1"}, "ref": "ref_1"},
+    ]
+    with serving(FakeLoom(turn={"status": "requires_action", "tool_calls": calls, "answer": None})) as url:
+        env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": url}
+        lines = CliRunner().invoke(main, ["turns", "turn_1"], env=env).stdout.splitlines()
+    at = lines.index("tool_calls        2")
+    assert lines[at + 1] == "  toolu_1: refund, pending, approval waiting"
+    assert lines[at + 2].startswith('    arguments {"order_id": 7, "note": "b\\u202ead", "long": "xxx')
+    assert len(lines[at + 2]) == len("    arguments ") + WIDEST_ARGUMENTS
+    assert lines[at + 3 :] == [
+        "  toolu_2: execute_sql, failed",
+        '    arguments {"sql": "SELECT\\n1"}',
+        "    error_id err_1",
+        "    ref ref_1",
+        "answer            -",
+    ]

@@ -2,10 +2,10 @@ import pytest
 
 from loom_worker.errors import Invalid
 from loom_worker.front.allowed import check
-from loom_worker.values.agents import Agent
+from loom_worker.values.agents import Agent, Backend
 from loom_worker.values.sessions import SessionPatch
 
-AGENT = Agent("analyst", databases=("north.db", "south.db"))
+AGENT = Agent("analyst", backend=Backend(databases=("north.db", "south.db")))
 TOOLS = ("execute_sql", "add")
 
 

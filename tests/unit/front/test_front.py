@@ -208,7 +208,7 @@ def test_the_queue_counts_turns_and_workers(front: Front) -> None:
 
 def test_agents_tools_and_readiness_are_shown(front: Front) -> None:
     assert [agent.name for agent in front.agents()] == ["default"]
-    assert [tool.name for tool in front.tools("default")] == ["add", "note"]
+    assert [tool.spec.name for tool in front.tools("default")] == ["add", "note"]
     assert front.metrics() == {"lanes": 3}
     assert front.readiness() == ("workers: none is alive",)
 

@@ -8,14 +8,14 @@ from loom_worker.agents.load import Agents
 from loom_worker.errors import BadSettings, Invalid, NotFound
 from loom_worker.front.following import Following
 from loom_worker.front.front import CHECKED_BYTES, Front
-from loom_worker.values.agents import Agent
+from loom_worker.values.agents import Agent, Backend
 from loom_worker.values.sessions import NewSession, SessionPatch
 from loom_worker.values.turns import NewTurn
 from tests.support.models import says
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
 
-AGENTS = Agents({"default": Agent("default", databases=("north.db",)), "other": Agent("other")}, ())
+AGENTS = Agents({"default": Agent("default", backend=Backend(databases=("north.db",))), "other": Agent("other")}, ())
 
 
 @pytest.fixture

@@ -1,10 +1,14 @@
 """Reading a reply out of events."""
 
+import json
+import math
+
 import pytest
 
 from loom_worker.errors import StreamBroken
 from loom_worker.llm.anthropic_request import PLACE_KEY, request_body
 from loom_worker.llm.anthropic_stream import Assembly, ErrorEvent, read_tool_use
+from loom_worker.llm.sse import json_object
 from loom_worker.values.chat import ChatMessage, Request
 from tests.support.messages_wire import (
     WireCall,
@@ -93,7 +97,11 @@ def test_a_call_that_streams_only_an_empty_piece_has_no_arguments():
     assert (use.arguments, use.flaw) == ({}, None)
 
 
-@pytest.mark.parametrize("raw", ['{"q": "a', "{", "[1]", "7", "null", '{"q": NaN}', '{"q": "\\ud800"}', "[" * 90_000])
+BAD = ["[1]", "7", '{"q": NaN}', '{"q": -Infinity}', '{"q": 1e999}', '{"q": [{"n": -1E400}]}', '{"q": "\\ud800"}']
+BAD += ['{"q": ' + "9" * 5_000 + "}", '{"q":' * 500 + "1" + "}" * 500]
+
+
+@pytest.mark.parametrize("raw", [*BAD, '{"q": "a', "{", "null", "[" * 90_000])
 def test_arguments_that_cannot_be_read_are_a_flaw(raw):
     use = called(raw)
     assert use.flaw
@@ -119,6 +127,53 @@ def test_a_call_whose_block_was_never_ended_is_a_flaw():
 def test_arguments_given_in_the_opening_are_taken():
     opening = {"type": "tool_use", "id": "c1", "name": "find", "input": {"q": 1}}
     assert read_tool_use(opening, "", was_cut=False).arguments == {"q": 1}
+
+
+@pytest.mark.parametrize("raw", BAD)
+def test_arguments_given_in_the_opening_are_looked_at_as_those_that_stream(raw):
+    opening = b'{"type": "tool_use", "id": "c1", "name": "find", "input": ' + raw.encode() + b"}"
+    use = read_tool_use(json_object(opening), "", was_cut=False)
+    assert use.flaw
+    assert use.arguments == {}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ['{"q": 1.7976931348623157e308}', '{"q": 1e-999}', '{"q": ' + "9" * 4_000 + "}", json.dumps({"q": "[{" * 200})],
+)
+def test_arguments_at_the_edge_of_what_json_is_are_no_flaw(raw):
+    use = called(raw)
+    assert (use.arguments, use.flaw) == (json.loads(raw), None)
+
+
+def test_the_flaw_of_a_number_tells_the_model_what_is_wrong():
+    assert "Out of range" in called('{"q": 1e999}').flaw
+
+
+@pytest.mark.parametrize("part", [None, 7, ["c1"], {}])
+@pytest.mark.parametrize("name", ["id", "name"])
+def test_a_call_whose_id_or_name_is_no_text_breaks_the_stream(name, part):
+    opening = {"type": "tool_use", "id": "c1", "name": "find", "input": {}} | {name: part}
+    with pytest.raises(StreamBroken):
+        read(start(), block(0, opening, []), finish("tool_use"))
+
+
+def test_a_call_and_a_model_are_named_in_text_that_can_be_stored():
+    opening = {"type": "tool_use", "id": "c\ud800", "name": "fi\0nd", "input": {}}
+    reply = read(start(model="m\udfff"), block(0, opening, []), finish("tool_use"))
+    assert (reply.model, reply.tool_uses[0].id, reply.tool_uses[0].name) == ("m\ufffd", "c\ufffd", "fi\ufffdnd")
+
+
+@pytest.mark.parametrize("figure", [math.inf, -math.inf, math.nan, 10**30, -5, "7", None, [1]])
+def test_a_figure_of_usage_that_is_nonsense_counts_for_nothing(figure):
+    usage = read(start(), text_block(0, ["x"]), finish("end_turn", usage={"output_tokens": figure})).usage
+    assert usage.output_tokens == (1 if figure is None else 0)
+
+
+@pytest.mark.parametrize("flaw", ["\ud800", math.inf])
+def test_thinking_that_could_not_go_back_is_left_out(flaw):
+    thought = block(0, {"type": "redacted_thinking", "data": flaw}, [])
+    assert read(start(), thought, text_block(1, ["x"]), finish("end_turn")).opaque == ()
 
 
 def test_thinking_is_kept_with_its_signature_and_goes_back_as_it_came():

@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from loom_worker.llm.demo import answer, missing_tables, read_result, read_task, read_today
+from loom_worker.llm.demo import answer, missing_tables, read_result, read_task, read_today, unfenced
 from loom_worker.llm.slots import Slots, read
 
 CONTEXT = """<pattern id="sql/top_n" score="0.41">
@@ -147,3 +147,9 @@ def test_missing_tables_are_those_the_database_did_not_list() -> None:
 @pytest.mark.parametrize("content", ["", "no JSON", "[]", '{"tables": [1]}', '{"tables": null}'])
 def test_an_unreadable_list_of_tables_blocks_nothing(content: str) -> None:
     assert missing_tables(("orders",), content) == ()
+
+
+def test_a_result_is_read_inside_its_fence_with_or_without_a_note_behind_it() -> None:
+    fenced = '<data kqrbcd>\n{"columns": ["n"], "rows": [[1]]}\n</data kqrbcd>'
+    assert read_result(unfenced(fenced)) == read_result(unfenced(f"{fenced}\n[Loom: …]")) == read_result(fenced[14:-15])
+    assert unfenced("plain") == "plain"

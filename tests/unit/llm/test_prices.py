@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from loom_worker.llm.prices import cost_usd, table, with_cost
+from loom_worker.llm.prices import cost_usd, plain_name, table, with_cost
 from loom_worker.values.chat import Reply, Usage
 
 MILLION = 1_000_000
@@ -55,6 +55,48 @@ def test_a_long_prompt_has_its_rates_for_the_whole_call():
 @pytest.mark.parametrize("model", ["", "llama3", "claude", "claude-opus-4-99", "claude-sonnet-4-5-mini", "gpt-5"])
 def test_an_unknown_model_has_no_price_rather_than_none_to_pay(model):
     assert cost_usd(model, Usage(input_tokens=5)) is None
+
+
+@pytest.mark.parametrize(
+    ("named", "plain"),
+    [
+        ("anthropic.claude-opus-4-6-v1", "claude-opus-4-6"),
+        ("anthropic.claude-sonnet-4-6", "claude-sonnet-4-6"),
+        ("anthropic.claude-opus-4-8", "claude-opus-4-8"),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5-20250929"),
+        ("global.anthropic.claude-opus-4-5-20251101-v1:0", "claude-opus-4-5-20251101"),
+        ("us-gov.anthropic.claude-3-7-sonnet-20250219-v1:0", "claude-3-7-sonnet-20250219"),
+        ("anthropic.claude-3-5-sonnet-20241022-v2:0", "claude-3-5-sonnet-20241022"),
+        (
+            "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.claude-haiku-4-5-20251001-v1:0",
+            "claude-haiku-4-5-20251001",
+        ),
+        ("arn:aws-us-gov:bedrock:us-gov-west-1::foundation-model/anthropic.claude-opus-4-6-v1", "claude-opus-4-6"),
+    ],
+)
+def test_bedrocks_name_of_a_model_costs_what_the_model_costs(named, plain):
+    assert plain_name(named) == plain
+    assert cost_usd(named, Usage(input_tokens=5)) == cost_usd(plain, Usage(input_tokens=5)) is not None
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "amazon.nova-pro-v1:0",
+        "us.anthropic.claude-opus-4-99-v1:0",
+        "anthropic.claude-opus-4-6-v1-evil",
+        "arn:aws:bedrock:us-west-2:123456789012:application-inference-profile/abc",
+        "ollama/gpt-oss:120b-cloud",
+        "ollama/glm-4.7:cloud",
+    ],
+)
+def test_what_is_billed_in_a_way_not_known_here_has_no_price(model):
+    assert cost_usd(model, Usage(input_tokens=5)) is None
+
+
+@pytest.mark.parametrize("model", ["ollama/qwen3-coder", "ollama/claude-3-5-sonnet", "ollama/me/cloudy:7b"])
+def test_a_model_on_ones_own_machine_is_free(model):
+    assert cost_usd(model, Usage(input_tokens=1_000_000, output_tokens=5)) == 0.0
 
 
 def test_the_scripted_model_is_free():

@@ -30,6 +30,11 @@ from tests.unit.memory.talk import (
     user,
 )
 
+
+def mark(text: str) -> str:
+    return f"<data>\n{text}\n</data>"
+
+
 TOOLS = (ToolSpec("add", "Adds.", {"type": "object"}),)
 PLENTY = 10_000_000
 NAMES = {"tools", "rom", "kernel", "l2", "l1", "recalled", "patterns", "turn"}
@@ -41,6 +46,7 @@ layered = st.builds(
     schemas=st.sampled_from([(), ({"name": "t", "text": "t(id)"}, {"name": "u", "text": f"u({'c' * 200})"})]),
     refs=st.sampled_from([(), ("ref_" + "0" * 32,)]),
     l2=st.one_of(texts, st.lists(texts, max_size=4).map("\n".join)),
+    mark=st.sampled_from([str, mark]),
     history=conversations.map(lambda said_so_far: stored(*said_so_far)),
     recalled=st.sampled_from(["", "<recalled>\nuser: 42\n</recalled>", "r" * 500]),
     current=running,
@@ -109,7 +115,8 @@ def test_the_running_turn_is_always_in_and_the_messages_keep_their_order(given: 
 def test_with_room_for_all_everything_is_sent_as_it_is(given: Layers) -> None:
     context = pack(given)
     known = kernel_text(given.kernel, given.schemas, given.refs, allowance_tokens=PLENTY, count=count)
-    assert context.memory == memory_text(known, given.l2, has_swap=True)
+    l2 = given.mark(given.l2) if given.l2.strip() else ""
+    assert context.memory == memory_text(known, l2, has_swap=True)
     beside = "\n\n".join(part for part in (given.current[0].context, given.recalled) if part)
     asked = replace(given.current[0], context=beside)
     assert list(context.messages) == [*(message.chat for message in given.history), asked, *given.current[1:]]
@@ -200,7 +207,7 @@ def test_a_turn_whose_question_was_not_read_is_left_out() -> None:
 
 
 def test_the_recalled_block_stands_behind_the_context_of_the_current_message_if_it_fits() -> None:
-    block = as_text(stored([user("It was 42.")]))
+    block = as_text(stored([user("It was 42.")]), lambda turn_id, text: text)
     given = layers([user("What was it?", context="Today is Monday.")], recalled=block)
     asked = user("What was it?", context=f"Today is Monday.\n\n{block}")
     needed = fixed(given) + message_tokens(asked, count)
@@ -223,12 +230,22 @@ def test_a_summary_that_does_not_fit_loses_its_oldest_lines() -> None:
     given = layers([user("now")], l2="\n".join(summaries))
     whole = pack(given)
     assert whole.memory == memory_text("", given.l2, has_swap=True)
-    short = pack(given, 1200)
+    short = pack(given, 2000)
     kept = [line.strip() for line in short.memory.partition(L2_CUT + "\n")[2].splitlines()]
     assert kept == summaries[-len(kept) :]
-    assert sum(short.tokens.values()) <= 1200
-    assert short.tokens["l2"] > 240 - len(summaries[0]) - len("\n  ")
+    assert sum(short.tokens.values()) <= 2000
+    assert short.tokens["l2"] > 400 - len(summaries[0]) - len("\n  ")
     assert pack(given, fixed(given) + message_tokens(user("now"), count)).memory == ""
+
+
+@pytest.mark.parametrize("budget", range(600, 5200, 200))
+def test_a_summary_is_marked_whole_however_much_of_it_is_cut(budget: int) -> None:
+    given = layers([user("now")], l2="\n".join(f"They spoke of matter {n}." for n in range(30)), mark=mark)
+    context = pack(given, budget)
+    head, opening, rest = context.memory.partition("\n  <data>\n")
+    assert context.memory == "" or (opening and rest.endswith("\n  </data>") and "They" not in head)
+    assert context.memory == "" or (L2_CUT in rest) != ("matter 0." in rest)
+    assert sum(context.tokens.values()) == sent_tokens(context, given, count) <= budget
 
 
 def test_a_summary_never_drives_the_last_messages_out() -> None:

@@ -72,8 +72,8 @@ def test_a_stub_names_the_call_its_length_and_its_references() -> None:
     assert stub == ToolOutcome(
         "toolu_0",
         "add",
-        f'[The result of add({{"a": 0}}), {len(content)} characters, was left out to save room. It named {REF}. '
-        "Call the tool again, for no more than you need, if you need it.]",
+        f'[The result of add({{"a": 0}}), {len(content)} characters, was left out to save room. It named {REF}, '
+        "which get_tool_result reads. Call the tool again, for no more than you need, if you need it.]",
     )
 
 

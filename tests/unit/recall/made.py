@@ -13,11 +13,11 @@ from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
-from loom_worker.tools.call import Outcome, call
+from loom_worker.tools.call import call
 from loom_worker.tools.registry import Registry
 from loom_worker.values.chat import ChatMessage, Role, ToolUse
 from loom_worker.values.memory import MemoryState
-from loom_worker.values.tools import Caller, Tool
+from loom_worker.values.tools import Caller, Outcome, Tool
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, running
 
 _ids = numbers()
@@ -105,7 +105,7 @@ def outcome(talk: Talk, name: str, given: RecallParts, /, **arguments: Any) -> O
     """What a call gives; its arguments are checked as a model's are."""
     flaw = Registry(recall_tools(given)).flaw(ToolUse("toolu_1", name, arguments))
     assert flaw is None, flaw
-    return call(tool(name, given), arguments, talk.caller, timeout_s=30.0)
+    return call(tool(name, given), arguments, talk.caller, timeout_s=30.0, pool=None, max_bytes=1_000_000)
 
 
 def answer(talk: Talk, name: str, given: RecallParts, /, **arguments: Any) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 import pytest
 
 from loom_worker.recall.tools import recall_tools
+from loom_worker.results.errors import summary
+from loom_worker.settings import ToolSettings
 from loom_worker.store.database import Database
-from loom_worker.tools.call import MAX_CONTENT_BYTES, Outcome
 from loom_worker.tools.registry import Registry
 from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.values.json import Json
@@ -42,10 +43,10 @@ def test_without_swap_there_is_only_the_tool_that_keeps_facts_in_mind(database: 
         ("recall_conversation", {"offset": 0, "limit": 0}),
         ("search_conversation", {}),
         ("search_conversation", {"query": "x", "limit": 21}),
-        ("search_conversation", {"query": 7}),
+        ("search_conversation", {"query": []}),
         ("clear_recalled_context", {"all": True}),
         ("update_session_context", {}),
-        ("update_session_context", {"goals": "one"}),
+        ("update_session_context", {"goals": {"a": "one"}}),
     ],
 )
 def test_arguments_out_of_bounds_are_refused_before_anything_runs(
@@ -101,10 +102,10 @@ def test_more_than_the_budget_is_refused_in_words_the_model_can_act_on(talk: Tal
     given = parts(talk.database, recalled=60)
     answer(talk, "recall_conversation", given, offset=0, limit=3)
     refused = outcome(talk, "recall_conversation", given, offset=3, limit=17)
-    text, code = refused.content.rsplit(" ", 1)
-    assert (refused.status, code) == ("failed", "[INVALID_INPUT]")
+    text = refused.content
+    assert (refused.status, refused.code) == ("failed", "INVALID_INPUT")
     assert len(text) <= 100
-    assert "of 60 free: smaller limit, or clear_recalled_context" in text
+    assert "of 60 free: smaller limit or clear_recalled_context" in text
     assert talk.state.promoted == tuple(talk.ids[:3])
     answer(talk, "clear_recalled_context", given)
     assert answer(talk, "recall_conversation", given, offset=3, limit=3)["recalled"]["added"] == 3
@@ -114,9 +115,8 @@ def test_the_longest_refusal_is_not_cut(talk: Talk) -> None:
     talk.leave()
     given = parts(talk.database, count=lambda text: 1_000_000 * text.count("UTC]"), recalled=1_500_000)
     refused = outcome(talk, "recall_conversation", given, offset=0, limit=2)
-    assert refused == Outcome(
-        "failed",
-        "Needs 2000000 tokens, 1500000 of 1500000 free: smaller limit, or clear_recalled_context [INVALID_INPUT]",
+    assert summary(refused.content, refused.code) == (
+        "Code INVALID_INPUT: 2000000 tokens, 1500000 of 1500000 free: smaller limit or clear_recalled_context"
     )
 
 
@@ -135,7 +135,7 @@ def test_fifty_long_messages_are_one_answer_that_is_not_cut(database: Database, 
     talk = Talk(database)
     talk.say(*(f"{n} " + letter * 20_000 for n in range(49)), "short")
     done = outcome(talk, "recall_conversation", parts(database), offset=0, limit=50)
-    assert 10_000 < len(done.content.encode()) <= MAX_CONTENT_BYTES
+    assert 10_000 < len(done.content.encode()) < ToolSettings().reference_bytes
     assert "[cut:" not in done.content
     assert len(answer(talk, "recall_conversation", parts(database), offset=0, limit=50)["messages"]) == 50
     assert '"text":"short"' in done.content

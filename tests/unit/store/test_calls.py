@@ -27,10 +27,9 @@ def take(database: Database, claim: Claim, position: int = 0, send: int = 1) -> 
 
 
 def close(database: Database, claim: Claim, taken: Call, content: str = "4") -> int | None:
-    done_ms = NOW_MS + 9
-    return Calls(database).close(
-        claim.turn.id, replace(taken, status="completed", content=content, finished_ms=done_ms)
-    )
+    done = replace(taken, status="completed", content=content, finished_ms=NOW_MS + 9)
+    left = Calls(database).close(claim.turn.id, done)
+    return None if left is None else left.under_way
 
 
 def stored(database: Database, claim: Claim) -> tuple[Call, ...]:
@@ -158,3 +157,50 @@ def test_the_owner_of_a_call_is_known_until_it_is_deleted(database: Database, cl
     Sessions(database).delete(WORKSPACE, "s1")
     assert Calls(database).owner_of(claim.turn.id, 0) is None
     assert take(database, claim) is None
+
+
+def test_a_call_that_ends_marks_the_next_one_as_sent(database: Database) -> None:
+    claim = running(database)
+    unsent = [replace(call(n), sends=0, sent_ms=None) for n in range(1, 4)]
+    Journal(database).save(claim, (), (call(0), replace(call(4)), *unsent), PROGRESS)
+    taken = take(database, claim)
+    assert taken is not None
+    done = replace(taken, status="completed", content="x", finished_ms=NOW_MS + 9)
+    left = Calls(database).close(claim.turn.id, done, concurrency=2)
+    assert left is not None
+    assert left.next is not None
+    assert (left.under_way, left.next.position, left.next.sends, left.next.sent_ms) == (2, 1, 1, NOW_MS + 9)
+    assert [one.sends for one in stored(database, claim)] == [1, 1, 0, 0, 1]
+
+
+def test_what_waits_for_a_person_or_for_its_twin_is_not_sent_in_its_place(database: Database) -> None:
+    claim = running(database)
+    unsent = {"sends": 0, "sent_ms": None}
+    waiting = replace(call(1), approval="waiting", approve_by_ms=NOW_MS, **unsent)
+    twin = replace(call(2), arguments=call(0).arguments, **unsent)
+    Journal(database).save(claim, (), (call(0), waiting, twin, replace(call(3), **unsent), call(4)), PROGRESS)
+    taken = take(database, claim)
+    assert taken is not None
+    done = replace(taken, status="completed", content="x", finished_ms=NOW_MS + 9)
+    left = Calls(database).close(claim.turn.id, done, concurrency=9)
+    assert left is not None
+    assert left.next is not None
+    assert left.next.position == 3
+
+
+def test_the_last_call_under_way_leaves_the_others_to_the_turn(database: Database) -> None:
+    claim = running(database)
+    Journal(database).save(claim, (), (call(0), replace(call(1), sends=0, sent_ms=None)), PROGRESS)
+    taken = take(database, claim)
+    assert taken is not None
+    left = Calls(database).close(claim.turn.id, replace(taken, status="failed", finished_ms=1), concurrency=9)
+    assert left is not None
+    assert (left.under_way, left.next) == (0, None)
+
+
+def test_a_result_keeps_what_it_refers_to(database: Database, claim: Claim) -> None:
+    taken = take(database, claim)
+    assert taken is not None
+    done = replace(taken, status="failed", content="x", finished_ms=1, error_id="err_1", ref="ref_1")
+    Calls(database).close(claim.turn.id, done)
+    assert (stored(database, claim)[0].error_id, stored(database, claim)[0].ref) == ("err_1", "ref_1")

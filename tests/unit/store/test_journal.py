@@ -68,7 +68,9 @@ def test_the_end_of_a_turn_is_written_in_all_tables(database: Database) -> None:
     assert (turn.status, turn.output_text, turn.usage, turn.run_ms) == ("completed", "done", SPENT, 5)
     assert (turn.completed_ms, turn.calls[0].content) == (NOW_MS + 100, "4")
     assert counts(database) == {
-        "sessions": 1, "turns": 1, "steps": 1, "calls": 1, "messages": 2, "outbox": 1, "usage": 1,
+        "sessions": 1, "turns": 1, "steps": 1, "calls": 1, "messages": 2, "outbox": 1,
+        "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0,
+        "usage": 1,
         "memory": 0, "memory_snapshots": 0,
     }  # fmt: skip
     session = Sessions(database).get(WORKSPACE, "s1")

@@ -94,7 +94,9 @@ def test_a_deleted_session_leaves_no_row_but_what_it_cost(database: Database) ->
     assert Sessions(database).delete(WORKSPACE, "s1") == lane
     reaped(database)
     assert counts(database) == {
-        "sessions": 1, "turns": 2, "steps": 1, "calls": 1, "messages": 1, "outbox": 1, "usage": 2,
+        "sessions": 1, "turns": 2, "steps": 1, "calls": 1, "messages": 1, "outbox": 1,
+        "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0,
+        "usage": 2,
         "memory": 0, "memory_snapshots": 0,
     }  # fmt: skip
     with pytest.raises(NotFound):

@@ -9,6 +9,7 @@ from loom_worker.lanes import keys
 from loom_worker.lanes.keeper import BORN_FOR_MS, Keeper
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import LaneSettings
+from loom_worker.store import approvals
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
@@ -16,6 +17,7 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
 from loom_worker.tasks.sweep import AGAIN_MS, COMPRESS_GRACE_MS, UNACKED, Sweep, Sweeper, Swept
+from loom_worker.values.approvals import Decision
 from loom_worker.values.ids import now_ms
 from loom_worker.values.sessions import SessionPatch
 from tests.support.stage import Book
@@ -39,7 +41,7 @@ def lanes(valkey: redis.Redis) -> Lanes:
 def sweep(valkey: redis.Redis, database: Database, lanes: Lanes, book: Book, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     monkeypatch.setattr(made, "NOW_MS", now_ms() - 60_000)  # the constant of the builders of rows
     parts = (Claims(database), Outbox(database), Memories(database), Sessions(database))
-    return Sweep(valkey, lanes, *parts, book.doors(), SETTINGS)
+    return Sweep(valkey, lanes, *parts, book.doors(), lambda: None, SETTINGS)
 
 
 def sweep_now(sweep: Sweep) -> Swept:
@@ -229,3 +231,22 @@ def test_what_a_worker_took_by_a_clock_that_is_ahead_is_dated_back(sweep: Sweep,
     sweep_now(sweep)
     assert valkey.zscore(UNACKED, "right") == now_s - 5
     assert now_s <= (valkey.zscore(UNACKED, "ahead") or 0) < now_s + 30
+
+
+@pytest.mark.parametrize("verdict", ["approve", "reject"])
+def test_a_turn_whose_person_decided_and_was_not_heard_is_rung_once(
+    sweep: Sweep, database: Database, book: Book, lanes: Lanes, verdict: Any
+) -> None:
+    claim = made.running(database)
+    asking = made.call(approval="waiting", approve_by_ms=now_ms() + 86_400_000)
+    parked = {"held_by": None, "parked_until_ms": asking.approve_by_ms, "status": "requires_action"}
+    Journal(database).save(claim, [], [asking], parked)
+    lanes.submit(claim.turn.lane, [(claim.turn.seq, claim.turn.id)])
+    lease = lanes.take(claim.turn.lane, "t1")
+    assert lease is not None
+    lanes.park(lease, wait_ms=86_400_000)
+    assert sweep_now(sweep) == Swept(0, 0, 0, 0)
+    approvals.decide(database, made.WORKSPACE, claim.turn.id, asking.id, Decision(verdict), now_ms=now_ms())
+    assert sweep_now(sweep) == Swept(late=1, lost=0, due=0, full=0)
+    assert sweep_now(sweep).late == 0
+    assert book.rung == [claim.turn.lane]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from loom_worker.errors import BadSettings
-from loom_worker.tools.registry import MAX_FLAW_CHARS, Registry
+from loom_worker.tools.registry import MAX_FLAW_CHARS, Prepared, Registry
 from loom_worker.values.chat import ToolSpec, ToolUse
 from loom_worker.values.json import Json
 from loom_worker.values.tools import Tool
@@ -25,8 +25,9 @@ SQL: Json = {
 }
 
 
-def tool(name: str, schema: Mapping[str, object] | None = None) -> Tool:
-    return Tool(ToolSpec(name, f"Does {name}.", schema or {"type": "object"}), lambda _: "done")
+def tool(name: str, schema: Mapping[str, object] | None = None, *, is_read_only: bool = True) -> Tool:
+    spec = ToolSpec(name, f"Does {name}.", schema or {"type": "object"})
+    return Tool(spec, lambda _arguments, _caller: "done", is_read_only=is_read_only)
 
 
 @pytest.fixture
@@ -74,8 +75,8 @@ def test_an_unknown_tool_is_answered_with_the_likely_one(registry: Registry) -> 
 
 def test_an_unknown_tool_like_no_other_is_answered_with_all(registry: Registry) -> None:
     flaw = registry.flaw(use("zzz"))
-    assert flaw == "there is no tool 'zzz'; tools: execute_sql, get_schema, list_tables"
-    assert registry.flaw(use("zzz"), ()) == "there is no tool 'zzz'; tools: none"
+    assert flaw == "there is no tool 'zzz'; known: execute_sql, get_schema, list_tables"
+    assert registry.flaw(use("zzz"), ()) == "there is no tool 'zzz'; known: none"
 
 
 def test_tools_an_agent_may_not_use_are_not_proposed_to_it(registry: Registry) -> None:
@@ -94,21 +95,60 @@ def test_arguments_that_could_not_be_read_are_not_checked_against_the_schema(reg
     assert flaw == "the arguments could not be read: cut at 40 characters"
 
 
+def test_a_call_that_fits_keeps_its_arguments(registry: Registry) -> None:
+    call = use("execute_sql", {"sql": "SELECT 1", "options": {"a/b": [1, 2]}})
+    assert registry.prepared(call) == Prepared(call.arguments)
+    assert registry.prepared(call).arguments is call.arguments
+
+
+def test_arguments_of_another_type_that_say_the_same_are_converted_in_a_copy(registry: Registry) -> None:
+    call = use("execute_sql", {"sql": 1, "options": '{"a/b": ["3"]}'})
+    assert registry.prepared(call) == Prepared({"sql": "1", "options": {"a/b": [3]}})
+    assert call.arguments == {"sql": 1, "options": '{"a/b": ["3"]}'}
+    assert registry.flaw(call) is None
+
+
 @pytest.mark.parametrize(
-    ("arguments", "pointer", "said"),
+    ("arguments", "said"),
     [
-        ({}, "/: ", "'sql' is a required property"),
-        ({"sql": 1}, "/sql: ", "1 is not of type 'string'"),
-        ({"sql": "x", "limit": 1}, "/: ", "'limit' was unexpected"),
-        ({"sql": "x", "options": {"a/b": [1, -2]}}, "/options/a~1b/1: ", "-2 is less than the minimum of 0"),
-        (["x"], "/: ", "is not of type 'object'"),
+        ({}, "/: 'sql' is a required property"),
+        ({"sql": {"text": "x"}}, '/sql: expected string, got {"text": "x"}'),
+        ({"sql": "x", "optoins": {}}, "/: unknown property 'optoins'; did you mean options?"),
+        ({"sql": "x", "zzz": 1}, "/: unknown property 'zzz'; known: options"),
+        ({"sql": "x", "options": {"a/b": [1, -2]}}, "/options/a~1b/1: -2 is less than the minimum of 0"),
+        ({"sql": "x", "options": {"a/b": [1, "two"]}}, '/options/a~1b/1: expected integer, got "two"'),
+        ({"sql": ""}, "/sql: '' should be non-empty"),
+        (["x"], '/: expected object, got ["x"]'),
     ],
 )
-def test_a_violation_is_told_with_its_place(registry: Registry, arguments: Any, pointer: str, said: str) -> None:
-    flaw = registry.flaw(use("execute_sql", arguments))
-    assert flaw is not None
-    assert flaw.startswith(pointer)
-    assert said in flaw
+def test_a_violation_is_told_with_its_place_what_was_expected_and_what_was_given(
+    registry: Registry, arguments: Any, said: str
+) -> None:
+    found = registry.prepared(use("execute_sql", arguments))
+    assert found.flaw is not None
+    assert found.flaw.replace('""', "''") == said
+
+
+def test_what_was_wrong_is_said_however_long_the_value_is() -> None:
+    registry = Registry([tool("note", {"type": "object", "properties": {"text": {"type": "string", "maxLength": 9}}})])
+    assert str(registry.flaw(use("note", {"text": "x" * 5000}))).endswith("is too long")
+
+
+def test_all_types_that_would_do_are_named() -> None:
+    either = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "string"}}]}
+    registry = Registry([tool("pick", {"type": "object", "properties": {"which": either}})])
+    assert registry.flaw(use("pick", {"which": True})) is None  # a list of one text
+    assert registry.flaw(use("pick", {"which": {"a": 1}})) == '/which: expected integer or array, got {"a": 1}'
+
+
+def test_an_agent_that_only_reads_gets_no_tool_that_changes_something() -> None:
+    registry = Registry([tool("look"), tool("write", is_read_only=False)])
+    assert [spec.name for spec in registry.specs(read_only=True)] == ["look"]
+    assert [spec.name for spec in registry.specs(("write",))] == ["write"]
+    assert registry.prepared(use("look"), read_only=True).flaw is None
+    refused = registry.prepared(use("write"), read_only=True).flaw
+    assert refused == "the tool 'write' changes something, and this agent may only read"
+    assert registry.prepared(use("wirte"), read_only=True).flaw == "there is no tool 'wirte'; known: look"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from loom_worker.errors import Interrupted
+from loom_worker.tools.clean import fence
 from loom_worker.turn.serve import serve_call
 from loom_worker.values.chat import TextDelta
 from loom_worker.values.turns import CANCELLED, CancelAction, Webhook
@@ -93,7 +94,10 @@ def test_a_cancel_wakes_a_turn_that_waits_for_tools_and_closes_its_calls(stage: 
     assert stage.ran == ["add"]
     stage.serve(stage.submit("And now?"), worker)
     results = stage.model.asked[-1].messages[2]
-    assert [(one.content, one.is_error) for one in results.outcomes] == [("3", False), (CANCELLED, True)]
+    assert [(one.content, one.is_error) for one in results.outcomes] == [
+        (fence(turn.id, "3"), False),
+        (fence(turn.id, CANCELLED), True),
+    ]
 
 
 def test_a_turn_cancelled_while_it_is_about_to_wait_does_not_wait(stage: Stage) -> None:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from loom_worker.settings import LimitSettings
 from loom_worker.turn.decide import (
     MAX_WAITS,
+    Approve,
     Ask,
+    AskPerson,
     CallHere,
     Close,
     Decision,
@@ -21,11 +23,12 @@ from loom_worker.turn.decide import (
     Wait,
     decide,
 )
-from loom_worker.turn.plan import Check, check
+from loom_worker.turn.plan import Check, Rules, check
 from loom_worker.turn.work import Work
-from loom_worker.values.chat import Reply, StopReason, ToolUse, Usage
+from loom_worker.values.chat import Reply, StopReason, ToolSpec, ToolUse, Usage
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import Choice
+from loom_worker.values.tools import Tool
 from loom_worker.values.turns import Call, CallStatus, Claim, Turn
 
 LIMITS = LimitSettings()
@@ -61,7 +64,11 @@ def situation(work: Work, **changes: Any) -> Situation:
 
 
 def looked_after(work: Work, alive: frozenset[str] = frozenset({"w1"})) -> Check:
-    return check(work.open_calls, alive, lambda name: name != "pay", now_ms=NOW_MS, timeout_s=30.0)
+    return check(work.calls, Rules(alive, tool, timeout_s=30.0, concurrency=10), now_ms=NOW_MS)
+
+
+def tool(name: str) -> Tool:
+    return Tool(ToolSpec(name, "", {}), lambda arguments, caller: "", is_idempotent=name != "pay")
 
 
 def after(work: Work, **changes: Any) -> Decision:
@@ -164,6 +171,31 @@ def test_calls_are_closed_before_others_are_sent() -> None:
     assert [call.status for call in decision.calls] == ["unknown"]
 
 
+WAITS = replace(CALL, approval="waiting", approve_by_ms=NOW_MS + 50)
+
+
+def test_a_turn_waits_for_a_person_until_its_first_question_or_its_deadline_runs_out() -> None:
+    later = replace(WAITS, id="t2", position=1, approve_by_ms=NOW_MS + 90)
+    assert after(replied(matched(), "", "tool_use", WAITS, later)) == AskPerson(NOW_MS + 50)
+    assert after(replied(matched(deadline_ms=NOW_MS + 20), "", "tool_use", WAITS)) == AskPerson(NOW_MS + 20)
+
+
+def test_what_needs_nobody_goes_on_beside_what_does() -> None:
+    free = replace(CALL, name="sub", position=1)
+    assert after(replied(matched(), "", "tool_use", WAITS, free)) == FanOut((free,))
+    running = replace(free, sends=1, sent_ms=NOW_MS)
+    assert after(replied(matched(), "", "tool_use", WAITS, running)) == Wait()
+
+
+def test_a_question_nobody_answered_is_decided_by_the_policy() -> None:
+    work = replied(matched(), "", "tool_use", replace(WAITS, approve_by_ms=NOW_MS))
+    decision = after(work)
+    assert isinstance(decision, Close)
+    assert [call.status for call in decision.calls] == ["denied"]
+    rules = Rules(frozenset(), tool, timeout_s=30.0, concurrency=10, on_timeout="approve")
+    assert isinstance(after(work, check=check(work.calls, rules, now_ms=NOW_MS)), Approve)
+
+
 def test_the_last_call_of_the_model_may_not_use_tools() -> None:
     assert after(matched(), max_llm_calls=1) == Ask(may_call_tools=False)
     done = replace(CALL, status="completed", content="3")
@@ -232,6 +264,8 @@ any_call = st.builds(
     worker=st.sampled_from(["w1", "w9"]),
     started_ms=st.none() | st.integers(0, NOW_MS),
     content=st.just("x"),
+    approval=st.sampled_from([None, "waiting", "approved"]),
+    approve_by_ms=st.integers(NOW_MS - 1, NOW_MS + 1),
 )
 moves = st.lists(
     st.one_of(
@@ -282,7 +316,7 @@ def test_every_journal_has_a_next_step(
     if isinstance(decision, Ask):
         assert not work.open_calls
         assert work.usage.llm_calls < most_calls
-    if isinstance(decision, FanOut | Wait | CallHere | Close):
+    if isinstance(decision, FanOut | Wait | CallHere | Close | AskPerson):
         assert work.open_calls
     if isinstance(decision, FanOut | Close):
         assert decision.calls

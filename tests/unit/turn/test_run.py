@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from loom_worker.errors import ProviderFailed
 from loom_worker.settings import LimitSettings
+from loom_worker.tools.clean import fence
+from loom_worker.turn.data import RULES
 from loom_worker.values.sessions import NewSession
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
@@ -45,7 +47,7 @@ def test_calls_beyond_the_limits_are_not_run_and_the_model_hears_why(stage: Stag
     stage.answer_calls(turn, worker)
     stage.serve(turn, worker)
     contents = [outcome.content for outcome in stage.model.asked[1].messages[-1].outcomes]
-    assert contents == ["2", "Not run: at most 1 tool calls in one reply."]
+    assert contents == [fence(turn.id, text) for text in ("2", "Not run: at most 1 tool calls in one reply.")]
     assert stage.ran == ["add"]
 
 
@@ -87,7 +89,7 @@ def test_the_system_text_stays_as_first_sent_whatever_becomes_of_the_agent(stage
     assert (
         stage.model.asked[0].system
         == stage.model.asked[1].system
-        == "You help.\n\nThe database you work on:\norders(id, total)"
+        == f"You help.\n\n{RULES}\n\nThe database you work on:\norders(id, total)"
     )
 
 

@@ -7,6 +7,7 @@ import redis
 
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.tools.clean import fence
 from loom_worker.turn import serve
 from loom_worker.turn.patience import Stopping
 from loom_worker.turn.plan import MAX_SENDS
@@ -152,7 +153,7 @@ def test_a_tool_that_fails_is_data_for_the_model(stage: Stage) -> None:
     stage.answer_calls(turn, worker)
     assert stage.serve(turn, worker).status == "completed"
     [outcome] = stage.model.asked[1].messages[-1].outcomes
-    assert (outcome.is_error, outcome.content) == (True, "The table is locked. [DATABASE_ERROR]")
+    assert (outcome.is_error, outcome.content) == (True, fence(turn.id, "The table is locked. [DATABASE_ERROR]"))
 
 
 def test_calls_that_cannot_run_are_answered_at_once_and_the_model_is_asked_again(stage: Stage) -> None:

@@ -1,14 +1,16 @@
 import pytest
 from flask.testing import FlaskClient
 
+from loom_worker.values.agents import Agent
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Submit, Worker
+from web.catalog import agent_json
 
 
 def test_the_agents_are_listed_without_their_secrets(client: FlaskClient) -> None:
     answer = client.get("/v1/agents")
     assert "default" in [agent["name"] for agent in answer.get_json()["data"]]
-    assert not {"raw", "backend_url", "system_prompt", "source"} & answer.get_json()["data"][0].keys()
+    assert not {"raw", "backend", "system_prompt", "source"} & answer.get_json()["data"][0].keys()
 
 
 def test_one_agent_is_found_by_name(client: FlaskClient) -> None:
@@ -86,3 +88,8 @@ def test_a_replay_that_says_anything_else_is_refused(
 @pytest.mark.parametrize("name", ["whd_none", "a b", "%00"])
 def test_an_unknown_delivery_is_not_found(client: FlaskClient, name: str) -> None:
     assert client.post(f"/v1/deliveries/{name}/replay", json={}).status_code == 404
+
+
+def test_an_agents_own_tools_are_among_its_tools() -> None:
+    shown = [agent_json(Agent("a", tools=tools, custom=("calc.py:add",)))["tools"] for tools in ((), ("x",), None)]
+    assert shown == [["calc.py:add"], ["x", "calc.py:add"], None]

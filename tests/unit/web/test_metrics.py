@@ -1,15 +1,22 @@
 import subprocess
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
+import fakeredis
 import pytest
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from loom_worker.guard.breaker import State
+from loom_worker.results.references import References, stores
+from loom_worker.settings import BlobSettings
+from loom_worker.store.blobs import BlobRows
+from loom_worker.store.database import Database
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Submit, settings
 from web.app import create_app
-from web.metrics import KEYS, exposition
+from web.metrics import GAUGES, KEYS, LABELLED, OPENNESS, exposition
 
 ELSEWHERE = {"REMOTE_ADDR": "10.0.0.7"}
 
@@ -42,23 +49,64 @@ def test_the_figures_are_those_of_all_workspaces(client: FlaskClient, submit: Su
         "loom_memory_snapshots": 2,
         "loom_memory_due_sessions": 1,
         "loom_memory_oldest_due_age_seconds": 1.5,
+        "loom_turns_awaiting_approval": 0,
+        "loom_tool_errors_last_hour": 0,
+        "loom_large_results": 0,
+        "loom_breaker_open/tool:dice": 0.5,
+        "loom_figures_known/turns": 1,
     }
 
 
 def test_every_figure_says_what_it_is() -> None:
-    families = list(text_string_to_metric_families(exposition(dict.fromkeys(KEYS, 1))[0].decode()))
+    labelled = {"breakers": {"tool:dice": "open"}, "counters": {"kept": 1}, "known": {"turns": True}}
+    families = list(text_string_to_metric_families(exposition(dict.fromkeys(KEYS, 1) | labelled)[0].decode()))
+    assert len(families) == len(GAUGES) + len(LABELLED)
     assert [family.name for family in families if not family.documentation] == []
-    # None is a counter: what is counted is of the sessions there are, and goes with them.
-    assert {family.type for family in families} == {"gauge"}
+    # All else is of what there is now, and goes with it.
+    assert [family.name for family in families if family.type != "gauge"] == ["loom_large_result_events"]
+
+
+def test_breakers_results_and_what_is_known_come_by_name() -> None:
+    assert set(OPENNESS) == set(get_args(State))
+    figures = {
+        "breakers": {"llm:anthropic:m": "open", "tool:a": "half-open", "tool:b": "closed"},
+        "counters": {"kept": 7, "store_full": 0},
+        "known": {"turns": False, "results": True},
+        "memory_blobs": 2,
+    }
+    assert samples(exposition(figures)[0].decode()) == {
+        "loom_breaker_open/llm:anthropic:m": 1,
+        "loom_breaker_open/tool:a": 0.5,
+        "loom_breaker_open/tool:b": 0,
+        "loom_large_result_events_total/kept": 7,
+        "loom_large_result_events_total/store_full": 0,
+        "loom_figures_known/turns": 0,
+        "loom_figures_known/results": 1,
+        "loom_large_results_in_memory": 2,
+    }
+
+
+def test_the_figures_of_large_results_are_those_that_are_told(database: Database, tmp_path: Path) -> None:
+    blobs = BlobSettings(folder=tmp_path / "blobs")
+    with fakeredis.FakeRedis() as redis:
+        told = References(stores(blobs, BlobRows(database), redis), blobs).figures()
+    assert told.keys() - set(KEYS) == {"counters"}
+    assert samples(exposition(told)[0].decode())["loom_large_results_disk_bytes"] == 0
 
 
 def test_a_figure_that_is_not_known_is_left_out() -> None:
     assert samples(exposition({"queued": 1, "lanes": 3})[0].decode()) == {"loom_turns/queued": 1, "loom_lanes": 3}
 
 
-def test_figures_are_not_told_while_the_database_does_not_answer(client: FlaskClient, memory: MemoryFront) -> None:
+def test_what_is_known_is_told_while_the_database_does_not_answer(client: FlaskClient, memory: MemoryFront) -> None:
     memory.is_down = True
-    assert client.get("/metrics").status_code == 503
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert samples(answer.text) == {
+        "loom_workers": 1,
+        "loom_breaker_open/tool:dice": 0.5,
+        "loom_figures_known/turns": 0,
+    }
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -7,12 +8,15 @@ from flask import Flask
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 
-from loom_worker.values.turns import NewTurn
+from loom_worker.values.failures import StoredError
+from loom_worker.values.turns import Call, NewTurn
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Submit
+from tests.unit.blobs.made import reference
 from web import request_schemas
 from web.catalog import GROUPS
-from web.openapi import PARAMETERS, document
+from web.openapi import document
+from web.operations import PARAMETERS
 
 DOCUMENT = document()
 
@@ -59,6 +63,9 @@ def schema_of(path: str, method: str, status: int, media_type: str) -> Draft2020
     return Draft202012Validator({**schema, "components": DOCUMENT["components"]})
 
 
+FAILED = StoredError(
+    "err_20261121_093000_1f0c9a", "default", "s1", "turn_1", "look", 1_795_253_400_000, "no", {"message": "no"}
+)
 CALLS: list[tuple[str, str, str, Any]] = [
     ("POST", "/v1/sessions", "/v1/sessions", {"id": "new"}),
     ("POST", "/v1/sessions", "/v1/sessions", {"id": "s1"}),
@@ -85,6 +92,14 @@ CALLS: list[tuple[str, str, str, Any]] = [
     ("POST", "/v1/turns/none/cancel", "/v1/turns/{turn_id}/cancel", None),
     ("POST", "/v1/turns/none/cancel", "/v1/turns/{turn_id}/cancel", {"action": "nope"}),
     ("POST", "/v1/turns/none/retry", "/v1/turns/{turn_id}/retry", None),
+    ("POST", "/v1/turns/none/approvals/none", "/v1/turns/{turn_id}/approvals/{call_id}", {"decision": "approve"}),
+    ("POST", "/v1/turns/none/approvals/none", "/v1/turns/{turn_id}/approvals/{call_id}", {}),
+    ("GET", "/v1/errors?session=s1&since=2026-11-21T09:30:00Z", "/v1/errors", None),
+    ("GET", "/v1/errors?until=yesterday", "/v1/errors", None),
+    ("GET", "/v1/errors?after=nowhere", "/v1/errors", None),
+    ("GET", f"/v1/errors/{FAILED.id}", "/v1/errors/{error_id}", None),
+    ("GET", "/v1/errors/none", "/v1/errors/{error_id}", None),
+    ("GET", "/v1/blobs/none", "/v1/blobs/{ref}", None),
     ("GET", "/v1/agents", "/v1/agents", None),
     ("GET", "/v1/agents/default", "/v1/agents/{name}", None),
     ("GET", "/v1/tools", "/v1/tools", None),
@@ -102,6 +117,7 @@ def test_answers_are_as_described(
     client: FlaskClient, submit: Submit, memory: MemoryFront, method: str, url: str, path: str, body: Any
 ) -> None:
     memory.finish(submit("s1", webhook="https://hooks.example/")["id"])
+    memory.kept_errors.append(FAILED)
     answer = client.open(url, method=method, json=body) if body is not None else client.open(url, method=method)
     schema_of(path, method, answer.status_code, answer.mimetype).validate(answer.get_json())
 
@@ -118,6 +134,33 @@ def test_a_cancelled_and_a_retried_turn_are_as_described(
         validator.validate(answer.get_json())
 
 
+@pytest.mark.parametrize("status", [200, 409])
+def test_a_decision_on_a_tool_call_is_as_described(
+    client: FlaskClient, submit: Submit, memory: MemoryFront, status: int
+) -> None:
+    turn_id = submit("s1")["id"]
+    approval = "waiting" if status == 200 else "approved"
+    memory.ask_person(turn_id, Call("toolu_1", "pay", {}, 0, 1, approval=approval, approve_by_ms=1))
+    answer = client.post(f"/v1/turns/{turn_id}/approvals/toolu_1", json={"decision": "approve"})
+    assert answer.status_code == status
+    path = "/v1/turns/{turn_id}/approvals/{call_id}"
+    schema_of(path, "POST", answer.status_code, answer.mimetype).validate(answer.get_json())
+
+
+def test_every_answer_of_a_download_is_described(client: FlaskClient, memory: MemoryFront) -> None:
+    kept = replace(reference("ref_1", b"0123456789", content_type="text/csv"), workspace="default")
+    memory.kept_blobs["ref_1"] = (kept, b"0123456789")
+    asked = [{}, {"Range": "bytes=0-4"}, {"If-None-Match": f'"{kept.checksum}"'}, {"Range": "bytes=99-"}]
+    answers = [client.get("/v1/blobs/ref_1", headers=headers) for headers in asked]
+    assert [answer.status_code for answer in answers] == [200, 206, 304, 416]
+    operation = DOCUMENT["paths"]["/v1/blobs/{ref}"]["get"]
+    told = operation["responses"]
+    assert {"200", "206", "304", "404", "416"} <= told.keys()
+    assert [list(told[status].get("content", {})) for status in ("200", "206", "304")] == [["*/*"], ["*/*"], []]
+    used = {name for headers in asked for name in headers}
+    assert used <= {parameter["name"] for parameter in operation["parameters"]}
+
+
 def test_what_double_texting_may_be_is_what_the_seam_takes() -> None:
     assert get_args(get_type_hints(NewTurn)["double_texting"]) == request_schemas.DOUBLE_TEXTING
 
@@ -128,4 +171,5 @@ def test_a_body_is_required_where_there_is_something_to_say() -> None:
         "/v1/sessions",
         "/v1/sessions/{session_id}/recalled",
         "/v1/sessions/{session_id}/turns",
+        "/v1/turns/{turn_id}/approvals/{call_id}",
     ]

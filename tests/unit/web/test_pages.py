@@ -8,7 +8,8 @@ from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import settings
 from web import docs
 from web.app import create_app
-from web.openapi import OPERATIONS, SCHEMAS, document
+from web.openapi import SCHEMAS, document
+from web.operations import OPERATIONS
 from web.pages import content_security_policy
 
 

@@ -200,3 +200,11 @@ def test_a_search_without_bounds_is_refused(client: FlaskClient, submit: Submit,
 
 def test_a_search_in_no_session_is_not_found(client: FlaskClient) -> None:
     assert client.get("/v1/sessions/none/search?q=x").status_code == 404
+
+
+def test_a_model_without_a_name_is_refused(client: FlaskClient) -> None:
+    for answer in (
+        client.post("/v1/sessions", json={"id": "s", "model": ""}),
+        client.patch("/v1/sessions/s", json={"model": ""}),
+    ):
+        assert (answer.status_code, answer.get_json()["errors"][0]["pointer"]) == (422, "/model")

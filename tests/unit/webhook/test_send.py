@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
 from loom_worker import __version__
+from loom_worker.net.address import Lookup
 from loom_worker.values.deliveries import Delivery
-from loom_worker.webhook.address import Lookup
 from loom_worker.webhook.schedule import Attempt
-from loom_worker.webhook.send import retry_after_s, send
+from loom_worker.webhook.send import send
 from loom_worker.webhook.sign import new_secret
 from tests.support.webhook_receiver import Answer, WebhookReceiver, unused_port
 
@@ -268,34 +266,6 @@ def test_a_malformed_secret_is_an_attempt_without_status(receiver: WebhookReceiv
     attempt = send(delivery, secret=SECRET, timeout_s=5.0, allow_private=True, now_s=time.time())
     assert "secret" in str(attempt.error)
     assert receiver.received == ()
-
-
-@pytest.mark.parametrize(
-    ("header", "expected_s"),
-    [
-        (None, None),
-        ("", None),
-        ("120", 120.0),
-        (" 0 ", 0.0),
-        ("-5", None),
-        ("1.5", None),
-        ("soon", None),
-        ("9" * 400, None),
-        ("Wed, 18 Nov 2026 11:07:40 GMT", 60.0),
-        ("Wed, 18 Nov 2026 11:07:40 -0000", 60.0),
-        ("Wed, 18 Nov 2026 12:07:40 +0100", 60.0),
-        ("Wed, 18 Nov 2020 11:07:40 GMT", 0.0),
-        ("Wed, 99 Nov 2026 99:99:99 GMT", None),
-    ],
-)
-def test_retry_after_is_read_as_seconds_or_as_a_date(header: str | None, expected_s: float | None) -> None:
-    assert retry_after_s(header, now_s=1_795_000_000.0) == expected_s
-
-
-@given(st.text(st.characters(max_codepoint=255), max_size=60) | st.from_regex(r"[A-Z][a-z]{2}, [0-9]+ Nov [0-9]+ .*"))
-def test_no_retry_after_can_fail_the_attempt(header: str) -> None:
-    wished_s = retry_after_s(header, now_s=1_795_000_000.0)
-    assert wished_s is None or wished_s >= 0
 
 
 @pytest.fixture(scope="module")

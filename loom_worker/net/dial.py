@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from queue import Empty, SimpleQueue
 
 from loom_worker.errors import LoomError, Transient
-from loom_worker.webhook.address import Lookup, Target, resolve
+from loom_worker.net.address import Lookup, Target, resolve
 
 MAX_DIALLED = 4
 """Addresses tried in one attempt: a name with a thousand of them must not make a port scanner of us."""
@@ -18,6 +18,7 @@ class Deadline:
     """The moment at which everything about one attempt must be over."""
 
     def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
         self._ends_s = time.monotonic() + timeout_s
 
     @property
@@ -45,7 +46,7 @@ def resolve_in_time(target: Target, deadline: Deadline, *, allow_private: bool, 
         except LoomError as error:
             answers.put(error)
 
-    threading.Thread(target=ask, name="webhook-resolve", daemon=True).start()
+    threading.Thread(target=ask, name="loom-resolve", daemon=True).start()
     try:
         answer = answers.get(timeout=deadline.left_s)
     except Empty as error:

@@ -1,0 +1,161 @@
+"""What the index is asked: names, passages that fit a question, lines of one document. Reads alone."""
+
+import sqlite3
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from loom_worker.backends.documents.extract import Passage
+from loom_worker.backends.documents.words import expression
+from loom_worker.values.json import Json
+from loom_worker.visible import one_line
+
+SNIPPET_TOKENS = 40
+MAX_SNIPPET_CHARS = 500
+MOST_NEAR = 3
+_WEIGHTS = "2.0, 3.0, 1.0, 1.0"
+"""Of a hit in the name, the headings, the text and its pairs of characters."""
+
+_BEGINS = "substr(name, 1, length(:prefix)) = :prefix"
+_LIST = f"""
+SELECT name, kind, size_bytes, flaw, is_waiting, next_page, title, pages, lines, cut FROM files
+WHERE {_BEGINS} ORDER BY name LIMIT :limit OFFSET :offset
+"""
+_HITS = f"""
+SELECT found.rowid AS id, bm25(found, {_WEIGHTS}) AS score
+FROM found JOIN passages ON passages.id = found.rowid
+WHERE found MATCH :words AND {_BEGINS.replace("name", "passages.name")} ORDER BY score, found.rowid LIMIT :limit
+"""
+_HIT = f"""
+SELECT p.name, p.page, p.first, p.last, p.skip, p.heading,
+    snippet(found, 2, '', '', '…', {SNIPPET_TOKENS}) AS snippet
+FROM found JOIN passages AS p ON p.id = found.rowid WHERE found MATCH ? AND found.rowid = ?
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file as the index knows it."""
+
+    id: int
+    name: str
+    kind: str
+    flaw: str
+    is_waiting: bool
+    title: str
+    pages: int | None
+    lines: int
+    cut: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many files there are, and how far the index is with them."""
+
+    total: int
+    waiting: int
+    """Not read yet, or not to their end."""
+    unreadable: int
+
+    @property
+    def note(self) -> str:
+        """For the model, while the index is not complete; else empty."""
+        if not self.waiting:
+            return ""
+        done = self.total - self.waiting
+        return f"{done} of {self.total} files indexed so far; the next call goes on"
+
+
+def counts(connection: sqlite3.Connection, prefix: str = "") -> Counts:
+    """Of the files whose names begin so."""
+    sums = f"SELECT count(*), total(is_waiting), total(flaw != '') FROM files WHERE {_BEGINS}"
+    total, waiting, unreadable = connection.execute(sums, {"prefix": plain(prefix)}).fetchone()
+    return Counts(total, int(waiting), int(unreadable))
+
+
+def listed(connection: sqlite3.Connection, *, prefix: str, limit: int, offset: int) -> list[Json]:
+    """Documents by name, as JSON; an unreadable one with the reason."""
+    rows = connection.execute(_LIST, {"prefix": plain(prefix), "limit": limit, "offset": offset})
+    return [_shown(row) for row in rows]
+
+
+def search(connection: sqlite3.Connection, query: str, *, prefix: str, limit: int) -> list[Json]:
+    """Passages, the best first (BM25, higher scores are better); none if the query holds no word."""
+    words = expression(query)
+    if words is None:
+        return []
+    hits = connection.execute(_HITS, {"words": words, "prefix": plain(prefix), "limit": limit}).fetchall()
+    return [_hit(connection.execute(_HIT, (words, hit["id"])).fetchone(), score=-hit["score"]) for hit in hits]
+
+
+def find(connection: sqlite3.Connection, name: str) -> Document | None:
+    """The file of exactly this name, else the only one whose name looks the same, or is shown so."""
+    columns = "id, name, kind, flaw, is_waiting, title, pages, lines, cut"
+    row = connection.execute(f"SELECT {columns} FROM files WHERE name = ?", (plain(name),)).fetchone()
+    if row is None:
+        looks = _looks(name)
+        same = [other for other in _names(connection) if _looks(other) == looks or one_line(other) == name]
+        if len(same) != 1:
+            return None
+        row = connection.execute(f"SELECT {columns} FROM files WHERE name = ?", same).fetchone()
+    return Document(*row) if row else None
+
+
+def near(connection: sqlite3.Connection, name: str) -> list[str]:
+    """Names that may have been meant, the likeliest first: those of the same last part, else similar ones."""
+    names = _names(connection)
+    last = _last(name)
+    same = [other for other in names if _last(other) == last][:MOST_NEAR]
+    return same or get_close_matches(plain(name), names, MOST_NEAR)
+
+
+def passages(connection: sqlite3.Connection, document: Document, *, first: int) -> Iterator[Passage]:
+    """The passages of a document from the one that holds this line on."""
+    columns = "page, first, last, skip, heading, body"
+    ordered = f"SELECT {columns} FROM passages WHERE file_id = ? AND last >= ? ORDER BY last, skip"
+    return (Passage(*row) for row in connection.execute(ordered, (document.id, first)))
+
+
+def lines_of_page(connection: sqlite3.Connection, document: Document, page: int) -> tuple[int, int] | None:
+    """The first and the last line of a page; None if it is not there, or not read yet."""
+    ends = "SELECT min(first), max(last) FROM passages WHERE file_id = ? AND page = ?"
+    first, last = connection.execute(ends, (document.id, page)).fetchone()
+    return None if first is None else (first, last)
+
+
+def plain(text: str) -> str:
+    """Text that SQLite takes: lone surrogates become question marks, which no name is found by."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _names(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM files ORDER BY name")]
+
+
+def _looks(name: str) -> str:
+    """Composed and decomposed accents look the same, and invisible characters do not count."""
+    return unicodedata.normalize("NFC", "".join(char for char in name if unicodedata.category(char) != "Cf"))
+
+
+def _last(name: str) -> str:
+    return name.replace("\\", "/").rstrip("/").rpartition("/")[2].casefold()
+
+
+def _shown(row: sqlite3.Row) -> Json:
+    if row["flaw"]:
+        return {"path": row["name"], "unreadable": row["flaw"]}
+    own = {"path": row["name"], "kind": row["kind"], "title": row["title"], "bytes": row["size_bytes"]}
+    shown = {key: value for key, value in own.items() if value != ""}
+    if row["is_waiting"] and row["next_page"] == 1:
+        return {**shown, "note": "not indexed yet"}
+    shown |= {"lines": row["lines"]} | ({"pages": row["pages"]} if row["pages"] else {})
+    note = f"indexed up to page {row['next_page'] - 1} so far" if row["is_waiting"] else row["cut"]
+    return {**shown, "note": note} if note else shown
+
+
+def _hit(row: sqlite3.Row, *, score: float) -> Json:
+    shown: Json = {"path": row["name"], "lines": f"{row['first']}-{row['last']}", "score": round(score, 2)}
+    extra = {"page": row["page"], "skip": row["skip"], "heading": row["heading"]}
+    shown |= {key: value for key, value in extra.items() if value}
+    return {**shown, "snippet": row["snippet"][:MAX_SNIPPET_CHARS]}

@@ -1,0 +1,154 @@
+"""The program that reads files, in a process of its own: a bomb, a hang or a crash in a parser costs one file.
+
+Orders come over a socket on stdin: one JSON object each, with the open file beside it, so the process needs no path
+and opens none. The answer is one line of JSON. Memory and processor time are limited, and no file can be written. See
+``reading`` for the other end.
+"""
+
+import json
+import os
+import resource
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, TypedDict
+
+from loom_worker.backends.documents.extract import Extract, Line, Passage, Unreadable, passages
+from loom_worker.backends.documents.kinds import extract
+from loom_worker.values.json import Json
+
+MAX_MEMORY_BYTES = 1024 * 1024 * 1024
+KILLED_AFTER = 1.5
+"""Times of its own time a file may take until the line it is at comes to an end; then the process is killed."""
+MAX_ORDER_BYTES = 4096
+
+
+class Order(TypedDict):
+    """What to read."""
+
+    kind: str
+    from_page: int
+    """1, or where an earlier reading of a long PDF stopped."""
+    from_line: int
+    """The number that its first line gets."""
+    room_chars: int
+    """Characters that may come of it; at most MAX_CHARS."""
+    for_s: float
+
+
+class Answer(TypedDict):
+    """What was read."""
+
+    title: str
+    passages: list[Passage]
+    """As JSON, each is an array."""
+    pages: int | None
+    lines: int
+    """The number of the last line."""
+    next_page: int | None
+    """Where to go on; None: this was all, or all that is kept."""
+    cut: str
+    """Why the rest of the document is left out; empty: it is all there."""
+
+
+class _Reading:
+    """The lines of a document until it is too long or takes too long."""
+
+    def __init__(self, document: Extract, order: Order, clock: Callable[[], float]) -> None:
+        self.next_page: int | None = None
+        self.cut = ""
+        self.last = order["from_line"] - 1
+        self._document = document
+        self._room = order["room_chars"]
+        self._clock = clock
+        self._until = clock() + order["for_s"]
+
+    def lines(self) -> Iterator[Line]:
+        page = None
+        for line in self._document.lines:
+            if self._is_over(line, page):
+                return
+            if line is None:
+                continue
+            self._room -= len(line.text) + 1
+            if self._room < 0:
+                self.cut = "the rest is left out: it is too long"
+                line = line._replace(text=line.text[: self._room])
+            self.last += 1
+            page = line.page
+            yield line
+            if self.cut:
+                return
+
+    def _is_over(self, line: Line | None, page: int | None) -> bool:
+        """True once the time is over: a PDF is gone on with at the page that would begin, other kinds are cut."""
+        at = line.page if line else None
+        if self._clock() < self._until or (at is not None and page in (None, at)):
+            return False
+        if at is None:
+            self.cut = f"only its first {self.last} lines are here: reading took too long"
+        self.next_page = at
+        return True
+
+
+def answer(file: BinaryIO, order: Order, clock: Callable[[], float] = time.monotonic) -> Answer:
+    """Read a file, or as much of it as there is time and room for.
+
+    Raises:
+        Unreadable: it cannot be read, or holds no text.
+    """
+    document = extract(file, order["kind"], from_page=order["from_page"])
+    reading = _Reading(document, order, clock)
+    found = list(passages(reading.lines(), first=order["from_line"]))
+    is_all = order["from_page"] == 1 and reading.next_page is None
+    if is_all and not any(passage.body.strip() for passage in found):
+        if reading.cut:
+            raise Unreadable("reading it takes too long")
+        raise Unreadable("it holds no text" + (", only images perhaps" if document.pages else ""))
+    return {
+        "title": document.title,
+        "passages": found,
+        "pages": document.pages,
+        "lines": reading.last,
+        "next_page": reading.next_page,
+        "cut": reading.cut,
+    }
+
+
+def serve(orders: socket.socket) -> None:
+    """Answer orders until the other end closes."""
+    while True:
+        raw, files, _flags, _from = socket.recv_fds(orders, MAX_ORDER_BYTES, 1)
+        if not raw:
+            return
+        order: Order = json.loads(raw)
+        _limit_processor(order["for_s"])
+        with os.fdopen(files[0], "rb") as file:
+            reply = _safe_answer(file, order)
+        orders.sendall(json.dumps(reply, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
+
+
+def _safe_answer(file: BinaryIO, order: Order) -> Json:
+    try:
+        return dict(answer(file, order))
+    except Unreadable as error:
+        return {"flaw": str(error)}
+    except MemoryError:
+        return {"flaw": "reading it needs too much memory"}
+    except Exception as error:  # the top of this process: a file that some parser chokes on is data, whatever it raises
+        return {"flaw": f"it cannot be read ({type(error).__name__})"}
+
+
+def _limit_processor(for_s: float) -> None:
+    """Ends a parser that hangs even if the parent is gone and nobody kills it."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(used.ru_utime + used.ru_stime + for_s * KILLED_AFTER) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+
+
+def main() -> None:
+    """Serve the socket on stdin, within limits."""
+    for limit, value in ((resource.RLIMIT_AS, MAX_MEMORY_BYTES), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0)):
+        resource.setrlimit(limit, (value, value))
+    with socket.socket(fileno=0) as orders:
+        serve(orders)

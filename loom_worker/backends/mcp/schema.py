@@ -1,0 +1,146 @@
+"""The schema of a tool's arguments, made harmless.
+
+It comes from a stranger and is run against every call: references are written out (none leads anywhere else, none
+in a circle), patterns become words (a crafted one keeps Python's ``re`` busy for years), texts lose what is
+invisible. Whatever is thereby checked less is checked by the server itself.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from loom_worker.backends.mcp.words import short, visible
+from loom_worker.values.json import Json
+
+MAX_BYTES = 32 * 1024
+"""Of the schema as JSON, references written out."""
+MAX_DEPTH = 24
+MAX_NODES = 4000
+"""Objects, lists and values; a few references that each hold two others would otherwise grow without end."""
+MAX_TEXT_CHARS = 1024
+
+_NAMED = frozenset({"properties", "dependentSchemas"})
+"""Keywords whose keys are names of the tool's own."""
+_DROPPED = frozenset(
+    "$defs definitions $schema $id $anchor $comment $vocabulary $dynamicAnchor $dynamicRef $recursiveRef "
+    "$recursiveAnchor pattern patternProperties".split()
+)
+_VALUES = frozenset({"const", "default", "enum", "examples", "example", "required", "dependentRequired"})
+"""Keywords that hold values, in which ``$ref`` or ``pattern`` would mean nothing."""
+_NOTES = frozenset({"description", "title", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+"""Keywords that may stand beside a reference without narrowing it."""
+
+
+class Unfit(ValueError):
+    """The schema cannot be used; the text says why."""
+
+
+def fitted(schema: object) -> Json:
+    """A copy that is small, needs nothing from elsewhere and is a valid JSON Schema of an object.
+
+    Raises:
+        Unfit: there is no such copy.
+    """
+    if not isinstance(schema, dict):
+        raise Unfit("its input schema is not an object")
+    found = _Copy(schema).schema(schema, (), 0)
+    found.setdefault("type", "object")
+    if found["type"] != "object":
+        raise Unfit("its input schema is not one of an object")
+    size = len(json.dumps(found).encode())
+    if size > MAX_BYTES:
+        raise Unfit(f"its input schema is {size} bytes long, {MAX_BYTES} are allowed")
+    _check(found)
+    return found
+
+
+class _Copy:
+    def __init__(self, whole: Mapping[str, Any]) -> None:
+        self._whole = whole
+        self._nodes = 0
+
+    def schema(self, node: Mapping[str, Any], inside: tuple[str, ...], depth: int) -> Json:
+        """Copy one schema; ``inside`` are the references it is written out for."""
+        self._count(depth)
+        copy = {key: self._keyword(key, value, inside, depth + 1) for key, value in _kept(node)}
+        if isinstance(node.get("pattern"), str):
+            told = f"(pattern: {visible(node['pattern'])})"
+            copy["description"] = short(f"{copy.get('description', '')} {told}".strip(), MAX_TEXT_CHARS)
+        if "patternProperties" in node:
+            copy.pop("additionalProperties", None)
+            copy.pop("unevaluatedProperties", None)
+        return copy if "$ref" not in node else self._referred(node["$ref"], copy, inside, depth)
+
+    def _referred(self, reference: object, beside: Json, inside: tuple[str, ...], depth: int) -> Json:
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            raise Unfit(f"its input schema refers to {short(visible(str(reference)), 60)!r}, which is not in it")
+        if reference in inside:
+            return beside
+        found = self._any(self._at(reference), (*inside, reference), depth + 1)
+        if not isinstance(found, dict):
+            return beside if found is True else {**beside, "not": {}}
+        return {**found, **beside} if beside.keys() <= _NOTES else {**beside, "allOf": [found]}
+
+    def _at(self, reference: str) -> Any:
+        place: Any = self._whole
+        for step in reference.split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            try:
+                place = place[int(name)] if isinstance(place, list) else place[name]
+            except (KeyError, IndexError, TypeError, ValueError) as error:
+                raise Unfit(f"its input schema refers to {short(visible(reference), 60)!r}, which is not in it") from (
+                    error
+                )
+        return place
+
+    def _keyword(self, key: str, value: Any, inside: tuple[str, ...], depth: int) -> Any:
+        if key in _NAMED and isinstance(value, dict):
+            self._count(depth)
+            return {_name(name): self._any(each, inside, depth + 1) for name, each in value.items()}
+        if key in _VALUES:
+            return self._value(value, depth)
+        return self._any(value, inside, depth)
+
+    def _any(self, value: Any, inside: tuple[str, ...], depth: int) -> Any:
+        if isinstance(value, dict):
+            return self.schema(value, inside, depth)
+        self._count(depth)
+        if isinstance(value, list):
+            return [self._any(each, inside, depth + 1) for each in value]
+        return short(visible(value), MAX_TEXT_CHARS) if isinstance(value, str) else value
+
+    def _value(self, value: Any, depth: int) -> Any:
+        self._count(depth)
+        if isinstance(value, dict):
+            return {_name(name): self._value(each, depth + 1) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._value(each, depth + 1) for each in value]
+        return _name(value) if isinstance(value, str) else value
+
+    def _count(self, depth: int) -> None:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise Unfit(f"its input schema has more than {MAX_NODES} parts")
+        if depth > MAX_DEPTH:
+            raise Unfit(f"its input schema is nested more than {MAX_DEPTH} deep")
+
+
+def _kept(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((_name(key), value) for key, value in node.items() if key not in _DROPPED and key != "$ref")
+
+
+def _name(name: str) -> str:
+    """A name or value that must reach the server as it is."""
+    if visible(name) != name or len(name) > MAX_TEXT_CHARS:
+        raise Unfit("its input schema has names or values with invisible characters, or very long ones")
+    return name
+
+
+def _check(schema: Json) -> None:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise Unfit(f"its input schema is not valid: {short(visible(error.message), 200)}") from error

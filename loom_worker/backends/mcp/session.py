@@ -1,0 +1,287 @@
+"""One conversation with a server: opened once, used by many calls at a time, over for good when it ends."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from loom_worker import __version__
+from loom_worker.backends.mcp import faults
+from loom_worker.backends.mcp.faults import Expired, Lost, said
+from loom_worker.errors import LoomError, ToolFailed
+from loom_worker.values.json import Json
+
+if TYPE_CHECKING:
+    from mcp.client.session import ClientSession
+    from mcp.shared.exceptions import MCPError
+    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+
+T = TypeVar("T")
+
+PING_S = 1.0
+"""A server that has let a call time out must answer a ping within this."""
+MAX_PAGES = 20
+"""Of a list of tools."""
+
+
+class Link(Protocol):
+    """How a server is reached: StdioLink, HttpLink."""
+
+    @property
+    def fate(self) -> str:
+        """How it ended, as what follows "it"."""
+
+    def kill(self, why: str) -> None:
+        """End it at once."""
+
+    def streams(self, over: asyncio.Event) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+        """Reach it; ``over`` is set when it is seen to end."""
+
+
+class Session:
+    """Lives in a task of its own: the SDK wants its contexts left by the task that entered them."""
+
+    def __init__(self, link: Link, *, changed: Callable[[], None]) -> None:
+        """Take the parts; nothing is opened yet.
+
+        Args:
+            changed: called when the server says that its tools are others now.
+        """
+        self._link = link
+        self._changed = changed
+        self._over = asyncio.Event()
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._client: ClientSession | None = None
+        self._dispatcher: JSONRPCDispatcher | None = None
+        self._life: asyncio.Task[None] | None = None
+        self.is_wanted = True
+        """False once it is ended on purpose."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while it can be asked."""
+        return self._client is not None and not self._over.is_set()
+
+    @property
+    def fate(self) -> str:
+        """How it ended."""
+        return f"it {self._link.fate}"
+
+    @property
+    def under_way(self) -> int:
+        """Requests that wait for their answers."""
+        return len(self._tasks)
+
+    async def open(self, timeout_s: float) -> None:
+        """Reach the server and greet it.
+
+        Raises:
+            ToolFailed: it could not be (UNAVAILABLE).
+        """
+        self._life = asyncio.create_task(self._live())
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(self._opened)
+        except TimeoutError as error:
+            self._link.kill("did not say hello in time")
+            await self.close()
+            raise ToolFailed(f"it did not answer within {timeout_s:g} s of its start", "UNAVAILABLE") from error
+
+    async def close(self) -> None:
+        """End it and whatever runs for it; calls that are under way fail."""
+        self.is_wanted = False
+        self._over.set()
+        if self._life is not None:
+            if not self._opened.done():
+                self._life.cancel()
+            await asyncio.wait({self._life})
+
+    async def ended(self) -> None:
+        """Wait until it is over, by whomever."""
+        if self._life is not None:
+            await asyncio.wait({self._life})
+
+    def kill(self, why: str) -> None:
+        """End it at once, since the server does not do its part."""
+        self._link.kill(why)
+        self._over.set()
+
+    async def call(self, tool: str, arguments: Json) -> Json:
+        """Call a tool; returns a CallToolResult as JSON.
+
+        Cancelling this cancels the request on the server, too, without waiting for it.
+
+        Raises:
+            Lost: the session ended, or had ended.
+            ToolFailed: the server refuses the request.
+        """
+        return await self._ask("tools/call", {"name": tool, "arguments": arguments})
+
+    async def tools(self) -> list[object]:
+        """Ask for all tools, as the server sends them.
+
+        Raises:
+            Lost, ToolFailed: as call.
+        """
+        found: list[object] = []
+        params: Json = {}
+        for _ in range(MAX_PAGES):
+            page = await self._ask("tools/list", params)
+            tools, cursor = page.get("tools"), page.get("nextCursor")
+            if not isinstance(tools, list):
+                raise ToolFailed("it answers the question for its tools with something else", "UNAVAILABLE")
+            found += tools
+            if not isinstance(cursor, str):
+                break
+            params = {"cursor": cursor}
+        return found
+
+    async def answers(self) -> bool:
+        """True if it answers a ping in time."""
+        if self._client is None:
+            return False
+        with contextlib.suppress(TimeoutError, Lost):
+            async with asyncio.timeout(PING_S):
+                with contextlib.suppress(ToolFailed):  # an error is an answer
+                    await self._within(_ping(self._client))
+                return True
+        return False
+
+    async def _live(self) -> None:
+        from mcp.client.session import ClientSession
+        from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+        from mcp_types import Implementation
+
+        info = Implementation(name="loom", version=__version__)
+        try:
+            async with self._link.streams(self._over) as (reading, writing):
+                self._dispatcher = JSONRPCDispatcher(reading, writing)
+                async with ClientSession(
+                    dispatcher=self._dispatcher, message_handler=self._heard, client_info=info
+                ) as client:
+                    await self._greet(client)
+                    self._client = client
+                    self._opened.set_result(None)
+                    await self._over.wait()
+        except Exception as error:  # the top of a task: whatever ends the session is its callers' to hear
+            self._fail(error)
+        finally:
+            self._over.set()
+            self._fail(Lost(self.fate))
+
+    def _fail(self, error: Exception) -> None:
+        if not self._opened.done():
+            self._opened.set_exception(ToolFailed(self._why_not(error), "UNAVAILABLE"))
+            self._opened.exception()  # whoever opened it may have gone by now
+
+    def _why_not(self, error: Exception) -> str:
+        """Why it could not be opened."""
+        first = next(faults.leaves(error))
+        if isinstance(first, LoomError | OSError | Lost) or _data(first):
+            return str(first)
+        if _is_closed(first):
+            return self.fate
+        return f"it does not speak the protocol as it should: {said(first)}"
+
+    async def _greet(self, client: "ClientSession") -> None:
+        """Nearly every server knows ``initialize``; those of 2026 and later that do not say so."""
+        from mcp.shared.exceptions import MCPError
+        from mcp_types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
+
+        try:
+            await client.initialize()
+        except MCPError as error:
+            if error.code not in (METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION):
+                raise
+            await client.discover()
+
+    async def _heard(self, message: object) -> None:
+        from mcp_types import ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification):
+            self._changed()
+
+    async def _ask(self, method: str, params: Json) -> Json:
+        """Ask without the SDK's check of the answer, in which one bad tool spoils the whole list."""
+        if self._client is None or self._dispatcher is None or self._over.is_set():
+            raise Lost(self.fate)
+        if self._client.initialize_result is not None:
+            return await self._within(self._dispatcher.send_raw_request(method, params))
+        return await self._within(_modern(self._client, method, params))
+
+    async def _within(self, work: Coroutine[Any, Any, T]) -> T:
+        from mcp.shared.exceptions import MCPError
+
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        try:
+            return await asyncio.shield(task)
+        except MCPError as error:
+            raise self._meant(error) from error
+        except ValueError as error:  # pydantic's, of a server of 2026
+            raise ToolFailed(f"its answer is not one of the protocol: {said(error)}", "UNAVAILABLE") from error
+        finally:
+            task.cancel()  # what it still says to the server may take seconds that nobody has
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+    def _meant(self, error: "MCPError") -> Exception:
+        """Ours of the SDK's."""
+        from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
+
+        kind = _data(error)
+        if kind == faults.EXPIRED:
+            return Expired(str(error))
+        if kind == faults.UNREACHABLE:
+            self.kill(str(error).removeprefix("it "))
+            return Lost(str(error))
+        if _is_closed(error):
+            return Lost(self.fate)
+        if error.code == CONNECTION_CLOSED and str(error).startswith("SSE stream"):  # the SDK's words, not a server's
+            return ToolFailed(f"it broke off its answer ({error})", "UNAVAILABLE")
+        if error.code == INVALID_PARAMS:
+            return ToolFailed(str(error), "INVALID_INPUT")
+        return ToolFailed(str(error) or f"it answers with error {error.code}", "UNAVAILABLE" if kind else None)
+
+
+def _is_closed(error: BaseException) -> bool:
+    """True if the whole connection ended; the code alone does not say so, servers use -32000 for anything."""
+    from mcp_types import CONNECTION_CLOSED
+
+    return getattr(error, "code", None) == CONNECTION_CLOSED and str(error) == "Connection closed"
+
+
+def _data(error: BaseException) -> str | None:
+    """The kind of an error that http.py made."""
+    data = getattr(error, "data", None)
+    return data.get("loom") if isinstance(data, dict) and isinstance(data.get("loom"), str) else None
+
+
+async def _ping(client: "ClientSession") -> None:
+    if client.initialize_result is not None:
+        await client.send_ping()
+    else:  # servers of 2026 know no ping
+        await client.send_discover(client.protocol_version or "")
+
+
+async def _modern(client: "ClientSession", method: str, params: Json) -> Json:
+    """Ask a server of 2026 and later, whose requests carry more than their params."""
+    from mcp_types import (
+        CallToolRequest,
+        CallToolRequestParams,
+        CallToolResult,
+        PaginatedRequestParams,
+    )
+
+    if method == "tools/list":
+        listed = await client.list_tools(params=PaginatedRequestParams(**params))
+        return listed.model_dump(mode="json", by_alias=True, exclude_none=True)
+    request = CallToolRequest(params=CallToolRequestParams(**params))
+    called = await client.send_request(request, CallToolResult)
+    return called.model_dump(mode="json", by_alias=True, exclude_unset=True)

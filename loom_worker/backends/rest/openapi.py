@@ -1,0 +1,126 @@
+"""The operations of an OpenAPI document, each with the one JSON Schema that its arguments must fit. Pure."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from loom_worker.backends.rest.arguments import Arguments, Body, Parameter, fit, free, may_be_sent
+from loom_worker.backends.rest.document import Document, step
+from loom_worker.values.json import Json
+from loom_worker.visible import one_line
+
+READING = ("GET", "HEAD")
+METHODS = (*READING, "POST", "PUT", "PATCH", "DELETE")
+"""Others (OPTIONS, TRACE) tell of the server, not of what it serves."""
+MAX_SUMMARY_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An operation as it stands in the document."""
+
+    name: str
+    """Fit to be a tool's name, unlike all others."""
+    id: str
+    """``operationId``, or method and path."""
+    method: str
+    path: str
+    item: Json
+    """The path's own entry, which may hold parameters for all its operations."""
+    node: Json
+    place: str
+
+    @property
+    def is_reading(self) -> bool:
+        """True if it changes nothing."""
+        return self.method in READING
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation that can be called."""
+
+    name: str
+    method: str
+    path: str
+    """With ``{name}`` where a path parameter stands."""
+    summary: str
+    parameters: tuple[Parameter, ...]
+    body: Body | None
+    input_schema: Json
+    needs_approval: bool
+
+
+def listed(document: Document) -> tuple[Listed, ...]:
+    """All operations, by path and method in the document's own order.
+
+    Raises:
+        BadFile: a path or an operation is malformed.
+    """
+    paths, place = document.mapping(document.root.get("paths") or {}, "#/paths")
+    found: dict[str, Listed] = {}
+    for path, entry in paths.items():
+        if str(path).startswith("x-"):
+            continue
+        if not str(path).startswith("/"):
+            raise document.wrong(f"{place}/{step(path)}", "a path must begin with /")
+        item, where = document.mapping(entry, f"{place}/{step(path)}")
+        for method in METHODS:
+            if (key := method.lower()) in item:
+                node, at = document.mapping(item[key], f"{where}/{key}")
+                wanted = str(node.get("operationId") or f"{method} {path}")
+                name = free(fit(wanted), found)
+                found[name] = Listed(name, wanted, method, str(path), item, node, at)
+    return tuple(found.values())
+
+
+def operation(document: Document, entry: Listed, *, withheld: Collection[str] = ()) -> Operation:
+    """Make an operation of what stands in the document.
+
+    Args:
+        withheld: headers, in lower case, in whose values the model has no say, beside those that may never be sent.
+
+    Raises:
+        BadFile: something about it cannot be served; the text names file and place.
+    """
+    arguments, body = Arguments(document), None
+    parameters = tuple(arguments.parameter(*found) for found in _parameters(document, entry, withheld))
+    _check_path(document, entry, parameters)
+    if "requestBody" in entry.node and not entry.is_reading:  # a GET's body means nothing (RFC 9110, 9.3.1)
+        body = arguments.body(*document.mapping(entry.node["requestBody"], f"{entry.place}/requestBody"))
+    return Operation(
+        name=entry.name,
+        method=entry.method,
+        path=entry.path,
+        summary=_summary(entry),
+        parameters=parameters,
+        body=body,
+        input_schema=arguments.schema(entry.place),
+        needs_approval=entry.node.get("x-loom-approval") is True,
+    )
+
+
+def _parameters(document: Document, entry: Listed, withheld: Collection[str]) -> Iterator[tuple[Json, str]]:
+    """The operation's own parameters and those of its path that it does not replace; no cookies, not all headers."""
+    path_place = entry.place.rpartition("/")[0]
+    found: dict[tuple[str, str], tuple[Json, str]] = {}
+    for source, base in ((entry.item, path_place), (entry.node, entry.place)):
+        for node, place in document.entries(source.get("parameters"), f"{base}/parameters"):
+            parameter, where = document.mapping(node, place)
+            found[str(parameter.get("name")), str(parameter.get("in"))] = (parameter, where)
+    for (name, kind), (parameter, where) in found.items():
+        is_ours = kind == "header" and (name.lower() in withheld or not may_be_sent(name))
+        if kind != "cookie" and not is_ours:
+            yield parameter, where
+
+
+def _check_path(document: Document, entry: Listed, parameters: Sequence[Parameter]) -> None:
+    known = {parameter.name for parameter in parameters if parameter.place == "path"}
+    if missing := sorted(set(re.findall(r"\{([^{}]*)\}", entry.path)) - known):
+        raise document.wrong(entry.place, f"no path parameter is named {', '.join(missing)}")
+
+
+def _summary(entry: Listed) -> str:
+    told = [text for text in (entry.node.get("summary"), entry.node.get("description")) if isinstance(text, str)]
+    mark = "Deprecated. " if entry.node.get("deprecated") is True else ""
+    return one_line(mark + " — ".join(dict.fromkeys(told)), MAX_SUMMARY_CHARS)

@@ -1,0 +1,111 @@
+"""What was made of a blob, such as a database of its rows: files that can be made again, within a bound of their own.
+
+A file's name holds its checksum, so that a damaged one is never used. Files age by their last use.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from loom_worker.blobs.tier import digits
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"([0-9a-f]{32})-([0-9a-f]{64})\.db")
+
+
+class Copies:
+    """A flat folder of them, mode 0700."""
+
+    def __init__(self, folder: Path, *, most_bytes: int) -> None:
+        """Nothing is made yet.
+
+        Args:
+            most_bytes: of all files together; when one is added those used least lately go.
+        """
+        self._folder = folder
+        self._most_bytes = most_bytes
+
+    def find(self, ref: str) -> Path | None:
+        """The copy of a reference, whole and checked; None if there is none."""
+        for entry in self._entries():
+            name = _NAME.fullmatch(entry.name)
+            if name is None or name[1] != digits(ref):
+                continue
+            path = Path(entry.path)
+            with contextlib.suppress(FileNotFoundError):
+                if _checksum(path) == name[2]:
+                    os.utime(path)
+                    return path
+                log.error("the copy of %s is damaged; it is made again", ref)
+                path.unlink()
+        return None
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A name in the folder to write to; what is there at the end is removed.
+
+        Raises:
+            OSError: there can be no such folder.
+        """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.chmod(0o700)
+        path = self._folder / f"{secrets.token_hex(16)}.new"
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+    def adopt(self, ref: str, scratch: Path) -> None:
+        """Make what was written to a scratch the copy of a reference; if it is too large for that, do nothing."""
+        size_bytes = scratch.stat().st_size
+        if size_bytes <= self._most_bytes:
+            self._trim(self._most_bytes - size_bytes)
+            scratch.replace(self._folder / f"{digits(ref)}-{_checksum(scratch)}.db")
+
+    def drop(self, refs: Iterable[str]) -> None:
+        """Remove the copies of these."""
+        gone = {digits(ref) for ref in refs}
+        for entry in self._entries() if gone else ():
+            if entry.name[:32] in gone:
+                Path(entry.path).unlink(missing_ok=True)
+
+    def expire(self, *, before_s: float) -> None:
+        """Remove what was last used before a moment, in seconds since 1970; also what a dying process left."""
+        for entry in self._entries():
+            with contextlib.suppress(FileNotFoundError):
+                if entry.stat(follow_symlinks=False).st_mtime < before_s:
+                    Path(entry.path).unlink()
+
+    def _trim(self, most_bytes: int) -> None:
+        held = []
+        for entry in self._entries():
+            if not _NAME.fullmatch(entry.name):
+                continue  # a scratch, here to be adopted or soon gone
+            with contextlib.suppress(FileNotFoundError):
+                told = entry.stat(follow_symlinks=False)
+                held.append((told.st_mtime, told.st_size, entry.path))
+        over = sum(size for _, size, _ in held) - most_bytes
+        for _, size_bytes, path in sorted(held):
+            if over <= 0:
+                return
+            Path(path).unlink(missing_ok=True)
+            over -= size_bytes
+
+    def _entries(self) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(self._folder) as entries:
+                return list(entries)
+        except FileNotFoundError:
+            return []
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,59 @@
+"""How often what happened, over all processes: a hash in Redis, so it begins anew whenever Redis does."""
+
+import logging
+from typing import Any, Literal, get_args
+
+import redis as client
+
+from loom_worker.redis_client import in_our_words
+
+log = logging.getLogger(__name__)
+
+KEY = "loom:blobs:counts"
+
+Counted = Literal[
+    "kept",
+    "memory_hits",
+    "memory_misses",
+    "evicted",
+    "damaged_in_memory",
+    "damaged",
+    "bombs",
+    "lost",
+    "disk_full",
+    "unwritable",
+    "store_full",
+    "expired",
+    "strays",
+]
+"""kept: results stored. memory_*: the memory tier's. damaged_in_memory: a copy there that was dropped. damaged, bombs,
+lost: reads that failed. disk_full, unwritable, store_full: results that were not kept. expired: results that were
+removed, for age or for room. strays: files without a row that were removed."""
+COUNTED: tuple[Counted, ...] = get_args(Counted)
+
+
+class Counters:
+    """Counts; while Redis does not answer, nothing is counted."""
+
+    def __init__(self, redis: Any) -> None:
+        """Args: redis: a redis-py client; it may decode responses or not."""
+        self._redis = redis
+
+    def count(self, what: Counted, times: int = 1) -> None:
+        """Add to a counter."""
+        if not times:
+            return
+        try:
+            self._redis.hincrby(KEY, what, times)
+        except client.RedisError as error:
+            log.warning("not counted: %d %s (%s)", times, what, error)
+
+    def all(self) -> dict[Counted, int]:
+        """Every counter there is, 0 where nothing happened.
+
+        Raises:
+            Unavailable: Redis did not answer.
+        """
+        with in_our_words():
+            values = self._redis.hmget(KEY, COUNTED)
+        return {what: int(value or 0) for what, value in zip(COUNTED, values, strict=True)}

@@ -1,0 +1,102 @@
+"""The memory tier: the bytes used last, in Redis, within one bound for all workers. All of it may vanish any time."""
+
+import logging
+from collections.abc import Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import redis as client
+
+from loom_worker.blobs import counters
+from loom_worker.blobs.tier import digits
+from loom_worker.redis_client import in_our_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+log = logging.getLogger(__name__)
+
+PREFIX = "loom:blob:"
+"""String: the stored bytes of a reference; gone some time after its last use, even if the index is lost."""
+INDEX = "loom:blobs:used"
+"""Sorted set: ``<bytes>:<ref>``, the one used last has the highest score."""
+TOTAL = "loom:blobs:bytes"
+"""String: the bytes of all in the index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is in memory now."""
+
+    blobs: int
+    stored_bytes: int
+
+
+class Memory:
+    """Bytes in Redis; while it does not answer nothing is kept and nothing is here, for the disk has it all."""
+
+    def __init__(self, redis: Any, *, most_bytes: int, ttl_s: float) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            redis: a redis-py client that does **not** decode responses.
+            most_bytes: of all blobs together; 0: nothing is kept here.
+            ttl_s: a blob is forgotten so long after its last use.
+        """
+        self._redis = redis
+        self._most_bytes = most_bytes
+        self._ttl_ms = int(ttl_s * 1000)
+        self._put, self._get, self._drop = (redis.register_script(_source(name)) for name in ("put", "get", "drop"))
+
+    def put(self, ref: str, data: bytes) -> None:
+        """Keep these bytes in the place of those used least lately; more than the bound are not kept."""
+        keys = [_key(ref), INDEX, TOTAL, counters.KEY]
+        if not self._most_bytes or len(data) > self._most_bytes:
+            return
+        with _forgiven("kept"):
+            self._put(keys=keys, args=[ref, data, self._most_bytes, self._ttl_ms, PREFIX])
+
+    def get(self, ref: str, *, most_bytes: int) -> bytes | None:
+        """The bytes, None if they are not here; from now on they are those used last."""
+        keys = [_key(ref), INDEX, counters.KEY]
+        if not self._most_bytes:
+            return None
+        found: bytes | None = None
+        with _forgiven("read"):
+            found = self._get(keys=keys, args=[ref, self._ttl_ms])
+        return None if found is None else found[: most_bytes + 1]
+
+    def drop(self, refs: Iterable[str]) -> None:
+        """Forget these."""
+        gone = list(refs)
+        if gone:
+            with _forgiven("dropped"):
+                self._drop(keys=[INDEX, TOTAL, *map(_key, gone)], args=gone)
+
+    def held(self) -> Held:
+        """How much is here.
+
+        Raises:
+            Unavailable: Redis did not answer.
+        """
+        with in_our_words():
+            return Held(int(self._redis.zcard(INDEX)), int(self._redis.get(TOTAL) or 0))
+
+
+@contextmanager
+def _forgiven(what: str) -> "Iterator[None]":
+    try:
+        yield
+    except client.RedisError as error:
+        log.warning("not %s in memory: %s", what, error)
+
+
+def _key(ref: str) -> str:
+    digits(ref)
+    return PREFIX + ref
+
+
+def _source(name: str) -> str:
+    return files("loom_worker.blobs").joinpath(f"memory_{name}.lua").read_text(encoding="utf-8")

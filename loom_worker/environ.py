@@ -1,0 +1,114 @@
+"""Reading settings from a mapping of texts, such as the environment; every complaint is kept, none is raised."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+KNOWN = (
+    "LOOM_HOME",
+    "LOOM_DATABASE_URL",
+    "LOOM_REDIS_URL",
+    "LOOM_MODEL",
+    "LOOM_PROVIDER",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "OLLAMA_HOST",
+    "LOOM_AGENTS_DIR",
+    "LOOM_PATTERNS_DIR",
+    "LOOM_BACKEND_URL",
+    "LOOM_MAX_CONTEXT_TOKENS",
+    "LOOM_RESERVED_OUTPUT_TOKENS",
+    "LOOM_LLM_TIMEOUT_S",
+    "LOOM_MAX_ATTEMPTS",
+    "LOOM_LEASE_S",
+    "LOOM_TOOL_TIMEOUT_S",
+    "LOOM_TURN_TIMEOUT_S",
+    "LOOM_MAX_LLM_CALLS",
+    "LOOM_MAX_TOOL_CALLS",
+    "LOOM_TOOL_CONCURRENCY",
+    "LOOM_TOOL_PROCESSES",
+    "LOOM_MAX_RESULT_BYTES",
+    "LOOM_REFERENCE_BYTES",
+    "LOOM_BLOB_DIR",
+    "LOOM_BLOB_MEMORY_BYTES",
+    "LOOM_BLOB_DISK_BYTES",
+    "LOOM_BLOB_TTL_S",
+    "LOOM_ERROR_DAYS",
+    "LOOM_SQLITE_SYNC",
+    "LOOM_HOST",
+    "LOOM_PORT",
+    "LOOM_API_KEYS",
+    "LOOM_TRUSTED_PROXIES",
+    "LOOM_WEBHOOK_SECRET",
+    "LOOM_ALLOW_PRIVATE_WEBHOOKS",
+    "LOOM_WEBHOOK_TIMEOUT_S",
+    "LOOM_WORKER_CONCURRENCY",
+    "LOOM_LOG_LEVEL",
+    "LOOM_LOG_FORMAT",
+    "LOOM_CRASHPOINTS",
+)
+"""Every variable that is read; each must stand in docs/settings.md (a test checks)."""
+
+NAMED_PREFIX = "LOOM_SECRET_"
+"""``LOOM_SECRET_<NAME>``: a secret that agent files refer to by its name; there may be any number of them."""
+
+SECRET = frozenset({"ANTHROPIC_API_KEY", "LOOM_API_KEYS", "LOOM_WEBHOOK_SECRET"})
+"""Variables whose values are never printed."""
+
+
+class Reader:
+    """Reads single values and keeps every complaint, so that all bad values are reported at once."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self.complaints: list[str] = []
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """All variables that begin so and have a value, by the rest of their names."""
+        return {
+            name.removeprefix(prefix): value
+            for name, value in self._environ.items()
+            if name.startswith(prefix) and value
+        }
+
+    def text(self, name: str) -> str | None:
+        """The value without blanks around it; None if there is none."""
+        return self._environ.get(name, "").strip() or None
+
+    def parsed(self, name: str, default: T, parse: Callable[[str], T], expected: str) -> T:
+        """What ``parse`` makes of a value; where it raises ValueError, a complaint and the default."""
+        raw = self.text(name)
+        if raw is None:
+            return default
+        try:
+            return parse(raw)
+        except ValueError:
+            shown = "***" if name in SECRET else repr(raw)
+            self.complaints.append(f"{name}={shown}: expected {expected}")
+            return default
+
+    def whole(self, name: str, default: int, *, least: int = 1, most: int = 10_000_000) -> int:
+        """A whole number."""
+        return self.parsed(name, default, lambda raw: within(int(raw), least, most), f"a whole number {least}-{most}")
+
+    def seconds(self, name: str, default: float) -> float:
+        """Seconds."""
+        return self.parsed(name, default, lambda raw: within(float(raw), 0.1, 86_400.0), "seconds, 0.1-86400")
+
+    def choice(self, name: str, default: T, choices: Mapping[str, T]) -> T:
+        """One of some words, whatever their case."""
+
+        def pick(raw: str) -> T:
+            if raw.lower() not in choices:
+                raise ValueError(raw)
+            return choices[raw.lower()]
+
+        return self.parsed(name, default, pick, "one of " + ", ".join(choices))
+
+
+def within(number: T, least: T, most: T) -> T:
+    """The number itself; ValueError if it is out of its range."""
+    if not least <= number <= most:  # type: ignore[operator]  # T is int or float here; a bound would cost a Protocol
+        raise ValueError(number)
+    return number

@@ -1,0 +1,66 @@
+"""Rates: how often something may be called, over all workers together.
+
+A list in Redis per name holds the times of the last calls, read and written by one Lua script on Redis' own clock. It
+is exact: in no stretch of ``per_s`` seconds are more than ``calls`` calls let through. (A leaky bucket, which keeps one
+number, lets nearly twice as many through in its first period.)
+"""
+
+import math
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+from loom_worker.errors import ToolFailed
+from loom_worker.guard.tolerant import Tolerant
+from loom_worker.values.tools import Rate
+
+TIMES = "loom:rate:"
+
+
+class Rates:
+    """All rates, on one Redis; while it is away every call may be made. Safe to use from many threads."""
+
+    def __init__(self, redis: Any, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            redis: a redis-py client that decodes responses.
+            clock: monotonic seconds.
+        """
+        self._clock = clock
+        self._tolerant = Tolerant("rate limits", clock)
+        self._script = redis.register_script((files("loom_worker.guard") / "rate.lua").read_text(encoding="utf-8"))
+
+    def take(self, name: str, rate: Rate) -> float:
+        """Count one call if it may be made now.
+
+        Returns:
+            0 if so; otherwise the seconds after which one may, if nobody else is faster.
+
+        Raises:
+            ValueError: the rate allows nothing.
+        """
+        if rate.calls < 1 or rate.per_s <= 0:
+            raise ValueError(f"{name}: a rate must allow a call: {rate}")
+        args = [rate.calls, math.ceil(rate.per_s * 1_000_000)]
+        wait_us: int = self._tolerant.ask(lambda: self._script(keys=[TIMES + name], args=args), otherwise=0)
+        return wait_us / 1_000_000
+
+    def wait(self, name: str, rate: Rate, *, at_most_s: float, pause: Callable[[float], object]) -> None:
+        """Return when one call may be made, and count it.
+
+        Args:
+            at_most_s: a longer wait is not begun.
+            pause: waits so many seconds; what it raises ends the wait.
+
+        Raises:
+            ToolFailed: too many others call it.
+        """
+        end_s = self._clock() + at_most_s
+        while (wait_s := self.take(name, rate)) > 0:
+            if self._clock() + wait_s > end_s:
+                calls = f"{rate.calls} call{'s' if rate.calls > 1 else ''} in {rate.per_s:g} s"
+                again_s = math.ceil(wait_s)
+                raise ToolFailed(f"{calls} may be made, and they are used up: try again in {again_s} s", "UNAVAILABLE")
+            pause(wait_s)

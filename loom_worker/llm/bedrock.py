@@ -1,0 +1,162 @@
+"""The Bedrock adapter: Claude models of one's own AWS account, through the SDK's Bedrock client.
+
+The request is the Messages API's, signed by AWS' own packages (the extra ``bedrock``) with whatever credentials they
+find; the events of the stream come base64-encoded in binary frames with checksums. AWS speaks of errors by names of
+its own, over HTTP and in frames.
+https://docs.aws.amazon.com/bedrock/latest/userguide/inference-messages-api.html
+"""
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from loom_worker.errors import BadSettings, LoomError, ProviderFailed, StreamBroken
+from loom_worker.llm.anthropic_errors import ADVICE, Refused, safe_detail
+from loom_worker.llm.anthropic_request import request_body
+from loom_worker.llm.anthropic_stream import ErrorEvent
+from loom_worker.llm.messages import CALL_TIMEOUT_S, MessagesModel, Server, shared_client
+from loom_worker.llm.sse import MALFORMED, json_object
+from loom_worker.values.chat import Request
+from loom_worker.values.json import Json
+
+if TYPE_CHECKING:
+    from anthropic._base_client import SyncAPIClient
+
+VERSION = "bedrock-2023-05-31"
+"""The only ``anthropic_version`` that all of Bedrock's models take; the SDK's default is refused by most of them."""
+PACKAGES = ("boto3", "botocore")
+NO_PACKAGES = "provider bedrock needs AWS' packages: pip install 'loom-worker[bedrock]'"
+NO_REGION = "Bedrock needs a region: set AWS_REGION, or region in the AWS profile."
+NO_CREDENTIALS = "There are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+KINDS = {
+    "throttlingexception": "rate_limit_error",
+    "servicequotaexceededexception": "rate_limit_error",
+    "modelnotreadyexception": "overloaded_error",
+    "serviceunavailableexception": "overloaded_error",
+    "internalserverexception": "api_error",
+    "modelerrorexception": "api_error",
+    "modelstreamerrorexception": "api_error",
+    "modeltimeoutexception": "timeout_error",
+    "validationexception": "invalid_request_error",
+    "accessdeniedexception": "permission_error",
+    "resourcenotfoundexception": "not_found_error",
+}
+"""AWS' names, in lower case (frames write them otherwise than HTTP does), to the API's."""
+
+
+class Bedrock(MessagesModel):
+    """A Model that Bedrock runs, by its id, inference profile or ARN there."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        region: str | None = None,
+        base_url: str | None = None,
+        call_timeout_s: float = CALL_TIMEOUT_S,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Nothing is imported or connected before the first reply; AWS' packages read their own settings then.
+
+        Args:
+            region: None: as AWS' own settings say.
+            base_url: None: the region's own; else a VPC endpoint, say.
+            model, call_timeout_s, is_stopping: see MessagesModel.
+
+        Raises:
+            BadSettings: AWS' packages are not installed.
+        """
+        if any(find_spec(name) is None for name in PACKAGES):
+            raise BadSettings(NO_PACKAGES)
+        server = BedrockServer(region, base_url)
+        super().__init__(server, model=model, call_timeout_s=call_timeout_s, is_stopping=is_stopping)
+
+
+class BedrockServer(Server):
+    """Bedrock's runtime in one region."""
+
+    advice = ADVICE | {
+        401: "The AWS credentials are not valid.",
+        403: "The AWS credentials are not valid (any more), or may not call this model: see its access in the console.",
+        404: "There is no model {model!r} in this region: set LOOM_MODEL or AWS_REGION.",
+    }
+    bad_address = "The address of Bedrock is no URL: set ANTHROPIC_BEDROCK_BASE_URL."
+    unreachable = "The connection to Bedrock failed"
+
+    def __init__(self, region: str | None, base_url: str | None) -> None:
+        self._region = region
+        self._base_url = base_url
+
+    def client(self) -> "SyncAPIClient":
+        """See Server.client."""
+        return shared_client(_build, self._region, self._base_url)
+
+    def body(self, request: Request, model: str) -> Json:
+        """See Server.body."""
+        return {"anthropic_version": VERSION} | request_body(request, model)
+
+    def events(self, chunks: Iterable[bytes]) -> Iterator[Json]:
+        """See Server.events."""
+        eventstream = import_module("botocore.eventstream")
+        buffer = eventstream.EventStreamBuffer()
+        try:
+            for chunk in chunks:
+                buffer.add_data(chunk)
+                for frame in buffer:
+                    yield from _events(frame.headers, frame.payload)
+        except eventstream.ParserError as error:
+            raise StreamBroken(MALFORMED) from error
+
+    def refused(self, refused: Refused) -> Refused:
+        """See Server.refused."""
+        # As in "com.amazon.coral#ThrottlingException:http://internal/…".
+        name = refused.headers.get("x-amzn-errortype", "").partition(":")[0].rpartition("#")[2]
+        return replace(refused, kind=KINDS.get(name.lower(), refused.kind))
+
+    def failures(self) -> tuple[type[Exception], ...]:
+        """See Server.failures."""
+        return (import_module("botocore.exceptions").BotoCoreError,)
+
+    def translated(self, error: Exception, model: str) -> LoomError | None:
+        """See Server.translated."""
+        if isinstance(error, self.failures()):  # a login that has run out is mended while the turn waits
+            return StreamBroken(f"AWS gives no credentials. {safe_detail(str(error), None)}")
+        return None
+
+
+def _events(headers: Mapping[str, object], payload: bytes) -> Iterator[Json]:
+    """What one frame holds: an event mostly, nothing if it is of a kind not known here."""
+    kind = headers.get(":message-type")
+    if kind == "exception":
+        name = str(headers.get(":exception-type"))
+        raise ErrorEvent(KINDS.get(name.lower(), name), str(json_object(payload).get("message") or ""))
+    if kind == "error":
+        raise ErrorEvent("api_error", str(headers.get(":error-message") or ""))
+    if headers.get(":event-type") == "chunk":
+        yield json_object(_decoded(json_object(payload).get("bytes")))
+
+
+def _decoded(text: object) -> bytes:
+    try:
+        return base64.b64decode(str(text), validate=True)
+    except ValueError as error:
+        raise StreamBroken(MALFORMED) from error
+
+
+def _build(region: str | None, base_url: str | None) -> "SyncAPIClient":
+    import anthropic
+
+    try:
+        client = anthropic.AnthropicBedrock(aws_region=region, base_url=base_url, max_retries=0)
+    except ValueError as error:
+        raise ProviderFailed(NO_REGION) from error
+    # The SDK finds out at the first request only, and raises a bare RuntimeError then.
+    if (
+        client.api_key is None
+        and import_module("boto3").Session(region_name=client.aws_region).get_credentials() is None
+    ):
+        raise ProviderFailed(NO_CREDENTIALS)
+    return client

@@ -1,0 +1,239 @@
+"""A call of any server that speaks the Messages API, through the official SDK.
+
+The SDK gives credentials, addresses, proxies, connection pool and typed errors. The stream is read here, byte by
+byte, since the SDK's own reading ends early without an error when a stream is cut (measured), hides pings from a
+deadline, and costs twice the processor time. What is special about one server is in its ``Server``; this is the only
+file that knows the errors which the SDK and its HTTP client share among all of them.
+"""
+
+import os
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from loom_worker import crash_points
+from loom_worker.errors import LoomError, ProviderFailed, StreamBroken
+from loom_worker.llm.anthropic_errors import ADVICE, Refused, refusal
+from loom_worker.llm.anthropic_request import request_body
+from loom_worker.llm.anthropic_stream import Assembly, ErrorEvent
+from loom_worker.llm.arguments import flaw_of
+from loom_worker.llm.model import NotSent
+from loom_worker.llm.prices import with_cost
+from loom_worker.llm.sse import events
+from loom_worker.llm.watched import TooLate, TooLong, WatchedBody
+from loom_worker.values.chat import Reply, ReplyEvent, Request, TextDelta
+from loom_worker.values.json import Json
+
+if TYPE_CHECKING:
+    import anthropic
+    from anthropic._base_client import SyncAPIClient
+
+NO_KEY = "no-key"
+"""Sent where a server of one's own needs no key; the SDK refuses to send none."""
+CONNECT_S = 10.0
+"""Longest wait for a connection to one address."""
+DRAIN_S = 0.25
+"""How long the end of a response may take after its last event; then the connection is dropped, not reused."""
+CALL_TIMEOUT_S = 120.0
+
+_building = threading.Lock()
+_clients: dict[tuple[object, ...], "SyncAPIClient"] = {}
+
+
+class Server(ABC):
+    """One kind of server of the Messages API; what is not overridden is as Anthropic's own."""
+
+    advice: ClassVar[Mapping[int, str]] = ADVICE
+    """What to do about a refusal, by its status; ``{model}`` stands for the model's name."""
+    bad_address = "The address of the model's provider is no URL: set ANTHROPIC_BASE_URL."
+    unreachable = "The connection to the model's provider failed"
+
+    @property
+    def secret(self) -> str | None:
+        """A key to be kept out of all texts."""
+        return None
+
+    @abstractmethod
+    def client(self) -> "SyncAPIClient":
+        """The SDK's client, the same for every call.
+
+        Raises:
+            ProviderFailed: it cannot be made, for want of a key, say.
+        """
+
+    def body(self, request: Request, model: str) -> Json:
+        """The JSON body of ``POST /v1/messages``."""
+        return request_body(request, model)
+
+    def events(self, chunks: Iterable[bytes]) -> Iterator[Json]:
+        """The events in a response's body.
+
+        Raises:
+            StreamBroken: it is malformed.
+            ErrorEvent: it says that the call failed.
+        """
+        return events(chunks)
+
+    def finished(self, reply: Reply, body: Json) -> Reply:
+        """A complete reply to a request's body, as the rest of Loom shall have it: with its price."""
+        return with_cost(reply)
+
+    def refused(self, refused: Refused) -> Refused:
+        """A refusal in the API's own terms."""
+        return refused
+
+    def failures(self) -> tuple[type[Exception], ...]:
+        """What a call may raise here beside what it may with every server."""
+        return ()
+
+    def translated(self, error: Exception, model: str) -> LoomError | None:
+        """What only this server's errors mean; None for all that are as Anthropic's."""
+        return None
+
+
+class MessagesModel:
+    """A Model behind the Messages API."""
+
+    def __init__(self, server: Server, *, model: str, call_timeout_s: float, is_stopping: Callable[[], bool]) -> None:
+        """Nothing is imported or connected before the first reply.
+
+        Args:
+            model: as the provider names it.
+            call_timeout_s: total deadline of one call, from its first byte out to its last event in.
+            is_stopping: asked several times a second during a call; True ends it with Interrupted.
+        """
+        self._server = server
+        self._model = model
+        self._call_timeout_s = call_timeout_s
+        self._is_stopping = is_stopping
+
+    @property
+    def name(self) -> str:
+        """The model that is asked."""
+        return self._model
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        """See Model.reply."""
+        deadline = time.monotonic() + self._call_timeout_s
+        body = self._server.body(request, self._model)
+        watched = WatchedBody(
+            lambda: self._open(body),
+            deadline=deadline,
+            is_stopping=lambda: self._is_stopping() or request.is_given_up(),
+        )
+        try:
+            yield from self._read(watched, body)
+        except (*_failures(), *self._server.failures()) as error:
+            raise self._translated(error) from error
+        finally:
+            watched.close()
+
+    def _read(self, watched: WatchedBody, body: Json) -> Iterator[ReplyEvent]:
+        assembly = Assembly(self._model)
+        for event in self._server.events(watched):
+            if text := assembly.feed(event):
+                yield TextDelta(text)
+            if assembly.is_complete:
+                break
+        reply = self._server.finished(assembly.reply(), body)
+        watched.finish_by(time.monotonic() + DRAIN_S)
+        yield reply
+
+    def _open(self, body: Json) -> "_Response":
+        import anthropic
+
+        timeout = anthropic.Timeout(self._call_timeout_s, connect=min(CONNECT_S, self._call_timeout_s))
+        # post() rather than messages.create(): the body is built here, and deprecated model names do not warn.
+        try:
+            stream = self._server.client().post(
+                "/v1/messages",
+                body=body,
+                cast_to=object,
+                options={"timeout": timeout},
+                stream=True,
+                stream_cls=anthropic.Stream[object],
+            )
+        except (TypeError, ValueError, RecursionError) as error:  # looked at only now: to write it twice takes time
+            if (flaw := flaw_of(body)) is None:
+                raise
+            raise NotSent(f"The request cannot be written as JSON, so it was not sent: {flaw[:100]}") from error
+        crash_points.reached("llm.sent")
+        return _Response(stream)
+
+    def _translated(self, error: Exception) -> LoomError:
+        import anthropic
+        import httpx2
+
+        cause = error.__cause__ or error
+        if own := self._server.translated(error, self._model):
+            return own
+        if isinstance(error, TooLate):
+            limit = f"{self._call_timeout_s:g} s (LOOM_LLM_TIMEOUT_S)"
+            return StreamBroken(f"The model's reply was not complete after {limit}.")
+        if isinstance(error, ErrorEvent):
+            return self._refusal(Refused(200, kind=error.args[0], message=error.args[1]))
+        if isinstance(error, anthropic.APIStatusError):
+            kind, message = kind_and_message(error.body)
+            return self._refusal(Refused(error.status_code, kind, message, error.response.headers))
+        if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+            return ProviderFailed(self._server.bad_address)
+        return StreamBroken(f"{self._server.unreachable} ({type(cause).__name__}).")
+
+    def _refusal(self, refused: Refused) -> LoomError:
+        server = self._server
+        known = server.refused(refused)
+        return refusal(known, model=self._model, now_s=time.time(), secret=server.secret, advice=server.advice)
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    """An open response of the SDK's, as WatchedBody wants it."""
+
+    stream: "anthropic.Stream[object]"
+
+    def chunks(self) -> Iterator[bytes]:
+        return self.stream.response.iter_bytes()
+
+    def close(self) -> None:
+        self.stream.close()
+
+    def hang_up(self) -> None:
+        # Closing a socket does not wake a thread that reads from it, shutting it down does. SSLSocket's own method
+        # would take the TLS object away from under that thread.
+        network = self.stream.response.extensions.get("network_stream")
+        connection = network.get_extra_info("socket") if network else None
+        if isinstance(connection, socket.socket):
+            with suppress(OSError):
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def shared_client(build: Callable[..., "SyncAPIClient"], *args: str | None) -> "SyncAPIClient":
+    """The client that this process built from these arguments before, or a new one."""
+    # The process id is in the key because a forked child must not share its parent's connections.
+    key = (build, args, os.getpid())
+    with _building:
+        if key not in _clients:
+            _clients[key] = build(*args)
+        return _clients[key]
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    import anthropic
+    import httpx2
+
+    ours = (TooLate, TooLong, ErrorEvent)
+    theirs = (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)
+    return (*ours, *theirs, OSError, ValueError, AssertionError)
+
+
+def kind_and_message(body: Any) -> tuple[str, str]:
+    """The error's type and text; servers of one's own put a plain text where the API has an object."""
+    error = body.get("error", body) if isinstance(body, dict) else body
+    if isinstance(error, dict):
+        return str(error.get("type") or ""), str(error.get("message") or "")
+    return "", error if isinstance(error, str) else ""

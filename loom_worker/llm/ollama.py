@@ -1,0 +1,158 @@
+"""The Ollama adapter: models on one's own machine, through the Messages API that Ollama speaks since 0.14.
+
+It has no key, no price, no prompt cache and no ``tool_choice``. It joins the text blocks of a message without any
+space between them, and cuts a prompt that is longer than its window without a word, at the front. What is sent heeds
+the first, docs/providers.md tells of the window. https://docs.ollama.com/api/anthropic-compatibility
+"""
+
+import ipaddress
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from loom_worker.errors import BadSettings, LoomError, ProviderFailed
+from loom_worker.llm.anthropic_errors import ADVICE, safe_detail
+from loom_worker.llm.anthropic_request import request_body
+from loom_worker.llm.messages import CALL_TIMEOUT_S, NO_KEY, MessagesModel, Server, kind_and_message, shared_client
+from loom_worker.llm.prices import OLLAMA, with_cost
+from loom_worker.values.chat import Reply, Request
+from loom_worker.values.json import Json
+
+if TYPE_CHECKING:
+    from anthropic._base_client import SyncAPIClient
+
+log = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+PORT = 11434
+PORTS = {"http": 80, "https": 443}
+"""Of an address with a scheme and no port, as Ollama's own commands read it."""
+ADDRESS = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]*)(?::(?P<port>\d{1,5}))?/*")
+EVERYWHERE = {"0.0.0.0": HOST, "[::]": "[::1]", "": HOST}  # noqa: S104  # what a server listens on, none can call
+LACKS_MEMORY = "requires more system memory"
+MOST_CHARS_A_TOKEN = 8
+"""No tokenizer gets more out of prose, code or JSON (4 to 5 are usual): if so, not all of the prompt was read."""
+CUT = (
+    "Ollama cut the prompt: of %d characters it read %d tokens. Raise its OLLAMA_CONTEXT_LENGTH, see docs/providers.md"
+)
+
+
+class Ollama(MessagesModel):
+    """A Model that Ollama runs; its name is ``ollama/<model>``, so that no price of another's is taken for its own."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        host: str | None = None,
+        call_timeout_s: float = CALL_TIMEOUT_S,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Nothing is imported or connected before the first reply.
+
+        Args:
+            host: as in OLLAMA_HOST, see address.
+            model, call_timeout_s, is_stopping: see MessagesModel.
+
+        Raises:
+            BadSettings: the host is no address.
+        """
+        server = OllamaServer(address(host))
+        super().__init__(server, model=model, call_timeout_s=call_timeout_s, is_stopping=is_stopping)
+
+    @property
+    def name(self) -> str:
+        """The model that is asked, with Ollama's prefix."""
+        return OLLAMA + self._model
+
+
+class OllamaServer(Server):
+    """Ollama at one address."""
+
+    advice = ADVICE | {
+        401: "It needs to be signed in for this model: `ollama signin`.",
+        403: "It may not do this: see its log.",
+        404: "Ollama has no model {model!r}: run `ollama pull {model}`, or set LOOM_MODEL.",
+    }
+    bad_address = "The address of Ollama is no URL: set OLLAMA_HOST."
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.unreachable = f"Ollama does not answer at {url}: start it with `ollama serve`, or set OLLAMA_HOST"
+
+    def client(self) -> "SyncAPIClient":
+        """See Server.client."""
+        return shared_client(_build, self._url)
+
+    def body(self, request: Request, model: str) -> Json:
+        """See Server.body: without marks, texts in one block, and without tools where none may be called."""
+        tools = request.tools if request.may_call_tools else ()
+        body = request_body(replace(request, cache_marks=False, tools=tools), model)
+        messages = [each | {"content": list(_joined(each["content"], each["role"]))} for each in body["messages"]]
+        system = {"system": list(_joined(body["system"], "user"))} if "system" in body else {}
+        return body | system | {"messages": messages}
+
+    def finished(self, reply: Reply, body: Json) -> Reply:
+        """See Server.finished: under Loom's name for the model, and with a warning if the prompt was cut."""
+        sent_chars, read_tokens = len(json.dumps(body, ensure_ascii=False)), reply.usage.input_tokens
+        if read_tokens and sent_chars > MOST_CHARS_A_TOKEN * read_tokens:
+            log.warning(CUT, sent_chars, read_tokens)
+        return with_cost(replace(reply, model=OLLAMA + reply.model))
+
+    def translated(self, error: Exception, model: str) -> LoomError | None:
+        """See Server.translated."""
+        import anthropic
+
+        if not isinstance(error, anthropic.APIStatusError):
+            return None
+        if error.status_code == 404 and not isinstance(error.body, dict):
+            return ProviderFailed(
+                f"The Ollama at {self._url} does not know the Messages API: update it to 0.14 or later."
+            )
+        if LACKS_MEMORY in str(error.body):  # answered as 500, but no waiting helps
+            detail = safe_detail(kind_and_message(error.body)[1], None)
+            return ProviderFailed(f"Ollama cannot load {model!r}: choose a smaller model (LOOM_MODEL). {detail}")
+        return None
+
+
+def address(host: str | None) -> str:
+    """The URL of an OLLAMA_HOST in any of its spellings: host, host:port, :port or a URL; none: this machine.
+
+    Raises:
+        BadSettings: it is none of these.
+    """
+    raw = (host or "").strip().strip("\"'").strip()
+    found = ADDRESS.fullmatch(f"[{raw}]" if _is_ipv6(raw) else raw)
+    if found is None or int(found["port"] or 1) > 65_535:
+        raise BadSettings(f"OLLAMA_HOST={raw!r}: expected host, host:port or http(s)://host[:port]")
+    name = EVERYWHERE.get(found["host"], found["host"])
+    port = found["port"] or (PORTS[found["scheme"]] if found["scheme"] else PORT)
+    return f"{found['scheme'] or 'http'}://{name}:{port}"
+
+
+def _is_ipv6(raw: str) -> bool:
+    try:
+        return ipaddress.ip_address(raw).version == 6
+    except ValueError:
+        return False
+
+
+def _joined(blocks: list[Json], role: str) -> Iterator[Json]:
+    """Texts that follow each other as one block; those of an assistant are pieces of one text already."""
+    between = "" if role == "assistant" else "\n\n"
+    for is_text, group in groupby(blocks, key=lambda block: block["type"] == "text"):
+        if is_text:
+            yield {"type": "text", "text": between.join(block["text"] for block in group)}
+        else:
+            yield from group
+
+
+def _build(url: str) -> "SyncAPIClient":
+    import anthropic
+
+    # The key is given, so that one of Anthropic's in the environment is never sent to this server.
+    return anthropic.Anthropic(api_key=NO_KEY, base_url=url, max_retries=0)

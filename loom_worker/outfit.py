@@ -1,0 +1,122 @@
+"""What the agents of a process work with: kits, models, tools, and where the results of tools are kept."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loom_worker import redis_client, workshop
+from loom_worker.agents.load import Agents
+from loom_worker.backends.mcp.servers import McpServers
+from loom_worker.calling import Calling
+from loom_worker.errors import Interrupted
+from loom_worker.guard.breaker import Breakers
+from loom_worker.guard.rate import Rates
+from loom_worker.kits import Kits
+from loom_worker.models import Models
+from loom_worker.results.errors import Failures, error_detail_tool
+from loom_worker.results.references import References, stores
+from loom_worker.results.tools import result_tools
+from loom_worker.settings import Settings
+from loom_worker.shared.tools import SharedParts, shared_tools
+from loom_worker.shared.watch import Waiting
+from loom_worker.store.blobs import BlobRows
+from loom_worker.store.database import Database
+from loom_worker.store.errors import Errors
+from loom_worker.store.sessions import Sessions
+from loom_worker.store.shared import SharedMemory
+from loom_worker.toolbox import Toolbox
+from loom_worker.tools.pool import Pool
+from loom_worker.turn.patience import Stopping
+from loom_worker.values.ids import now_ms
+from loom_worker.values.tools import Caller
+
+DAY_MS = 24 * 3600 * 1000
+MCP_REMEMBERED_S = 24 * 3600
+"""For how long a server's tools are remembered; its own news of a change comes sooner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """All of it."""
+
+    kits: Kits
+    references: References
+    errors: Errors
+    breakers: Breakers
+    calling: Calling
+    error_days: int
+
+    def tidy(self) -> None:
+        """Remove a little of what has expired; the sweep calls this every second."""
+        moment_ms = now_ms()
+        self.references.tidy(moment_ms)
+        self.errors.expire(before_ms=moment_ms - self.error_days * DAY_MS)
+
+    def close(self) -> None:
+        """End child processes and servers, close connections."""
+        self.calling.close()
+        self.kits.close()
+
+
+def outfit(settings: Settings, agents: Agents, database: Database, stopping: Stopping) -> Outfit:
+    """Put it together; nothing is started or connected yet."""
+    connections = settings.web.threads + settings.worker_concurrency
+    client = redis_client.client(settings.redis_url, connections=connections)
+    raw = redis_client.client(settings.redis_url, connections=connections, decodes=False)
+    breakers, errors = Breakers(client), Errors(database)
+    references = References(stores(settings.blobs, BlobRows(database), raw), settings.blobs)
+    servers = McpServers(
+        secrets=settings.secrets,
+        remember=lambda key, text: _remember(client, key, text),
+        recall=lambda key: _recall(client, key),
+        timeout_s=settings.limits.tool_timeout_s,
+    )
+    shared = SharedParts(
+        memory=SharedMemory(database),
+        scope_of=lambda caller: _metadata(database, caller),
+        waiting=Waiting(pause=stopping.pause, clock_s=time.monotonic),
+    )
+
+    kept = result_tools(references, reference_bytes=settings.tools.reference_bytes)
+    standing = (*kept, error_detail_tool(errors))
+
+    models = Models(settings, breakers=breakers, stopping=stopping)
+    kits = Kits(
+        settings,
+        agents,
+        database,
+        models=models,
+        toolbox=Toolbox(settings, servers=servers, standing=standing, common=shared_tools(shared)),
+    )
+    calling = Calling(
+        settings=settings,
+        pool=Pool(workshop.command(), most=settings.tools.processes, environ=os.environ),
+        breakers=breakers,
+        rates=Rates(client),
+        references=references,
+        failures=Failures(errors),
+        pause=lambda wait_s: _pause(stopping, wait_s),
+    )
+    return Outfit(kits, references, errors, breakers, calling, settings.tools.error_days)
+
+
+def _remember(client: Any, key: str, text: str) -> None:
+    with redis_client.in_our_words():
+        client.set(f"loom:mcp:{key}", text, ex=MCP_REMEMBERED_S)
+
+
+def _recall(client: Any, key: str) -> str | None:
+    with redis_client.in_our_words():
+        text: str | None = client.get(f"loom:mcp:{key}")
+        return text
+
+
+def _metadata(database: Database, caller: Caller) -> Mapping[str, object]:
+    return Sessions(database).get(caller.workspace, caller.session_id).metadata
+
+
+def _pause(stopping: Stopping, wait_s: float) -> None:
+    if stopping.pause(wait_s):
+        raise Interrupted("The worker stops.")

@@ -1,0 +1,172 @@
+"""Large results: whose they are, how long they are kept, and how much there is; their bytes are elsewhere.
+
+A row goes before its bytes do, so that nobody finds a row without bytes in what is removed on purpose.
+"""
+
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from loom_worker.store.database import Database
+from loom_worker.store.schema import blob_grants, blobs, sessions, turns, unfinished
+from loom_worker.values.blobs import DataReference
+
+TOUCH_MS = 60_000
+"""A use is written down no more often than this."""
+IDS = 500
+"""Of one query: SQLite takes so many values, and more."""
+
+_FIELDS = tuple(name for name in DataReference.__slots__ if name != "location")
+_HELD = exists().where(sessions.c.lane == blobs.c.lane, sessions.c.workspace == blobs.c.workspace)
+"""False once the session that made the result is deleted."""
+
+
+def _is_needed() -> ColumnElement[bool]:
+    """True while a turn of its session, or of one it was passed on to, has not ended."""
+    own = exists().where(turns.c.lane == blobs.c.lane, unfinished())
+    passed_on = exists().where(blob_grants.c.ref == blobs.c.id, turns.c.lane == blob_grants.c.lane, unfinished())
+    return or_(own, passed_on)
+
+
+class BlobRows:
+    """The tables of references and of those they were passed on to."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def insert(self, reference: DataReference, *, lane: str, most_bytes: int) -> bool:
+        """Add a reference if all of them keep within ``most_bytes`` with it; False if not."""
+        row = {name: value for name, value in asdict(reference).items() if name in _FIELDS}
+        with self._database.write() as tx:
+            if _total(tx) + reference.stored_bytes > most_bytes:
+                return False
+            tx.execute(insert(blobs), {**row, "lane": lane, "used_ms": reference.stored_at_ms})
+        return True
+
+    def of_lane(self, ref: str, lane: str) -> DataReference | None:
+        """The reference, if this session made it or was granted it."""
+        granted = exists().where(blob_grants.c.ref == blobs.c.id, blob_grants.c.lane == lane)
+        return self._one(ref, or_(blobs.c.lane == lane, granted))
+
+    def of_workspace(self, ref: str, workspace: str) -> DataReference | None:
+        """The reference, if it is of this workspace."""
+        return self._one(ref, blobs.c.workspace == workspace)
+
+    def grant(self, ref: str, *, giver: str, receiver: str) -> bool:
+        """Let another session of the same workspace read a reference; False if the giver may not read it itself.
+
+        Args:
+            giver: a lane, as is ``receiver``.
+        """
+        found = self.of_lane(ref, giver)
+        if found is None:
+            return False
+        with self._database.write() as tx:
+            known = select(sessions.c.lane).where(sessions.c.lane == receiver, sessions.c.workspace == found.workspace)
+            kept = select(blobs.c.id).where(blobs.c.id == ref)
+            if tx.execute(known).first() is None or tx.execute(kept).first() is None:
+                return False
+            grant = {"ref": ref, "lane": receiver}
+            if tx.execute(select(blob_grants).filter_by(**grant)).first() is None:
+                tx.execute(insert(blob_grants), grant)
+        return True
+
+    def touch(self, ref: str, *, now_ms: int) -> None:
+        """Keep a reference for its whole time from now on; written once a minute at most."""
+        is_due = and_(blobs.c.id == ref, blobs.c.used_ms <= now_ms - TOUCH_MS)
+        with self._database.read() as tx:
+            if tx.execute(select(blobs.c.id).where(is_due)).first() is None:
+                return
+        with self._database.write() as tx:
+            tx.execute(update(blobs).where(is_due).values(used_ms=now_ms))
+
+    def total_bytes(self) -> int:
+        """Stored bytes of all references."""
+        with self._database.read() as tx:
+            return _total(tx)
+
+    def take_expired(self, *, unused_since_ms: int, limit: int) -> tuple[str, ...]:
+        """Remove references that nobody used since a moment and no unfinished turn needs; return which."""
+        is_old = and_(blobs.c.used_ms <= unused_since_ms, ~_is_needed())
+        some = select(blobs.c.id).where(is_old).order_by(blobs.c.used_ms).limit(limit)
+        with self._database.read() as tx:
+            if tx.execute(some.limit(1)).first() is None:  # asked every second, and seldom anything to write
+                return ()
+        with self._database.write() as tx:
+            return _remove(tx, list(tx.execute(some).scalars()))
+
+    def make_room(self, size_bytes: int, *, most_bytes: int, limit: int = IDS) -> tuple[str, ...]:
+        """Remove what was used least lately, and is not needed, until so many bytes more keep within the bound.
+
+        Returns:
+            Which were removed; those may be too few, for ``limit`` of them go at a time, and some are needed.
+        """
+        some = select(blobs.c.id, blobs.c.stored_bytes).where(~_is_needed()).order_by(blobs.c.used_ms).limit(limit)
+        with self._database.write() as tx:
+            over = _total(tx) + size_bytes - most_bytes
+            gone: list[str] = []
+            for ref, stored_bytes in tx.execute(some):
+                if over <= 0:
+                    break
+                gone.append(ref)
+                over -= stored_bytes
+            return _remove(tx, gone)
+
+    def take_abandoned(self, *, after: str, limit: int) -> tuple[tuple[str, ...], str]:
+        """Remove what deleted sessions left, looking at the next few lanes.
+
+        Args:
+            after: the last lane that was looked at; empty: begin.
+            limit: of lanes.
+
+        Returns:
+            The removed references, and the lane to go on after; empty at the end.
+        """
+        # By the index of lanes alone, a piece at a time: there may be a great many rows, and it is asked every second.
+        some = select(blobs.c.lane).distinct().where(blobs.c.lane > after).order_by(blobs.c.lane).limit(limit)
+        with self._database.read() as tx:
+            lanes = list(tx.execute(some).scalars())
+            gone = list(tx.execute(select(blobs.c.id).where(blobs.c.lane.in_(lanes), ~_HELD).limit(IDS)).scalars())
+        following = lanes[-1] if len(lanes) == limit else ""
+        if not gone:
+            return (), following
+        with self._database.write() as tx:
+            return _remove(tx, gone), following
+
+    def known(self, refs: Collection[str]) -> frozenset[str]:
+        """Those of these references that have a row."""
+        asked, found = list(refs), set[str]()
+        with self._database.read() as tx:
+            for start in range(0, len(asked), IDS):
+                some = select(blobs.c.id).where(blobs.c.id.in_(asked[start : start + IDS]))
+                found.update(tx.execute(some).scalars())
+        return frozenset(found)
+
+    def _one(self, ref: str, may_read: ColumnElement[bool]) -> DataReference | None:
+        with self._database.read() as tx:
+            row = tx.execute(select(blobs).where(blobs.c.id == ref, may_read, _HELD)).mappings().first()
+        return None if row is None else DataReference(**{name: row[name] for name in _FIELDS})
+
+
+def _total(tx: Connection) -> int:
+    total: Any = tx.execute(select(func.coalesce(func.sum(blobs.c.stored_bytes), 0))).scalar_one()
+    return int(total)
+
+
+def _remove(tx: Connection, refs: Collection[str]) -> tuple[str, ...]:
+    if refs:
+        tx.execute(delete(blobs).where(blobs.c.id.in_(refs)))
+    return tuple(refs)

@@ -1,0 +1,159 @@
+"""Errors of tools: each kept whole, for its own session and for who looks after the workspace."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from loom_worker.errors import Flaw, Invalid, NotFound, Unavailable
+from loom_worker.store.database import Database
+from loom_worker.store.schema import agent_errors, sessions
+from loom_worker.store.sessions import of_lane
+from loom_worker.values.failures import ErrorFilter, StoredError
+from loom_worker.values.json import Json
+from loom_worker.values.pages import Page
+
+TRIES = 20
+"""For an id that is not taken; there are 16.7 million a second."""
+
+_COLUMNS = [agent_errors.c[name] for name in StoredError.__slots__]
+_KEPT = (
+    select(sessions.c.lane)
+    .where(sessions.c.lane == agent_errors.c.lane, sessions.c.workspace == agent_errors.c.workspace)
+    .exists()
+)
+"""True of an error unless its session is deleted and the error only waits to be removed."""
+_ONE = select(*_COLUMNS).where(agent_errors.c.id == bindparam("our_id"), _KEPT)
+_IN_WORKSPACE = _ONE.where(agent_errors.c.workspace == bindparam("our_workspace"))
+_IN_LANE = _ONE.where(agent_errors.c.lane == bindparam("our_lane"))
+_INSERT = upsert(agent_errors).on_conflict_do_nothing()
+_OLD = select(agent_errors.c.id).where(agent_errors.c.at_ms < bindparam("before_ms")).limit(bindparam("most"))
+_EXPIRE = delete(agent_errors).where(agent_errors.c.id.in_(_OLD))
+
+
+@dataclass(frozen=True, slots=True)
+class NewError:
+    """An error that is to be kept; secrets are already taken out."""
+
+    lane: str
+    """Of the session it arose in."""
+    turn_id: str
+    tool_name: str
+    short_summary: str
+    raw_error: Json
+
+
+class Errors:
+    """The table of errors."""
+
+    def __init__(self, database: Database, *, suffix: Callable[[], str] = lambda: secrets.token_hex(3)) -> None:
+        """Open lazily.
+
+        Args:
+            suffix: makes six hexadecimal digits by chance.
+        """
+        self._database = database
+        self._suffix = suffix
+
+    def store(self, new: NewError, *, now_ms: int) -> str:
+        """Keep an error and return its id.
+
+        Raises:
+            NotFound: the session is deleted; nothing was written, for nothing would remove it.
+            Unavailable: the database did not answer.
+        """
+        named = {name: getattr(new, name) for name in NewError.__slots__}
+        with self._database.write() as tx:
+            owner = of_lane(tx, new.lane)
+            row = {**named, "workspace": owner["workspace"], "session_id": owner["id"], "at_ms": now_ms}
+            for _ in range(TRIES):
+                error_id = error_id_of(now_ms, self._suffix())
+                if tx.execute(_INSERT, {**row, "id": error_id}).rowcount == 1:
+                    return error_id
+        raise Unavailable(f"No error id was free in {TRIES} tries.")
+
+    def get(self, workspace: str, error_id: str) -> StoredError:
+        """Return an error of any session of the workspace.
+
+        Raises:
+            NotFound: the workspace has no such error.
+        """
+        return self._one(_IN_WORKSPACE, error_id, our_workspace=workspace)
+
+    def get_in_lane(self, lane: str, error_id: str) -> StoredError:
+        """Return an error of one session.
+
+        Raises:
+            NotFound: the session has no such error.
+        """
+        return self._one(_IN_LANE, error_id, our_lane=lane)
+
+    def page(self, workspace: str, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:
+        """List errors, the newest first; ``after`` is a page's ``next``.
+
+        A filter that nothing fits, such as a session that there is not, gives an empty page.
+
+        Raises:
+            Invalid: ``after`` is no cursor of this list.
+        """
+        query = select(*_COLUMNS).where(agent_errors.c.workspace == workspace, _KEPT, *_conditions(workspace, wanted))
+        query = query.order_by(agent_errors.c.at_ms.desc(), agent_errors.c.id.desc()).limit(limit + 1)
+        if after is not None:
+            at_ms, last_id = _cursor(after)
+            # The first half alone bounds the walk along the index; with "or" on top SQLite would not see that.
+            earlier = or_(agent_errors.c.at_ms < at_ms, agent_errors.c.id < last_id)
+            query = query.where(and_(agent_errors.c.at_ms <= at_ms, earlier))
+        with self._database.read() as tx:
+            listed = [_error(row) for row in tx.execute(query).mappings()]
+        items = tuple(listed[:limit])
+        return Page(items, f"{items[-1].at_ms}:{items[-1].id}" if len(listed) > limit else None)
+
+    def expire(self, *, before_ms: int, limit: int = 500) -> int:
+        """Remove some errors that are older; return how many. Call it until that is 0: each is a short transaction."""
+        with self._database.read() as tx:
+            if tx.execute(_OLD, {"before_ms": before_ms, "most": 1}).first() is None:
+                return 0
+        with self._database.write() as tx:
+            return tx.execute(_EXPIRE, {"before_ms": before_ms, "most": limit}).rowcount
+
+    def _one(self, query: Any, error_id: str, **owner: str) -> StoredError:
+        with self._database.read() as tx:
+            row = tx.execute(query, {"our_id": error_id, **owner}).mappings().first()
+        if row is None:
+            raise NotFound(f"There is no error {error_id!r}.")
+        return _error(row)
+
+
+def error_id_of(at_ms: int, suffix: str) -> str:
+    """``err_YYYYMMDD_HHMMSS_xxxxxx``, the moment in UTC; 26 characters with a suffix of six."""
+    return f"err_{datetime.fromtimestamp(at_ms // 1000, UTC):%Y%m%d_%H%M%S}_{suffix}"
+
+
+def _conditions(workspace: str, wanted: ErrorFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.session_id is not None:
+        named = (sessions.c.workspace == workspace, sessions.c.id == wanted.session_id)
+        conditions.append(agent_errors.c.lane == select(sessions.c.lane).where(*named).scalar_subquery())
+    if wanted.tool is not None:
+        conditions.append(agent_errors.c.tool_name == wanted.tool)
+    if wanted.since_ms is not None:
+        conditions.append(agent_errors.c.at_ms >= wanted.since_ms)
+    if wanted.until_ms is not None:
+        conditions.append(agent_errors.c.at_ms < wanted.until_ms)
+    return conditions
+
+
+def _cursor(after: str) -> tuple[int, str]:
+    """Where a page ended; it outlives the error it names."""
+    moment, _, last_id = after.partition(":")
+    if not (moment.isascii() and moment.isdecimal() and len(moment) < 16 and last_id.startswith("err_")):
+        raise Invalid(f"{after!r} is no cursor of this list.", (Flaw("/after", "is the next of a page"),))
+    return int(moment), last_id
+
+
+def _error(row: Any) -> StoredError:
+    return StoredError(**row)

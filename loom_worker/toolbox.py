@@ -1,0 +1,149 @@
+"""The tools of agents: of their data, their servers and their users' files, and those that every agent has."""
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy import make_url
+
+from loom_worker.backends.documents.backend import DocumentsBackend
+from loom_worker.backends.mcp.servers import McpServers
+from loom_worker.backends.rest.backend import RestBackend
+from loom_worker.backends.sql import SqlBackend
+from loom_worker.errors import BadSettings, LoomError
+from loom_worker.settings import Settings
+from loom_worker.tools import custom
+from loom_worker.values.agents import Agent, Backend
+from loom_worker.values.tools import Tool
+
+log = logging.getLogger(__name__)
+
+
+class Data(Protocol):
+    """What an agent works on."""
+
+    def tools(self) -> tuple[Tool, ...]:
+        """Its tools."""
+
+    def describe(self) -> str:
+        """What is in it, for the system text; LoomError if it does not answer."""
+
+    def close(self) -> None:
+        """Close its connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """The tools of one agent beside those that every agent has."""
+
+    tools: tuple[Tool, ...]
+    always: frozenset[str] = frozenset()
+    """Names that the agent's file asks for by where they come from, so its list of names need not hold them."""
+    problems: tuple[str, ...] = ()
+
+
+class Toolbox:
+    """All tools of a process; any thread may use it, and nothing is connected before it is needed."""
+
+    def __init__(
+        self, settings: Settings, *, servers: McpServers, standing: Sequence[Tool], common: Sequence[Tool]
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            standing: tools that every agent has, whatever it lists.
+            common: tools that every agent may have, if its list names them.
+        """
+        self._settings = settings
+        self._servers = servers
+        self._common = tuple(common)
+        self.standing = tuple(standing)
+        self._lock = threading.Lock()
+        self._data: dict[tuple[Backend, Path], Data] = {}
+
+    def own(self, agent: Agent, database: str | None = None) -> Own:
+        """The agent's tools; what is wrong with one source of them costs that source alone.
+
+        Args:
+            database: which of its databases the session works on, in place of the agent's own.
+
+        Raises:
+            LoomError: the agent's data cannot be used at all.
+        """
+        data = self._backend(agent, database)
+        tools = (*self._common, *(data.tools() if data else ()))
+        taken = {tool.spec.name for tool in tools}
+        folder = _folder(agent)
+        targets = custom.load(agent.custom, folder, taken=taken)
+        taken |= {tool.spec.name for tool in targets.tools}
+        installed = custom.installed(taken=taken)
+        offer = self._servers.tools(agent.mcp_servers) if agent.mcp_servers else None
+        given = offer.tools if offer else ()
+        always = {tool.spec.name for tool in (*targets.tools, *(given if agent.allows_mcp else ()))}
+        problems = (*targets.problems, *installed.problems, *(offer.problems if offer else ()))
+        return Own((*tools, *targets.tools, *installed.tools, *given), frozenset(always), problems)
+
+    def schema(self, agent: Agent, database: str | None = None) -> str:
+        """What the agent's data holds, for its system text; a sentence on why where it does not answer."""
+        data = self._backend(agent, database)
+        if data is None:
+            return ""
+        try:
+            return data.describe()
+        except LoomError as error:
+            return f"(its schema cannot be read now: {error})"
+
+    def stamp(self, agent: Agent) -> str:
+        """Changes when servers offer the agent other tools than before."""
+        return self._servers.stamp(agent.mcp_servers) if agent.mcp_servers else ""
+
+    def close(self) -> None:
+        """Close all connections and end all servers."""
+        with self._lock:
+            data, self._data = [*self._data.values()], {}
+        for each in data:
+            each.close()
+        self._servers.close()
+
+    def _backend(self, agent: Agent, database: str | None) -> Data | None:
+        if agent.backend is None:
+            return None
+        backend = agent.backend
+        if backend.kind == "sql":
+            url = backend.url or self._settings.backend_url
+            backend = replace(backend, url=url if database is None else _switched(url, database))
+        with self._lock:
+            key = (backend, _folder(agent))
+            if key not in self._data:
+                self._data[key] = self._made(*key)
+            return self._data[key]
+
+    def _made(self, backend: Backend, folder: Path) -> Data:
+        timeout_s = max(1.0, self._settings.limits.tool_timeout_s - 2)
+        if backend.kind == "rest":
+            secret = self._secret(backend.auth.secret) if backend.auth else None
+            return RestBackend(backend, secret=secret, folder=folder, timeout_s=timeout_s)
+        if backend.kind == "documents":
+            index = self._settings.home / "documents"
+            return DocumentsBackend(folder / (backend.path or ""), index, timeout_s=timeout_s)
+        most_bytes = self._settings.tools.max_result_bytes
+        return SqlBackend(backend.url or "", scope=backend.scope, max_result_bytes=most_bytes, timeout_s=timeout_s)
+
+    def _secret(self, name: str) -> str:
+        try:
+            return self._settings.secrets[name]
+        except KeyError as error:
+            raise BadSettings(f"LOOM_SECRET_{name} is not set; the agent's auth names it") from error
+
+
+def _folder(agent: Agent) -> Path:
+    """Where paths in the agent's file begin."""
+    return Path(agent.source.rpartition(":")[0]).parent.absolute()
+
+
+def _switched(url: str, database: str) -> str:
+    """The URL of another database behind the same server, or of another file."""
+    return make_url(url).set(database=database).render_as_string(hide_password=False)

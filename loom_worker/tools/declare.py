@@ -1,0 +1,161 @@
+"""How a user declares a tool: one decorator over one typed function, see docs/tools.md."""
+
+import difflib
+import inspect
+import math
+import re
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TypedDict, Unpack, cast, overload
+
+from loom_worker.errors import BadFile
+from loom_worker.tools.schema_of import derived, parameters
+from loom_worker.values.chat import ToolSpec
+from loom_worker.values.json import Json
+from loom_worker.values.tools import Caller, Rate, Tool
+
+__all__ = ["Caller", "Tool", "tool"]
+
+Function = Callable[..., object]
+_RATE = re.compile(r"([1-9][0-9]{0,8})/([smh])")
+_PERIOD_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Options(TypedDict, total=False):
+    """What a declaration may say; whatever it does not say is the careful choice."""
+
+    name: str
+    """Of the tool; the function's own unless given."""
+    schema: Mapping[str, object]
+    """JSON Schema of the arguments (an object), instead of the one that the function's types say."""
+    read_only: bool
+    """True: it changes nothing outside of Loom, so agents that only read may have it."""
+    idempotent: bool
+    """True: may run again after its worker died. Unless given, as read_only."""
+    repeatable: bool
+    """True: the same call again in one turn is answered with the first one's result. Unless given, true for a tool
+    that is both read_only and idempotent."""
+    needs_approval: bool
+    """True: a person must approve each call."""
+    bounded: bool
+    """True: ends within milliseconds whatever it is given, so it runs in the worker and not in a child process."""
+    timeout_s: float
+    """After so many seconds its process is killed; 30 unless given, and never more than LOOM_TOOL_TIMEOUT_S."""
+    rate: str
+    """How often it may be called, over all workers: ``10/s``, ``30/m``, ``500/h``."""
+
+
+@overload
+def tool(function: Function, /) -> Tool: ...
+@overload
+def tool(**options: Unpack[Options]) -> Callable[[Function], Tool]: ...
+def tool(function: Function | None = None, /, **options: Unpack[Options]) -> Tool | Callable[[Function], Tool]:
+    """Make a tool of a function: its docstring is what the model is told of it, its types are the schema.
+
+    A parameter annotated ``Caller`` is given on whose behalf the tool runs; the model does not see it. What the
+    function returns may be text or any JSON value; it raises ToolFailed for what the model should hear of.
+
+    Raises:
+        BadFile: the declaration is wrong; the text names file, line and what to do.
+    """
+    if function is not None:
+        return _declared(function, {})
+    return lambda decorated: _declared(decorated, options)
+
+
+def _declared(function: Function, options: Options) -> Tool:
+    try:
+        return _tool(function, options)
+    except (ValueError, TypeError) as error:
+        raise BadFile(f"{_place(function)}: tool {getattr(function, '__name__', function)!r}: {error}") from error
+
+
+def _tool(function: Function, options: Options) -> Tool:
+    if not inspect.isfunction(inspect.unwrap(function)):
+        raise ValueError("only a function can be a tool: decorate a def")
+    _check(options)
+    is_read_only = options.get("read_only", False)
+    is_idempotent = options.get("idempotent", is_read_only)
+    return Tool(
+        _spec(function, options),
+        _runner(function),
+        is_idempotent=is_idempotent,
+        is_bounded=options.get("bounded", False),
+        is_read_only=is_read_only,
+        is_repeatable=options.get("repeatable", is_read_only and is_idempotent),
+        needs_approval=options.get("needs_approval", False),
+        timeout_s=_seconds(options.get("timeout_s", 30.0)),
+        rate=_rate(options["rate"]) if "rate" in options else None,
+    )
+
+
+def _check(options: Options) -> None:
+    for option, value in options.items():
+        if option not in Options.__annotations__:
+            close = difflib.get_close_matches(option, Options.__annotations__, n=1)
+            advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(Options.__annotations__)}"
+            raise ValueError(f"there is no option {option!r}; {advice}")
+        if Options.__annotations__[option] is bool and not isinstance(value, bool):
+            raise ValueError(f"{option} must be True or False")
+
+
+def _spec(function: Function, options: Options) -> ToolSpec:
+    name = options.get("name", function.__name__)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"a name is 1-64 of A-Z a-z 0-9 _ -, {name!r} is not; give it another with name=")
+    description = inspect.getdoc(function)
+    if not description:
+        raise ValueError("write a docstring: by it the model chooses its tools")
+    schema = options.get("schema")
+    if schema is None:
+        return ToolSpec(name, description, derived(function))
+    _check_fit(function, schema)
+    return ToolSpec(name, description, dict(schema))
+
+
+def _check_fit(function: Function, schema: Mapping[str, object]) -> None:
+    """A schema written by hand must promise what the function takes."""
+    taken, _ = parameters(function)
+    if not isinstance(schema, Mapping) or schema.get("type") != "object":
+        raise ValueError("schema must be a JSON Schema whose type is object")
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
+        raise ValueError("schema: properties must be an object and required a list")
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in taken.values())
+    if foreign := [name for name in properties if name not in taken and not takes_any]:
+        raise ValueError(f"schema: the function has no parameter {foreign[0]!r}; add it, or **others")
+    needed = [name for name, each in taken.items() if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
+    if missing := [name for name in needed if name not in required]:
+        raise ValueError(f"schema: parameter {missing[0]!r} has no default, so list it under required")
+
+
+def _runner(function: Function) -> Callable[[Json, Caller], object]:
+    _, caller_name = parameters(function)
+
+    def run(arguments: Json, caller: Caller) -> object:
+        return function(**(arguments if caller_name is None else {**arguments, caller_name: caller}))
+
+    def run_to_its_end(arguments: Json, caller: Caller) -> object:
+        import asyncio  # 40 ms, for those alone who write async def
+
+        return asyncio.run(cast(Coroutine[object, object, object], run(arguments, caller)))
+
+    return run_to_its_end if inspect.iscoroutinefunction(function) else run
+
+
+def _seconds(timeout_s: float) -> float:
+    if type(timeout_s) not in (int, float) or not 0 < timeout_s < math.inf:
+        raise ValueError(f"timeout_s={timeout_s!r}: seconds, more than 0")
+    return float(timeout_s)
+
+
+def _rate(rate: str) -> Rate:
+    found = _RATE.fullmatch(str(rate))
+    if found is None:
+        raise ValueError(f"rate={rate!r}: write calls per second, minute or hour, as in 10/s, 30/m, 500/h")
+    return Rate(int(found[1]), _PERIOD_S[found[2]])
+
+
+def _place(function: Function) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else "a tool's file"

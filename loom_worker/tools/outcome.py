@@ -1,0 +1,76 @@
+"""Runs a tool's function here and now, and makes of whatever it does an outcome."""
+
+import re
+import traceback
+
+from loom_worker.errors import ToolFailed
+from loom_worker.tools.clean import clean
+from loom_worker.tools.encode import PLAIN, encoded
+from loom_worker.values.json import Json
+from loom_worker.values.tools import Caller, Outcome, Tool
+
+FAULTS = frozenset({"UNAVAILABLE"})
+"""Codes that say: it is what stands behind the tool that failed, and not what was asked of it."""
+CODE = re.compile("[A-Z][A-Z0-9_]{0,39}")
+"""What counts as a code; anything else that a tool gives as one is told behind its text."""
+DIED = "the tool's process died"
+BUSY = "all tool processes are busy; try again later"
+NO_PROCESS = "no process could be started for it"
+
+
+def run(tool: Tool, arguments: Json, caller: Caller, *, max_bytes: int) -> Outcome:
+    """Run a tool whose arguments passed its schema; never raises for anything the tool does.
+
+    Args:
+        max_bytes: of what it gives, in UTF-8; more is cut.
+    """
+    try:
+        content, content_type = encoded(tool.run(arguments, caller))
+        whole = clean(content)
+    except ToolFailed as error:
+        text, code = _failure(error)
+        return failed(cut(clean(text), max_bytes), detail=_trace(error, max_bytes), code=code)
+    except (Exception, SystemExit) as error:  # the top of a task: a tool's bug must close the call, not the turn
+        return failed(cut(clean(_told(error)), max_bytes), detail=_trace(error, max_bytes), is_fault=True)
+    kept = cut(whole, max_bytes)
+    return Outcome("completed", kept, content_type if kept is whole else PLAIN)
+
+
+def failed(text: str, *, detail: str = "", code: str | None = None, is_fault: bool = False) -> Outcome:
+    """A failure; some codes make it a fault by themselves."""
+    return Outcome("failed", text, code=code, detail=detail, is_fault=is_fault or code in FAULTS)
+
+
+def timed_out(timeout_s: float) -> Outcome:
+    """What is said of a tool that did not return in time."""
+    return Outcome("timeout", f"timed out after {timeout_s:g} s", is_fault=True)
+
+
+def cut(text: str, max_bytes: int) -> str:
+    """Cut text between two characters to so many bytes of UTF-8; its end then says what is missing."""
+    if len(text) * 4 <= max_bytes:
+        return text
+    raw = text.encode()
+    if len(raw) <= max_bytes:
+        return text
+    note = (
+        f"\n… [cut: this is the beginning of {len(raw):,} bytes, a result may have {max_bytes:,}; ask for less, or for"
+        " it in parts]"
+    )
+    return raw[: max(0, max_bytes - len(note.encode()))].decode("utf-8", "ignore") + note
+
+
+def _failure(error: ToolFailed) -> tuple[str, str | None]:
+    text, code = str(error.args[0]) if error.args else "failed", error.code
+    if code is None or (isinstance(code, str) and CODE.fullmatch(code)):
+        return text, code
+    return f"{text}\nCode: {code}", None
+
+
+def _told(error: BaseException) -> str:
+    text = str(traceback.TracebackException.from_exception(error))  # holds even where its own __str__ raises
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _trace(error: BaseException, max_bytes: int) -> str:
+    return cut(clean("".join(traceback.format_exception(error))), max_bytes)

@@ -1,0 +1,106 @@
+"""The JSON Schema of a function's parameters, from their types."""
+
+import inspect
+import json
+import types
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from loom_worker.values.json import Json
+from loom_worker.values.tools import Caller
+
+_PLAIN: dict[object, Json] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    list: {"type": "array"},
+    dict: {"type": "object"},
+    type(None): {"type": "null"},
+    Any: {},
+    object: {},
+}
+_KNOWN = "str, int, float, bool, list, dict, Literal, Optional and Annotated"
+
+
+def parameters(function: Callable[..., object]) -> tuple[dict[str, inspect.Parameter], str | None]:
+    """The parameters that arguments are given to, and the name of the one annotated ``Caller``, if there is one.
+
+    Raises:
+        ValueError: an annotation cannot be read, or a parameter cannot be given by name.
+    """
+    hints, found = _hints(function), dict(inspect.signature(function).parameters)
+    for name, parameter in found.items():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise ValueError(f"parameter {name!r}: arguments are given by name; write it without / or *")
+    callers = [name for name in found if hints.get(name) is Caller]
+    for name in callers:
+        del found[name]
+    return found, callers[0] if callers else None
+
+
+def derived(function: Callable[..., object]) -> Json:
+    """The JSON Schema that the types and defaults of a function's parameters say; others are forbidden.
+
+    Raises:
+        ValueError: a parameter without a type, of a type that has no schema, or with a default that is no JSON.
+    """
+    hints, properties, required = _hints(function), {}, []
+    for name, parameter in parameters(function)[0].items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            raise ValueError(f"parameter '**{name}': name each argument, or give the tool a schema=")
+        if name not in hints:
+            raise ValueError(f"parameter {name!r} has no type: annotate it with one of {_KNOWN}")
+        properties[name] = _schema(hints[name], name)
+        if parameter.default is parameter.empty:
+            required.append(name)
+        elif parameter.default is not None:
+            properties[name]["default"] = _default(parameter.default, name)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _hints(function: Callable[..., object]) -> dict[str, object]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, SyntaxError) as error:
+        raise ValueError(f"an annotation cannot be read: {error}") from error
+
+
+def _default(value: object, name: str) -> object:
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"parameter {name!r}: its default is no JSON value; use None") from error
+
+
+def _schema(hint: object, name: str) -> Json:
+    """The schema of one type; always a new dict, which the caller may add to."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        told = [extra for extra in inner[1:] if isinstance(extra, str)]
+        return _schema(inner[0], name) | ({"description": told[0]} if told else {})
+    if origin is Literal:
+        return _enum(inner)
+    if origin in (Union, types.UnionType):
+        return _union([_schema(each, name) for each in inner])
+    if origin is list:
+        return {"type": "array", "items": _schema(inner[0], name)}
+    if origin is dict and inner[0] in (str, Any):
+        return {"type": "object", "additionalProperties": _schema(inner[1], name)}
+    try:
+        return dict(_PLAIN[hint])
+    except (KeyError, TypeError) as error:
+        shown = getattr(hint, "__name__", hint)
+        raise ValueError(f"parameter {name!r}: no schema for {shown}; use {_KNOWN}, or give schema=") from error
+
+
+def _enum(values: tuple[object, ...]) -> Json:
+    kinds = {type(value) for value in values}
+    # With its type said, "5" for Literal[5] becomes the number.
+    return (dict(_PLAIN[kinds.pop()]) if len(kinds) == 1 else {}) | {"enum": list(values)}
+
+
+def _union(parts: list[Json]) -> Json:
+    if all(set(part) == {"type"} for part in parts):
+        return {"type": [part["type"] for part in parts]}
+    return {"anyOf": parts}

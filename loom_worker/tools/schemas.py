@@ -1,0 +1,79 @@
+"""Compiling the JSON Schema of a tool's arguments."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.validators import extend
+from referencing import Registry as SchemaRegistry
+from referencing import Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from loom_worker.errors import BadSettings
+from loom_worker.values.chat import ToolSpec
+
+
+def _is_whole(_checker: object, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_Exact: Any = extend(  # type: ignore[no-untyped-call]  # the library has no types for it
+    Draft202012Validator, type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole)
+)
+"""To JSON Schema 3.0 is an integer; to a Python tool it is none, so it is a flaw here that coercion can mend."""
+
+
+def compiled(spec: ToolSpec) -> Any:
+    """The validator of a tool's arguments; it fetches nothing.
+
+    Raises:
+        BadSettings: name or schema are not valid.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", spec.name):
+        raise BadSettings(f"tool {spec.name!r}: a name is 1-64 of A-Z a-z 0-9 _ -")
+    try:
+        Draft202012Validator.check_schema(spec.input_schema)
+        if spec.input_schema.get("type") != "object":
+            raise BadSettings(f"tool {spec.name!r}: the input schema's type must be object")
+        _check_references(spec)
+    except SchemaError as error:
+        raise BadSettings(f"tool {spec.name!r}: invalid input schema at {pointer(error)}: {error.message}") from error
+    except Unresolvable as error:
+        raise BadSettings(
+            f"tool {spec.name!r}: the input schema refers to {error.ref!r}, which is not in it"
+        ) from error
+    # An empty registry: the default one would fetch foreign references from the network.
+    return _Exact(dict(spec.input_schema), registry=SchemaRegistry())
+
+
+def pointer(error: ValidationError | SchemaError) -> str:
+    """A JSON pointer (RFC 6901) to the place; ``/`` stands for the whole."""
+    return written(error.absolute_path)
+
+
+def written(path: Iterable[str | int]) -> str:
+    """The steps to a place as a JSON pointer."""
+    steps = (str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    return "/" + "/".join(steps)
+
+
+def _check_references(spec: ToolSpec) -> None:
+    whole = Resource.from_contents(dict(spec.input_schema), default_specification=DRAFT202012)
+    resolver = SchemaRegistry().with_resource("", whole).resolver()
+    for reference in _references(spec.input_schema):
+        resolver.lookup(reference)
+
+
+def _references(schema: object) -> Iterator[str]:
+    match schema:
+        case dict():
+            if isinstance(schema.get("$ref"), str):
+                yield schema["$ref"]
+            for value in schema.values():
+                yield from _references(value)
+        case list():
+            for value in schema:
+                yield from _references(value)

@@ -1,0 +1,64 @@
+"""Text of strangers without what nobody sees; names of theirs in one line, and not without end.
+
+What no person sees can still tell a model something: tag characters, variation selectors and zero-width characters
+carry whole sentences, and bidi controls show a reviewer another text than the model reads.
+"""
+
+import re
+
+NAME_CHARS = 200
+"""Of a name that is shown to a model or in a log."""
+
+_CONTROLS = [number for number in (*range(0x20), 0x7F) if chr(number) not in "\t\n\r"]
+_ASCII = dict.fromkeys(_CONTROLS)
+# C0 and C1 but tab and line ends, soft hyphen, grapheme joiner, Arabic letter mark, Hangul fillers, Mongolian
+# selectors, zero width, bidi, deprecated format characters, variation selectors, byte order mark, interlinear
+# annotation, musical format, and the plane of tags.
+_INVISIBLE = re.compile(
+    "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
+)
+_EMOJI = "\xa9\xae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_IDLE_SELECTOR = re.compile(f"(?<![0-9#*{_EMOJI}])\ufe0f")
+"""Behind anything but the first half of an emoji it shows nothing."""
+# Arabic to Thaana, Indic to Sinhala, Tibetan, Myanmar, Khmer, Mongolian, and Arabic's presentation forms.
+_JOINED = "\u0600-\u07bf\u0840-\u0dff\u0f00-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufefc"
+_IDLE_JOINER = re.compile(
+    f"(?<![{_JOINED}{_EMOJI}\ufe0f])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}{_EMOJI}])"
+    f"|(?<=[{_JOINED}])[\u200c\u200d](?=[{_EMOJI}])|(?<=[{_EMOJI}\ufe0f])[\u200c\u200d](?=[{_JOINED}])"
+    f"|(?<=[{_EMOJI}\ufe0f])\u200c"
+)
+_BREAK = re.compile("[\t\n\r\u2028\u2029]")
+
+
+def clean(text: str) -> str:
+    """Take out what nobody sees; a lone surrogate becomes U+FFFD, a pair one character.
+
+    Joiners stay between letters of scripts that are written with them and inside emoji, and so does the selector
+    behind an emoji. Cleaning twice changes nothing more. 10 MB of ASCII take 20 ms, of other text 0.3 s.
+    """
+    if text.isascii():
+        return text.translate(_ASCII)
+    text = _INVISIBLE.sub("", _joined(text))
+    if "\ufe0f" in text:  # before the joiners: one that follows a selector stays only if the selector does
+        text = _IDLE_SELECTOR.sub("", text)
+    return _IDLE_JOINER.sub("", text) if "\u200c" in text or "\u200d" in text else text
+
+
+def one_line(text: str, most_chars: int = NAME_CHARS) -> str:
+    """Text cleaned, its white space made single spaces; of a longer one the beginning and an ellipsis."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= most_chars else line[: most_chars - 1] + "…"
+
+
+def is_plain(name: str) -> bool:
+    """True for a name that can be shown just as it is: nothing invisible, no tab or line end, and not too long."""
+    return len(name) <= NAME_CHARS and not _BREAK.search(name) and clean(name) == name
+
+
+def _joined(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

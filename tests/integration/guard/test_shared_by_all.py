@@ -1,0 +1,101 @@
+"""Breakers and rates of several processes and many clients, on one real Valkey."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from loom_worker.guard.breaker import Breakers, Pace
+from loom_worker.guard.rate import Rates
+from loom_worker.values.tools import Rate
+from tests.support.until import until
+
+pytestmark = pytest.mark.integration
+
+RATE = Rate(5, 0.05)
+FAILING = """
+import sys, redis
+from loom_worker.guard.breaker import Breakers
+breakers = Breakers(redis.Redis.from_url(sys.argv[1], decode_responses=True))
+print(breakers.look("x").state)
+for _ in range(5):
+    breakers.failed("x")
+"""
+
+
+def failing_process(url):
+    done = subprocess.run([sys.executable, "-c", FAILING, url], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_what_one_process_saw_fail_another_leaves_alone(valkey_server, valkey):
+    assert failing_process(valkey_server.url) == "closed"
+    assert Breakers(valkey).look("x").state == "open"
+    assert failing_process(valkey_server.url) == "open"
+
+
+def test_a_breaker_lives_through_its_whole_life_in_real_time(valkey):
+    breakers = Breakers(valkey, pace=Pace(failures=2, open_s=0.05, max_open_s=0.08))
+    breakers.failed("x")
+    breakers.failed("x")
+    assert breakers.look("x").state == "open"
+    until(lambda: breakers.states()["x"] == "half-open", 5.0, "half-open")
+    breakers.failed("x", breakers.look("x", probe_s=9).token)
+    assert breakers.peek(["x"])["x"] > 0.05
+    for _ in range(2):
+        probe = until(lambda: breakers.look("x").token, 5.0, "a probe")
+        breakers.succeeded("x", probe)
+    assert breakers.states() == {}
+
+
+def test_a_probe_of_a_worker_that_died_is_taken_over(valkey):
+    breakers = Breakers(valkey, pace=Pace(failures=1, open_s=0.02))
+    breakers.failed("x")
+    until(lambda: breakers.look("x", probe_s=0.1).token, 5.0, "the probe that nobody hears of again")
+    assert breakers.look("x").state == "open"
+    assert until(lambda: breakers.look("x").token, 5.0, "another probe")
+
+
+def test_many_clients_together_never_exceed_the_rate(valkey_server, valkey):
+    granted, lock, end_s = [], threading.Lock(), time.monotonic() + 0.6
+
+    def client():
+        with valkey_server.client() as own:
+            rates = Rates(own)
+            while time.monotonic() < end_s:
+                before_s = time.monotonic()
+                if rates.take("x", RATE) == 0:
+                    with lock:
+                        granted.append((before_s, time.monotonic()))
+
+    threads = [threading.Thread(target=client) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    granted.sort(key=lambda pair: pair[1])
+    # Each was granted between its two times, so six of them span at most from the earliest first to the latest last.
+    sixes = [granted[n : n + RATE.calls + 1] for n in range(len(granted) - RATE.calls)]
+    spans_s = [max(last_s for _, last_s in six) - min(first_s for first_s, _ in six) for six in sixes]
+    assert min(spans_s) >= RATE.per_s
+    assert len(granted) >= 30
+
+
+def test_clients_that_wait_all_get_through(valkey_server, valkey):
+    done = []
+
+    def client():
+        with valkey_server.client() as own:
+            Rates(own).wait("x", RATE, at_most_s=10.0, pause=time.sleep)
+            done.append(time.monotonic())
+
+    began_s = time.monotonic()
+    threads = [threading.Thread(target=client) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 16
+    assert max(done) - began_s >= 3 * RATE.per_s

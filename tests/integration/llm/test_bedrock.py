@@ -1,0 +1,318 @@
+"""The Bedrock adapter, the real SDK and AWS' own packages against a server that speaks Bedrock's wire format."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from loom_worker.errors import Interrupted, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
+from loom_worker.llm.anthropic_errors import is_rate_limit
+from loom_worker.llm.bedrock import Bedrock
+from loom_worker.llm.model import NotSent
+from loom_worker.values.chat import ChatMessage, Reply, Request, TextDelta, ToolSpec
+from tests.support.bedrock_wire import (
+    ACCESS_KEY,
+    SECRET_KEY,
+    BedrockServer,
+    Frames,
+    chunk,
+    exception,
+    frame,
+    frames,
+    raw_chunk,
+    refusal,
+)
+from tests.support.messages_server import Cut, Drip, Hang, Plain
+from tests.support.messages_wire import WireCall, answer, start, text_block
+from tests.support.until import until
+
+pytest.importorskip("boto3", reason="the extra packages of bedrock are not installed")
+pytestmark = pytest.mark.integration
+
+MODEL = "us.anthropic.claude-haiku-4-5-20251001-v1:0"
+TOOL = ToolSpec("find", "Finds.", {"type": "object"})
+REQUEST = Request("You help.", (ChatMessage("user", "hello", context="today"),), tools=(TOOL,))
+WHOLE = frames(answer("one two", [WireCall("c1", "find", {"q": "x" * 20})]))
+
+
+@pytest.fixture(autouse=True)
+def aws(monkeypatch, tmp_path):
+    """Credentials of the test's own, and none of the machine's."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_BEARER_TOKEN_BEDROCK"):
+        monkeypatch.delenv(name, raising=False)
+    given = {
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_REGION": "us-west-2",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": str(tmp_path / "config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"),
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="module")
+def only_server():
+    """One for all tests: a new address would mean a new client of the SDK's, which takes 50 ms to make."""
+    with BedrockServer() as running:
+        yield running
+
+
+@pytest.fixture
+def server(only_server):
+    only_server.forget()
+    return only_server
+
+
+def model_of(server, **fields):
+    return Bedrock(**{"model": MODEL, "base_url": server.url, **fields})
+
+
+def reply_of(server, *behaviours, **fields):
+    server.then(*behaviours)
+    return list(model_of(server, **fields).reply(REQUEST))[-1]
+
+
+def test_a_question_is_answered_and_streamed(server):
+    server.then(Frames(frames(answer("one two three"))))
+    *deltas, reply = model_of(server).reply(REQUEST)
+    assert [type(delta) for delta in deltas] == [TextDelta] * 3
+    assert reply.text == "one two three"
+    assert reply.stop_reason == "end_turn"
+
+
+def test_the_request_is_signed_for_the_region_and_names_the_model_in_its_path(server):
+    reply_of(server, Frames(WHOLE))
+    assert server.paths == [f"/model/{MODEL}/invoke-with-response-stream"]
+    assert "/us-west-2/bedrock/aws4_request" in server.headers[0]["authorization"]
+    assert server.requests[0]["anthropic_version"] == "bedrock-2023-05-31"
+    assert not {"model", "stream"} & server.requests[0].keys()
+
+
+def test_an_inference_profile_is_named_by_its_arn(server):
+    arn = "arn:aws:bedrock:us-west-2:123456789012:application-inference-profile/abc"
+    assert reply_of(server, Frames(WHOLE), model=arn).text == "one two"
+    assert "application-inference-profile%2Fabc" in server.paths[0]
+
+
+def test_a_session_token_and_a_given_region_are_used(server, monkeypatch):
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "temporary")
+    reply_of(server, Frames(WHOLE), region="eu-west-1")
+    assert server.headers[0]["x-amz-security-token"] == "temporary"
+    assert "x-amz-security-token" in server.headers[0]["authorization"]
+    assert "/eu-west-1/bedrock" in server.headers[0]["authorization"]
+
+
+def test_a_bearer_token_of_bedrock_needs_no_other_credentials(server, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "bedrock-key")
+    reply_of(server, Frames(WHOLE), region="eu-west-2")
+    assert server.headers[0]["authorization"] == "Bearer bedrock-key"
+
+
+def test_a_wrong_key_is_refused(server, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(ProviderFailed, match="credentials are not valid"):
+        reply_of(server, region="eu-west-3")
+
+
+def test_tool_calls_come_with_their_arguments(server):
+    reply = reply_of(server, Frames(WHOLE))
+    assert [(use.id, use.name, use.arguments) for use in reply.tool_uses] == [("c1", "find", {"q": "x" * 20})]
+    assert reply.stop_reason == "tool_use"
+    assert server.requests[0]["tools"][0]["name"] == "find"
+
+
+@pytest.mark.parametrize("answered_as", ["claude-haiku-4-5-20251001", MODEL])
+def test_a_reply_costs_what_the_model_costs_elsewhere(server, answered_as):
+    usage = {"input_tokens": 1000, "output_tokens": 100}
+    reply = reply_of(server, Frames(frames(answer("hi", model=answered_as, usage=usage))))
+    assert reply.usage.cost_usd == pytest.approx(0.0015)
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "is_limit"),
+    [
+        (429, "ThrottlingException", True),
+        (400, "ServiceQuotaExceededException", True),
+        (429, "ModelNotReadyException", False),
+        (424, "ModelErrorException", False),
+        (408, "ModelTimeoutException", False),
+        (500, "InternalServerException", False),
+        (503, "ServiceUnavailableException", False),
+    ],
+)
+def test_a_busy_bedrock_is_overloaded_and_throttling_is_no_fault_of_its_own(server, status, name, is_limit):
+    with pytest.raises(Overloaded) as caught:
+        reply_of(server, refusal(status, name, "later"))
+    assert is_rate_limit(caught.value) is is_limit
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "said", "named"),
+    [
+        (400, "ValidationException", "The provided model identifier is invalid.", "model identifier is invalid"),
+        (403, "AccessDeniedException", "You don't have access to the model", "credentials"),
+        (403, "ExpiredTokenException", "The security token has expired", "any more"),
+        (404, "ResourceNotFoundException", "Could not resolve the foundation model", "AWS_REGION"),
+    ],
+)
+def test_a_refusal_names_its_remedy(server, status, name, said, named):
+    with pytest.raises(ProviderFailed, match=named) as caught:
+        reply_of(server, refusal(status, name, said))
+    assert "ANTHROPIC" not in str(caught.value)
+
+
+def test_a_prompt_that_is_too_long_is_told_apart(server):
+    with pytest.raises(PromptTooLong):
+        reply_of(server, refusal(400, "ValidationException", "Input is too long for requested model."))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "is_limit"),
+    [
+        ("throttlingException", Overloaded, True),
+        ("internalServerException", Overloaded, False),
+        ("modelStreamErrorException", Overloaded, False),
+        ("modelTimeoutException", Overloaded, False),
+        ("serviceUnavailableException", Overloaded, False),
+        ("validationException", ProviderFailed, False),
+        ("novelException", StreamBroken, False),
+    ],
+)
+def test_an_exception_in_the_stream_is_what_it_is_outside_of_it(server, name, kind, is_limit):
+    began = frames([start(), *text_block(0, ["x"])])
+    with pytest.raises(kind) as caught:
+        reply_of(server, Frames(began + exception(name, "no")))
+    assert type(caught.value) is kind
+    assert kind is not Overloaded or is_rate_limit(caught.value) is is_limit
+
+
+def test_frames_of_other_kinds_are_passed_over(server):
+    novel = frame({":event-type": "metrics", ":message-type": "event"}, b"{}") + frame({":novel": "x"}, b"")
+    assert reply_of(server, Frames(novel + WHOLE)).text == "one two"
+
+
+@pytest.mark.parametrize("after_bytes", [*range(0, len(WHOLE), 311), len(WHOLE) - 1])
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_cut_stream_is_never_an_answer(server, after_bytes, is_clean):
+    with pytest.raises(StreamBroken):
+        reply_of(server, Cut(WHOLE, after_bytes, is_clean=is_clean))
+
+
+@pytest.mark.parametrize("place", range(3, len(WHOLE), 311))
+def test_a_flipped_byte_is_never_an_answer(server, place):
+    damaged = WHOLE[:place] + bytes([WHOLE[place] ^ 1]) + WHOLE[place + 1 :]
+    with pytest.raises(StreamBroken):
+        reply_of(server, Frames(damaged))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html><body>Welcome to the portal, please log in</body></html>",
+        raw_chunk(b"not json"),
+        raw_chunk(b"{}"),
+        raw_chunk(b'{"bytes": "%%%"}'),
+        raw_chunk(b'{"bytes": "WzFd"}'),
+        frame({":message-type": "error", ":error-code": "x"}, b"")[:-1],
+        chunk({"type": "content_block_delta", "index": 4, "delta": {"type": "text_delta", "text": "x"}}),
+    ],
+)
+def test_what_is_no_reply_is_a_broken_stream(server, body):
+    with pytest.raises(StreamBroken):
+        reply_of(server, Frames(body))
+
+
+def test_an_error_frame_is_overloaded(server):
+    with pytest.raises(Overloaded):
+        reply_of(server, Frames(frame({":message-type": "error", ":error-message": "internal"}, b"")))
+
+
+def test_a_proxys_html_error_page_is_overloaded(server):
+    with pytest.raises(Overloaded):
+        reply_of(server, Plain(503, b"<html>busy</html>", "text/html"))
+
+
+def test_no_server_is_a_broken_stream():
+    with BedrockServer() as gone:
+        pass
+    with pytest.raises(StreamBroken, match="Bedrock"):
+        reply_of(gone)
+
+
+@pytest.mark.parametrize("kind", ["silent", "slow drip"])
+def test_no_slowness_outlives_the_deadline(server, kind):
+    release = threading.Event()
+    behaviour = Hang(release, WHOLE, 300) if kind == "silent" else Drip(release, WHOLE, every_s=0.02)
+    began_s = time.monotonic()
+    with pytest.raises(StreamBroken, match="LOOM_LLM_TIMEOUT_S"):
+        reply_of(server, behaviour, call_timeout_s=0.4)
+    assert time.monotonic() - began_s < 2.4
+    release.set()
+
+
+def test_a_call_given_up_in_the_middle_is_interrupted(server):
+    release, stopping = threading.Event(), threading.Event()
+    server.then(Hang(release, WHOLE, 300))
+    replies = model_of(server, is_stopping=stopping.is_set).reply(REQUEST)
+    with ThreadPoolExecutor(1) as pool:
+        seen = pool.submit(list, replies)
+        until(lambda: server.requests, 5.0, "the request")
+        stopping.set()
+        with pytest.raises(Interrupted):
+            seen.result(timeout=10)
+    release.set()
+
+
+def test_deltas_come_while_the_reply_is_still_being_made_and_closing_drops_the_connection(server):
+    release = threading.Event()
+    early = frames([start(), *text_block(0, ["Hel"])[:2]])
+    server.then(Hang(release, early + WHOLE, len(early)), Frames(WHOLE))
+    replies = model_of(server).reply(REQUEST)
+    assert next(replies) == TextDelta("Hel")
+    replies.close()
+    readers = [thread for thread in threading.enumerate() if thread.name == "loom-llm-read"]
+    until(lambda: not any(thread.is_alive() for thread in readers), 5.0, "the end of the reading thread")
+    assert isinstance(reply_of(server), Reply)
+    release.set()
+
+
+def test_no_region_names_the_setting(monkeypatch):
+    monkeypatch.delenv("AWS_REGION")
+    with pytest.raises(ProviderFailed, match="AWS_REGION"):
+        list(Bedrock(model=MODEL).reply(REQUEST))
+
+
+def test_no_credentials_name_the_settings(server, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    with pytest.raises(ProviderFailed, match="AWS_PROFILE"):
+        reply_of(server, region="eu-north-1")
+    assert server.requests == []
+
+
+def test_credentials_that_cannot_be_had_now_are_waited_for(server, monkeypatch, tmp_path):
+    (tmp_path / "config").write_text("[profile broken]\ncredential_process = false\n")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_PROFILE", "broken")
+    with pytest.raises(StreamBroken, match="AWS gives no credentials"):
+        reply_of(server, region="eu-north-2")
+
+
+@pytest.mark.parametrize("raw", ['{"q": 1e999}', '{"q": NaN}', '{"q": ' + "9" * 5_000 + "}"])
+def test_a_number_that_no_json_holds_is_a_flaw_of_its_call(server, raw):
+    (use,) = reply_of(server, Frames(frames(answer("one", [WireCall("c1", "find", raw)])))).tool_uses
+    assert use.flaw
+    assert use.arguments == {}
+
+
+def test_a_request_that_cannot_be_written_is_refused_as_such(server):
+    spec = ToolSpec("find", "Finds.", {"type": "object", "default": float("inf")})
+    with pytest.raises(NotSent):
+        list(model_of(server).reply(Request("", REQUEST.messages, tools=(spec,))))

@@ -1,0 +1,32 @@
+"""Agents with tools, written as a user writes them: YAML files, and a Python file beside them."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+HANDMADE = Path(__file__).parents[1] / "journeys" / "handmade.py"
+NO_PATTERNS = {"patterns": {"enabled": False}}
+"""Loading scikit-learn takes every worker seconds at its start."""
+
+
+def written(folder: Path, agents: Mapping[str, Json]) -> str:
+    """Write agents and the tools of ``handmade.py`` into a new folder; its path.
+
+    Args:
+        agents: name to ``spec``; one named ``default`` is added, so that no worker loads patterns at its start.
+    """
+    folder.mkdir(parents=True)
+    shutil.copy(HANDMADE, folder)
+    for name, spec in {"default": {"backend": False}, **agents}.items():
+        config = {**NO_PATTERNS, **spec.get("config", {})}
+        agent = {
+            "apiVersion": "loom/v1",
+            "kind": "Agent",
+            "metadata": {"name": name},
+            "spec": {"system_prompt": "Answer.", **spec, "config": config},
+        }
+        (folder / f"{name}.yaml").write_text(json.dumps(agent))  # JSON is YAML
+    return str(folder)

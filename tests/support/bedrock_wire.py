@@ -1,0 +1,151 @@
+"""Amazon Bedrock's runtime on loopback: signed requests in, binary event-stream frames out.
+
+Frames and signatures are made here from AWS' own descriptions, not with AWS' packages, which are what is tested.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import struct
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import quote
+from zlib import crc32
+
+from tests.support.http_server import Exchange, serving
+from tests.support.messages_server import Behaviour, Outgoing, Plain
+
+Json = dict[str, Any]
+
+ACCESS_KEY = "AKIDEXAMPLE"
+SECRET_KEY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
+PATH = re.compile(r"/model/([^/]+)/invoke-with-response-stream")
+AUTHORIZATION = re.compile(
+    r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/]+)/(?P<scope>(?P<day>\d{8})/(?P<region>[\w-]+)/bedrock/aws4_request), "
+    r"SignedHeaders=(?P<names>[\w;-]+), Signature=(?P<signature>[0-9a-f]{64})"
+)
+
+
+def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """One message of the event-stream encoding: lengths, their CRC, headers, payload, the CRC of all before."""
+    encoded = b"".join(_header(name, text) for name, text in headers.items())
+    prelude = struct.pack("!II", 16 + len(encoded) + len(payload), len(encoded))
+    message = prelude + struct.pack("!I", crc32(prelude)) + encoded + payload
+    return message + struct.pack("!I", crc32(message))
+
+
+def _header(name: str, text: str) -> bytes:
+    return struct.pack("!B", len(name)) + name.encode() + struct.pack("!BH", 7, len(text)) + text.encode()
+
+
+def chunk(event: Json) -> bytes:
+    """The frame of one event of the Messages API."""
+    return raw_chunk(
+        json.dumps({"bytes": base64.b64encode(json.dumps(event).encode()).decode(), "p": "abcdef"}).encode()
+    )
+
+
+def raw_chunk(payload: bytes) -> bytes:
+    """The frame of a chunk with this payload."""
+    headers = {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}
+    return frame(headers, payload)
+
+
+def exception(name: str, message: str) -> bytes:
+    """The frame with which a stream fails that began with status 200."""
+    headers = {":exception-type": name, ":content-type": "application/json", ":message-type": "exception"}
+    return frame(headers, json.dumps({"message": message}).encode())
+
+
+def frames(events: Iterable[Json]) -> bytes:
+    """All events as one body."""
+    return b"".join(chunk(event) for event in events)
+
+
+@dataclass(frozen=True)
+class Frames:
+    """A whole response of these bytes."""
+
+    body: bytes
+
+    def send(self, out: Outgoing) -> None:
+        out.stream([self.body], headers={"content-type": "application/vnd.amazon.eventstream"})
+
+
+def refusal(status: int, name: str, message: str) -> Plain:
+    """An error as AWS answers it."""
+    kind = f"{name}:http://internal.amazon.com/coral/com.amazon.bedrock/"
+    return Plain(status, json.dumps({"message": message}).encode(), headers={"x-amzn-errortype": kind})
+
+
+@dataclass
+class BedrockServer:
+    """The server, for ``with``; requests whose signature is wrong are answered 403."""
+
+    requests: list[Json] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    url: str = ""
+
+    def __enter__(self) -> Self:
+        self._queue: deque[Behaviour] = deque()
+        self._stopping = threading.Event()
+        self._stack = ExitStack()
+        self.url = self._stack.enter_context(serving(self._answer))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._stack.close()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        for each in (self.requests, self.headers, self.paths, self._queue):
+            each.clear()
+
+    def then(self, *behaviours: Behaviour) -> None:
+        """Queue more behaviours."""
+        self._queue.extend(behaviours)
+
+    def _answer(self, exchange: Exchange) -> None:
+        raw = exchange.body()
+        headers = {name.lower(): text for name, text in exchange.headers.items()}
+        self.requests.append(json.loads(raw))
+        self.headers.append(headers)
+        self.paths.append(exchange.path)
+        with suppress(ConnectionError):  # a client that hung up is no error of ours
+            self._behaviour(exchange.path, headers, raw).send(Outgoing(exchange, self._stopping))
+
+    def _behaviour(self, path: str, headers: Mapping[str, str], raw: bytes) -> Behaviour:
+        if not PATH.fullmatch(path):
+            return refusal(404, "UnknownOperationException", path)
+        if not headers["authorization"].startswith("Bearer ") and not is_signed(path, headers, raw):
+            return refusal(403, "InvalidSignatureException", "The request signature we calculated does not match")
+        return self._queue.popleft()
+
+
+def is_signed(path: str, headers: Mapping[str, str], body: bytes) -> bool:
+    """Whether a POST carries Signature Version 4 by SECRET_KEY."""
+    found = AUTHORIZATION.fullmatch(headers.get("authorization", ""))
+    if found is None or found["key"] != ACCESS_KEY:
+        return False
+    names = found["names"].split(";")
+    lines = [f"{name}:{' '.join(headers[name].split())}" for name in names]
+    digest = hashlib.sha256(body).hexdigest()
+    canonical = "\n".join(["POST", quote(path, safe="/~"), "", *lines, "", found["names"], digest])
+    to_sign = [
+        "AWS4-HMAC-SHA256",
+        headers["x-amz-date"],
+        found["scope"],
+        hashlib.sha256(canonical.encode()).hexdigest(),
+    ]
+    key = b"AWS4" + SECRET_KEY.encode()
+    for part in found["scope"].split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return hmac.new(key, "\n".join(to_sign).encode(), "sha256").hexdigest() == found["signature"]

@@ -1,0 +1,144 @@
+"""A real PostgreSQL for tests: a server of its own in a temporary folder, on a free port of loopback."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+
+from tests.support.until import until
+
+NOBODY = 65534
+"""PostgreSQL refuses to run as root; then it runs as this user."""
+
+
+def find_program(name: str, *folders: str) -> Path | None:
+    """A server's program on the PATH or in folders given as patterns, the newest version first."""
+    if found := shutil.which(name):
+        return Path(found).resolve()
+    places = [place for folder in folders for place in Path("/").glob(f"{folder.lstrip('/')}/{name}")]
+    return max(places, default=None)
+
+
+def postgres_folder() -> Path | None:
+    """Where ``postgres`` and ``initdb`` are; None: not installed (Debian: postgresql)."""
+    program = find_program("initdb", "/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql*/bin")
+    program = program or find_program("postgres")
+    return program.parent if program and (program.parent / "initdb").exists() else None
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens to now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class ServerProcess:
+    """A server in a folder of its own; ``start`` waits until it answers, ``freeze`` makes it hang."""
+
+    def __init__(self, name: str) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix=f"loom-{name}-", ignore_cleanup_errors=True)
+        self.folder = Path(self._temporary.name)
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        if os.geteuid() == 0:
+            os.chown(self.folder, NOBODY, NOBODY)
+
+    def run(self, command: list[str]) -> None:
+        """Run a program that prepares the folder to its end."""
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=120, cwd=self.folder, check=False, **self._user()
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+
+    def spawn(self, command: list[str]) -> None:
+        """Start the server itself, in a process group of its own."""
+        with (self.folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=self.folder, start_new_session=True, **self._user()
+            )
+        until(self._listens, 60, f"{command[0]} listens")
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Every process of the server stands still meanwhile."""
+        self._signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        assert self.process is not None
+        for pid in [self.process.pid, *_children(self.process.pid)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def _listens(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    @staticmethod
+    def _user() -> dict[str, int]:
+        return {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGQUIT)  # PostgreSQL: at once; MariaDB: by its default action
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self._temporary.cleanup()
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(entry.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(entry.parent.name))
+    return found
+
+
+class Postgres(ServerProcess):
+    """PostgreSQL with trust on loopback and a superuser ``loom``."""
+
+    def __init__(self, programs: Path) -> None:
+        super().__init__("postgres")
+        self._programs = programs
+
+    def _listens(self) -> bool:
+        ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return super()._listens() and subprocess.run(ready, check=False).returncode == 0
+
+    @property
+    def url(self) -> str:
+        """For the superuser."""
+        return f"postgresql+psycopg://loom@127.0.0.1:{self.port}/postgres"
+
+    def __enter__(self) -> "Postgres":
+        data = str(self.folder / "data")
+        initdb = [str(self._programs / "initdb"), "-D", data, "-U", "loom", "-A", "trust", "-E", "UTF8"]
+        self.run([*initdb, "--no-locale", "--no-sync"])
+        options = [
+            "-c",
+            "fsync=off",
+            "-c",
+            f"unix_socket_directories={self.folder}",
+            "-c",
+            "listen_addresses=127.0.0.1",
+        ]
+        self.spawn([str(self._programs / "postgres"), "-D", data, "-p", str(self.port), *options])
+        return self

@@ -1,0 +1,125 @@
+"""What an agent's file says of its data, its tools and the persons to be asked."""
+
+from pathlib import Path
+
+import pytest
+
+from loom_worker.agents.load import Agents, load
+from loom_worker.values.agents import Agent, ApprovalPolicy, Auth, Backend, McpServer, Scope
+
+HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\n"
+
+
+def read(folder: Path, spec: str) -> Agents:
+    (folder / "a.yaml").write_text(f"{HEAD}spec: {spec}", encoding="utf-8")
+    return load(folder)
+
+
+def agent(folder: Path, spec: str) -> Agent:
+    found = read(folder, spec)
+    assert found.problems == ()
+    return found.agents["a"]
+
+
+def test_a_database_may_be_seen_in_part(tmp_path: Path) -> None:
+    spec = "{backend: {type: sql, url: 'sqlite:////x', scope: {schemas: [s], tables: [t], columns: [t.c]}}}"
+    assert agent(tmp_path, spec).backend == Backend(url="sqlite:////x", scope=Scope(("s",), ("t",), ("t.c",)))
+
+
+def test_a_rest_backend_has_a_document_operations_and_a_secret_by_name(tmp_path: Path) -> None:
+    spec = """
+  backend:
+    type: rest
+    url: https://api.example.com
+    openapi: shop.yaml
+    operations: [listOrders]
+    allow_private: true
+    auth: {type: header, header: X-Key, secret: SHOP}
+"""
+    assert agent(tmp_path, spec).backend == Backend(
+        kind="rest",
+        url="https://api.example.com",
+        openapi="shop.yaml",
+        operations=("listOrders",),
+        allow_private=True,
+        auth=Auth("header", "SHOP", header="X-Key"),
+    )
+
+
+def test_a_folder_of_documents_is_a_backend(tmp_path: Path) -> None:
+    found = agent(tmp_path, "{backend: {type: documents, path: handbook}}")
+    assert found.backend == Backend(kind="documents", path="handbook")
+
+
+def test_servers_of_tools_are_started_or_called(tmp_path: Path) -> None:
+    spec = """
+  mcp_servers:
+    files: {command: mcp-files, args: [/srv], env: {HOME: /srv, TOKEN: {secret: FILES}}, tools: [read]}
+    crm: {url: 'https://crm.example.com/mcp', headers: {Authorization: {secret: CRM}}}
+"""
+    assert agent(tmp_path, spec).mcp_servers == (
+        McpServer("files", "mcp-files", ("/srv",), {"HOME": "/srv", "TOKEN": "secret:FILES"}, tools=("read",)),
+        McpServer("crm", url="https://crm.example.com/mcp", headers={"Authorization": "secret:CRM"}),
+    )
+
+
+def test_a_list_of_tools_names_all_of_them(tmp_path: Path) -> None:
+    found = agent(tmp_path, "{tools: [execute_sql, weather.py, 'shop.tools:ship'], mcp_servers: {s: {command: x}}}")
+    assert (found.tools, found.custom) == (("execute_sql",), ("weather.py", "shop.tools:ship"))
+    assert not found.allows_mcp
+
+
+def test_tools_may_be_sorted_by_where_they_come_from(tmp_path: Path) -> None:
+    spec = """
+  mcp_servers: {one: {command: x}, two: {command: y}}
+  tools: {builtin: [execute_sql], custom: [weather.py, registered], mcp: [{server: two, tools: [read]}]}
+"""
+    found = agent(tmp_path, spec)
+    assert (found.tools, found.custom) == (("execute_sql", "registered"), ("weather.py",))
+    assert (found.mcp_servers, found.allows_mcp) == ((McpServer("two", "y", tools=("read",)),), True)
+
+
+def test_what_the_sorted_tools_leave_out_is_not_restricted(tmp_path: Path) -> None:
+    found = agent(tmp_path, "{tools: {custom: [weather.py]}, mcp_servers: {one: {command: x}}}")
+    assert (found.tools, found.custom, len(found.mcp_servers)) == (None, ("weather.py",), 1)
+
+
+def test_an_agent_may_only_read_and_must_ask(tmp_path: Path) -> None:
+    spec = "{config: {read_only: true, approval: {tools: [pay], timeout_seconds: 60, on_timeout: approve}}}"
+    found = agent(tmp_path, spec)
+    assert found.is_read_only
+    assert found.approval == ApprovalPolicy(("pay",), 60.0, "approve")
+    assert (found.approval.asks("pay"), found.approval.asks("look")) == (True, False)
+    assert ApprovalPolicy(("*",)).asks("look")
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ("{backend: {type: csv}}", "spec.backend.type: one of sql, rest, documents is needed, not 'csv'"),
+        (
+            "{backend: {type: rest, url: 'http://x'}}",
+            "spec.backend.openapi: a path (a backend of type rest must have it)",
+        ),
+        ("{backend: {type: documents}}", "spec.backend.path: a path (a backend of type documents must have it)"),
+        ("{backend: {type: sql, path: x}}", "spec.backend.path: nothing (a backend of type sql has no such member)"),
+        (
+            "{backend: {type: rest, openapi: x, auth: {type: bearer}}}",
+            "spec.backend.auth.secret: the name of a secret (LOOM_SECRET_<name> in the environment) is needed",
+        ),
+        ("{mcp_servers: {s: {}}}", "spec.mcp_servers.s: either a command or a url is needed, not 'neither'"),
+        ("{mcp_servers: {s: {command: x, url: y}}}", "spec.mcp_servers.s: either a command or a url is needed"),
+        ("{mcp_servers: {a__b: {command: x}}}", "a name of 1-32 letters, digits, '-' and single '_' is needed"),
+        ("{tools: {mcp: [{server: s}]}}", "spec.tools.mcp[0].server: one of mcp_servers (there are none) is needed"),
+        ("{tools: {mcp: s}}", "spec.tools.mcp: a list of mappings is needed, not 's'"),
+        (
+            "{config: {approval: {on_timeout: maybe}}}",
+            "spec.config.approval.on_timeout: one of deny, approve is needed",
+        ),
+        ("{config: {read_only: 1}}", "spec.config.read_only: true or false is needed, not '1'"),
+    ],
+)
+def test_what_cannot_work_is_told_with_its_place(tmp_path: Path, spec: str, reason: str) -> None:
+    found = read(tmp_path, spec)
+    assert "a" not in found.agents
+    assert reason in found.problems[0]

@@ -1,0 +1,49 @@
+"""Files made to exhaust who reads them end with a reason or with their first part, within the time of a call."""
+
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+
+from tests.unit.backends.documents import made
+from tests.unit.backends.documents.made import Folder, document_xml, zipped
+
+BOMBS = {
+    "stream.pdf": made.pdf_of([zlib.compress(b"0" * 100_000_000)]),
+    "operators.pdf": made.pdf_of([zlib.compress(b"BT /F1 12 Tf " + b"(a) Tj " * 2_500_000)]),
+    "zeros.docx": zipped({"word/document.xml": b"0" * 60_000_000}),
+    "text.docx": zipped({"word/document.xml": document_xml("<w:p/>" * 2_000_000)}),
+    "laughs.docx": zipped({"word/document.xml": document_xml("&b;", before='<!DOCTYPE a [<!ENTITY b "ha">]>')}),
+    "archive.txt": zlib.compress(b"0" * 1000, wbits=31),
+    "unclosed.html": "<a" * 2_000_000,
+}
+"""Such as are never read."""
+
+LONG = {
+    "deep.html": "found" + "<div>" * 200_000,
+    "field.csv": "a,b\n1,found " + "x" * 48_000_000,
+    "brackets.json": "found " + "[" * 6_000_000,
+}
+"""Such as are read, or begun."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path, timeout_s=3.0)
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_ends_with_a_reason_in_time(folder: Folder, name: str) -> None:
+    folder.write(name, BOMBS[name])
+    folder.write("z.txt", "fine")
+    started = time.monotonic()
+    assert list(folder.flaws()) == [name]
+    assert time.monotonic() - started < 3
+    assert folder.found("fine") == ["z.txt"]
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_huge_file_is_found_by_its_beginning(folder: Folder, name: str) -> None:
+    folder.write(name, LONG[name])
+    assert folder.found("found") == [name]

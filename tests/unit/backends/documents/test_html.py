@@ -1,0 +1,78 @@
+import io
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from loom_worker.backends.documents import html
+from loom_worker.backends.documents.extract import Extract, Unreadable
+
+
+def read(content: str | bytes) -> Extract:
+    extract = html.read(io.BytesIO(content.encode() if isinstance(content, str) else content), "HTML", 1)
+    extract.lines = iter([line for line in extract.lines if line])
+    return extract
+
+
+def shown(content: str | bytes) -> list[str]:
+    return [line.text for line in read(content).lines]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("<p>Hello <b>wor</b>ld\n again<br>next", ["Hello world again", "next"]),
+        ("<ul><li>x<li>y</ul>", ["- x", "- y"]),
+        ("<table><tr><th>a<th>b<tr><td>1<td>2</table>", ["a | b", "1 | 2"]),
+        ("<pre>a\n  b\n\nc</pre>d", ["a", "  b", "c", "d"]),
+        ("a &lt;b&gt; &eacute; &#8364; &nosuch; &#xD800;", ["a <b> é € &nosuch; \ufffd"]),
+        ("<script>evil<b>x</b></script>a<style>p{}</style>b<template>t</template>c<svg><text>d</text></svg>", ["abc"]),
+        ("<svg/>a<!-- hidden -->b", ["ab"]),
+        ("<p>open <i>never closed", ["open never closed"]),
+        ("</p></div>stray", ["stray"]),
+        ("no markup at all", ["no markup at all"]),
+        ("", []),
+    ],
+)
+def test_a_page_becomes_the_lines_a_reader_would_see(content: str, expected: list[str]) -> None:
+    assert shown(content) == expected
+
+
+def test_lines_stand_under_their_headings_and_the_title_is_none_of_them() -> None:
+    page = read("<title> A &amp;\n B</title><body>x<h1>One</h1>a<h3>Deep</h3>b<h2>Two</h2>c")
+    assert [tuple(line)[:2] for line in page.lines] == [
+        ("x", ""),
+        ("One", "One"),
+        ("a", "One"),
+        ("Deep", "One > Deep"),
+        ("b", "One > Deep"),
+        ("Two", "One > Two"),
+        ("c", "One > Two"),
+    ]
+    assert page.title == "A & B"
+
+
+def test_the_encoding_a_page_declares_is_used() -> None:
+    assert shown('<meta charset="iso-8859-15"><p>€'.encode("iso-8859-15")) == ["€"]
+    assert shown("<meta http-equiv=x content='text/html; charset=shift_jis'>東京".encode("shift_jis")) == ["東京"]
+    assert shown("<meta charset=nonsense><p>é".encode()) == ["é"]
+
+
+def test_a_page_of_binary_data_is_refused() -> None:
+    with pytest.raises(Unreadable):
+        shown(b"<p>\0\0")
+
+
+def test_depth_costs_nothing() -> None:
+    assert shown("<div>" * 20_000 + "x" + "</div>" * 20_000) == ["x"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from("<p> </p> <h1> <title> </title> <svg> </svg> <!-- --> <![ <? & &# <a <pre> x \n".split(" "))
+    )
+)
+def test_no_markup_raises(pieces: list[str]) -> None:
+    for line in read("".join(pieces)).lines:
+        assert "\n" not in line.text

@@ -1,0 +1,22 @@
+import pytest
+
+from loom_worker.backends.mcp.connection import MAX_PAUSE_S, Patience
+from loom_worker.errors import ToolFailed
+
+
+def test_after_one_death_it_may_be_started_at_once() -> None:
+    patience = Patience()
+    patience.died("it exited", 100.0)
+    patience.check(100.0)
+
+
+def test_after_more_deaths_the_pauses_double_up_to_a_minute() -> None:
+    patience, pauses = Patience(), []
+    for _ in range(10):
+        patience.died("it exited with status 1", 100.0)
+        pauses.append(patience.not_before_s - 100.0)
+    assert pauses == [0, 1, 2, 4, 8, 16, 32, MAX_PAUSE_S, MAX_PAUSE_S, MAX_PAUSE_S]
+    with pytest.raises(ToolFailed, match="it exited with status 1; it is tried again in 60 s") as failed:
+        patience.check(100.0)
+    assert failed.value.code == "UNAVAILABLE"
+    patience.check(100.0 + MAX_PAUSE_S)

@@ -1,0 +1,90 @@
+import pytest
+
+from loom_worker.backends.schema import Table
+from loom_worker.backends.scope import Catalog, fold, narrow
+from loom_worker.values.agents import Scope
+
+CUSTOMERS = Table("customers", (("id", "INTEGER"), ("name", "TEXT"), ("email", "TEXT")), ("id",), (), "public")
+SECRETS = Table("secrets", (("id", "INTEGER"),), ("id",), (), "public")
+ORDERS = Table(
+    "orders",
+    (("id", "INTEGER"), ("customer_id", "INTEGER"), ("secret_id", "INTEGER")),
+    ("id",),
+    (("customer_id", "customers.id"), ("secret_id", "secrets.id")),
+    "public",
+)
+PAY = Table("pay", (("id", "INTEGER"),), ("id",), (("id", "customers.email"),), "hr", is_default=False)
+ALL = (CUSTOMERS, ORDERS, SECRETS, PAY)
+
+
+def names(catalog: Catalog) -> list[str]:
+    return [table.path for table in catalog.tables]
+
+
+@pytest.mark.parametrize(
+    ("scope", "seen"),
+    [
+        (Scope(), ["customers", "orders", "secrets", "hr.pay"]),
+        (Scope(schemas=("public",)), ["customers", "orders", "secrets"]),
+        (Scope(schemas=("hr",)), ["hr.pay"]),
+        (Scope(tables=("orders", "hr.pay")), ["orders", "hr.pay"]),
+        (Scope(tables=("public.orders",)), ["orders"]),
+        (Scope(tables=("pay",)), []),  # a bare name is the default schema's
+        (Scope(schemas=("hr",), tables=("pay",)), ["hr.pay"]),
+        (Scope(schemas=("hr",), tables=("orders",)), []),
+        (Scope(tables=("Orders",)), []),
+        (Scope(tables=()), []),
+    ],
+)
+def test_only_what_the_scope_names_is_seen(scope: Scope, seen: list[str]) -> None:
+    assert names(narrow(ALL, scope, "postgresql")) == seen
+
+
+def test_case_is_no_matter_where_it_is_none_to_the_database() -> None:
+    assert names(narrow(ALL, Scope(tables=("ORDERS",)), "duckdb")) == ["orders"]
+
+
+def test_hidden_columns_leave_no_trace() -> None:
+    catalog = narrow(ALL, Scope(columns=("customers.id", "public.customers.name")), "postgresql")
+    customers = catalog.find(None, "customers")
+    assert customers is not None
+    assert [name for name, _ in customers.columns] == ["name"]  # the full name is the stricter of the two
+    assert customers.primary_key == ()
+    assert catalog.out_of_sight(customers) == {"id", "email"}
+    orders, pay = catalog.find(None, "orders"), catalog.find("hr", "pay")
+    assert orders is not None
+    assert pay is not None
+    assert orders.foreign_keys == (("secret_id", "secrets.id"),)
+    assert pay.foreign_keys == ()
+    assert catalog.out_of_sight(orders) == frozenset()
+
+
+def test_references_to_hidden_tables_leave_no_trace() -> None:
+    (orders,) = narrow(ALL, Scope(tables=("orders",)), "postgresql").tables
+    assert orders.foreign_keys == ()
+
+
+def test_a_table_is_found_by_the_names_its_database_would_find_it_by() -> None:
+    catalog = narrow(ALL, Scope(), "postgresql")
+    assert catalog.find(None, "orders") is catalog.find("public", "orders") is not None
+    assert catalog.find(None, "Orders") is None
+    assert catalog.find(None, "pay") is None
+    assert narrow(ALL, Scope(), "duckdb").find("HR", "PAY") is not None
+
+
+def test_columns_of_postgresql_alone_tell_case_apart() -> None:
+    table = Table("t", (("Case", "INTEGER"), ("case", "INTEGER")), (), (), "public")
+    hidden = {kind: narrow([table], Scope(columns=("t.case",)), kind).hidden for kind in ("postgresql", "mysql")}
+    assert hidden == {"postgresql": {"t": frozenset({"Case"})}, "mysql": {}}
+
+
+def test_only_ascii_is_folded() -> None:
+    assert fold("SELECT \u212a Straße Ä") == "select \u212a straße Ä"
+
+
+def test_a_scope_that_names_what_is_not_there_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    narrow(ALL, Scope(schemas=("public", "gone"), tables=("ordres",), columns=("custmers.id",)), "postgresql")
+    assert "custmers, ordres, gone" in caplog.text
+    caplog.clear()
+    narrow(ALL, Scope(tables=("orders",)), "postgresql")
+    assert caplog.text == ""

@@ -1,0 +1,43 @@
+"""The tiers over a real folder, and over a real Valkey or fakeredis with its Lua."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import pytest
+import redis
+
+from loom_worker.blobs.counters import Counters
+from loom_worker.blobs.disk import Disk
+from loom_worker.blobs.memory import Memory
+from tests.support.valkey import Valkey
+from tests.unit.blobs.made import BOUND
+
+
+@pytest.fixture(params=["valkey", "fakeredis"])
+def client(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """One that does not decode responses, on an empty server."""
+    if request.param == "valkey":
+        server: Valkey = request.getfixturevalue("valkey_server")
+        with redis.Redis.from_url(server.url, socket_timeout=20) as real:
+            real.flushall()
+            yield real
+    else:
+        with fakeredis.FakeRedis() as fake:
+            yield fake
+
+
+@pytest.fixture
+def memory(client: Any) -> Memory:
+    return Memory(client, most_bytes=BOUND, ttl_s=60)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path / "blobs")
+
+
+@pytest.fixture
+def counters(client: Any) -> Counters:
+    return Counters(client)

@@ -1,0 +1,124 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loom_worker.blobs.blobs import Blobs
+from loom_worker.blobs.counters import COUNTED, Counters
+from loom_worker.blobs.disk import Disk
+from loom_worker.blobs.faults import Bomb, Damaged, Lost, Unreadable, Unwritable
+from loom_worker.blobs.memory import PREFIX, Memory
+from tests.unit.blobs.made import new_ref, reference
+
+TEXT = b"the same words over and over; " * 200
+
+
+@pytest.fixture
+def blobs(disk: Disk, memory: Memory, counters: Counters) -> Blobs:
+    return Blobs(disk=disk, memory=memory, counters=counters)
+
+
+def file_of(tmp_path: Path, ref: str) -> Path:
+    digits = ref.removeprefix("ref_")
+    return tmp_path / "blobs" / digits[:2] / digits[2:4] / digits
+
+
+def flipped(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+@given(st.one_of(st.binary(max_size=3_000), st.text(max_size=1_000).map(lambda text: text.encode() * 9)))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_original_bytes_come_back_from_either_tier(blobs: Blobs, memory: Memory, data: bytes) -> None:
+    ref = new_ref()
+    known = reference(ref, data, blobs.put(ref, data))
+    assert blobs.read(known).data == data
+    memory.drop([ref])
+    from_disk = blobs.read(known)
+    assert (from_disk.data, from_disk.location) == (data, "disk")
+    assert blobs.read(known).location == "memory"
+
+
+def test_what_repeats_itself_is_stored_in_little_space(blobs: Blobs, tmp_path: Path) -> None:
+    ref = new_ref()
+    stored = blobs.put(ref, TEXT)
+    assert stored.compressed
+    assert stored.stored_bytes == file_of(tmp_path, ref).stat().st_size < len(TEXT) / 10
+
+
+def test_a_flipped_byte_in_memory_is_healed_from_the_disk(blobs: Blobs, client: Any, counters: Counters) -> None:
+    for data in (TEXT, b"short"):
+        ref = new_ref()
+        known = reference(ref, data, blobs.put(ref, data))
+        client.set(PREFIX + ref, flipped(client.get(PREFIX + ref)))
+        found = blobs.read(known)
+        assert (found.data, found.location) == (data, "disk")
+        assert blobs.read(known).location == "memory"
+    assert counters.all()["damaged_in_memory"] == 2
+
+
+@pytest.mark.parametrize("data", [TEXT, b"short"])
+def test_a_flipped_byte_on_disk_is_never_read(blobs: Blobs, memory: Memory, tmp_path: Path, data: bytes) -> None:
+    ref = new_ref()
+    known = reference(ref, data, blobs.put(ref, data))
+    memory.drop([ref])
+    file = file_of(tmp_path, ref)
+    file.write_bytes(flipped(file.read_bytes()))
+    with pytest.raises(Damaged):
+        blobs.read(known)
+    assert memory.get(ref, most_bytes=len(data)) is None
+
+
+def test_every_fault_of_the_disk_is_its_own_and_counted(
+    blobs: Blobs, memory: Memory, counters: Counters, tmp_path: Path
+) -> None:
+    bomb = zstandard.ZstdCompressor().compress(b"\0" * 50_000_000)
+    faults: list[tuple[type[Unreadable], bytes | None]] = [(Lost, None), (Bomb, bomb), (Damaged, b""), (Damaged, TEXT)]
+    for fault, content in faults:
+        ref = new_ref()
+        known = reference(ref, TEXT, blobs.put(ref, TEXT))
+        memory.drop([ref])
+        file_of(tmp_path, ref).unlink()
+        if content is not None:
+            file_of(tmp_path, ref).write_bytes(content)
+        with pytest.raises(Unreadable) as raised:
+            blobs.read(known)
+        assert type(raised.value) is fault
+    counted = counters.all()
+    assert (counted["lost"], counted["bombs"], counted["damaged"], counted["kept"]) == (1, 1, 2, 4)
+
+
+def test_a_bomb_in_memory_is_dropped_and_the_disk_asked(blobs: Blobs, client: Any) -> None:
+    ref = new_ref()
+    known = reference(ref, TEXT, blobs.put(ref, TEXT))
+    client.set(PREFIX + ref, zstandard.ZstdCompressor().compress(b"\0" * 50_000_000))
+    assert blobs.read(known).data == TEXT
+
+
+def test_a_lost_file_is_still_read_from_memory(blobs: Blobs, tmp_path: Path) -> None:
+    ref = new_ref()
+    known = reference(ref, TEXT, blobs.put(ref, TEXT))
+    file_of(tmp_path, ref).unlink()
+    assert blobs.read(known).data == TEXT
+
+
+def test_what_is_dropped_is_on_neither_tier(blobs: Blobs, memory: Memory, disk: Disk) -> None:
+    ref = new_ref()
+    blobs.put(ref, TEXT)
+    blobs.drop([ref])
+    assert (memory.get(ref, most_bytes=9_999), disk.get(ref, most_bytes=9_999)) == (None, None)
+
+
+def test_what_cannot_be_written_is_not_kept_in_memory_either(
+    memory: Memory, counters: Counters, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    ref = new_ref()
+    with pytest.raises(Unwritable):
+        Blobs(disk=Disk(tmp_path / "file"), memory=memory, counters=counters).put(ref, TEXT)
+    assert memory.get(ref, most_bytes=9_999) is None
+    assert counters.all() == {**dict.fromkeys(COUNTED, 0), "unwritable": 1, "memory_misses": 1}

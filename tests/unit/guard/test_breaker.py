@@ -1,0 +1,285 @@
+"""Circuit breakers, on a real Valkey whose clock is not waited for: the times that are kept are moved back instead."""
+
+import logging
+import threading
+
+import pytest
+import redis as redis_py
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loom_worker.guard.breaker import HASH, NAMES, Breakers, Pace, Verdict
+
+DEAD = "unix:///nowhere/at/all.sock"
+
+
+@pytest.fixture
+def breakers(valkey):
+    return Breakers(valkey)
+
+
+def pass_time(valkey, name, seconds):
+    """Make everything that is kept of a breaker so much older."""
+    for field in ("until_ms", "token_ms"):
+        if valkey.hexists(HASH + name, field):
+            valkey.hincrby(HASH + name, field, -round(seconds * 1000))
+
+
+def fail(breakers, name="x", times=5):
+    for _ in range(times):
+        breakers.failed(name)
+
+
+def half_open(breakers, valkey, name="x"):
+    fail(breakers, name)
+    pass_time(valkey, name, 30)
+
+
+def test_what_never_failed_is_closed_and_leaves_no_key(breakers, valkey):
+    assert breakers.look("x") == Verdict()
+    breakers.succeeded("x")
+    assert valkey.keys() == []
+
+
+def test_the_fifth_failure_in_a_row_opens_for_thirty_seconds(breakers):
+    fail(breakers, times=4)
+    assert breakers.look("x").state == "closed"
+    breakers.failed("x")
+    assert breakers.look("x").open_for_s == pytest.approx(30, abs=1)
+
+
+def test_a_success_in_between_begins_a_new_row(breakers):
+    fail(breakers, times=4)
+    breakers.succeeded("x")
+    fail(breakers, times=4)
+    assert breakers.look("x").state == "closed"
+
+
+def test_failures_are_forgotten_when_none_followed_for_a_minute(breakers, valkey):
+    fail(breakers, times=4)
+    assert 59_000 < valkey.pttl(HASH + "x") <= 60_000
+
+
+def test_one_name_says_nothing_of_another(breakers):
+    fail(breakers, "x")
+    assert breakers.look("y") == Verdict()
+
+
+def test_after_its_time_one_call_alone_is_the_probe(breakers, valkey):
+    half_open(breakers, valkey)
+    first, second = breakers.look("x", probe_s=2.0), breakers.look("x")
+    assert (first.state, second.state) == ("half-open", "open")
+    assert second.open_for_s == pytest.approx(2, abs=0.5)
+
+
+def test_while_a_long_probe_runs_others_ask_again_soon(breakers, valkey):
+    half_open(breakers, valkey)
+    breakers.look("x", probe_s=120.0)
+    assert breakers.look("x").open_for_s == 6.0
+
+
+def test_two_successful_probes_close_it_and_one_does_not(breakers, valkey):
+    half_open(breakers, valkey)
+    breakers.succeeded("x", breakers.look("x").token)
+    second = breakers.look("x")
+    assert second.state == "half-open"
+    breakers.succeeded("x", second.token)
+    assert breakers.look("x") == Verdict()
+    assert valkey.keys() == []
+
+
+def test_a_failed_probe_opens_it_for_twice_as_long_up_to_a_minute(breakers, valkey):
+    half_open(breakers, valkey)
+    spans = []
+    for _ in range(3):
+        breakers.failed("x", breakers.look("x").token)
+        spans.append(breakers.look("x").open_for_s)
+        pass_time(valkey, "x", 60)
+    assert spans == [pytest.approx(60, abs=1)] * 3
+
+
+def test_a_failed_probe_undoes_the_successful_one_before_it(breakers, valkey):
+    half_open(breakers, valkey)
+    breakers.succeeded("x", breakers.look("x").token)
+    breakers.failed("x", breakers.look("x").token)
+    pass_time(valkey, "x", 60)
+    breakers.succeeded("x", breakers.look("x").token)
+    assert breakers.look("x").state == "half-open"
+
+
+def test_a_probe_that_was_let_go_leaves_its_place_to_the_next_call(breakers, valkey):
+    half_open(breakers, valkey)
+    breakers.let_go("x", breakers.look("x").token)
+    assert breakers.look("x").state == "half-open"
+
+
+def test_a_probe_that_never_reports_loses_its_right_and_its_voice(breakers, valkey):
+    half_open(breakers, valkey)
+    lost = breakers.look("x", probe_s=5.0)
+    pass_time(valkey, "x", 5)
+    second = breakers.look("x")
+    assert second.state == "half-open"
+    breakers.failed("x", lost.token)
+    assert breakers.look("x").open_for_s <= 6.0
+    breakers.succeeded("x", second.token)
+    assert breakers.look("x").state == "half-open"
+
+
+@pytest.mark.parametrize("report", ["failed", "succeeded", "let_go"])
+def test_calls_from_before_it_opened_change_nothing(breakers, valkey, report):
+    fail(breakers)
+    before = valkey.hgetall(HASH + "x")
+    getattr(breakers, report)("x")
+    getattr(breakers, report)("x", "some token")
+    assert valkey.hgetall(HASH + "x") == before
+
+
+def test_a_clock_that_was_set_back_keeps_nothing_shut(breakers, valkey):
+    fail(breakers)
+    pass_time(valkey, "x", -3600)
+    assert breakers.peek(["x"]) == {}
+    assert breakers.look("x", probe_s=5).state == "half-open"
+    pass_time(valkey, "x", -3600)
+    assert breakers.look("x", probe_s=5).state == "half-open"
+
+
+def test_peek_names_what_is_open_and_never_becomes_the_probe(breakers, valkey):
+    fail(breakers, "open")
+    half_open(breakers, valkey, "half-open")
+    breakers.failed("failed once")
+    found = breakers.peek(["open", "half-open", "failed once", "never heard of", "open"])
+    assert found == {"open": pytest.approx(30, abs=1)}
+    assert breakers.peek([]) == {}
+    assert breakers.look("half-open").state == "half-open"
+
+
+def test_states_name_every_breaker_that_heard_of_a_failure(breakers, valkey):
+    fail(breakers, "open")
+    half_open(breakers, valkey, "half-open")
+    breakers.failed("failed once")
+    assert breakers.states() == {"open": "open", "half-open": "half-open", "failed once": "closed"}
+
+
+def test_states_forget_what_redis_forgot(breakers, valkey):
+    breakers.failed("x")
+    valkey.zadd(NAMES, {"long gone": 1})
+    assert breakers.states() == {"x": "closed"}
+    assert valkey.zrange(NAMES, 0, -1) == ["x"]
+
+
+def test_every_key_goes_by_itself(breakers, valkey):
+    fail(breakers, "open")
+    breakers.failed("failed once")
+    half_open(breakers, valkey, "probe")
+    breakers.look("probe", probe_s=3000)
+    assert [key for key in valkey.scan_iter() if valkey.pttl(key) < 0] == []
+    assert valkey.pttl(HASH + "probe") > 3_000_000
+
+
+def test_lost_memory_means_closed(breakers, valkey):
+    fail(breakers)
+    valkey.flushall()
+    assert breakers.look("x") == Verdict()
+
+
+def test_scripts_that_redis_lost_are_sent_again(breakers, valkey):
+    breakers.failed("x")
+    valkey.script_flush()
+    fail(breakers, times=4)
+    assert breakers.look("x").state == "open"
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def test_while_redis_is_away_every_breaker_is_closed_and_the_log_has_one_line_a_minute(caplog):
+    clock = Clock()
+    with redis_py.Redis.from_url(DEAD, decode_responses=True) as nowhere, caplog.at_level(logging.WARNING):
+        breakers = Breakers(nowhere, clock=clock)
+        for clock.now_s in range(100, 160, 6):
+            breakers.failed("x")
+            assert breakers.look("x") == Verdict()
+            assert (breakers.peek(["x"]), breakers.states()) == ({}, {})
+        assert len(caplog.records) == 1
+        clock.now_s = 161
+        breakers.look("x")
+    assert len(caplog.records) == 2
+
+
+def test_a_key_of_another_kind_is_no_fault_of_the_caller(breakers, valkey):
+    valkey.set(HASH + "x", "text")
+    assert breakers.look("x") == Verdict()
+
+
+def test_redis_is_asked_again_once_it_was_away_for_a_while(valkey):
+    clock = Clock()
+    breakers = Breakers(valkey, clock=clock)
+    valkey.set(HASH + "x", "text")
+    breakers.look("x")
+    valkey.delete(HASH + "x")
+    Breakers(valkey, pace=Pace(failures=1)).failed("x")
+    assert breakers.look("x").state == "closed"
+    clock.now_s += 5.1
+    assert breakers.look("x").state == "open"
+
+
+def test_of_many_threads_one_gets_the_probe(valkey_server, valkey):
+    breakers = Breakers(valkey_server.client())
+    half_open(breakers, valkey)
+    start, states = threading.Barrier(8), []
+
+    def look():
+        start.wait()
+        states.append(breakers.look("x").state)
+
+    threads = [threading.Thread(target=look) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(states) == ["half-open", *["open"] * 7]
+
+
+EVENTS = st.lists(st.sampled_from(["fail", "succeed", "let go", "time", "stray"]), max_size=40)
+
+
+@given(events=EVENTS)
+@settings(max_examples=40, deadline=None)
+def test_it_does_what_its_description_says(valkey_server, events):
+    """Against a model of a few lines: a row of failures, or a span and a row of successes."""
+    with valkey_server.client() as client:
+        client.flushall()
+        breakers = Breakers(client)
+        row, span_s, wins, is_over = 0, 0, 0, False
+        for event in events:
+            if event == "stray":
+                breakers.failed("x", "no such token")
+                row += span_s == 0
+            elif event == "time":
+                pass_time(client, "x", 60)
+                is_over = True
+            else:
+                verdict = breakers.look("x")
+                expected = "closed" if not span_s else "half-open" if is_over else "open"
+                assert verdict.state == expected
+                if expected == "open":
+                    assert verdict.open_for_s == pytest.approx(span_s, abs=1)
+                    continue
+                if event == "fail":
+                    breakers.failed("x", verdict.token)
+                    row += not span_s
+                    span_s, wins, is_over = min(span_s * 2, 60), 0, False
+                elif event == "succeed":
+                    breakers.succeeded("x", verdict.token)
+                    row, wins = 0, wins + bool(span_s)
+                    span_s = 0 if wins == 2 else span_s
+                    wins = wins % 2
+                else:
+                    breakers.let_go("x", verdict.token)
+            if row == 5:
+                row, span_s, is_over = 0, 30, False

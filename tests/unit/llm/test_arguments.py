@@ -1,0 +1,52 @@
+"""JSON of a model's own making: what is refused, and what is made of it where it is stored already."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_worker.llm.arguments import MOST_DEPTH, checked, flaw_of, sendable
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters() | st.just("\ud800"), max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def nested(depth):
+    """So many lists within each other."""
+    value: list = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+@given(st.dictionaries(st.text(max_size=3), anything, max_size=3))
+def test_whatever_was_stored_can_be_sent_and_what_could_be_is_the_same(arguments):
+    sent = sendable(arguments)
+    assert flaw_of(sent) is None
+    assert (sent is arguments) == (flaw_of(arguments) is None)
+
+
+def test_what_no_json_holds_becomes_null_where_it_stands():
+    stored = {"n": math.inf, "m": [1.5, -math.inf, {"k": math.nan}], "s": "a\ud800", "ok": True}
+    assert sendable(stored) == {"n": None, "m": [1.5, None, {"k": None}], "s": "a\ufffd", "ok": True}
+
+
+@pytest.mark.parametrize("depth", [MOST_DEPTH + 1, 400, 5_000])
+def test_what_is_too_deep_is_a_flaw_and_is_cut_where_it_is_stored(depth):
+    deep = {"q": nested(depth - 1)}
+    assert flaw_of(deep)
+    assert checked(deep)[0] == {}
+    text = json.dumps(sendable(deep))
+    assert text.count("[") == MOST_DEPTH - 1
+    assert "null" in text
+
+
+def test_the_deepest_that_may_be_is_no_flaw():
+    deep = {"q": nested(MOST_DEPTH - 1)}
+    assert flaw_of(deep) is None
+    assert sendable(deep) is deep

@@ -1,0 +1,175 @@
+import re
+import threading
+from collections.abc import Iterable
+
+import pytest
+from sqlalchemy import delete
+
+from loom_worker.errors import Invalid, NotFound, Unavailable
+from loom_worker.store.database import Database
+from loom_worker.store.errors import TRIES, Errors, NewError, error_id_of
+from loom_worker.store.schema import agent_errors
+from loom_worker.store.sessions import Sessions
+from loom_worker.values.failures import ErrorFilter, StoredError
+from loom_worker.values.sessions import NewSession
+from tests.unit.store.made import NOW_MS, WORKSPACE, counts
+
+EVERY = ErrorFilter()
+
+
+@pytest.fixture
+def errors(database: Database) -> Errors:
+    return Errors(database)
+
+
+def lane(database: Database, session: str = "s1", workspace: str = WORKSPACE) -> str:
+    """Of a new session."""
+    return Sessions(database).create(workspace, NewSession(id=session), now_ms=NOW_MS).lane
+
+
+def new(where: str, tool: str = "look", summary: str = "no") -> NewError:
+    return NewError(where, "turn_1", tool, summary, {"message": f"{summary}\nat line 1", "code": "DATABASE_ERROR"})
+
+
+def ids(found: Iterable[StoredError]) -> list[str]:
+    return [error.id for error in found]
+
+
+def listed(errors: Errors, limit: int = 50, **wanted: object) -> list[str]:
+    return ids(errors.page(WORKSPACE, ErrorFilter(**wanted), limit=limit, after=None).items)  # type: ignore[arg-type]
+
+
+def test_an_error_comes_back_whole(database: Database, errors: Errors) -> None:
+    where = lane(database)
+    error_id = errors.store(new(where, summary="né\u2028x"), now_ms=NOW_MS)
+    kept = errors.get(WORKSPACE, error_id)
+    assert kept == errors.get_in_lane(where, error_id)
+    raw = {"message": "né\u2028x\nat line 1", "code": "DATABASE_ERROR"}
+    assert kept == StoredError(error_id, WORKSPACE, "s1", "turn_1", "look", NOW_MS, "né\u2028x", raw)
+
+
+def test_an_id_tells_the_second_in_utc_and_has_26_characters(database: Database, errors: Errors) -> None:
+    error_id = errors.store(new(lane(database)), now_ms=1_732_230_214_999)
+    assert re.fullmatch(r"err_20241121_230334_[0-9a-f]{6}", error_id)
+    assert len(error_id) == len(error_id_of(NOW_MS, "abc123")) == 26
+
+
+def test_an_id_that_is_taken_is_not_given_again(database: Database) -> None:
+    where, suffixes = lane(database), iter(["aaaaaa", "aaaaaa", "aaaaaa", "bbbbbb"])
+    errors = Errors(database, suffix=lambda: next(suffixes))
+    first, second = (errors.store(new(where, summary=text), now_ms=NOW_MS) for text in ("one", "two"))
+    assert (first[-6:], second[-6:]) == ("aaaaaa", "bbbbbb")
+    assert errors.get(WORKSPACE, first).short_summary == "one"
+
+
+def test_the_search_for_an_id_ends(database: Database) -> None:
+    asked: list[str] = []
+    errors = Errors(database, suffix=lambda: asked.append("x") or "aaaaaa")  # type: ignore[func-returns-value]
+    where = lane(database)
+    errors.store(new(where), now_ms=NOW_MS)
+    with pytest.raises(Unavailable):
+        errors.store(new(where), now_ms=NOW_MS)
+    assert len(asked) == 1 + TRIES
+
+
+def test_nobody_reads_an_error_of_another_session_or_workspace(database: Database, errors: Errors) -> None:
+    mine, same_workspace = lane(database, "s1"), lane(database, "s2")
+    theirs = lane(database, "s1", "other")
+    error_id = errors.store(new(mine), now_ms=NOW_MS)
+    for ask in (
+        lambda: errors.get_in_lane(same_workspace, error_id),
+        lambda: errors.get_in_lane(theirs, error_id),
+        lambda: errors.get("other", error_id),
+        lambda: errors.get(WORKSPACE, f"{error_id[:-6]}%"),
+    ):
+        with pytest.raises(NotFound):
+            ask()
+    assert errors.page("other", EVERY, limit=9, after=None).items == ()
+    assert errors.page("other", ErrorFilter(session_id="s1"), limit=9, after=None).items == ()
+
+
+def test_each_filter_leaves_what_fits_and_several_leave_what_fits_all(database: Database, errors: Errors) -> None:
+    lanes = [lane(database, f"s{number}") for number in range(2)]
+    made = [
+        errors.store(new(lanes[number % 2], ("look", "find")[number // 2 % 2]), now_ms=NOW_MS + 1000 * number)
+        for number in range(6)
+    ]
+    assert listed(errors) == made[::-1]
+    assert listed(errors, session_id="s1") == [made[5], made[3], made[1]]
+    assert listed(errors, tool="find") == [made[3], made[2]]
+    assert listed(errors, since_ms=NOW_MS + 4000) == [made[5], made[4]]
+    assert listed(errors, until_ms=NOW_MS + 1000) == [made[0]]
+    assert listed(errors, session_id="s1", tool="look", since_ms=NOW_MS + 1, until_ms=NOW_MS + 5000) == [made[1]]
+    assert listed(errors, session_id="none") == listed(errors, tool="l_ok") == []
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7, 8])
+def test_errors_of_one_moment_are_listed_once_each(database: Database, errors: Errors, limit: int) -> None:
+    where = lane(database)
+    made = {errors.store(new(where), now_ms=NOW_MS + number // 4) for number in range(7)}
+    found: list[str] = []
+    after = None
+    for _ in range(9):
+        page = errors.page(WORKSPACE, EVERY, limit=limit, after=after)
+        found += ids(page.items)
+        after = page.next
+        if after is None:
+            break
+    assert after is None
+    assert (len(found), set(found)) == (7, made)
+
+
+def test_a_page_goes_on_though_the_last_error_seen_is_gone(database: Database, errors: Errors) -> None:
+    where = lane(database)
+    made = [errors.store(new(where), now_ms=NOW_MS + number) for number in range(3)]
+    page = errors.page(WORKSPACE, EVERY, limit=1, after=None)
+    with database.write() as tx:
+        tx.execute(delete(agent_errors).where(agent_errors.c.id == made[2]))
+    assert ids(errors.page(WORKSPACE, EVERY, limit=9, after=page.next).items) == [made[1], made[0]]
+
+
+@pytest.mark.parametrize(
+    "after", ["err_20241121_230334_abc123", "x", "1:turn_1", ":err_1", "²:err_1", f"{10**16}:err_"]
+)
+def test_what_is_no_cursor_is_refused(errors: Errors, after: str) -> None:
+    with pytest.raises(Invalid, match="no cursor"):
+        errors.page(WORKSPACE, EVERY, limit=9, after=after)
+
+
+def test_only_what_is_older_expires_and_no_more_than_asked_for(database: Database, errors: Errors) -> None:
+    where = lane(database)
+    made = [errors.store(new(where), now_ms=NOW_MS + number) for number in range(5)]
+    assert [errors.expire(before_ms=NOW_MS + 3, limit=2) for _ in range(3)] == [2, 1, 0]
+    assert listed(errors) == [made[4], made[3]]
+
+
+def test_a_deleted_session_has_no_errors_and_gets_none(database: Database, errors: Errors) -> None:
+    where = lane(database)
+    error_id = errors.store(new(where), now_ms=NOW_MS)
+    Sessions(database).delete(WORKSPACE, "s1")
+    again = lane(database)
+    for ask in (
+        lambda: errors.get(WORKSPACE, error_id),
+        lambda: errors.get_in_lane(where, error_id),
+        lambda: errors.get_in_lane(again, error_id),
+        lambda: errors.store(new(where), now_ms=NOW_MS),
+    ):
+        with pytest.raises(NotFound):
+            ask()
+    assert listed(errors) == listed(errors, session_id="s1") == []
+    assert counts(database)["agent_errors"] == 1
+
+
+def test_errors_stored_side_by_side_are_all_kept(database: Database, errors: Errors) -> None:
+    where = lane(database)
+
+    def run() -> None:
+        for _ in range(20):
+            errors.store(new(where), now_ms=NOW_MS)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(listed(errors, limit=100))) == 80

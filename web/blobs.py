@@ -1,0 +1,87 @@
+"""Large results as downloads: whole or in ranges, never as something a browser would run."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from flask import Response, request
+
+from loom_worker.values.blobs import DataReference
+from web.answers import Route
+from web.caller import caller
+from web.problems import Problem, Refused
+
+if TYPE_CHECKING:
+    from loom_worker.wiring import Front
+
+CHUNK_BYTES = 64 * 1024
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
+_ENDINGS = {"application/json": "json", "text/csv": "csv", "text/plain": "txt"}
+
+
+class Blobs:
+    """The view of ``/v1/blobs/{ref}``."""
+
+    def __init__(self, front: "Front") -> None:
+        self._front = front
+
+    def routes(self) -> tuple[Route, ...]:
+        """Where the view is mounted; HEAD comes with GET."""
+        return (Route("GET", "/v1/blobs/<ref>", self.download),)
+
+    def download(self, ref: str) -> Response:
+        """Send a result's bytes, or the range of them that is asked for."""
+        reference, data = self._front.blob(caller().workspace, ref)
+        headers = _headers(reference)
+        if request.if_none_match.contains(reference.checksum):
+            return Response(status=304, headers=headers)
+        wanted = _range_wanted(reference, len(data))
+        start, end = wanted or (0, len(data))
+        headers["Content-Length"] = str(end - start)
+        if wanted:
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
+        return Response(_chunks(data, start, end), 206 if wanted else 200, headers, content_type=_type(reference))
+
+
+def _headers(reference: DataReference) -> dict[str, str]:
+    ending = _ENDINGS.get(reference.content_type, "bin")
+    return {
+        "ETag": f'"{reference.checksum}"',
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": f'attachment; filename="{reference.id}.{ending}"',
+        # What a tool gave may be a page with scripts; whatever a browser makes of it, it runs nothing of ours.
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+    }
+
+
+def _type(reference: DataReference) -> str:
+    is_text = reference.content_type.startswith("text/")
+    return f"{reference.content_type}; charset=utf-8" if is_text else reference.content_type
+
+
+def _range_wanted(reference: DataReference, size_bytes: int) -> tuple[int, int] | None:
+    """Start and end of the single range that is asked for; None: all of it.
+
+    Several ranges, other units and what cannot be read are left out of account, as RFC 9110 (14.2) allows; so is a
+    range of another version (If-Range), which can only be one that this ETag does not name.
+
+    Raises:
+        Refused: 416, nothing of the range is there.
+    """
+    found = _RANGE.fullmatch(request.headers.get("Range", "").replace(" ", ""))
+    if found is None or request.headers.get("If-Range", f'"{reference.checksum}"') != f'"{reference.checksum}"':
+        return None
+    first, last = found.groups()
+    if not (first or last) or (first and last and int(first) > int(last)):
+        return None
+    start = int(first) if first else max(0, size_bytes - int(last))
+    end = min(int(last) + 1, size_bytes) if first and last else size_bytes
+    if start >= size_bytes:
+        told = f"the result has {size_bytes} bytes"
+        raise Refused(Problem(416, "range-not-satisfiable", told, {}, {"Content-Range": f"bytes */{size_bytes}"}))
+    return start, end
+
+
+def _chunks(data: bytes, start: int, end: int) -> Iterator[bytes]:
+    for at in range(start, end, CHUNK_BYTES):
+        yield data[at : min(at + CHUNK_BYTES, end)]

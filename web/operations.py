@@ -1,0 +1,273 @@
+"""What the API can do: a table of operations and their parameters, as the OpenAPI document tells them."""
+
+from dataclasses import dataclass
+
+from loom_worker.values.json import Json
+from web import answer_schemas
+from web.request_schemas import Schema
+
+_TEXT: Schema = {"type": "string"}
+_COUNT: Schema = {"type": "integer", "minimum": 0}
+
+PARAMETERS: dict[str, Json] = {
+    "limit": {
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 1, "default": 50},
+        "description": "Most items of a page; more than 500 counts as 500.",
+    },
+    "q": {
+        "in": "query",
+        "schema": {"type": "string", "maxLength": 4000},
+        "description": "Words or a question; without any word nothing is searched and nothing found.",
+    },
+    "most_hits": {
+        "name": "limit",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 1, "default": 10},
+        "description": "Most hits; more than 50 counts as 50.",
+    },
+    "after": {"in": "query", "schema": _TEXT, "description": "The `next` of the page before."},
+    "status": {"in": "query", "schema": answer_schemas.TURN["properties"]["status"]},
+    "reason": {"in": "query", "schema": _TEXT, "description": "Such as `dead`."},
+    "wait": {
+        "in": "query",
+        "schema": _COUNT,
+        "description": "Seconds to wait for the end; more than 60 counts as 60. With no slot free: answered at once.",
+    },
+    "starting_after": {"in": "query", "schema": _COUNT, "description": "The last event id the reader has."},
+    "agent": {"in": "query", "schema": {"type": "string", "default": "default"}, "description": "An agent's name."},
+    "group_by": {
+        "in": "query",
+        "schema": {"type": "string", "enum": ["session", "agent", "model", "workspace", "day"], "default": "workspace"},
+    },
+    "Last-Event-ID": {"in": "header", "schema": _COUNT, "description": "As starting_after, and before it."},
+    "Idempotency-Key": {
+        "in": "header",
+        "schema": {"type": "string", "maxLength": 255},
+        "description": "The same key, path and body give the same turn again (`Idempotency-Replayed: true`).",
+    },
+    "session": {"in": "query", "schema": _TEXT, "description": "Of this session only."},
+    "tool": {"in": "query", "schema": _TEXT, "description": "Of the tool of this name only."},
+    "since": {"in": "query", "schema": answer_schemas.TIME, "description": "The first moment that counts."},
+    "until": {"in": "query", "schema": answer_schemas.TIME, "description": "The first moment that is too late."},
+    "Range": {
+        "in": "header",
+        "schema": _TEXT,
+        "description": "One range, such as `bytes=0-1023`; several, or what cannot be read, give the whole.",
+    },
+    "If-Range": {"in": "header", "schema": _TEXT, "description": "An ETag: of another version the whole is sent."},
+    "If-None-Match": {"in": "header", "schema": _TEXT, "description": "ETags: 304 for who has it already."},
+    "Prefer": {
+        "in": "header",
+        "schema": _TEXT,
+        "description": "`wait=N`: answer 200 with the ended turn if it ends within N (at most 60) seconds.",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path."""
+
+    method: str
+    path: str
+    summary: str
+    tag: str
+    answers: dict[int, str | None]
+    """Status to the name of a schema; None: no JSON body."""
+    problems: tuple[int, ...] = ()
+    """Statuses with a Problem, beside those every operation has."""
+    body: str | None = None
+    parameters: tuple[str, ...] = ()
+    media_type: str = "application/json"
+    """Of the answers that have a body."""
+
+
+_PAGE = ("limit", "after")
+_TURN_FILTER = ("status", "reason", *_PAGE)
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "POST", "/v1/sessions", "Make a session", "sessions", {201: "Session"}, (409, 413, 415, 422), "NewSession"
+    ),
+    Operation("GET", "/v1/sessions", "List sessions", "sessions", {200: "SessionList"}, parameters=_PAGE),
+    Operation("GET", "/v1/sessions/{session_id}", "Look at a session", "sessions", {200: "Session"}, (404,)),
+    Operation(
+        "PATCH",
+        "/v1/sessions/{session_id}",
+        "Change a session; paused ones queue without running, archived ones refuse turns",
+        "sessions",
+        {200: "Session"},
+        (404, 409, 413, 415, 422),
+        "SessionPatch",
+    ),
+    Operation("DELETE", "/v1/sessions/{session_id}", "Delete a session and all in it", "sessions", {204: None}, (404,)),
+    Operation(
+        "GET",
+        "/v1/sessions/{session_id}/messages",
+        "List a session's messages, oldest first",
+        "sessions",
+        {200: "MessageList"},
+        (404,),
+        parameters=_PAGE,
+    ),
+    Operation(
+        "GET",
+        "/v1/sessions/{session_id}/search",
+        "Find messages of a session, the best first",
+        "sessions",
+        {200: "HitList"},
+        (404,),
+        None,
+        ("q", "most_hits"),
+    ),
+    Operation(
+        "GET",
+        "/v1/sessions/{session_id}/context",
+        "Look at what the model would be sent now, layer by layer",
+        "memory",
+        {200: "Context"},
+        (404,),
+    ),
+    Operation(
+        "POST",
+        "/v1/sessions/{session_id}/recalled",
+        "Put messages back into the context, beside the next questions",
+        "memory",
+        {200: "Recalled"},
+        (404, 413, 415, 422),
+        "Recall",
+    ),
+    Operation(
+        "DELETE",
+        "/v1/sessions/{session_id}/recalled",
+        "Take all recalled messages out of the context again",
+        "memory",
+        {200: "Recalled"},
+        (404,),
+    ),
+    Operation(
+        "GET",
+        "/v1/sessions/{session_id}/snapshots",
+        "List former summaries of a session, the newest first",
+        "memory",
+        {200: "SnapshotList"},
+        (404,),
+        parameters=_PAGE,
+    ),
+    Operation(
+        "POST",
+        "/v1/sessions/{session_id}/turns",
+        "Submit a turn; the session is made if it is new",
+        "turns",
+        {202: "Turn", 200: "Turn"},
+        (409, 413, 415, 422, 429),
+        "NewTurn",
+        ("Idempotency-Key", "Prefer"),
+    ),
+    Operation(
+        "GET",
+        "/v1/sessions/{session_id}/turns",
+        "List a session's turns",
+        "turns",
+        {200: "TurnList"},
+        (404,),
+        parameters=_TURN_FILTER,
+    ),
+    Operation("GET", "/v1/turns", "List turns", "turns", {200: "TurnList"}, parameters=_TURN_FILTER),
+    Operation(
+        "GET",
+        "/v1/turns/{turn_id}",
+        "Look at a turn, or wait for its end",
+        "turns",
+        {200: "Turn"},
+        (404,),
+        None,
+        ("wait",),
+    ),
+    Operation(
+        "GET",
+        "/v1/turns/{turn_id}/events",
+        "Stream a turn's events, while it runs and after",
+        "turns",
+        {200: "Event"},
+        (404,),
+        None,
+        ("Last-Event-ID", "starting_after"),
+        "text/event-stream",
+    ),
+    Operation(
+        "POST",
+        "/v1/turns/{turn_id}/cancel",
+        "Ask a turn to end; one that has ended is answered as it is",
+        "turns",
+        {202: "Turn"},
+        (404, 413, 415, 422),
+        "CancelTurn",
+    ),
+    Operation(
+        "POST",
+        "/v1/turns/{turn_id}/retry",
+        "Run a failed turn's question again, as a new turn at the tail of its lane",
+        "turns",
+        {202: "Turn", 200: "Turn"},
+        (404, 409, 413, 415, 422, 429),
+        "Empty",
+        ("Idempotency-Key", "Prefer"),
+    ),
+    Operation(
+        "POST",
+        "/v1/turns/{turn_id}/approvals/{call_id}",
+        "Decide on a tool call that waits for a person",
+        "turns",
+        {200: "Turn"},
+        (404, 409, 413, 415, 422),
+        "Decision",
+    ),
+    Operation(
+        "GET",
+        "/v1/errors",
+        "List errors of tools, the newest first",
+        "results",
+        {200: "ErrorList"},
+        (422,),
+        parameters=("session", "tool", "since", "until", *_PAGE),
+    ),
+    Operation("GET", "/v1/errors/{error_id}", "Look at a tool's whole error", "results", {200: "Error"}, (404,)),
+    Operation(
+        "GET",
+        "/v1/blobs/{ref}",
+        "Download a tool's large result, whole or a range of it, in the media type the tool gave it",
+        "results",
+        {200: None, 206: None, 304: None},
+        (404, 416),
+        None,
+        ("Range", "If-Range", "If-None-Match"),
+        "*/*",
+    ),
+    Operation("GET", "/v1/agents", "List agents", "agents", {200: "AgentList"}),
+    Operation("GET", "/v1/agents/{name}", "Look at an agent", "agents", {200: "Agent"}, (404,)),
+    Operation(
+        "GET", "/v1/tools", "List the tools of an agent", "agents", {200: "ToolList"}, (422,), parameters=("agent",)
+    ),
+    Operation("GET", "/v1/usage", "Sum tokens and cost", "operation", {200: "UsageRowList"}, parameters=("group_by",)),
+    Operation("GET", "/v1/queue/stats", "Count what waits and runs", "operation", {200: "QueueStats"}),
+    Operation("GET", "/v1/deliveries", "List webhook deliveries", "operation", {200: "DeliveryList"}, parameters=_PAGE),
+    Operation(
+        "POST",
+        "/v1/deliveries/{delivery_id}/replay",
+        "Send a webhook delivery again",
+        "operation",
+        {202: "Delivery"},
+        (404, 409, 413, 415, 422),
+        "Empty",
+    ),
+    Operation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
+    Operation("GET", "/readyz", "Database, Redis and a worker that takes turns are there", "probes", {200: "Health"}),
+    Operation(
+        "GET", "/metrics", "Figures for Prometheus", "probes", {200: None}, (401, 403, 503), media_type="text/plain"
+    ),
+    Operation("GET", "/openapi.json", "This document", "pages", {200: None}),
+    Operation("GET", "/docs", "This document for people", "pages", {200: None}, media_type="text/html"),
+    Operation("GET", "/", "A page to ask and watch", "pages", {200: None}, media_type="text/html"),
+)
