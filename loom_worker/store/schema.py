@@ -214,6 +214,7 @@ blobs = Table(
     Column("stored_at_ms", BigInteger, nullable=False),
     Column("used_ms", BigInteger, nullable=False),  # when it was last read; it expires from there
     Index("blobs_by_use", "used_ms"),
+    Index("blobs_by_size", "stored_bytes"),  # each result that is kept asks for their sum
     Index("blobs_by_session", "lane"),
 )
 

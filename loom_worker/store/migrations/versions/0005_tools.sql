@@ -20,6 +20,7 @@ CREATE TABLE blobs (
   PRIMARY KEY (id)
 );
 CREATE INDEX blobs_by_session ON blobs (lane);
+CREATE INDEX blobs_by_size ON blobs (stored_bytes);
 CREATE INDEX blobs_by_use ON blobs (used_ms);
 CREATE TABLE blob_grants (
   ref VARCHAR(40) NOT NULL,
