@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+FLOOR_0 = "values errors settings environ net scripts visible crash_points yaml_files redis_client __init__ __version__"
 FLOOR_1 = "lanes patterns memory llm tools judge store webhook trace events backends guard blobs agents skills"
 FLOORS = {
-    **dict.fromkeys(
-        "values errors settings environ net crash_points yaml_files visible redis_client __init__ __version__".split(),
-        0,
-    ),
+    **dict.fromkeys(FLOOR_0.split(), 0),
     **dict.fromkeys(FLOOR_1.split(), 1),
     **dict.fromkeys("turn front summary recall results shared workflows".split(), 2),
     **dict.fromkeys("tasks wiring kits outfit models toolbox calling outlook workshop cli supervise".split(), 3),

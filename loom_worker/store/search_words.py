@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from loom_worker.scripts import LUMP, RUN, UNSPACED, WORD
 from loom_worker.store.english import STOP_WORDS, forms_of
 
 MOST_TERMS = 32
@@ -16,14 +17,6 @@ SEARCHED = 2000
 """Characters of each tool result, and of each call's arguments, that can be found: the head says what it was about,
 the rest is mostly rows, which would make up nine tenths of the index. The triggers on ``messages`` cut there too."""
 
-_CJK = (
-    "\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
-)
-_UNSPACED = re.compile(f"[{_CJK}]")
-_RUN = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
-_WORD = re.compile(r"[^\W_]+")
-_LUMP = re.compile(r"[^\W_]+(?:[^\w\s]{1,2}[^\W_]+|_+[^\W_]+)*")
-"""Words without a space between them: don't, road-trip, a/b, me@example.com, ERR_12."""
 _TAIL = re.compile(r"['’](?:s|t|d|m|re|ve|ll)$")
 
 
@@ -49,11 +42,11 @@ def terms(question: str) -> tuple[Term, ...]:
     where the capital tells.
     """
     text = unicodedata.normalize("NFC", question)
-    lumps = [_TAIL.sub("", lump) for lump in _LUMP.findall(text)]
+    lumps = [_TAIL.sub("", lump) for lump in LUMP.findall(text)]
     is_shouted = text.isupper()
     wanted = [term for at, lump in enumerate(lumps) for term in _of_lump(lump, may_be_name=at > 0 and not is_shouted)]
     if not wanted:
-        wanted = [Term((word.lower(),)) for lump in lumps for word in _WORD.findall(lump)]
+        wanted = [Term((word.lower(),)) for lump in lumps for word in WORD.findall(lump)]
     return tuple(dict.fromkeys(wanted))[:MOST_TERMS]
 
 
@@ -63,15 +56,15 @@ def grams(text: str) -> str | None:
     FTS5 takes a run of Chinese, Japanese or Korean characters, and Latin letters next to them, for one word, so none
     of the words in it would be found. The last character stands alone too: then every character begins some token.
     """
-    if text.isascii() or not _UNSPACED.search(text):
+    if text.isascii() or not UNSPACED.search(text):
         return None
-    words = _WORD.findall(unicodedata.normalize("NFC", text))
-    pieces = (piece for word in words if _UNSPACED.search(word) for run in _RUN.findall(word) for piece in _pairs(run))
+    words = WORD.findall(unicodedata.normalize("NFC", text))
+    pieces = (piece for word in words if UNSPACED.search(word) for run in RUN.findall(word) for piece in _pairs(run))
     return " ".join(pieces)
 
 
 def _pairs(run: str) -> Iterator[str]:
-    if not _UNSPACED.match(run):
+    if not UNSPACED.match(run):
         yield run
         return
     yield from (run[at : at + 2] for at in range(len(run)))
@@ -79,8 +72,8 @@ def _pairs(run: str) -> Iterator[str]:
 
 def _of_lump(lump: str, *, may_be_name: bool) -> Iterator[Term]:
     """The matter in words that stand without a space: each of them, and all in a row (an address, a number, a name)."""
-    words = _WORD.findall(lump)
-    if 1 < len(words) <= MOST_IN_A_ROW and not _UNSPACED.search(lump):
+    words = WORD.findall(lump)
+    if 1 < len(words) <= MOST_IN_A_ROW and not UNSPACED.search(lump):
         yield Term((" ".join(words).lower(),))
         words = [word for word in words if len(word) > 1]  # letters say nothing without what they stand beside
     for word in words:
@@ -88,8 +81,8 @@ def _of_lump(lump: str, *, may_be_name: bool) -> Iterator[Term]:
 
 
 def _of_word(word: str, *, may_be_name: bool) -> Iterator[Term]:
-    if _UNSPACED.search(word):
-        yield from (term for run in _RUN.findall(word) for term in _of_run(run))
+    if UNSPACED.search(word):
+        yield from (term for run in RUN.findall(word) for term in _of_run(run))
         return
     lower = word.lower()
     is_name = may_be_name and len(word) > 1 and word[0].isupper()
@@ -98,7 +91,7 @@ def _of_word(word: str, *, may_be_name: bool) -> Iterator[Term]:
 
 
 def _of_run(run: str) -> Iterator[Term]:
-    if not _UNSPACED.match(run):
+    if not UNSPACED.match(run):
         yield Term((run.lower(),))
     elif len(run) == 1:
         yield Term((run,), is_prefix=True)

@@ -1,8 +1,9 @@
 """From a question to an expression of FTS5, and from a text without spaces to words it can hold. Pure."""
 
-import re
 import unicodedata
 from collections.abc import Iterator
+
+from loom_worker.scripts import LUMP, RUN, UNSPACED, WORD
 
 MOST_TERMS = 32
 """Words of a question that are looked up; each costs time."""
@@ -14,13 +15,6 @@ STOP_WORDS = frozenset(
     into is it its me my no not of on or our she should so some than that the their them then there these they this
     those to us was we were what when where which who why will with would you your""".split()
 )
-_CJK = (
-    "\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
-)
-_UNSPACED = re.compile(f"[{_CJK}]")
-_RUN = re.compile(f"[{_CJK}]+|[^{_CJK}]+")
-_WORD = re.compile(r"[^\W_]+")
-_LUMP = re.compile(r"[^\W_]+(?:[^\w\s]{1,2}[^\W_]+|_+[^\W_]+)*")
 
 
 def expression(question: str) -> str | None:
@@ -30,7 +24,7 @@ def expression(question: str) -> str | None:
     dropped, unless nothing else is left. What is joined by punctuation (``ERR_12``, ``road-trip``) counts as one thing
     too, so that it ranks before its parts.
     """
-    lumps = _LUMP.findall(unicodedata.normalize("NFC", question))
+    lumps = LUMP.findall(unicodedata.normalize("NFC", question))
     terms = [term for lump in lumps for term in _terms(lump)]
     wanted = [term for term in terms if term not in STOP_WORDS] or terms
     phrases = [_phrase(term) for term in dict.fromkeys(wanted)]
@@ -42,23 +36,23 @@ def grams(text: str) -> str:
 
     The last character of a run stands alone too: then every character begins some token.
     """
-    if text.isascii() or not _UNSPACED.search(text):
+    if text.isascii() or not UNSPACED.search(text):
         return ""
-    runs = (run for run in _RUN.findall(unicodedata.normalize("NFC", text)) if _UNSPACED.match(run))
+    runs = (run for run in RUN.findall(unicodedata.normalize("NFC", text)) if UNSPACED.match(run))
     return " ".join(run[at : at + 2] for run in runs for at in range(len(run)))
 
 
 def _terms(lump: str) -> Iterator[str]:
-    words = [word.lower() for word in _WORD.findall(lump)]
-    if 1 < len(words) <= MOST_IN_A_ROW and not _UNSPACED.search(lump):
+    words = [word.lower() for word in WORD.findall(lump)]
+    if 1 < len(words) <= MOST_IN_A_ROW and not UNSPACED.search(lump):
         yield " ".join(words)
         words = [word for word in words if len(word) > 1]  # letters say nothing without what they stand beside
     for word in words:
-        yield from _RUN.findall(word)
+        yield from RUN.findall(word)
 
 
 def _phrase(term: str) -> str:
-    if not _UNSPACED.match(term):
+    if not UNSPACED.match(term):
         return f'"{term}"'
     if len(term) == 1:
         return f'"{term}" *'
