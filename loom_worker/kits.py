@@ -123,13 +123,11 @@ class Kits:
         """The tools of an agent; no model and no index is built."""
         agent = self._agents.agents[name]
         belt = self._belt(agent, AS_AGENT)
-        specs = belt.registry.specs(belt.allowed, read_only=agent.is_read_only)
-        return tuple(tool for spec in specs if (tool := belt.registry.get(spec.name)) is not None)
+        return belt.registry.permitted(belt.allowed, read_only=agent.is_read_only)
 
     def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
         """A call's arguments as the agent's tool takes them, and why it would not."""
-        kit = self.kit(name)
-        prepared = kit.registry.prepared(use, kit.allowed, read_only=kit.agent.is_read_only)
+        prepared = self.kit(name).prepared(use)
         return prepared.arguments, prepared.flaw
 
     def match(self, question: str, agent: Agent) -> tuple[str, tuple[Json, ...]]:

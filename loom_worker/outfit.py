@@ -60,10 +60,13 @@ class Outfit:
         self.kits.close()
 
 
-def outfit(settings: Settings, agents: Agents, database: Database, stopping: Stopping) -> Outfit:
-    """Put it together; nothing is started or connected yet."""
+def outfit(settings: Settings, agents: Agents, database: Database, client: Any, *, stopping: Stopping) -> Outfit:
+    """Put it together; nothing is started or connected yet.
+
+    Args:
+        client: the process' own redis-py client, which decodes responses.
+    """
     connections = settings.web.threads + settings.worker_concurrency
-    client = redis_client.client(settings.redis_url, connections=connections)
     raw = redis_client.client(settings.redis_url, connections=connections, decodes=False)
     breakers, errors = Breakers(client), Errors(database)
     references = References(stores(settings.blobs, BlobRows(database), raw), settings.blobs)

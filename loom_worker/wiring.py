@@ -120,7 +120,7 @@ def front(settings: Settings) -> Front:
     lanes = Lanes(client, settings.lanes)
     publisher = Publisher()
     agents = _agents(settings)
-    fitted = outfit(settings, agents, database, Stopping(settings.lanes.drain_s))
+    fitted = outfit(settings, agents, database, client, stopping=Stopping(settings.lanes.drain_s))
     kits = fitted.kits
     memories = Memories(database)
     outlook = Outlook(kits, Sessions(database), Turns(database), memories)
@@ -180,7 +180,7 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
     ways = doors(app, Bells(app, client))
     stopping = Stopping(settings.lanes.drain_s)
     memories = Memories(database)
-    fitted = outfit(settings, _agents(settings), database, stopping)
+    fitted = outfit(settings, _agents(settings), database, client, stopping=stopping)
     kits = fitted.kits
     threads = consuming.Threads(settings.worker_concurrency, busy) if takes_turns else None
     parts = Loom(

@@ -13,6 +13,7 @@ from pathlib import Path
 from bench.kinds import prose
 from bench.report import Report
 from bench.scale import Scale
+from loom_worker import redis_client
 from loom_worker.agents.load import load
 from loom_worker.outfit import outfit
 from loom_worker.settings import from_env
@@ -63,7 +64,8 @@ def measure(report: Report, scale: Scale) -> None:
         )
         prepare(settings)
         with closing(Database(settings.database_url, sync="full")) as database:
-            kits = outfit(settings, load(None), database, Stopping(1.0)).kits
+            client = redis_client.client(settings.redis_url, connections=4)
+            kits = outfit(settings, load(None), database, client, stopping=Stopping(1.0)).kits
             past = Past(database, _grown(database), kits.kit("default"), [])
             for name, run in _operations(past).items():
                 took_ms = []

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, insert, literal, update
+from sqlalchemy import Connection, bindparam, case, literal, update
 
 from loom_worker.store.database import Database
+from loom_worker.store.outbox import put_out
 from loom_worker.store.reading import read_turn, turn_row
-from loom_worker.store.schema import outbox, turns, unfinished
+from loom_worker.store.schema import turns, unfinished
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.turns import STRENGTH, CancelAction, Turn
 
@@ -72,7 +73,7 @@ def cancel(
         turn = read_turn(tx, turn_row(tx, workspace, turn_id))
         delivery = deliver(turn) if turn.is_finished else None
         if delivery is not None:
-            tx.execute(insert(outbox), {name: getattr(delivery, name) for name in Delivery.__slots__})
+            put_out(tx, delivery)
         return Cancelled(turn, is_new=True, delivery=delivery)
 
 

@@ -12,7 +12,8 @@ from loom_worker.store import rows
 from loom_worker.store.claims import fenced_update, final_update
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, enter, total_with
-from loom_worker.store.schema import calls, memory, messages, outbox, sessions, steps
+from loom_worker.store.outbox import put_out
+from loom_worker.store.schema import calls, memory, messages, sessions, steps
 from loom_worker.values.chat import Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
@@ -20,7 +21,6 @@ from loom_worker.values.sessions import Message
 from loom_worker.values.turns import CANCELLED, OPEN_CALL, Call, CancelAction, Claim, Ending, Step
 
 _INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), insert(messages)
-_INSERT_DELIVERY = insert(outbox)
 _CANCEL_CALLS = (
     update(calls)
     .where(calls.c.turn_id == bindparam("our_id"), calls.c.status.in_(OPEN_CALL))
@@ -110,7 +110,7 @@ class Journal:
             fenced_update(tx, claim, {**progress, "deaths": 0})
             _append(tx, claim, new_steps, new_calls)
             if delivery is not None:
-                _deliver(tx, delivery)
+                put_out(tx, delivery)
 
     def finish(self, claim: Claim, final: Final) -> None:
         """End the turn: last steps, status, messages, usage and webhook, all or nothing.
@@ -134,7 +134,7 @@ class Journal:
             if final.memory_due:
                 tx.execute(_MARK_DUE, {"our_lane": claim.turn.lane, "now_ms": now_ms})
             if final.delivery is not None:
-                _deliver(tx, final.delivery)
+                put_out(tx, final.delivery)
             crash_points.reached("turn.committing")
 
 
@@ -145,10 +145,6 @@ def _ended(ending: Ending) -> dict[str, Any]:
         "output_text": ending.output_text,
         "error": ending.error,
     }
-
-
-def _deliver(tx: Connection, delivery: Delivery) -> None:
-    tx.execute(_INSERT_DELIVERY, {name: getattr(delivery, name) for name in Delivery.__slots__})
 
 
 def _append(tx: Connection, claim: Claim, new_steps: Sequence[Step], new_calls: Sequence[Call]) -> None:

@@ -1,6 +1,6 @@
 """Webhook deliveries: written with the turn's end, taken by one worker at a time, kept until delivered or dead."""
 
-from sqlalchemy import select, update
+from sqlalchemy import Connection, insert, select, update
 
 from loom_worker.errors import NotFound
 from loom_worker.store import rows
@@ -9,6 +9,13 @@ from loom_worker.store.reading import checked_cursor
 from loom_worker.store.schema import kept_delivery, outbox
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.pages import Page
+
+_INSERT = insert(outbox)
+
+
+def put_out(tx: Connection, delivery: Delivery) -> None:
+    """Write a delivery along with what it tells of."""
+    tx.execute(_INSERT, {name: getattr(delivery, name) for name in Delivery.__slots__})
 
 
 class Outbox:

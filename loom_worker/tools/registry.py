@@ -49,7 +49,11 @@ class Registry:
         Args:
             read_only: leave out what changes something outside of Loom.
         """
-        return tuple(self._tools[name].spec for name in self._names(allowed, read_only))
+        return tuple(tool.spec for tool in self.permitted(allowed, read_only=read_only))
+
+    def permitted(self, allowed: tuple[str, ...] | None = None, *, read_only: bool = False) -> tuple[Tool, ...]:
+        """The tools that an agent may call, by name; the arguments are those of ``specs``."""
+        return tuple(tool for tool in self._tools.values() if _may(tool, allowed, read_only))
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name."""
@@ -70,19 +74,18 @@ class Registry:
 
     def _refusal(self, call: ToolUse, allowed: tuple[str, ...] | None, read_only: bool) -> str | None:
         if call.name not in self._tools:
-            return f"there is no tool {short(call.name, 64)!r}; {nearest(call.name, self._names(allowed, read_only))}"
-        if not _may(call.name, allowed):
+            names = [tool.spec.name for tool in self.permitted(allowed, read_only=read_only)]
+            return f"there is no tool {short(call.name, 64)!r}; {nearest(call.name, names)}"
+        if not _is_listed(call.name, allowed):
             return f"the tool {call.name!r} is not allowed for this agent"
         if read_only and not self._tools[call.name].is_read_only:
             return f"the tool {call.name!r} changes something, and this agent may only read"
         return None if call.flaw is None else f"the arguments could not be read: {call.flaw}"
 
-    def _names(self, allowed: tuple[str, ...] | None, read_only: bool) -> list[str]:
-        """Tools an agent may call."""
-        return [
-            name for name, tool in self._tools.items() if _may(name, allowed) and (tool.is_read_only or not read_only)
-        ]
+
+def _may(tool: Tool, allowed: tuple[str, ...] | None, read_only: bool) -> bool:
+    return _is_listed(tool.spec.name, allowed) and (tool.is_read_only or not read_only)
 
 
-def _may(name: str, allowed: tuple[str, ...] | None) -> bool:
+def _is_listed(name: str, allowed: tuple[str, ...] | None) -> bool:
     return allowed is None or name in allowed

@@ -18,7 +18,7 @@ def examiner(uses: Sequence[ToolUse], shift: Shift) -> Callable[[ToolUse], Check
 
 def _checked(use: ToolUse, shift: Shift, open_for_s: Mapping[str, float]) -> Checked:
     kit = shift.kit
-    prepared = kit.registry.prepared(use, kit.allowed, read_only=kit.agent.is_read_only)
+    prepared = kit.prepared(use)
     tool = kit.registry.get(use.name)
     if prepared.flaw is not None or tool is None:
         return Checked(use.arguments, prepared.flaw)

@@ -15,11 +15,11 @@ from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
-from loom_worker.tools.registry import Registry
+from loom_worker.tools.registry import Prepared, Registry
 from loom_worker.turn.patience import Stopping, until_written
 from loom_worker.turn.wishes import Wishes
 from loom_worker.values.agents import Agent
-from loom_worker.values.chat import ToolSpec
+from loom_worker.values.chat import ToolSpec, ToolUse
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Remembered
@@ -53,10 +53,12 @@ class Kit:
 
     def tool(self, name: str) -> Tool | None:
         """A tool that the agent has, and that the session may call as things stand now."""
-        tool = self.registry.get(name)
-        if tool is None or (self.allowed is not None and name not in self.allowed):
-            return None
-        return None if self.agent.is_read_only and not tool.is_read_only else tool
+        permitted = self.registry.permitted(self.allowed, read_only=self.agent.is_read_only)
+        return next((tool for tool in permitted if tool.spec.name == name), None)
+
+    def prepared(self, use: ToolUse) -> Prepared:
+        """A call as it may run, or why it may not."""
+        return self.registry.prepared(use, self.allowed, read_only=self.agent.is_read_only)
 
 
 @dataclass(frozen=True, slots=True)
