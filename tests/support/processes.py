@@ -12,7 +12,7 @@ def is_alive(pid: int) -> bool:
     """True for a process that runs; a zombie that nobody reaped is dead."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before the file was opened, or while it was read
         return False
     return state != "Z"
 
