@@ -14,6 +14,7 @@ from loom_worker.turn.loom import Loom, Shift
 from loom_worker.turn.reply import system_rom
 from loom_worker.turn.run import progress
 from loom_worker.turn.saying import said, usage_of
+from loom_worker.turn.uses import has_succeeded, patterns_of, uses
 from loom_worker.turn.work import Work
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.ids import new_id
@@ -37,6 +38,7 @@ def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
     """
     loom = shift.loom
     now_ms = loom.clock_ms()
+    work = replace(work, patterns=patterns_of(work, loom.version_of))
     turn = finished(work, ending, wish=shift.wishes.known, now_ms=now_ms, run_ms=shift.run_ms)
     delivery = Delivery.of(turn, loom.webhook_body(turn), now_ms=now_ms) if turn.webhook else None
     last = work.last_reply
@@ -58,6 +60,8 @@ def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
         token_correction=work.correction,
         memory_seen=shift.recollect().state.version if last else None,
         memory_due=is_full,
+        uses=uses(work.patterns),
+        has_succeeded=has_succeeded(ending),
     )
     shift.write(partial(loom.journal.finish, work.claim, final))
     crash_points.reached("turn.ended")
