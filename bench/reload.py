@@ -17,13 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.stats import percentile
-from loom_worker.patterns.library import packaged_root
+from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.settings import PatternSettings
 from loom_worker.values.patterns import PatternUpdateEvent
 
 CHANGES, QUICK_CHANGES = 50, 10
 SIZES, QUICK_SIZES = (160, 5_000), (160,)
+FILES = 160
 PER_FILE = 32
 """Patterns of a file in the libraries that are made up; the largest has 157 files."""
 TOLD = {"p50": 89.0, "p99": 143.0}
@@ -35,10 +36,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer changes, no large library")
     is_quick = parser.parse_args().quick
+    reading()
     for size in (None, *(QUICK_SIZES if is_quick else SIZES)):
         for debounce_ms in (0, PatternSettings().debounce_ms):
             with folder(size) as root:
                 measure(root, debounce_ms=debounce_ms, changes=QUICK_CHANGES if is_quick else CHANGES)
+
+
+def reading() -> None:
+    """How long it takes to read 160 of the shipped files, some of them twice, without an index; the best of five."""
+    shipped = sorted(packaged_root().rglob("*.yaml"))
+    with tempfile.TemporaryDirectory() as place:
+        for number in range(FILES):
+            path = Path(place) / f"library{number}" / "file.yaml"
+            path.parent.mkdir()
+            shutil.copy(shipped[number % len(shipped)], path)
+        taken_ms = []
+        for _ in range(5):
+            began_s = time.perf_counter()
+            found = load(Path(place))
+            taken_ms.append((time.perf_counter() - began_s) * 1000)
+        told = {
+            "patterns": len(found.patterns),
+            "bytes": sum(path.stat().st_size for path in Path(place).rglob("*.yaml")),
+        }
+    figure(f"reading {FILES} files", min(taken_ms), "ms", **told)
 
 
 def measure(root: Path, *, debounce_ms: int, changes: int) -> None:
