@@ -51,7 +51,10 @@ LABELLED = {
     "loom_turns": ("status", "Unfinished turns."),
     "loom_breaker_open": ("name", "Circuit breakers: 1 open, 0.5 half-open, 0 closed."),
     "loom_large_result_events_total": ("event", "What large results met with, since Redis began."),
-    "loom_pattern_reloads_total": ("result", "Reloads of the library by all processes, since Redis began; failed: with new errors."),
+    "loom_pattern_reloads_total": (
+        "result",
+        "Reloads of the library by all processes, since Redis began; failed: with new errors.",
+    ),
     "loom_figures_known": ("of", "0: these figures cannot be had now."),
 }
 """Families with a label: its name, and what is counted."""

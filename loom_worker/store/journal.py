@@ -26,7 +26,8 @@ _INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), i
 _CANCEL_CALLS = (
     update(calls)
     .where(calls.c.turn_id == bindparam("our_id"), calls.c.status.in_(OPEN_CALL))
-    .values(status="cancelled", finished_ms=bindparam("now_ms"), content=CANCELLED)
+    # A late worker may have begun one since this turn's owner looked: the row shall say what the webhook was told.
+    .values(status="cancelled", started_ms=None, finished_ms=bindparam("now_ms"), content=CANCELLED)
 )
 _sent_rom = bindparam("sent_rom", type_=Text)
 _IS_FIRST_ROM = and_(

@@ -95,7 +95,9 @@ def log_ids(turn: Turn) -> Json:
 def finished(work: Work, ending: Ending, *, wish: CancelAction | None = None, now_ms: int, run_ms: int) -> Turn:
     """The turn as every reader will find it from now on."""
     closed = tuple(
-        replace(call, status="cancelled", finished_ms=now_ms, content=CANCELLED) if call.is_open else call
+        replace(call, status="cancelled", started_ms=None, finished_ms=now_ms, content=CANCELLED)
+        if call.is_open
+        else call
         for call in work.calls
     )
     return replace(
