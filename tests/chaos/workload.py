@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-
 ASKS_PERSON = "refund"
 """The tool whose calls wait for a person."""
 
