@@ -12,7 +12,7 @@ up: $(VENV)/.installed
 	@exec $(BIN)/loom up $(if $(PORT),--port $(PORT))
 
 # Those of one room with what it talks to; they keep to themselves.
-ROOMS := $(wildcard $(addprefix tests/integration/,backends backends_mcp backends_rest guard llm test_blobs.py))
+ROOMS := $(wildcard $(addprefix tests/integration/,backends backends_mcp backends_rest guard llm patterns search test_blobs.py))
 
 # The unit tests, those of the fault harness and those of single rooms on two cores; then those that start whole systems,
 # one after the other. ARGS chooses others instead.
@@ -30,7 +30,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.installed-dev
 	@exec $(BIN)/python -m bench $(ARGS)
 
 # Kills processes by the dozen and looks from outside whether a promise broke; ARGS="--form long", --help tells the rest.

@@ -4,17 +4,14 @@ import logging
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 
 from loom_worker.agents.load import Agents
 from loom_worker.errors import LoomError
+from loom_worker.knowledge import Knowledge
 from loom_worker.llm import tokens
 from loom_worker.memory.recalled import RECALLED_SHARE
 from loom_worker.models import Absent, Models
-from loom_worker.patterns.library import load, packaged_root
-from loom_worker.patterns.match import Matcher
-from loom_worker.patterns.render import for_message, load_pattern_tool
 from loom_worker.recall.rerank import DEADLINE_S, Reranker, ranked_at_once
 from loom_worker.recall.tools import RecallParts, recall_tools
 from loom_worker.settings import Settings
@@ -30,46 +27,14 @@ from loom_worker.values.agents import Agent
 from loom_worker.values.chat import ToolUse, Usage
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
-from loom_worker.values.patterns import Pattern
 from loom_worker.values.sessions import Choice
 from loom_worker.values.tools import Caller, Tool
 
 log = logging.getLogger(__name__)
 
-CANDIDATES = 3
-"""Patterns considered for a question; the agent's max_patterns_per_turn of them are put beside it."""
-
-
 MOST_KITS = 256
 """Kits a process keeps: every choice of model, tools and database makes one more."""
 AS_AGENT = Choice()
-
-
-class Patterns:
-    """The pattern library and its index, built when first asked: scikit-learn takes a second to load."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._root = settings.patterns_dir or packaged_root()
-        self._lock = threading.Lock()
-        self._matcher: Matcher | None = None
-
-    def matcher(self) -> Matcher:
-        """The index."""
-        with self._lock:
-            if self._matcher is None:
-                library = load(self._root)
-                for problem in library.problems:
-                    log.warning("pattern left out: %s", problem)
-                self._matcher = Matcher(library.patterns)
-            return self._matcher
-
-    def by_id(self, pattern_id: str) -> Pattern | None:
-        """The pattern with this path-qualified id, or None."""
-        return self.matcher().by_id(pattern_id)
-
-    def ids(self) -> tuple[str, ...]:
-        """The ids of all patterns."""
-        return self.matcher().ids()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +59,13 @@ class Kits:
         *,
         models: Models,
         toolbox: Toolbox,
+        knowledge: Knowledge,
     ) -> None:
         self._settings = settings
         self._agents = agents
         self._database = database
         self._models = models
-        self._patterns = Patterns(settings)
+        self._knowledge = knowledge
         self._lock = threading.RLock()
         self._toolbox = toolbox
         self._kits: OrderedDict[tuple[str, Choice, str], Kit] = OrderedDict()
@@ -107,7 +73,7 @@ class Kits:
     def kit(self, name: str, choice: Choice = AS_AGENT) -> Kit:
         """The kit of an agent, with what a session chose instead of its own."""
         agent = self._agents.agents.get(name)
-        key = (name, choice, self._toolbox.stamp(agent) if agent else "")
+        key = (name, choice, self._stamp(agent) if agent else "")
         with self._lock:
             kit = self._kits.get(key)
         if kit is None:  # built outside of the lock: an agent whose servers are slow keeps no other waiting
@@ -125,31 +91,29 @@ class Kits:
         belt = self._belt(agent, AS_AGENT)
         return belt.registry.permitted(belt.allowed, read_only=agent.is_read_only)
 
+    def kinds(self, name: str) -> frozenset[str]:
+        """What an agent works on; nothing is built or connected."""
+        return self._toolbox.kinds(self._agents.agents[name])
+
     def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
         """A call's arguments as the agent's tool takes them, and why it would not."""
         prepared = self.kit(name).prepared(use)
         return prepared.arguments, prepared.flaw
 
-    def match(self, question: str, agent: Agent) -> tuple[str, tuple[Json, ...]]:
-        """The text that stands beside a question, and the patterns in it."""
-        parts = [f"Today is {datetime.now(UTC):%Y-%m-%d}."]
-        if not agent.patterns_enabled:
-            return parts[0], ()
-        found = self._patterns.matcher().match(question, k=max(CANDIDATES, agent.max_patterns_per_turn))
-        good = [match for match in found if match.score >= agent.min_confidence][: agent.max_patterns_per_turn]
-        text = "\n\n".join(parts + [for_message(match) for match in good])
-        return text, tuple({"id": match.pattern.id, "score": round(match.score, 4)} for match in good)
-
     def warm(self) -> None:
         """Build what the first turn would otherwise wait for."""
         kit = self.kit("default")
-        self.match("warm up", kit.agent)
+        self._knowledge.library.current()
         kit.count("warm up")
         self._models.warm()
 
     def close(self) -> None:
         """Close the connections of all backends."""
         self._toolbox.close()
+
+    def _stamp(self, agent: Agent) -> str:
+        """Changes when the agent's tools become others."""
+        return f"{self._toolbox.stamp(agent)} {self._knowledge.has_skills(agent)}"
 
     def _build(self, name: str, choice: Choice) -> Kit:
         agent = self._agents.agents.get(name)
@@ -173,6 +137,7 @@ class Kits:
             registry=belt.registry,
             specs=belt.registry.specs(belt.allowed, read_only=agent.is_read_only),
             allowed=belt.allowed,
+            kinds=frozenset() if absent else self._toolbox.kinds(agent),
             schema="" if absent else self._toolbox.schema(agent, choice.backend),
             input_budget_tokens=window - reserved,
             max_tokens=min(agent.max_tokens or 8192, reserved),
@@ -200,12 +165,12 @@ class Kits:
         own = self._toolbox.own(agent, choice.backend)
         for problem in own.problems:
             log.warning("agent %s: %s", agent.name, problem)
-        patterns = (load_pattern_tool(self._patterns),) if agent.patterns_enabled else ()
-        automatic = (*self._memory_tools(agent, choice), *self._toolbox.standing)
+        knowledge = self._knowledge
+        automatic = (*self._memory_tools(agent, choice), *self._toolbox.standing, *knowledge.skill_tools(agent))
         listed = agent.tools if choice.tools is None else choice.tools
         always = {tool.spec.name for tool in automatic} | (own.always if choice.tools is None else set())
         allowed = None if listed is None else (*listed, *sorted(always))
-        return Belt(Registry((*own.tools, *patterns, *automatic)), allowed)
+        return Belt(Registry((*own.tools, *knowledge.pattern_tools(agent), *automatic)), allowed)
 
     def _memory_tools(self, agent: Agent, choice: Choice) -> tuple[Tool, ...]:
         """What every agent has, whatever tools it lists: it must be able to find what has left its context."""

@@ -14,16 +14,23 @@ from loom_worker.errors import Interrupted
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import Rates
 from loom_worker.kits import Kits
+from loom_worker.knowledge import Knowledge
 from loom_worker.models import Models
+from loom_worker.patterns.library import packaged_root
+from loom_worker.patterns.live import LiveLibrary
+from loom_worker.patterns.news import News
 from loom_worker.results.errors import Failures, error_detail_tool
 from loom_worker.results.references import References, stores
 from loom_worker.results.tools import result_tools
 from loom_worker.settings import Settings
 from loom_worker.shared.tools import SharedParts, shared_tools
 from loom_worker.shared.watch import Waiting
+from loom_worker.skills.shelf import Skills
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.store.errors import Errors
+from loom_worker.store.ledger import Ledger
+from loom_worker.store.patterns import PatternUses
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared import SharedMemory
 from loom_worker.toolbox import Toolbox
@@ -42,6 +49,8 @@ class Outfit:
     """All of it."""
 
     kits: Kits
+    knowledge: Knowledge
+    news: News
     references: References
     errors: Errors
     breakers: Breakers
@@ -56,15 +65,20 @@ class Outfit:
 
     def close(self) -> None:
         """End child processes and servers, close connections."""
+        self.knowledge.close()
+        self.news.close()
         self.calling.close()
         self.kits.close()
 
 
-def outfit(settings: Settings, agents: Agents, database: Database, client: Any, *, stopping: Stopping) -> Outfit:
+def outfit(
+    settings: Settings, agents: Agents, database: Database, client: Any, *, process: str, stopping: Stopping
+) -> Outfit:
     """Put it together; nothing is started or connected yet.
 
     Args:
         client: the process' own redis-py client, which decodes responses.
+        process: its name, by which others know what it has loaded.
     """
     connections = settings.web.threads + settings.worker_concurrency
     raw = redis_client.client(settings.redis_url, connections=connections, decodes=False)
@@ -86,11 +100,14 @@ def outfit(settings: Settings, agents: Agents, database: Database, client: Any, 
     standing = (*kept, error_detail_tool(errors))
 
     models = Models(settings, breakers=breakers, stopping=stopping)
+    news = News(client, process=process)
+    knowledge = _knowledge(settings, database, news)
     kits = Kits(
         settings,
         agents,
         database,
         models=models,
+        knowledge=knowledge,
         toolbox=Toolbox(settings, servers=servers, standing=standing, common=shared_tools(shared)),
     )
     calling = Calling(
@@ -102,7 +119,18 @@ def outfit(settings: Settings, agents: Agents, database: Database, client: Any, 
         failures=Failures(errors),
         pause=lambda wait_s: _pause(stopping, wait_s),
     )
-    return Outfit(kits, references, errors, breakers, calling, settings.tools.error_days)
+    return Outfit(kits, knowledge, news, references, errors, breakers, calling, settings.tools.error_days)
+
+
+def _knowledge(settings: Settings, database: Database, news: News) -> Knowledge:
+    own = settings.patterns
+    return Knowledge(
+        library=LiveLibrary(own.folder or packaged_root(), debounce_ms=own.debounce_ms, on_update=news.tell),
+        skills=Skills(settings.workspaces_dir),
+        uses=PatternUses(database),
+        ledger=Ledger(database),
+        learns=own.learns,
+    )
 
 
 def _remember(client: Any, key: str, text: str) -> None:

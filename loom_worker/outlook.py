@@ -7,6 +7,7 @@ from hashlib import sha256
 
 from loom_worker.errors import Flaw, Invalid, NotFound, Unavailable
 from loom_worker.kits import Kits
+from loom_worker.knowledge import Knowledge, beside_tokens
 from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import message_tokens, tools_tokens
 from loom_worker.memory.recalled import RECALLED_SHARE, recalled_tokens
@@ -29,6 +30,7 @@ class Outlook:
     """Asks kits and store; connects to nothing but the agent's own data."""
 
     kits: Kits
+    knowledge: Knowledge
     sessions: Sessions
     turns: Turns
     memories: Memories
@@ -42,14 +44,14 @@ class Outlook:
         session = self.sessions.get(workspace, session_id)
         kit = self._kit(session)
         remembered = self.memories.load(session.lane, limit=context.HISTORY_MESSAGES)
-        tokens = context.shown(kit, remembered, session)
+        rom = self._rom(kit, session)
+        tokens = context.shown(kit, remembered, session, rom=rom)
         layers: Json = {
             name: {"tokens": tokens[name], "share": round(tokens[name] / kit.input_budget_tokens, 4)}
             for name in ("tools", "rom", "kernel", "l2", "l1", "recalled", "patterns")
         }
         layers["l1"]["messages"] = tokens.pop("messages")
         layers["recalled"]["messages"] = len(remembered.recalled)
-        rom = context.rom_of(kit, session.rom)
         return {
             "object": "context",
             "session_id": session_id,
@@ -95,7 +97,7 @@ class Outlook:
         except NotFound:
             session = None
         kit = self.kits.kit(agent) if session is None else self._kit(session)
-        room = room_tokens(kit, session)
+        room = room_tokens(kit, session, rom=self._rom(kit, session, workspace))
         needed = message_tokens(ChatMessage("user", text), kit.count)
         if needed > room:
             raise Invalid(
@@ -143,17 +145,19 @@ class Outlook:
             **{f"memory_{name}": figure for name, figure in memory.items()},
         }
 
+    def _rom(self, kit: Kit, session: Session | None, workspace: str = "") -> str:
+        first_sent, where = (session.rom, session.workspace) if session else (None, workspace)
+        return context.rom_of(kit, first_sent, lambda: self.knowledge.standing(where, kit))
+
     def _kit(self, session: Session) -> Kit:
         return self.kits.kit(session.agent, session.choice)
 
 
-def room_tokens(kit: Kit, session: Session | None) -> int:
+def room_tokens(kit: Kit, session: Session | None, *, rom: str) -> int:
     """What a message may take at most: the input budget without tools, system text and what stands beside."""
     budget = kit.input_budget_tokens
-    rom = context.rom_of(kit, session.rom if session else None)
     correction = (session.token_correction if session else None) or kit.typical
-    beside = min(BESIDE_TOKENS, int(BESIDE_SHARE * budget))
-    fixed = kit.count(rom) + tools_tokens(kit.specs, kit.count) + beside
+    fixed = kit.count(rom) + tools_tokens(kit.specs, kit.count) + beside_tokens(budget)
     return max(0, int(budget / context.scale(correction)) - fixed)
 
 
@@ -162,9 +166,6 @@ def surely_free(window_tokens: int, reserved_tokens: int) -> int:
     return int(SURE_SHARE * (window_tokens - reserved_tokens - TOOLS_TOKENS))
 
 
-BESIDE_TOKENS = 2_000
-"""Kept free for what stands beside a message: the date and its pattern; in a small window less."""
-BESIDE_SHARE = 0.10
 SURE_SHARE, TOOLS_TOKENS = 0.4, 8_000
 
 

@@ -14,6 +14,7 @@ from loom_worker.environ import NAMED_PREFIX, Reader, within
 from loom_worker.errors import BadSettings
 
 Provider = Literal["anthropic", "bedrock", "ollama", "scripted"]
+_YES_NO = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 PROVIDERS: dict[str, Provider] = {name: name for name in get_args(Provider)}
 
 
@@ -132,6 +133,18 @@ class WebSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PatternSettings:
+    """The pattern library."""
+
+    folder: Path | None = None
+    """LOOM_PATTERNS_DIR; unless set, the library in the package."""
+    debounce_ms: int = 100
+    """LOOM_PATTERNS_DEBOUNCE_MS: quiet time after a change of its files before they are read."""
+    learns: bool = True
+    """LOOM_PATTERNS_LEARN: candidates that are alike are ordered by what came of turns that used them."""
+
+
+@dataclass(frozen=True, slots=True)
 class WebhookSettings:
     """Webhook delivery."""
 
@@ -169,8 +182,8 @@ class Settings:
     """LOOM_BACKEND_URL: the data the agent works on; unless set, the sample shop in the home."""
     agents_dir: Path | None = None
     """LOOM_AGENTS_DIR."""
-    patterns_dir: Path | None = None
-    """LOOM_PATTERNS_DIR; unless set, the library in the package."""
+    workspaces_dir: Path = Path("~/.loom/workspaces")
+    """LOOM_WORKSPACES_DIR: ``<workspace>/skills`` lie in it."""
     worker_concurrency: int = 32
     """LOOM_WORKER_CONCURRENCY: threads a worker process; turns wait for the network most of their time."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -181,6 +194,7 @@ class Settings:
     limits: LimitSettings = LimitSettings()
     tools: ToolSettings = ToolSettings()
     blobs: BlobSettings = BlobSettings()
+    patterns: PatternSettings = PatternSettings()
     lanes: LaneSettings = LaneSettings()
     web: WebSettings = WebSettings()
     webhook: WebhookSettings = WebhookSettings()
@@ -212,7 +226,7 @@ def from_env(environ: Mapping[str, str] | None = None) -> Settings:
         sqlite_sync=read.choice("LOOM_SQLITE_SYNC", "full", {"full": "full", "normal": "normal"}),
         backend_url=read.text("LOOM_BACKEND_URL") or f"sqlite:///{home / 'shop.db'}",
         agents_dir=_folder(read, "LOOM_AGENTS_DIR"),
-        patterns_dir=_folder(read, "LOOM_PATTERNS_DIR"),
+        workspaces_dir=Path(read.text("LOOM_WORKSPACES_DIR") or home / "workspaces").expanduser().absolute(),
         worker_concurrency=read.whole("LOOM_WORKER_CONCURRENCY", 32, most=1024),
         secrets=read.prefixed(NAMED_PREFIX),
         crash_points=read.parsed("LOOM_CRASHPOINTS", {}, _crash_points, "name[*times][,…], see docs/guarantees.md"),
@@ -220,6 +234,7 @@ def from_env(environ: Mapping[str, str] | None = None) -> Settings:
         limits=_limits(read),
         tools=_tools(read),
         blobs=_blobs(read, home),
+        patterns=_patterns(read),
         lanes=LaneSettings(lease_s=read.seconds("LOOM_LEASE_S", LaneSettings().lease_s)),
         web=_web(read),
         webhook=_webhook(read),
@@ -326,6 +341,14 @@ def _blobs(read: Reader, home: Path) -> BlobSettings:
     )
 
 
+def _patterns(read: Reader) -> PatternSettings:
+    return PatternSettings(
+        folder=_folder(read, "LOOM_PATTERNS_DIR"),
+        debounce_ms=read.whole("LOOM_PATTERNS_DEBOUNCE_MS", PatternSettings().debounce_ms, least=0, most=60_000),
+        learns=read.choice("LOOM_PATTERNS_LEARN", True, _YES_NO),
+    )
+
+
 def _web(read: Reader) -> WebSettings:
     return WebSettings(
         host=read.text("LOOM_HOST") or WebSettings().host,
@@ -346,10 +369,9 @@ def _api_keys(raw: str) -> dict[str, str]:
 
 
 def _webhook(read: Reader) -> WebhookSettings:
-    yes_no = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
     return WebhookSettings(
         secret=read.text("LOOM_WEBHOOK_SECRET"),
-        allow_private=read.choice("LOOM_ALLOW_PRIVATE_WEBHOOKS", False, yes_no),
+        allow_private=read.choice("LOOM_ALLOW_PRIVATE_WEBHOOKS", False, _YES_NO),
         timeout_s=read.seconds("LOOM_WEBHOOK_TIMEOUT_S", WebhookSettings().timeout_s),
     )
 

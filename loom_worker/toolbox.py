@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from loom_worker.backends.documents.backend import DocumentsBackend
 from loom_worker.backends.mcp.servers import McpServers
@@ -95,6 +96,20 @@ class Toolbox:
             return data.describe()
         except LoomError as error:
             return f"(its schema cannot be read now: {error})"
+
+    def kinds(self, agent: Agent) -> frozenset[str]:
+        """What the agent works on, in the words of patterns' backend_type: ``sql`` and its dialect, or ``rest``."""
+        backend, servers = agent.backend, {"mcp"} if agent.mcp_servers else set()
+        if backend is None:
+            return frozenset(servers)
+        if backend.kind != "sql":
+            return frozenset({backend.kind, *servers})
+        try:
+            dialect = make_url(backend.url or self._settings.backend_url).get_backend_name()
+        except ArgumentError:  # what is wrong with it is told where it is connected to
+            return frozenset({"sql", *servers})
+        alike = {"mysql", "mariadb"} if dialect in ("mysql", "mariadb") else {dialect}
+        return frozenset({"sql", *alike, *servers})
 
     def stamp(self, agent: Agent) -> str:
         """Changes when servers offer the agent other tools than before."""

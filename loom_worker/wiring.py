@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.events.rebuild import queued
 from loom_worker.front.following import Following
 from loom_worker.front.front import Front, Outward
+from loom_worker.front.patterns import PatternDesk
 from loom_worker.lanes import consuming
 from loom_worker.lanes.keeper import Keeper, alive_workers
 from loom_worker.lanes.lanes import Lanes
@@ -45,6 +46,7 @@ from loom_worker.turn.loom import Loom
 from loom_worker.turn.patience import Stopping
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
+from loom_worker.values.patterns import PatternMatch
 from loom_worker.values.turns import Turn
 from loom_worker.webhook.body import completed
 
@@ -120,10 +122,9 @@ def front(settings: Settings) -> Front:
     lanes = Lanes(client, settings.lanes)
     publisher = Publisher()
     agents = _agents(settings)
-    fitted = outfit(settings, agents, database, client, stopping=Stopping(settings.lanes.drain_s))
-    kits = fitted.kits
-    memories = Memories(database)
-    outlook = Outlook(kits, Sessions(database), Turns(database), memories)
+    stopping = Stopping(settings.lanes.drain_s)
+    fitted = outfit(settings, agents, database, client, process=_process_name(), stopping=stopping)
+    outlook = Outlook(fitted.kits, fitted.knowledge, Sessions(database), Turns(database), Memories(database))
     bells = Bells(app, client)
 
     def announce(turn: Turn) -> None:
@@ -142,14 +143,15 @@ def front(settings: Settings) -> Front:
         deliver=lambda delivery_id: publisher.put(lambda: send(app, "loom.webhook.deliver", delivery_id)),
         problems=lambda: _problems(database, client),
         workers=lambda: len(alive_workers(client)),
-        tools=kits.tools,
-        prepared=kits.prepared,
+        tools=fitted.kits.tools,
+        prepared=fitted.kits.prepared,
         open_blob=fitted.references.open,
         context=outlook.context,
         recall=outlook.recall,
         clear_recalled=outlook.clear_recalled,
         check_kernel=outlook.check_kernel,
         check_fits=outlook.check_fits,
+        patterns=_pattern_desk(client, fitted),
         metrics=lambda: outlook.metrics(_sources(database, client, fitted), now_ms=now_ms()),
         close=close,
     )
@@ -171,7 +173,7 @@ def _started() -> Process:
 
 def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = True) -> Process:
     crash_points.arm(settings.crash_points, settings.home / "crashes")
-    worker = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    worker = _process_name()
     client = _redis(settings)
     database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.worker_concurrency)
     lanes = Lanes(client, settings.lanes)
@@ -180,7 +182,7 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
     ways = doors(app, Bells(app, client))
     stopping = Stopping(settings.lanes.drain_s)
     memories = Memories(database)
-    fitted = outfit(settings, _agents(settings), database, client, stopping=stopping)
+    fitted = outfit(settings, _agents(settings), database, client, process=worker, stopping=stopping)
     kits = fitted.kits
     threads = consuming.Threads(settings.worker_concurrency, busy) if takes_turns else None
     parts = Loom(
@@ -195,7 +197,9 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         events=_events(settings),
         doors=ways,
         kit=kits.kit,
-        match=kits.match,
+        beside=fitted.knowledge.beside,
+        standing=fitted.knowledge.standing,
+        version_of=fitted.knowledge.version_of,
         run_tool=fitted.calling.run,
         concluded=fitted.calling.concluded,
         open_breakers=fitted.calling.open_breakers,
@@ -214,6 +218,11 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
     )
     sweep = Sweep(client, lanes, claims, outbox, memories, Sessions(database), ways, fitted.tidy, settings.lanes)
     return Process(parts, Mail(outbox, settings.webhook), desk, fitted, database, Sweeper(sweep, worker))
+
+
+def _process_name() -> str:
+    """Never used before."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def _announce(turn: Turn, lanes: Lanes, events: EventLog, bells: Bells) -> None:
@@ -236,6 +245,22 @@ def _webhook_body(turn: Turn, settings: Settings) -> str:
     return completed(turn, now_ms=now_ms(), url=f"{_base_url(settings)}/v1/turns/{turn.id}")
 
 
+def _pattern_desk(client: Any, fitted: Outfit) -> PatternDesk:
+    knowledge = fitted.knowledge
+
+    def match(workspace: str, question: str, k: int, agent: str | None) -> Sequence[PatternMatch]:
+        kinds = None if agent is None else fitted.kits.kinds(agent)
+        return knowledge.match(workspace, question, k=k, kinds=kinds)
+
+    return PatternDesk(
+        library=knowledge.library,
+        uses=knowledge.uses,
+        match=match,
+        learns=knowledge.learns,
+        processes=lambda: fitted.news.processes(alive_workers(client)),
+    )
+
+
 def _sources(database: Database, client: Any, fitted: Outfit) -> dict[str, Callable[[], Json]]:
     """What figures are told of beside the queue, each by itself: one that fails takes no other with it."""
     return {
@@ -243,6 +268,7 @@ def _sources(database: Database, client: Any, fitted: Outfit) -> dict[str, Calla
         "workers": lambda: {"workers": len(alive_workers(client)), "breakers": fitted.breakers.states()},
         "tools": lambda: store_figures.figures(database, now_ms=now_ms()),
         "results": fitted.references.figures,
+        "patterns": lambda: {**fitted.knowledge.figures(), "pattern_reloads": fitted.news.counts()},
     }
 
 

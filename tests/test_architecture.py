@@ -13,7 +13,8 @@ FLOORS = {
     **dict.fromkeys(FLOOR_0.split(), 0),
     **dict.fromkeys(FLOOR_1.split(), 1),
     **dict.fromkeys("turn front summary recall results shared workflows".split(), 2),
-    **dict.fromkeys("tasks wiring kits outfit models toolbox calling outlook workshop cli supervise".split(), 3),
+    **dict.fromkeys("tasks wiring outfit kits knowledge models toolbox".split(), 3),
+    **dict.fromkeys("calling outlook workshop cli supervise".split(), 3),
 }
 WEB_MAY_IMPORT = {"wiring", "settings", "errors", "values", "__init__", "__version__"}
 CLI_MAY_IMPORT_WEB = {"loom_worker/cli/process.py"}  # the command that starts the front end
@@ -60,7 +61,7 @@ def test_the_web_knows_only_wiring_settings_errors_and_values() -> None:
 
 
 def test_importing_the_web_loads_neither_scikit_learn_nor_an_llm_sdk() -> None:
-    heavy = "sklearn numpy scipy anthropic httpx2 tiktoken alembic flower".split()
+    heavy = "sklearn numpy scipy watchdog anthropic httpx2 tiktoken alembic flower".split()
     code = f"import sys, web.app, web.serve; print([m for m in {heavy!r} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

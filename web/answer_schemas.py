@@ -284,6 +284,77 @@ TOOL = _answer(
     description="A tool, with the JSON Schema of its arguments.",
 )
 
+_PATTERN_LINE: Schema = {
+    "id": TEXT,
+    "object": {"const": "pattern"},
+    "title": TEXT,
+    "description": TEXT,
+    "category": TEXT,
+    "difficulty": TEXT,
+    "backend_type": TEXT,
+    "tags": _array(TEXT),
+    "source": {"type": "string", "description": "File and line, within the library's folder."},
+    "version": {"type": "string", "description": "Another one as soon as the pattern says something else."},
+}
+
+PATTERN_LIST = _answer(
+    {
+        "object": {"const": "list"},
+        "data": _array(_answer(_PATTERN_LINE, description="A pattern.")),
+        "has_more": {"const": False},
+        "next": {"type": "null"},
+        "errors": {**_array(TEXT), "description": "What of the library's files could not be read, and why."},
+        "loaded_at": TIME,
+        "processes": {**_array(FREE), "description": "What each worker process has loaded."},
+    },
+    description="The whole library as the answering process has it.",
+)
+
+_EFFECT = _answer(
+    {
+        "uses": WHOLE,
+        "succeeded": WHOLE,
+        "failed": WHOLE,
+        "success": {**_or_null(NUMBER), "description": "Of those that count, 0 to 1."},
+        "cost_usd": NUMBER,
+        "tokens": WHOLE,
+        "last_used_at": _or_null(TIME),
+    },
+    description="What came of the workspace's turns that used a pattern.",
+)
+
+PATTERN = _answer(
+    {
+        **_PATTERN_LINE,
+        **{name: _array(TEXT) for name in ("use_cases", "intents", "related_patterns")},
+        **{name: _array(FREE) for name in ("parameters", "examples", "common_errors")},
+        "name": TEXT,
+        "priority": WHOLE,
+        "templates": FREE,
+        "best_practices": TEXT,
+        "syntax": TEXT,
+        "extra": FREE,
+        "effect": _EFFECT,
+        "effect_of_all_versions": _EFFECT,
+        "boost": {"type": "number", "description": "What that makes of its place among candidates; 1: nothing."},
+        "boost_why": TEXT,
+    },
+    description="A pattern, whole; `extra` are keys of its file that Loom does not know.",
+)
+
+PATTERN_MATCH = _answer(
+    {
+        "id": TEXT,
+        "object": {"const": "pattern_match"},
+        "title": TEXT,
+        "score": {"type": "number", "description": "How alike question and pattern are, 0 to 1."},
+        "confidence": {"type": "number", "description": "The chance that it is the right one, 0 to 1."},
+        "terms": {**_array(TEXT), "description": "The words that counted, the weightiest first."},
+        "boost": {"type": "number", "description": "What earlier turns make of its place; 1: nothing."},
+    },
+    description="A candidate for a question.",
+)
+
 USAGE_ROW: Schema = {
     "type": "object",
     "description": "Sums over one group; `key` names it.",

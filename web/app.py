@@ -18,6 +18,7 @@ from web.health import Health
 from web.memory import Memory
 from web.metrics import Metrics
 from web.pages import Pages
+from web.patterns import PatternViews
 from web.sessions import Sessions
 from web.turns import Turns
 
@@ -62,6 +63,7 @@ def _routes(front: "Front", doors: Doors) -> tuple[Route, ...]:
         ErrorViews(front),
         Blobs(front),
         Catalog(front),
+        PatternViews(front),
         Health(front, doors),
         Metrics(front),
         Pages(),

@@ -40,6 +40,8 @@ GAUGES = (
     Figure("loom_memory_snapshots", "memory_snapshots", "Snapshots among them."),
     Figure("loom_turns_awaiting_approval", "awaiting_approval", "Waiting turns that a person must decide for."),
     Figure("loom_tool_errors_last_hour", "errors_last_hour", "Errors of tools that were stored in the last hour."),
+    Figure("loom_patterns", "patterns", "Patterns of the library."),
+    Figure("loom_pattern_errors", "pattern_errors", "Complaints about its files: what was left out, and why."),
     Figure("loom_large_results", "large_results", "Results of tools that are kept by reference."),
     Figure("loom_large_results_disk_bytes", "disk_bytes", "What they take on disk, as stored."),
     Figure("loom_large_results_in_memory", "memory_blobs", "How many of them are in Redis, too."),
@@ -49,16 +51,20 @@ LABELLED = {
     "loom_turns": ("status", "Unfinished turns."),
     "loom_breaker_open": ("name", "Circuit breakers: 1 open, 0.5 half-open, 0 closed."),
     "loom_large_result_events_total": ("event", "What large results met with, since Redis began."),
+    "loom_pattern_reloads_total": (
+        "result",
+        "Reloads of the library by all processes, since Redis began; failed: with new errors.",
+    ),
     "loom_figures_known": ("of", "0: these figures cannot be had now."),
 }
 """Families with a label: its name, and what is counted."""
-COUNTERS = frozenset({"loom_large_result_events_total"})
+COUNTERS = frozenset({"loom_large_result_events_total", "loom_pattern_reloads_total"})
 OPENNESS = {"closed": 0.0, "half-open": 0.5, "open": 1.0}
 KEYS = (*STATUSES, *(figure.key for figure in GAUGES))
 """The plain figures of ``Front.metrics``; None is 0, and one that is missing is not known now and left out.
 
 Beside them there are ``breakers`` (name to state), ``counters`` (what happened to large results, to how often since
-Redis began) and ``known`` (what figures are of, to whether it told them)."""
+Redis began), ``pattern_reloads`` (result to how often) and ``known`` (what figures are of, to whether it told them)."""
 
 
 class Metrics:
@@ -119,5 +125,7 @@ def _values(name: str, told: Json) -> Json:
             return {breaker: OPENNESS[state] for breaker, state in told.get("breakers", {}).items()}
         case "loom_large_result_events_total":
             return dict(told.get("counters", {}))
+        case "loom_pattern_reloads_total":
+            return dict(told.get("pattern_reloads", {}))
         case _:
             return dict(told.get("known", {}))

@@ -10,7 +10,19 @@ from web.request_schemas import Schema
 
 VERSION = "1.0.0"
 """Of the contract, not of the package."""
-LISTS = ("Session", "Turn", "Message", "Hit", "Snapshot", "Delivery", "Agent", "Tool", "UsageRow", "Error")
+LISTS = (
+    "Session",
+    "Turn",
+    "Message",
+    "Hit",
+    "Snapshot",
+    "Delivery",
+    "Agent",
+    "Tool",
+    "UsageRow",
+    "Error",
+    "PatternMatch",
+)
 
 SCHEMAS: dict[str, Schema] = {
     "Turn": answer_schemas.TURN,
@@ -24,6 +36,9 @@ SCHEMAS: dict[str, Schema] = {
     "Delivery": answer_schemas.DELIVERY,
     "Error": answer_schemas.ERROR,
     "Agent": answer_schemas.AGENT,
+    "Pattern": answer_schemas.PATTERN,
+    "PatternList": answer_schemas.PATTERN_LIST,
+    "PatternMatch": answer_schemas.PATTERN_MATCH,
     "Tool": answer_schemas.TOOL,
     "ToolCall": answer_schemas.TOOL_CALL,
     "Usage": answer_schemas.USAGE,

@@ -20,6 +20,28 @@ PARAMETERS: dict[str, Json] = {
         "schema": {"type": "string", "maxLength": 4000},
         "description": "Words or a question; without any word nothing is searched and nothing found.",
     },
+    "category": {
+        "in": "query",
+        "schema": _TEXT,
+        "description": "Of this category, library or folder of libraries only.",
+    },
+    "question": {
+        "name": "q",
+        "in": "query",
+        "schema": {"type": "string", "maxLength": 4000},
+        "description": "What a user would say; without any word nothing is found.",
+    },
+    "k": {
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 1, "default": 3},
+        "description": "Most candidates; more than 20 counts as 20.",
+    },
+    "matching_agent": {
+        "name": "agent",
+        "in": "query",
+        "schema": _TEXT,
+        "description": "Only patterns that fit what this agent works on; unless given, all.",
+    },
     "most_hits": {
         "name": "limit",
         "in": "query",
@@ -249,6 +271,31 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/v1/agents/{name}", "Look at an agent", "agents", {200: "Agent"}, (404,)),
     Operation(
         "GET", "/v1/tools", "List the tools of an agent", "agents", {200: "ToolList"}, (422,), parameters=("agent",)
+    ),
+    Operation(
+        "GET",
+        "/v1/patterns",
+        "List the patterns, and what of their files is in error",
+        "patterns",
+        {200: "PatternList"},
+        parameters=("category",),
+    ),
+    Operation(
+        "GET",
+        "/v1/patterns/match",
+        "Find the patterns that fit a question, and why",
+        "patterns",
+        {200: "PatternMatchList"},
+        (422,),
+        parameters=("question", "k", "matching_agent"),
+    ),
+    Operation(
+        "GET",
+        "/v1/patterns/{pattern_id}",
+        "Look at a pattern, and at what came of it",
+        "patterns",
+        {200: "Pattern"},
+        (404,),
     ),
     Operation("GET", "/v1/usage", "Sum tokens and cost", "operation", {200: "UsageRowList"}, parameters=("group_by",)),
     Operation("GET", "/v1/queue/stats", "Count what waits and runs", "operation", {200: "QueueStats"}),

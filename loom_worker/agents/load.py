@@ -100,7 +100,7 @@ def _check_kind(root: Fields) -> None:
 
 def _built(meta: Fields, spec: Fields, name: str) -> Agent:
     config, llm = spec.under("config"), spec.under("llm")
-    patterns = config.under("patterns")
+    patterns, skills = config.under("patterns"), config.under("skills")
     spec.keep("judge_llm", "observability")
     box = work.toolbox(spec)
     given: dict[str, Any] = {
@@ -125,6 +125,9 @@ def _built(meta: Fields, spec: Fields, name: str) -> Agent:
         "patterns_enabled": patterns.flag("enabled"),
         "min_confidence": patterns.number("min_confidence", most=1.0),
         "max_patterns_per_turn": patterns.whole("max_patterns_per_turn", least=0),
+        "reranks_patterns": patterns.flag("rerank"),
+        "skills_enabled": skills.flag("enabled"),
+        "max_skills_per_turn": skills.whole("max_skills_per_turn", least=0),
         "memory": memory.policy(spec.under("memory")),
         "compressor": _compressor(spec.under("compressor_llm")),
     }

@@ -7,6 +7,7 @@ import click
 
 from loom_worker import __version__
 from loom_worker.errors import BadSettings, LoomError
+from loom_worker.visible import clean
 
 COMMANDS = {
     "up": "loom_worker.cli.up",
@@ -18,6 +19,8 @@ COMMANDS = {
     "turns": "loom_worker.cli.turns",
     "agents": "loom_worker.cli.show",
     "tools": "loom_worker.cli.show",
+    "patterns": "loom_worker.cli.patterns",
+    "skill": "loom_worker.cli.skill",
     "usage": "loom_worker.cli.show",
     "doctor": "loom_worker.cli.doctor",
     "backup": "loom_worker.cli.backup",
@@ -52,11 +55,19 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except BadSettings as error:
             for complaint in str(error.args[0]).splitlines():
-                click.echo(f"loom: {complaint}", err=True)
+                click.echo(f"loom: {clean(complaint)}", err=True)
             ctx.exit(2)
         except LoomError as error:
-            click.echo(f"loom: {error.args[0] if error.args else error}", err=True)
+            click.echo(f"loom: {_shown(error)}", err=True)
             ctx.exit(1)
+
+
+def _shown(error: LoomError) -> str:
+    """Its text without what a terminal would obey: much of it can be a stranger's.
+
+    Lines after the first are indented, so that none of them passes for one of Loom's.
+    """
+    return "\n  ".join(clean(str(error)).splitlines())
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -10,7 +10,7 @@ from loom_worker import settings as knobs
 from loom_worker.cli.http import client
 from loom_worker.cli.layers import drawn, strokes_of
 from loom_worker.cli.show import as_text, common, fields, paged, refuse_options_of_the_list, show
-from loom_worker.cli.talk import printable
+from loom_worker.cli.talk import printable, sendable
 
 
 class _Sessions(click.Group):
@@ -79,4 +79,4 @@ def snapshots(session_id: str, *, limit: int, after: str | None, url: str | None
 
 
 def _path(session_id: str) -> str:
-    return f"/v1/sessions/{quote(session_id, safe='')}"
+    return f"/v1/sessions/{quote(sendable(session_id), safe='')}"

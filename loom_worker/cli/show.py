@@ -9,9 +9,9 @@ from click.core import ParameterSource
 
 from loom_worker import settings as knobs
 from loom_worker.cli.http import client
-from loom_worker.cli.talk import printable
+from loom_worker.cli.talk import sendable
 from loom_worker.values.json import Json
-from loom_worker.visible import clean
+from loom_worker.visible import clean, one_line
 
 WIDEST = 60
 """Characters of a table's cell."""
@@ -39,7 +39,7 @@ def paged(command: _Command) -> _Command:
 @common
 def agents(name: str | None, *, url: str | None, as_json: bool) -> None:
     """List the agents, or show one."""
-    path = f"/v1/agents/{quote(name, safe='')}" if name else "/v1/agents"
+    path = f"/v1/agents/{quote(sendable(name), safe='')}" if name else "/v1/agents"
     show(path, {}, ("name", "version", "description"), url=url, as_json=as_json)
 
 
@@ -72,26 +72,29 @@ def show(path: str, query: Json, columns: Sequence[str], *, url: str | None, as_
     Args:
         query: parameters; those that are None are not sent.
     """
-    asked = {name: value for name, value in query.items() if value is not None}
+    asked = {name: sendable(str(value)) for name, value in query.items() if value is not None}
     answer = client(knobs.from_env(), url).call("GET", f"{path}?{urlencode(asked)}" if asked else path)
     if as_json:
         click.echo(as_text(answer))
     elif answer.get("object") == "list" or isinstance(answer.get("data"), list):
         click.echo(table(answer["data"], columns))
         if answer.get("has_more"):
-            click.echo(f"more: --after {answer['next']}")
+            click.echo(f"more: --after {_cell(answer['next'], widest=2000)}")
+        for error in answer.get("errors") or ():
+            click.echo(f"error: {_cell(error, widest=2000)}", err=True)
     else:
         click.echo(fields(answer))
 
 
 def as_text(answer: Json) -> str:
-    """JSON for people and programs."""
-    return json.dumps(answer, indent=2, ensure_ascii=False)
+    """JSON for people and programs; what nobody would see, or no file could hold, is escaped."""
+    text = json.dumps(answer, indent=2, ensure_ascii=False)
+    return text if clean(text) == text else json.dumps(answer, indent=2)
 
 
 def fields(thing: Json) -> str:
     """One thing, a line for each of its members; for each tool call of a turn some."""
-    return "\n".join(f"{name:<18}{_member(name, value)}" for name, value in thing.items())
+    return "\n".join(f"{_cell(name):<18}{_member(name, value)}" for name, value in thing.items())
 
 
 def _member(name: str, value: object) -> str:
@@ -133,5 +136,4 @@ def _cell(value: object, *, widest: int = WIDEST) -> str:
     if value is None:
         return "-"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = " ".join(printable(text.replace("\n", " ")).split())
-    return text if len(text) <= widest else text[: widest - 1] + "…"
+    return one_line(text, widest)

@@ -20,6 +20,11 @@ def printable(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
+def sendable(text: str) -> str:
+    """The text as it can be encoded: what was no UTF-8 on the command line (a lone surrogate here) becomes U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def fresh_session(prefix: str) -> str:
     """A session id that nobody used."""
     return f"{prefix}-{secrets.token_hex(4)}"
@@ -65,7 +70,8 @@ def terminal_teller() -> Teller:
 
 def submit(client: Client, session: str, question: str) -> Json:
     """Post the question to the session; the accepted Turn."""
-    return client.call("POST", f"/v1/sessions/{quote(session, safe='')}/turns", body={"input": question})
+    path = f"/v1/sessions/{quote(sendable(session), safe='')}/turns"
+    return client.call("POST", path, body={"input": sendable(question)})
 
 
 def follow(client: Client, turn_id: str, tell: Callable[[Event], None]) -> Json:

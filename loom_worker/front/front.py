@@ -10,6 +10,7 @@ from loom_worker.errors import Flaw, Invalid, LoomError, Unavailable
 from loom_worker.front import allowed
 from loom_worker.front.approvals import Approvals
 from loom_worker.front.following import Following
+from loom_worker.front.patterns import PatternDesk
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings
 from loom_worker.store.cancel import Cancelled, cancel
@@ -85,6 +86,7 @@ class Outward:
     """(agent's name, kernel): raise Invalid if it is larger than its share."""
     check_fits: Callable[[str, str, str, str], None]
     """(workspace, session id, agent's name if the session is new, message): raise Invalid if it can never be sent."""
+    patterns: PatternDesk
     metrics: Callable[[], Json]
     """Figures over all workspaces, as ``web.metrics`` names them."""
     close: Callable[[], None]
@@ -117,6 +119,7 @@ class Front:
         self._outbox = Outbox(database)
         self._ledger = Ledger(database)
         self.approvals = Approvals(database, prepared=outward.prepared, alert=outward.alert)
+        self.patterns = outward.patterns
         self._errors = Errors(database)
 
     def create_session(self, workspace: str, new: NewSession) -> Session:

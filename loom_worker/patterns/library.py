@@ -1,23 +1,28 @@
 """The pattern library: YAML files under one folder, read into patterns; what cannot be read is told, not fatal."""
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import date
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from stat import S_ISDIR
 
-from loom_worker.errors import BadFile
-from loom_worker.values.json import Json
-from loom_worker.values.patterns import Parameter, Pattern
-from loom_worker.yaml_files import read_documents
+from loom_worker.patterns import aliases
+from loom_worker.patterns.entries import Unit, units
+from loom_worker.patterns.fields import Misfit, mapping
+from loom_worker.patterns.flat import pattern
+from loom_worker.values.patterns import Pattern
+from loom_worker.visible import one_line
+from loom_worker.yaml_files import Document, Unreadable, marked_documents
 
 _SUFFIXES = (".yaml", ".yml")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_SCALARS = (str, int, float, bool)
-_TEXTS = ("title", "description", "category", "difficulty", "backend_type")
-_LISTS = ("use_cases", "intents", "related_patterns")
-_KNOWN = frozenset({"name", *_TEXTS, *_LISTS, "parameters", "templates", "best_practices"})
+_NOT_OURS = (".", "#", "~")
+"""How the names of hidden files and of editors' temporary ones begin."""
+MOST_COMPLAINTS = 20
+"""Of one file that are told one by one; of the others, how many there are."""
+COMPLAINT_CHARS = 500
+"""Longest complaint; of what it quotes from a file the beginning is enough to find it."""
+_PATH_CHARS = 300
+"""Of them for the path, so that a deep folder leaves room for the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,40 @@ class Library:
     patterns: tuple[Pattern, ...]
     """In the order of their files, each id once."""
     problems: tuple[str, ...]
-    """Why files or patterns were left out, each as ``file:line: reason``."""
+    """Why files or patterns were left out, each as ``complaint`` makes it, at most ``MOST_COMPLAINTS`` of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """What one file gave; the same bytes under the same name give the same."""
+
+    patterns: tuple[Pattern, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Why patterns, or all of the file, were left out, each as ``file:line: reason``."""
+    path: Path = field(default_factory=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a file or a pattern of it is left out."""
+
+    path: Path
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return complaint(self.path, self.line, self.reason)
+
+
+def complaint(path: Path, line: int, reason: str, *, outcome: str = "") -> str:
+    """``file:line: reason; outcome`` for a log, a terminal or an answer: one short line with nothing unseen in it."""
+    where = f"{one_line(str(path), _PATH_CHARS)}:{line}: "
+    return with_outcome(where + reason, outcome) if outcome else one_line(where + reason, COMPLAINT_CHARS)
+
+
+def with_outcome(told: str, outcome: str) -> str:
+    """A complaint with what became of the matter at its end, no longer than complaints may be."""
+    return f"{one_line(told, COMPLAINT_CHARS - len(outcome) - 2)}; {outcome}"
 
 
 def packaged_root() -> Path:
@@ -38,166 +76,146 @@ def packaged_root() -> Path:
 
 
 def load(root: Path) -> Library:
-    """Read every ``root/<library>/**/*.yaml`` (and ``.yml``), several documents per file.
+    """Read every pattern file under ``root/<library>/``.
 
     A pattern's id is its folder under the root and its name, ``sql/top_n``. A file, document or pattern that
     cannot be used is left out and named in ``problems``; the rest loads.
     """
-    patterns: dict[str, Pattern] = {}
-    problems: list[str] = []
-    if not root.is_dir():
-        return Library((), (f"{root}: no such folder",))
-    for path in _files(root):
-        for item in _read(path, root):
-            if isinstance(item, str):
-                problems.append(item)
-            elif item.pattern.id in patterns:
-                first = patterns[item.pattern.id].source
-                problems.append(f"{item.where}: {item.pattern.id} is already defined in {first}; this one is left out")
-            else:
-                patterns[item.pattern.id] = item.pattern
-    return Library(tuple(patterns.values()), tuple(problems))
+    if fault := root_fault(root):
+        return Library((), (complaint(root, 1, fault),))
+    return merged(read_file(path, root) for path in library_files(root))
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    pattern: Pattern
-    where: str
-
-
-def _files(root: Path) -> list[Path]:
-    return sorted(path for path in root.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
-
-
-def _read(path: Path, root: Path) -> Iterator[_Found | str]:
-    """Give each pattern of a file, or the text of what is wrong with it."""
-    folder = path.parent.relative_to(root).as_posix()
-    if folder == ".":
-        yield f"{path}:1: a pattern file belongs in a library folder, such as {root / 'sql' / path.name}"
-        return
+def root_fault(root: Path) -> str:
+    """Why there is no folder of this name; empty: there is."""
     try:
-        documents = read_documents(path)
-    except BadFile as error:
-        yield str(error)
-        return
-    for line, document in documents:
-        where = f"{path}:{line}"
+        return "" if S_ISDIR(root.stat().st_mode) else "no such folder"
+    except FileNotFoundError:
+        return "no such folder"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def library_files(root: Path) -> list[Path]:
+    """The ``.yaml`` and ``.yml`` files under a folder, sorted, without hidden ones and editors' temporary ones.
+
+    Links to folders are followed, and no folder is entered twice: one that lies under the root counts there, and
+    not where a link leads to it. A folder that cannot be listed, or a link that cannot be followed, stands in the list:
+    reading it tells why.
+    """
+    found: list[Path] = []
+    entered: set[tuple[int, int]] = set()
+    folders, links = [root], list[Path]()
+    while folders or links:
+        folder = folders.pop() if folders else links.pop(0)
         try:
-            yield _Found(_pattern(document, folder=folder, source=path.relative_to(root).as_posix()), where)
-        except (BadFile, ValueError) as error:  # ValueError: a hexadecimal number too long to be written in digits
-            yield f"{where}: {error}"
+            facts = folder.stat()
+            inside = [] if (facts.st_dev, facts.st_ino) in entered else sorted(os.scandir(folder), key=_by_name)
+        except OSError:
+            found.append(folder)
+            continue
+        entered.add((facts.st_dev, facts.st_ino))
+        ours = [entry for entry in inside if not entry.name.startswith(_NOT_OURS)]
+        for entry in ours:
+            goes_to = _sort(entry, files=found, folders=folders, links=links)
+            goes_to.append(Path(entry.path))
+    return sorted(found)
 
 
-def _pattern(document: Any, *, folder: str, source: str) -> Pattern:
-    """Build one pattern; BadFile, without file and line, says what is wrong."""
-    fields = _mapping(document, "a pattern")
-    if "kind" in fields and "name" not in fields:
-        raise BadFile(f"kind: {fields['kind']} is not read as a pattern; only flat ones (name, category, …) are")
-    name = _required(fields, "name")
-    if not _NAME.fullmatch(name):
-        raise BadFile(f"name: {name!r} may hold letters, digits, '_', '-' and '.' only")
-    _required(fields, "category")
-    texts = {key: _text(fields.get(key), key) for key in _TEXTS}
-    lists = {key: _texts(fields.get(key), key) for key in _LISTS}
-    return Pattern(
-        id=f"{folder}/{name}",
-        name=name,
-        title=texts["title"] or name.replace("_", " ").capitalize(),
-        description=texts["description"],
-        category=texts["category"],
-        difficulty=texts["difficulty"],
-        backend_type=texts["backend_type"],
-        use_cases=lists["use_cases"],
-        intents=lists["intents"],
-        related_patterns=lists["related_patterns"],
-        parameters=_parameters(fields.get("parameters")),
-        templates=_templates(fields.get("templates")),
-        best_practices="\n".join(_texts(fields.get("best_practices"), "best_practices")),
-        extra=_extra(fields),
-        source=source,
-    )
+def _sort(entry: os.DirEntry[str], *, files: list[Path], folders: list[Path], links: list[Path]) -> list[Path]:
+    """Which of the lists an entry belongs in; a new one for what is none of them."""
+    try:
+        if entry.is_dir():
+            return links if entry.is_symlink() else folders
+        return files if entry.name.lower().endswith(_SUFFIXES) and entry.is_file() else []
+    except OSError:  # a link to itself, or into a folder that is closed
+        return files
 
 
-def _parameters(value: Any) -> tuple[Parameter, ...]:
-    entries = [] if value is None else value
-    if not isinstance(entries, list):
-        raise BadFile(f"parameters: a list is needed, not {_kind(value)}")
-    return tuple(_parameter(_mapping(entry, f"parameters[{n}]"), f"parameters[{n}]") for n, entry in enumerate(entries))
+def _by_name(entry: os.DirEntry[str]) -> str:
+    return entry.name
 
 
-def _parameter(fields: Json, where: str) -> Parameter:
-    default = fields.get("default")
-    return Parameter(
-        name=_required(fields, "name", f"{where}."),
-        type=_text(fields.get("type"), f"{where}.type") or "string",
-        is_required=fields.get("required") is True,
-        description=_text(fields.get("description"), f"{where}.description"),
-        example=_value(fields.get("example"), f"{where}.example"),
-        default=None if default is None else _value(default, f"{where}.default"),
-    )
+def read_file(path: Path, root: Path) -> FileContent:
+    """Read one file of the library under ``root``; never raises for what the file says, or for its absence."""
+    found, problems = read(path, root)
+    return FileContent(tuple(made for _, made in found), tuple(map(str, problems)), path)
 
 
-def _templates(value: Any) -> dict[str, str]:
-    if value is None:
-        return {}
-    return {str(name): _template(body, f"templates.{name}") for name, body in _mapping(value, "templates").items()}
+def merged(files: Iterable[FileContent]) -> Library:
+    """Put files together in their order; of patterns with one id the first stays and the others are problems."""
+    first: dict[str, Pattern] = {}
+    problems: list[str] = []
+    for content in files:
+        told = list(content.problems)
+        for found in content.patterns:
+            if found.id in first:
+                told.append(str(_repeat(found, first[found.id], content.path)))
+            else:
+                first[found.id] = found
+        problems += told[:MOST_COMPLAINTS]
+        if len(told) > MOST_COMPLAINTS:
+            problems.append(complaint(content.path, 1, unlisted(len(told))))
+    return Library(tuple(first.values()), tuple(problems))
 
 
-def _template(body: Any, where: str) -> str:
-    if isinstance(body, dict):
-        body = body.get("content", body.get("sql"))
-    if not isinstance(body, str) or not body.strip():
-        raise BadFile(f"{where}: a text is needed, or a mapping with content or sql, not {_kind(body)}")
-    return body.strip()
+def unlisted(count: int) -> str:
+    """How many of so many complaints about one file are not told one by one."""
+    return f"… and {count - MOST_COMPLAINTS} more"
 
 
-def _extra(fields: Json) -> Json:
-    """What Pattern has no field for, what stands beside a template's text included."""
-    extra = {str(key): value for key, value in fields.items() if key not in _KNOWN}
-    beside = {
-        str(name): {key: value for key, value in body.items() if key not in ("content", "sql")}
-        for name, body in (fields.get("templates") or {}).items()
-        if isinstance(body, dict) and len(body) > 1
-    }
-    return {**extra, "templates": beside} if beside else extra
+def _repeat(found: Pattern, first: Pattern, path: Path) -> Problem:
+    reason = f"{found.id} is already defined in {first.source}; this one is left out"
+    return Problem(path if path.name else Path(found.source), found.line, reason)
 
 
-def _mapping(value: Any, where: str) -> Json:
-    if not isinstance(value, dict):
-        raise BadFile(f"{where}: a mapping is needed, not {_kind(value)}")
-    return value
+def read(path: Path, root: Path) -> tuple[list[tuple[Unit, Pattern]], list[Problem]]:
+    """Read one file: its patterns, each with what the file says of it, and what is left out."""
+    relative = path.relative_to(root)
+    problems = _misplaced(path, relative)
+    found: list[tuple[Unit, Pattern]] = []
+    for document in [] if problems else _documents(path, problems):
+        for unit in _units(document, path, problems):
+            try:
+                made = _built(unit, relative.parent.as_posix())
+                found.append((unit, replace(made, source=relative.as_posix(), line=unit.line)))
+            except Misfit as error:
+                problems.append(Problem(path, unit.line_of(error.place), unit.told(error)))
+            except ValueError as error:  # a number too long to be written in digits
+                problems.append(Problem(path, unit.line, str(error)))
+    return found, problems
 
 
-def _required(fields: Json, key: str, prefix: str = "") -> str:
-    text = _text(fields.get(key), prefix + key)
-    if not text:
-        raise BadFile(f"{prefix}{key} is missing")
-    return text
+def _misplaced(path: Path, relative: Path) -> list[Problem]:
+    if not str(relative).isprintable():
+        return [Problem(path, 1, "the name of the file or its folder has characters that cannot be shown")]
+    if len(relative.parts) == 1 and os.path.isfile(path):  # Path.is_file() raises for what a closed folder holds
+        return [Problem(path, 1, f"a pattern file belongs in a library folder, such as sql/{path.name}")]
+    return []
 
 
-def _text(value: Any, where: str) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, _SCALARS):
-        raise BadFile(f"{where}: a text is needed, not {_kind(value)}")
-    return str(value).strip()
+def _documents(path: Path, problems: list[Problem]) -> list[Document]:
+    try:
+        return marked_documents(path)
+    except Unreadable as error:
+        problems.append(Problem(path, error.line, error.reason))
+        return []
 
 
-def _texts(value: Any, where: str) -> tuple[str, ...]:
-    entries = value if isinstance(value, list) else [] if value is None else [value]
-    return tuple(_text(entry, f"{where}[{n}]") for n, entry in enumerate(entries))
+def _units(document: Document, path: Path, problems: list[Problem]) -> list[Unit]:
+    """The patterns a document says, without those that say a thing twice; what is left out is added to the problems."""
+    try:
+        found = list(units(document))
+    except Misfit as error:
+        problems.append(Problem(path, document.nearest_line(*error.place), str(error)))
+        return []
+    problems += [Problem(path, line, f"the key {key} stands twice in one mapping") for key, line in document.repeated()]
+    return [unit for unit in found if not unit.has_repeats]
 
 
-def _value(value: Any, where: str) -> str:
-    """A default or example as it stands in a template: ISO dates, true and false in lower case, lists with commas."""
-    if isinstance(value, list):
-        return ", ".join(
-            _value(entry, where) if not isinstance(entry, list) else _text(entry, where) for entry in value
-        )
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.isoformat() if isinstance(value, date) else _text(value, where)
-
-
-def _kind(value: Any) -> str:
-    return "nothing" if value is None else type(value).__name__
+def _built(unit: Unit, folder: str) -> Pattern:
+    fields = aliases.sort(mapping(unit.body, (), "" if unit.label else "a pattern"), aliases.PATTERN)
+    inherited = dict(unit.inherited)
+    if not unit.is_flat and not inherited.get("category"):
+        inherited["category"] = folder.rsplit("/", 1)[-1]
+    return pattern(fields, folder=folder, inherited=inherited, library=unit.library)

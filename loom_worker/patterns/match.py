@@ -1,32 +1,45 @@
-"""Which patterns fit a question: TF-IDF and cosine over what each pattern says of itself.
+"""Which patterns fit a question, and how sure that is."""
 
-A pattern is met in two ways: by its nearest single text (a title, an intent) and by all its texts together. The
-first alone follows chance words, the second alone drowns a good intent; their mean chose best on questions about
-a shop. Words that no pattern uses count against a question, or "a joke about customers" would be all about
-customers.
-"""
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from collections import Counter
-from collections.abc import Iterable
-from math import log, sqrt
-from typing import Any
-
-from loom_worker.patterns.words import terms
+from loom_worker.patterns.calibrate import confidences
+from loom_worker.patterns.match_views import Alike, Views, Weighing
 from loom_worker.values.patterns import Pattern, PatternMatch
 
-_UNKNOWN_PAIR = 0.3
-"""Weight of an unknown pair of words where an unknown word has 1: a new pair of known words is small news."""
-_MOST_CHARS = 4000
-"""Of a question; what matters is said before that, and a long paste must not cost more than a turn's other steps."""
+if TYPE_CHECKING:
+    from numpy import bool_
+    from numpy.typing import NDArray
+
+_HEAD_CHARS, _TAIL_CHARS = 800, 400
+"""Of a question; what is asked stands before or behind what is pasted, and a long paste must not cost more."""
+_CONTENDERS = 10
+"""Candidates whose scores make the confidence, and among which boosts may change the order."""
+_LEAST_BOOST, _MOST_BOOST = 0.9, 1.1
+_SAME = 6
+"""Digits behind the point to which two scores must agree for the priority to decide."""
 
 
 class Matcher:
-    """An index over a fixed set of patterns; building it loads scikit-learn. Any number of threads may ask it."""
+    """An index over a fixed set of patterns; building it loads numpy. Any number of threads may ask it."""
 
-    def __init__(self, patterns: Iterable[Pattern]) -> None:
-        self._patterns = tuple(patterns)
-        self._by_id = {pattern.id: pattern for pattern in self._patterns}
-        self._index = _Index(self._patterns) if any(map(_whole_text, self._patterns)) else None
+    def __init__(
+        self, patterns: Iterable[Pattern], before: "Matcher | None" = None, *, weighing: Weighing | None = None
+    ) -> None:
+        """Build the index.
+
+        Args:
+            before: of an earlier state of the library; what its patterns say is not read anew where it is the same.
+            weighing: how much each idea counts, to measure them; unless given, that of ``before`` or the usual one.
+        """
+        self.patterns = tuple(patterns)
+        self._by_id = {pattern.id: pattern for pattern in self.patterns}
+        self._views: Views | None = None
+        self._of_kind: dict[str, NDArray[bool_]] = {}
+        if self.patterns:
+            self._views = Views(self.patterns, weighing or Weighing(), before._views if before else None)
+            self._of_kind = _by_kind(self.patterns)
 
     def by_id(self, pattern_id: str) -> Pattern | None:
         """The pattern with this path-qualified id, or None."""
@@ -36,98 +49,67 @@ class Matcher:
         """The ids of all patterns, in the library's order."""
         return tuple(self._by_id)
 
-    def match(self, question: str, k: int = 3) -> tuple[PatternMatch, ...]:
-        """The best ``k`` patterns with a score above 0, best first; equal scores in the library's order."""
-        if self._index is None:
+    def match(
+        self,
+        question: str,
+        k: int = 3,
+        *,
+        kinds: frozenset[str] | None = None,
+        boosts: Mapping[str, float] | None = None,
+    ) -> tuple[PatternMatch, ...]:
+        """The best ``k`` patterns with a score above 0, best first; equal ones by priority, then by id.
+
+        Args:
+            kinds: only patterns whose backend_type is empty or one of these; None: all patterns.
+            boosts: id to a factor (kept within 0.9-1.1) that may change a candidate's place, not its score.
+        """
+        if self._views is None:
             return ()
-        best = self._index.best(terms(question[:_MOST_CHARS]), k)
-        return tuple(PatternMatch(self._patterns[n], score, counted) for n, score, counted in best)
+        views, allowed = self._views, self._allowed(kinds)
+        alike = views.alike(_excerpt(question))
+        contenders = self._contenders(alike, allowed, max(k, _CONTENDERS))
+        chances = confidences([score for _, score in contenders])
+        factors = [_bounded((boosts or {}).get(self.patterns[n].id, 1.0)) for n, _ in contenders]
+        found = [
+            (PatternMatch(self.patterns[n], score, confidence=chance, boost=factor), n)
+            for (n, score), chance, factor in zip(contenders, chances, factors, strict=True)
+        ]
+        found.sort(key=lambda each: -round(each[0].score * each[0].boost, _SAME))
+        return tuple(replace(match, terms=views.counted(alike, n)) for match, n in found[: max(k, 0)])
+
+    def _contenders(self, alike: Alike, allowed: "NDArray[bool_]", most: int) -> list[tuple[int, float]]:
+        """Position and score of the best patterns, best first."""
+        import numpy as np
+
+        scores = alike.scores * allowed
+        least = np.partition(scores, -most)[-most] if most < len(scores) else 0.0
+        found = np.flatnonzero((scores > 0) & (scores >= least - 10**-_SAME)).tolist()
+        return sorted(((n, float(scores[n])) for n in found), key=self._place)[:most]
+
+    def _place(self, contender: tuple[int, float]) -> tuple[float, int, str]:
+        position, score = contender
+        pattern = self.patterns[position]
+        return (-round(score, _SAME), -pattern.priority, pattern.id)
+
+    def _allowed(self, kinds: frozenset[str] | None) -> "NDArray[bool_]":
+        import numpy as np
+
+        wanted = [has for kind, has in self._of_kind.items() if kinds is None or kind in kinds or not kind]
+        return np.logical_or.reduce(wanted) if wanted else np.zeros(len(self.patterns), np.bool_)
 
 
-class _Index:
-    """The vectors of all patterns; ids here are positions. Nothing is written after construction.
+def _by_kind(patterns: tuple[Pattern, ...]) -> "dict[str, NDArray[bool_]]":
+    import numpy as np
 
-    scikit-learn weighs the patterns once; questions are met with its weights in plain dicts, for a handful of words
-    does not pay for a sparse matrix (0.06 ms against 0.8 ms a question, same scores).
-    """
-
-    def __init__(self, patterns: tuple[Pattern, ...]) -> None:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        singles = [_single_texts(pattern) for pattern in patterns]
-        vectorizer: Any = TfidfVectorizer(analyzer=_as_is, sublinear_tf=True)
-        names: list[str] = []
-        whole = vectorizer.fit_transform([_whole_text(pattern) for pattern in patterns])
-        names += map(str, vectorizer.get_feature_names_out())
-        single = vectorizer.transform([terms(text) for texts in singles for text in texts])
-        self._idf: dict[str, float] = dict(zip(names, map(float, vectorizer.idf_), strict=True))
-        self._whole = _postings(whole, names)
-        self._single = _postings(single, names)
-        self._owner = [n for n, texts in enumerate(singles) for _ in texts]
-        self._rarest = log(1 + len(patterns)) + 1
-
-    def best(self, asked: list[str], k: int) -> list[tuple[int, float, tuple[str, ...]]]:
-        """Position, score (0-1) and the words that counted, of at most ``k`` patterns."""
-        vector = self._vector(asked)
-        together = _products(vector, self._whole)
-        nearest: dict[int, float] = {}
-        for text, product in _products(vector, self._single).items():
-            owner = self._owner[text]
-            nearest[owner] = max(nearest.get(owner, 0.0), product)
-        share = self._known_share(asked)
-        scores = {n: share * (nearest.get(n, 0.0) + together[n]) / 2 for n in together}
-        order = sorted(scores, key=lambda n: (-scores[n], n))[:k]
-        return [(n, scores[n], self._counted(vector, n)) for n in order if scores[n] > 0]
-
-    def _vector(self, asked: list[str]) -> dict[str, float]:
-        """The question as TF-IDF with sublinear counts, of length 1."""
-        counts = Counter(term for term in asked if term in self._idf)
-        weights = {term: (1 + log(count)) * self._idf[term] for term, count in counts.items()}
-        length = sqrt(sum(weight**2 for weight in weights.values()))
-        return {term: weight / length for term, weight in weights.items()}
-
-    def _known_share(self, asked: list[str]) -> float:
-        """The cosine between the question and the part of it that patterns speak of (0-1)."""
-        known = unknown = 0.0
-        for term in set(asked):
-            if term in self._idf:
-                known += self._idf[term] ** 2
-            else:
-                unknown += self._rarest**2 * (_UNKNOWN_PAIR if " " in term else 1.0)
-        return sqrt(known / (known + unknown)) if known else 0.0
-
-    def _counted(self, vector: dict[str, float], n: int) -> tuple[str, ...]:
-        shared = sorted((-weight * self._whole[term].get(n, 0.0), term) for term, weight in vector.items())
-        return tuple(term for product, term in shared if product < 0 and " " not in term)
+    kinds = [pattern.backend_type for pattern in patterns]
+    return {kind: np.array([each == kind for each in kinds]) for kind in sorted(set(kinds))}
 
 
-def _postings(matrix: Any, names: list[str]) -> dict[str, dict[int, float]]:
-    """Term to the rows that have it, with their weights."""
-    found: dict[str, dict[int, float]] = {name: {} for name in names}
-    coordinates = matrix.tocoo()
-    for row, column, weight in zip(coordinates.row, coordinates.col, coordinates.data, strict=True):
-        found[names[column]][int(row)] = float(weight)
-    return found
+def _excerpt(question: str) -> str:
+    if len(question) <= _HEAD_CHARS + _TAIL_CHARS:
+        return question
+    return f"{question[:_HEAD_CHARS]} {question[-_TAIL_CHARS:]}"
 
 
-def _products(vector: dict[str, float], postings: dict[str, dict[int, float]]) -> dict[int, float]:
-    """Row to its cosine with the question; rows that share nothing are left out."""
-    products: dict[int, float] = {}
-    for term, weight in vector.items():
-        for row, other in postings[term].items():
-            products[row] = products.get(row, 0.0) + weight * other
-    return products
-
-
-def _single_texts(pattern: Pattern) -> list[str]:
-    return [pattern.name.replace("_", " "), pattern.title, *pattern.intents, *pattern.use_cases]
-
-
-def _whole_text(pattern: Pattern) -> list[str]:
-    """All terms of a pattern; its names and intents twice, for they are shorter and truer than its description."""
-    naming = [pattern.name.replace("_", " "), pattern.title, *pattern.intents]
-    return [term for text in (*naming, *naming, *pattern.use_cases, pattern.description) for term in terms(text)]
-
-
-def _as_is(document: list[str]) -> list[str]:
-    return document
+def _bounded(boost: float) -> float:
+    return min(max(boost, _LEAST_BOOST), _MOST_BOOST)

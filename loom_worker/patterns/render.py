@@ -1,19 +1,73 @@
-"""A pattern as the model reads it, templates with their values filled in, and the tool that hands out patterns."""
+"""A pattern as the model reads it, and templates with their values filled in. Pure.
 
-import difflib
+What a file says stays inside its block: no text of a pattern ends the block, nor the fence its code stands in, nor
+looks like a part of another name.
+"""
+
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from html import escape
-from typing import Protocol
 
-from loom_worker.errors import ToolFailed
-from loom_worker.values.chat import ToolSpec
-from loom_worker.values.json import Json
-from loom_worker.values.patterns import Parameter, Pattern, PatternMatch
-from loom_worker.values.tools import Caller, Tool
+from loom_worker.values.patterns import CommonError, Example, Parameter, Pattern, PatternMatch, Template
+from loom_worker.visible import clean, one_line
 
+MOST_CHARS = 6_000
+"""Of a pattern beside a message; the rest of it is a call of ``load_pattern`` away."""
+DESCRIPTION_CHARS = 800
+"""Of the description beside a message."""
+FILLED_CHARS = 1_000_000
+"""Of a pattern's templates together, once they are filled: short ones can name a long value without end."""
+ID_CHARS = 255
+"""Of an id as it is shown; the table of uses keeps as many."""
+
+_NAMES_CHARS = 350
+"""For the names of all parts that can be left out, the end tag, and blank lines."""
 _PLACEHOLDER = re.compile(r"\{\{\s*\.?(\w+)\s*\}\}")
 _NOT_SQL = frozenset({"rest", "documents", "mcp"})
+_SQL = frozenset(
+    "sql sqlite postgres postgresql mysql mariadb duckdb clickhouse mssql sqlserver oracle teradata snowflake bigquery "
+    "redshift databricks trino presto hive spark".split()
+)
+_SQL_BEGINS = re.compile(r"\s*(?:--[^\n]*\n\s*)*(?:SELECT|WITH|EXPLAIN|INSERT|UPDATE|DELETE|PRAGMA|VALUES|MERGE)\s")
+_OWN_TAG = re.compile(r"<(?=\s*(?:/\s*)?(?:pattern|skill)\b)", re.IGNORECASE)
+_LINE_END = re.compile("\r\n?|[\u2028\u2029]")
+# A line of prose that would open a fence, or be read as a heading of ours; four spaces make it an indented line.
+_LOOKALIKE = re.compile(r"^ {0,3}(?=```|~~~|(?:Template [^\n]+|Parameters):[ \t]*$)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A part of a pattern in pieces, of which some may be left out."""
+
+    name: str
+    heading: str
+    pieces: tuple[str, ...]
+    between: str = "\n"
+    is_prose: bool = False
+    """True: what follows a piece that is left out makes no sense without it."""
+
+    def text(self, pieces: tuple[str, ...]) -> str:
+        return self.heading + self.between.join(pieces)
+
+    def fitting(self, room: int) -> tuple[str, ...]:
+        """The pieces whose text has at most ``room`` characters."""
+        kept: list[str] = []
+        left = room - len(self.heading)
+        for piece in self.pieces:
+            size = len(piece) + (len(self.between) if kept else 0)
+            if size <= left:
+                kept.append(piece)
+                left -= size
+            elif self.is_prose:
+                break
+        return tuple(kept)
+
+
+def placeholders(text: str) -> tuple[str, ...]:
+    """The names in ``{{x}}``, ``{{ x }}`` and ``{{.x}}``, each once, in the order in which they first stand there."""
+    return tuple(dict.fromkeys(_PLACEHOLDER.findall(text)))
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -22,88 +76,212 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def for_message(match: PatternMatch) -> str:
-    """The pattern of a match, with its score, as it stands beside the user's message."""
-    return _document(match.pattern, f' score="{match.score:.2f}"')
+    """The pattern of a match as it stands beside the user's message, in at most MOST_CHARS characters.
 
-
-def as_document(pattern: Pattern) -> str:
-    """The pattern alone, as ``load_pattern`` answers it."""
-    return _document(pattern, "")
-
-
-class Lookup(Protocol):
-    """Where patterns are found by id; asked anew on each use, so a reloaded library is seen at once."""
-
-    def by_id(self, pattern_id: str) -> Pattern | None:
-        """The pattern, or None."""
-
-    def ids(self) -> tuple[str, ...]:
-        """The ids of all patterns."""
-
-
-def load_pattern_tool(patterns: Lookup) -> Tool:
-    """The tool ``load_pattern(id)``; an unknown id fails with the nearest known ones."""
-
-    def run(arguments: Json, _caller: Caller) -> str:
-        pattern = patterns.by_id(arguments["id"])
-        if pattern is None:
-            raise ToolFailed(_unknown(arguments["id"], patterns.ids()), "ERROR_NOT_FOUND")
-        return as_document(pattern)
-
-    spec = ToolSpec(
-        name="load_pattern",
-        description="Read a pattern of the library (a tried way to answer a kind of question) by its id.",
-        input_schema={
-            "type": "object",
-            "properties": {"id": {"type": "string", "description": "such as sql/top_n"}},
-            "required": ["id"],
-            "additionalProperties": False,
-        },
-    )
-    return Tool(spec=spec, run=run, is_bounded=True)
-
-
-def _unknown(wanted: str, ids: tuple[str, ...]) -> str:
-    """One line of at most 100 characters (what the model is told of a failure) for ids of usual length."""
-    names = {pattern_id.rsplit("/", 1)[-1]: pattern_id for pattern_id in ids}
-    near = [names[name] for name in difflib.get_close_matches(wanted.rsplit("/", 1)[-1], names, n=2, cutoff=0.5)]
-    hint = ", ".join(near or ids[:2])
-    return f"no pattern {wanted[:30]!r}; " + (f"there is {hint}" if hint else "the library is empty")
-
-
-def _document(pattern: Pattern, attributes: str) -> str:
-    parts = [
-        f'<pattern id="{escape(pattern.id)}"{attributes}>',
-        pattern.title,
-        pattern.description,
-        *(_template(pattern, name, text) for name, text in pattern.templates.items()),
-        _section("Parameters:", "\n".join(_parameter(parameter) for parameter in pattern.parameters)),
-        _section("Best practices:", pattern.best_practices.strip()),
-        _section("Related patterns:", ", ".join(pattern.related_patterns)),
+    What does not fit is left out, the last parts first; a line then says what, and how to get it.
+    """
+    pattern = match.pattern
+    begin = _begin(pattern, f' score="{match.score:.2f}" confidence="{match.confidence:.2f}"')
+    description = _prose(pattern.description[:DESCRIPTION_CHARS])
+    is_cut = len(pattern.description) > DESCRIPTION_CHARS
+    head = [_title(pattern), f"{description}…" if is_cut else description]
+    sections = [
+        _Section("templates", "", tuple(_templates(pattern, pattern.templates)), between="\n\n"),
+        *_sections(pattern, pattern.examples[:1]),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n</pattern>"
+    whole = _block(begin, [*head, *_texts(sections)])
+    if len(whole) <= MOST_CHARS and not is_cut:
+        return whole
+    parts, missing = _fitted(sections, MOST_CHARS - len("".join([begin, *head, _left_out(pattern, [])])) - _NAMES_CHARS)
+    missing = ["the end of the description", *missing] if is_cut else missing
+    return _block(begin, [*head, *parts, _left_out(pattern, missing) if missing else ""])
 
 
-def _template(pattern: Pattern, name: str, text: str) -> str:
-    language = "" if pattern.backend_type in _NOT_SQL else "sql"
-    ticks = max((len(run) for run in re.findall(r"`{3,}", text)), default=2) + 1
+def as_document(pattern: Pattern, values: Mapping[str, str] | None = None) -> str:
+    """The whole pattern.
+
+    Args:
+        values: what to put into the templates, where a value is missing the parameter's default; None: the
+            templates are shown with their placeholders.
+    """
+    templates, told = (pattern.templates, []) if values is None else _filled(pattern, values)
+    parts = [
+        _title(pattern),
+        _prose(pattern.description),
+        "\n".join(told),
+        *_templates(pattern, templates),
+        *_texts(_sections(pattern, pattern.examples)),
+        _listed("Use cases:", pattern.use_cases),
+    ]
+    return _block(_begin(pattern, ""), parts)
+
+
+def _sections(pattern: Pattern, examples: tuple[Example, ...]) -> list[_Section]:
+    """All but the templates, what matters most first."""
+    practices = _prose(pattern.best_practices)
+    syntax = _plain(pattern.syntax).strip()
+    related = _prose(", ".join(filter(None, map(_line, pattern.related_patterns))))
+    return [
+        _Section("parameters", "Parameters:\n", tuple(map(_parameter, pattern.parameters))),
+        _Section(
+            "lines of best practices",
+            "Best practices:\n",
+            tuple(practices.split("\n")) if practices else (),
+            is_prose=True,
+        ),
+        _Section("common errors", "Common errors:\n", tuple(map(_common_error, pattern.common_errors))),
+        _Section("syntax", "Syntax:\n", (_fenced("", syntax),) if syntax else ()),
+        _Section(
+            "examples",
+            "Examples:\n" if len(examples) > 1 else "Example:\n",
+            tuple(filter(None, map(_example, examples))),
+            between="\n\n",
+        ),
+        _Section("related patterns", "Related patterns:\n", (related,) if related else ()),
+    ]
+
+
+def _texts(sections: list[_Section]) -> list[str]:
+    return [section.text(section.pieces) for section in sections if section.pieces]
+
+
+def _fitted(sections: list[_Section], room: int) -> tuple[list[str], list[str]]:
+    """The texts that fit together, and the names of what does not."""
+    parts: list[str] = []
+    missing: list[str] = []
+    for section in sections:
+        kept = section.fitting(room - 2)
+        if kept:
+            parts.append(section.text(kept))
+            room -= len(parts[-1]) + 2
+        count = len(section.pieces)
+        if len(kept) < count:
+            missing.append(f"{count - len(kept):,} of {count:,} {section.name}" if kept else section.name)
+    return parts, missing
+
+
+def _left_out(pattern: Pattern, names: list[str]) -> str:
+    asked = _plain(json.dumps(_id(pattern), ensure_ascii=False))
+    return f"Left out here for length: {', '.join(names)}. load_pattern(id={asked}) gives the whole pattern."
+
+
+def _filled(pattern: Pattern, values: Mapping[str, str]) -> tuple[Mapping[str, Template], list[str]]:
+    """The templates with values, and what is to be said of those that are missing or unknown."""
+    defaults = {each.name: each.default for each in pattern.parameters if each.default is not None}
+    known = {**defaults, **values}
+    templates = pattern.templates
+    required = [each.name for each in pattern.parameters if each.is_required]
+    required += [name for template in templates.values() for name in template.required_parameters]
+    used = [name for template in templates.values() for name in placeholders(template.text)]
+    declared = {each.name for each in pattern.parameters}
+    told = [
+        _named("Missing required parameters", [name for name in required if name not in known]),
+        _named("Without a value", [name for name in used if name not in known and name not in required]),
+        _named("Not parameters of this pattern", [name for name in values if name not in declared.union(used)]),
+    ]
+    longest = max(map(len, known.values()), default=0)
+    if sum(len(each.text) + each.text.count("{{") * longest for each in templates.values()) > FILLED_CHARS:
+        told.append(f"The templates are not filled: they could have more than {FILLED_CHARS:,} characters.")
+    else:
+        templates = {name: _with_text(each, fill(each.text, known)) for name, each in templates.items()}
+    return templates, [line for line in told if line]
+
+
+def _with_text(template: Template, text: str) -> Template:
+    return Template(text, template.description, template.required_parameters, template.output_format)
+
+
+def _named(what: str, names: list[str]) -> str:
+    return f"{what}: {', '.join(map(_line, dict.fromkeys(names)))}." if names else ""
+
+
+def _begin(pattern: Pattern, attributes: str) -> str:
+    return f'<pattern id="{escape(_id(pattern))}"{attributes}>'
+
+
+def _block(begin: str, parts: list[str]) -> str:
+    body = "\n\n".join(part for part in parts if part)
+    return f"{begin}\n\n{_OWN_TAG.sub('&lt;', body)}\n</pattern>"  # two parts could be a tag together
+
+
+def _id(pattern: Pattern) -> str:
+    return one_line(pattern.id, ID_CHARS)
+
+
+def _title(pattern: Pattern) -> str:
+    return _prose(one_line(pattern.title) or one_line(pattern.name) or _id(pattern))
+
+
+def _templates(pattern: Pattern, templates: Mapping[str, Template]) -> Iterator[str]:
+    for name, template in templates.items():
+        text = _plain(template.text).strip("\n")
+        code = _fenced("sql" if _is_sql(pattern.backend_type, text) else "", text)
+        about = [
+            _line(template.description),
+            _labelled("Needs: ", ", ".join(template.required_parameters)),
+            _labelled("Gives: ", template.output_format),
+        ]
+        told = " ".join(each if each.endswith((".", "!", "?")) else f"{each}." for each in about if each)
+        yield f"Template {_line(name)}:\n{code}" + (f"\n{_prose(told)}" if told else "")
+
+
+def _is_sql(backend: str, text: str) -> bool:
+    backend = backend.lower()
+    return backend in _SQL or (backend not in _NOT_SQL and _SQL_BEGINS.match(text) is not None)
+
+
+def _fenced(language: str, code: str) -> str:
+    ticks = max((len(run) for run in re.findall(r"`{3,}", code)), default=2) + 1
     fence = "`" * ticks
-    return f"Template {name}:\n{fence}{language}\n{text.strip()}\n{fence}"
+    return f"{fence}{language}\n{code}\n{fence}"
 
 
 def _parameter(parameter: Parameter) -> str:
-    facts = [parameter.type]
+    facts = [_line(parameter.type)]
     if parameter.is_required:
         facts.append("required")
     if parameter.default is not None:
         facts.append(f"default {_line(parameter.default)}")
-    told = f": {_line(parameter.description)}" if parameter.description else ""
-    return f"- {parameter.name} ({', '.join(facts)}){told}"
+    about = [_line(parameter.description), _labelled("Example: ", parameter.example)]
+    told = " ".join(each for each in about if each)
+    return f"- {_line(parameter.name)} ({', '.join(facts)})" + (f": {told}" if told else "")
 
 
-def _section(heading: str, body: str) -> str:
-    return f"{heading}\n{body}" if body else ""
+def _common_error(error: CommonError) -> str:
+    about = [_labelled("Cause: ", error.cause), _labelled("What helps: ", error.solution)]
+    return " ".join([f"- {_line(error.error)}", *(each for each in about if each)])
+
+
+def _example(example: Example) -> str:
+    parameters = json.dumps(example.parameters, ensure_ascii=False, default=str) if example.parameters else ""
+    result = _prose(example.expected_result)
+    parts = [
+        _prose(_line(example.name)),
+        _prose(example.description),
+        _labelled("Parameters: ", parameters),
+        f"Result: {result}" if result else "",
+        _labelled("Notes: ", example.notes),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _labelled(label: str, text: str) -> str:
+    shown = _line(text)
+    return f"{label}{shown}" if shown else ""
+
+
+def _listed(heading: str, items: tuple[str, ...]) -> str:
+    return "\n".join([heading, *(f"- {_line(item)}" for item in items)]) if items else ""
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(_plain(text).split())
+
+
+def _prose(text: str) -> str:
+    return _LOOKALIKE.sub("    ", _plain(text).strip())  # stripped first, or the four spaces would go again
+
+
+def _plain(text: str) -> str:
+    """Text without what nobody sees, its line ends alike, and without the tags of our own block."""
+    return _OWN_TAG.sub("&lt;", _LINE_END.sub("\n", clean(text)))

@@ -1,44 +1,98 @@
-"""What of a text says what it is about: words without endings, and pairs of them; no function words, no dates."""
+"""What of a text says what it is about: its words without endings, pairs of them, and pieces of words."""
 
 import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 
-_WORD = re.compile(r"[^\W_]+")
+from loom_worker.scripts import RUN, UNSPACED, WORD
+
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _PERIOD = re.compile(
     r"\b(?:(?:this|last|past|previous|current|next|each of the last)\s+(?:\d+\s+)?(?:day|week|month|quarter|year)s?"
     rf"|(?:in|since|until|till|of)\s+(?:{_MONTHS})(?:\s+20\d\d)?|q[1-4](?:\s+20\d\d)?|(?:{_MONTHS})\s+20\d\d"
     r"|20\d\d-\d\d(?:-\d\d)?|20\d\d|year before)\b"
 )
-_FUNCTION_WORDS = frozenset(
-    "a about after all also am an and any are as at be been before both but by can could did do does each for "
-    "from get give got had has have he her his how i if in into is it its let list make many may me might much "
-    "must my no not of off on onto or our out over people please s shall she should show so t tell than that the "
-    "their them then there these they thing this those time to up us use was we were what when where which while "
-    "who whom whose why will with work would you your".split()
+FUNCTION_WORDS = frozenset(
+    "a about after all also am an and any are as at be been before both but by can could d did didn do does doesn don "
+    "each for from get give got had has have he her his how i if in into is isn it its let list ll m make many may me "
+    "might much must my no not of off on onto or our out over people please re s shall she should show so t tell than "
+    "that the their them then there these they thing this those time to up us use ve was we were what when where which "
+    "while who whom whose why will with won would you your".split()
 )
-"""Our own short list: scikit-learn's drops words that carry meaning, such as ``bill``, ``system`` and ``top``."""
+"""Words of grammar and of asking. They count for less than others, not for nothing: in a short intent "how much" or
+"do you" may be all that tells it from the next."""
+PIECE_CHARS = 4
+_KEPT_STEMS = 2**14
+
+
+def words(text: str) -> list[str]:
+    """The words of a text as they stand there, in small letters; repeats are kept.
+
+    A period (last year, March 2025) is not what a question is about; two of them are a comparison and count as
+    the word ``versus``. Scripts that are written without spaces give each two neighbouring characters.
+    """
+    lowered, periods = _PERIOD.subn(" ", _plain(text))
+    return [*_words(lowered), *["versus"] * (periods > 1)]
 
 
 def terms(text: str) -> list[str]:
-    """The words of a text and its pairs of neighbouring words (``"order value"``), in order, repeats kept.
+    """The words of a text without their endings, then its pairs of words that are not of grammar (``order value``)."""
+    found = [stemmed(word) for word in words(text)]
+    telling = [word for word in found if word not in FUNCTION_WORDS]
+    return found + [f"{one} {other}" for one, other in pairwise(telling)]
 
-    A period (last year, March 2025) is not what a question is about; two of them are a comparison and count as
-    the word ``versus``.
+
+def pieces(text: str) -> list[str]:
+    """Each run of four characters within a word, its edges being characters too (``" ord"``); repeats are kept.
+
+    They meet where words do not: ``refund`` and ``refunded``, ``organise`` and ``reorganisation``, a slip of the pen.
     """
-    lowered, periods = _PERIOD.subn(" ", text.lower())
-    words = [_stem(word) for word in _WORD.findall(lowered) if word not in _FUNCTION_WORDS]
-    words += ["versus"] * (periods > 1)
-    return words + [f"{one} {other}" for one, other in pairwise(words)]
+    return [piece for word in _words(_PERIOD.sub(" ", _plain(text))) for piece in _cut(word)]
 
 
-def _stem(word: str) -> str:
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).lower()
+
+
+def _words(lowered: str) -> Iterator[str]:
+    for word in WORD.findall(lowered):
+        if word.isascii() or not UNSPACED.search(word):
+            yield word
+            continue
+        for run in RUN.findall(word):
+            yield from _pairs(run) if UNSPACED.match(run) else (run,)
+
+
+def _pairs(run: str) -> Iterator[str]:
+    return (run[start : start + 2] for start in range(max(1, len(run) - 1)))
+
+
+def _cut(word: str) -> Iterator[str]:
+    if UNSPACED.match(word):
+        yield from word
+        return
+    edged = f" {word} "
+    for start in range(max(1, len(edged) - PIECE_CHARS + 1)):
+        yield edged[start : start + PIECE_CHARS]
+
+
+@lru_cache(maxsize=_KEPT_STEMS)
+def stemmed(word: str) -> str:
     """Take off plural, -ed and -ing; more would make strangers meet (``orders`` and ``ordinary``)."""
+    if word in FUNCTION_WORDS:
+        return word
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
     for ending, shortest in (("ing", 6), ("ed", 5)):
         if len(word) >= shortest + 1 and word.endswith(ending):
-            return word[: -len(ending)]
+            return _single_end(word[: -len(ending)])
     if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
         return word[:-1]
     return word
+
+
+def _single_end(stem: str) -> str:
+    """``shipp`` of shipping is ``ship``; ``sell`` and ``miss`` are words."""
+    return stem[:-1] if stem[-1] == stem[-2] and stem[-1] not in "lsz" else stem

@@ -13,10 +13,12 @@ from loom_worker.store.claims import fenced_update, final_update
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, enter, total_with
 from loom_worker.store.outbox import put_out
+from loom_worker.store.patterns import enter_uses
 from loom_worker.store.schema import calls, memory, messages, sessions, steps
 from loom_worker.values.chat import Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
+from loom_worker.values.patterns import PatternUse
 from loom_worker.values.sessions import Message
 from loom_worker.values.turns import CANCELLED, OPEN_CALL, Call, CancelAction, Claim, Ending, Step
 
@@ -24,7 +26,8 @@ _INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), i
 _CANCEL_CALLS = (
     update(calls)
     .where(calls.c.turn_id == bindparam("our_id"), calls.c.status.in_(OPEN_CALL))
-    .values(status="cancelled", finished_ms=bindparam("now_ms"), content=CANCELLED)
+    # A late worker may have begun one since this turn's owner looked: the row shall say what the webhook was told.
+    .values(status="cancelled", started_ms=None, finished_ms=bindparam("now_ms"), content=CANCELLED)
 )
 _sent_rom = bindparam("sent_rom", type_=Text)
 _IS_FIRST_ROM = and_(
@@ -78,6 +81,10 @@ class Final:
     """The version of the session's memory that readers have been told of; None leaves it as it is."""
     memory_due: bool = False
     """True if L1 is to be compressed."""
+    uses: Sequence[PatternUse] = ()
+    """Patterns that took part."""
+    has_succeeded: bool | None = None
+    """Whether the turn speaks for them; None: neither for nor against."""
     heard: CancelAction | None = None
     """The client's wish to end the turn that this end takes into account."""
 
@@ -133,6 +140,8 @@ class Journal:
             _charge(tx, claim, final, now_ms=now_ms)
             if final.memory_due:
                 tx.execute(_MARK_DUE, {"our_lane": claim.turn.lane, "now_ms": now_ms})
+            if final.uses:
+                _count_uses(tx, claim.turn.workspace, final, now_ms=now_ms)
             if final.delivery is not None:
                 put_out(tx, final.delivery)
             crash_points.reached("turn.committing")
@@ -158,6 +167,19 @@ def _append(tx: Connection, claim: Claim, new_steps: Sequence[Step], new_calls: 
     if new_calls:
         rows_of_calls = [{"turn_id": turn_id, **{name: getattr(c, name) for name in Call.__slots__}} for c in new_calls]
         tx.execute(_INSERT_CALLS, rows_of_calls)
+
+
+def _count_uses(tx: Connection, workspace: str, final: Final, *, now_ms: int) -> None:
+    spent = Usage.from_json(final.progress["usage"])
+    enter_uses(
+        tx,
+        workspace,
+        final.uses,
+        is_success=final.has_succeeded,
+        cost_usd=spent.cost_usd or 0.0,
+        tokens=spent.tokens,
+        now_ms=now_ms,
+    )
 
 
 def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from loom_worker.values.turns import UNFINISHED
 
-VERSION = "0005"
+VERSION = "0006"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -302,6 +302,21 @@ usage = Table(
     Column("at_ms", BigInteger, nullable=False),
     Index("usage_by_workspace", "workspace", "at_ms"),
 )
+
+pattern_uses = Table(
+    "pattern_uses",
+    metadata,
+    Column("workspace", String(64), primary_key=True),
+    Column("pattern_id", String(255), primary_key=True),
+    Column("digest", String(16), primary_key=True),
+    Column("uses", Integer, nullable=False),
+    Column("succeeded", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("cost_usd", Float, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("last_ms", BigInteger, nullable=False),
+)
+"""What came of turns that used a pattern: sums by the pattern's text, which outlive the turns."""
 
 _OWNS = (sessions.c.lane == turns.c.lane, sessions.c.workspace == turns.c.workspace)
 

@@ -54,7 +54,7 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
         quiet=True,
     )
     if "turn" in queues:
-        # Before it takes turns: the first one would otherwise wait seconds for scikit-learn and the token table.
+        # Before it takes turns: the first one would otherwise wait seconds for the library and the token table.
         process.outfit.kits.warm()
     # What is loaded by now stays: the garbage collector need not look through it again with every full collection.
     gc.collect()

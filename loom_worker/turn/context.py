@@ -1,6 +1,6 @@
 """What the model is sent: the layers of a session's memory and the running turn, fitted into its window."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -75,12 +75,17 @@ def scale(correction: float) -> float:
     return max(1.0, ceil(correction * MARGIN * STEPS) / STEPS)
 
 
-def rom_of(kit: Kit, first_sent: str | None) -> str:
-    """The system text of a session: as first sent, else made now."""
+def rom_of(kit: Kit, first_sent: str | None, standing: Callable[[], str]) -> str:
+    """The system text of a session: as first sent, else made now.
+
+    Args:
+        standing: gives what it says of skills.
+    """
     if first_sent is not None:
         return first_sent
     allowance = int(kit.agent.memory.shares.rom * kit.input_budget_tokens)
     prompt = f"{kit.agent.system_prompt.strip()}\n\n{RULES}" if kit.specs else kit.agent.system_prompt
+    prompt = "\n\n".join(part for part in (prompt.strip(), standing()) if part)
     return rom(prompt, kit.schema, allowance_tokens=allowance, count=kit.count)
 
 
@@ -100,13 +105,13 @@ def is_pressed(kit: Kit, remembered: Remembered, said: Sequence[Message]) -> boo
     return batch(history, allowance_tokens=allowance, policy=policy, count=kit.count) is not None
 
 
-def shown(kit: Kit, remembered: Remembered, session: Session) -> Json:
+def shown(kit: Kit, remembered: Remembered, session: Session, *, rom: str) -> Json:
     """What the model would be sent now, layer by layer, in the provider's tokens, and how many messages of L1."""
     correction = session.token_correction or kit.typical
     layers = layers_of(
         kit,
         remembered,
-        rom=rom_of(kit, session.rom),
+        rom=rom,
         kernel=kernel_of(session),
         recalled=as_text(remembered.recalled, fence),
         current=(),

@@ -14,6 +14,7 @@ from loom_worker.turn.loom import Loom, Shift
 from loom_worker.turn.reply import system_rom
 from loom_worker.turn.run import progress
 from loom_worker.turn.saying import said, usage_of
+from loom_worker.turn.uses import has_succeeded, patterns_of, uses
 from loom_worker.turn.work import Work
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.ids import new_id
@@ -37,6 +38,7 @@ def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
     """
     loom = shift.loom
     now_ms = loom.clock_ms()
+    work = replace(work, patterns=patterns_of(work, loom.version_of))
     turn = finished(work, ending, wish=shift.wishes.known, now_ms=now_ms, run_ms=shift.run_ms)
     delivery = Delivery.of(turn, loom.webhook_body(turn), now_ms=now_ms) if turn.webhook else None
     last = work.last_reply
@@ -58,6 +60,8 @@ def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
         token_correction=work.correction,
         memory_seen=shift.recollect().state.version if last else None,
         memory_due=is_full,
+        uses=uses(work.patterns),
+        has_succeeded=has_succeeded(ending),
     )
     shift.write(partial(loom.journal.finish, work.claim, final))
     crash_points.reached("turn.ended")
@@ -91,7 +95,9 @@ def log_ids(turn: Turn) -> Json:
 def finished(work: Work, ending: Ending, *, wish: CancelAction | None = None, now_ms: int, run_ms: int) -> Turn:
     """The turn as every reader will find it from now on."""
     closed = tuple(
-        replace(call, status="cancelled", finished_ms=now_ms, content=CANCELLED) if call.is_open else call
+        replace(call, status="cancelled", started_ms=None, finished_ms=now_ms, content=CANCELLED)
+        if call.is_open
+        else call
         for call in work.calls
     )
     return replace(

@@ -46,6 +46,8 @@ class Kit:
     max_tokens: int
     typical: float
     """The provider's usual tokens over ``count``'s, which never counts too few; at most 1."""
+    kinds: frozenset[str] = frozenset()
+    """What the agent works on, in the words of patterns' backend_type: ``sql`` and the database's name, ``rest``…"""
     compressor: Model | None = None
     """Writes summaries and ranks what a search found; None: there is no LLM to do it."""
     compressor_budget_tokens: int = 0
@@ -59,6 +61,17 @@ class Kit:
     def prepared(self, use: ToolUse) -> Prepared:
         """A call as it may run, or why it may not."""
         return self.registry.prepared(use, self.allowed, read_only=self.agent.is_read_only)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What stands beside a user's message: the date, patterns, skills."""
+
+    text: str
+    patterns: tuple[Json, ...] = ()
+    """Of each its id, score, confidence, and version: the digest of its text."""
+    skills: tuple[Json, ...] = ()
+    """Of each its name, and how the message called for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +109,12 @@ class Loom:
     doors: Doors
     kit: Callable[[str, Choice], Kit]
     """(agent, what the session chose instead of its own)."""
-    match: Callable[[str, Agent], tuple[str, tuple[Json, ...]]]
-    """(question, agent) to the text beside the message and the patterns found."""
+    beside: Callable[[Turn, Kit], Beside]
+    """What of patterns and skills stands beside a turn's question."""
+    standing: Callable[[str, Kit], str]
+    """(workspace, kit) to what the system text of a new session says of the workspace's skills."""
+    version_of: Callable[[str], str | None]
+    """The digest of a pattern as it reads now, by its id."""
     run_tool: Callable[[Tool, Json, Caller], Outcome]
     """Run a tool with arguments that passed its schema; what it does ends in an Outcome."""
     concluded: Callable[[Call, Outcome, Caller], Call]
@@ -126,6 +143,8 @@ class Shift:
     wishes: Wishes
     recollect: Callable[[], Remembered]
     """What is remembered of the session, read when it is first asked for and the same from then on."""
+    standing: Callable[[], str]
+    """What a system text says of skills, likewise."""
 
     def write(self, write: Callable[[], None]) -> None:
         """Write to the journal, again and again while the database does not answer and the turn is ours."""

@@ -181,7 +181,8 @@ def twin_of(call: Call, calls: Sequence[Call], tool: Callable[[str], Tool | None
         return None
     for earlier in _backwards(call, calls):
         other = tool(earlier.name)
-        if other is not None and not other.is_read_only and earlier.status not in ("denied", "failed"):
+        # One that failed on its way may have changed something all the same; one that was never sent has not.
+        if other is not None and not other.is_read_only and earlier.sends:
             return None
         if (earlier.name, earlier.arguments) == (call.name, call.arguments):
             return earlier if earlier.is_open or earlier.status == "completed" else None

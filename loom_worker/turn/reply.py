@@ -125,7 +125,7 @@ def _calls(reply: Reply, work: Work, shift: Shift, pen: Writer) -> tuple[Call, .
 
 def system_rom(work: Work, shift: Shift) -> str:
     """The system text of the session: as first sent, else made now."""
-    return rom_of(shift.kit, work.claim.rom)
+    return rom_of(shift.kit, work.claim.rom, shift.standing)
 
 
 def _context(work: Work, shift: Shift, correction: float) -> Context:

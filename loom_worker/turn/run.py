@@ -178,10 +178,12 @@ def _is_bounded(name: str, shift: Shift) -> bool:
 
 
 def _match(work: Work, shift: Shift, pen: Writer) -> Work:
-    context, patterns = shift.loom.match(work.turn.input, shift.kit.agent)
-    if patterns:
-        pen.emit("pattern.matched", {"patterns": list(patterns)})
-    return work.matched(context, as_text(shift.recollect().recalled, fence), patterns)
+    beside = shift.loom.beside(work.turn, shift.kit)
+    if beside.patterns:
+        pen.emit("pattern.matched", {"patterns": list(beside.patterns)})
+    if beside.skills:
+        pen.emit("skill.used", {"skills": list(beside.skills)})
+    return work.matched(beside.text, as_text(shift.recollect().recalled, fence), beside.patterns)
 
 
 def _call_here(work: Work, call: Call, shift: Shift, pen: Writer) -> Work:

@@ -76,7 +76,8 @@ def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
             is_alone=loom.is_alone,
         )
         recollect = cache(lambda: loom.memories.load(lane, limit=HISTORY_MESSAGES))
-        _advance(claim, Shift(loom, kit, hold, began_s, claim.turn.run_ms, wishes, recollect))
+        standing = cache(lambda: loom.standing(claim.turn.workspace, kit))
+        _advance(claim, Shift(loom, kit, hold, began_s, claim.turn.run_ms, wishes, recollect, standing))
     except Interrupted as error:
         log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
         _quietly(lambda: loom.claims.release(claim, run_ms=_run_ms(claim, began_s)))

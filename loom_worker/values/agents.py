@@ -124,10 +124,14 @@ class Agent:
     max_tool_calls: int | None = None
     timeout_s: float | None = None
     patterns_enabled: bool = True
-    min_confidence: float = 0.18
-    """Score (0-1) below which no pattern is put beside the message: 115 of 116 questions about the shop were above
-    it, 100 of 104 others below (tests/unit/patterns)."""
+    min_confidence: float = 0.5
+    """Chance (0-1) of being the right pattern below which none is put beside the message; docs/patterns.md."""
     max_patterns_per_turn: int = 1
+    reranks_patterns: bool = False
+    """True: where the best candidates are close, an LLM is asked which of them fits."""
+    skills_enabled: bool = True
+    max_skills_per_turn: int = 3
+    """Skills whose instructions are put beside a message that calls for them."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
     compressor: Compressor = field(default_factory=Compressor)
     unknown_keys: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ EventType = Literal[
     "turn.queued",
     "turn.started",
     "pattern.matched",
+    "skill.used",
     "context.built",
     "output_text.delta",
     "tool_call.started",

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+ASKS_PERSON = "refund"
+"""The tool whose calls wait for a person."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -32,7 +35,7 @@ class Job:
     @property
     def asks_person(self) -> bool:
         """True if one of its calls needs approval."""
-        return "refund" in self.says
+        return ASKS_PERSON in self.says
 
     @property
     def input(self) -> str:
@@ -114,7 +117,8 @@ def _job(mark: str, mix: Mix, chance: random.Random) -> Job:
         verdict=verdict,
         is_opposed=chance.random() < mix.opposed,
         hook=_one_of(mix.hooks, chance) if chance.random() < mix.webhooks else "",
-        has_key=has_key,
+        # Whose answer is lost without a key is known to nobody: no person would decide on its calls, for a day.
+        has_key=has_key or ASKS_PERSON in says,
         is_sent_twice=has_key and chance.random() < mix.twice,
         may_fail="fault=" in says or "hang" in says,
         wish=wish,

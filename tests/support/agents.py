@@ -9,7 +9,7 @@ from typing import Any
 Json = dict[str, Any]
 HANDMADE = Path(__file__).parents[1] / "journeys" / "handmade.py"
 NO_PATTERNS = {"patterns": {"enabled": False}}
-"""Loading scikit-learn takes every worker seconds at its start."""
+"""Reading the library takes every worker a second at its start."""
 
 
 def written(folder: Path, agents: Mapping[str, Json]) -> str:

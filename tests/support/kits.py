@@ -1,15 +1,20 @@
-"""Kits as a process has them, on a test's own settings."""
+"""What agents of a process work with, on a test's own settings."""
 
 from loom_worker import redis_client
 from loom_worker.agents.load import Agents
 from loom_worker.kits import Kits
-from loom_worker.outfit import outfit
+from loom_worker.outfit import Outfit, outfit
 from loom_worker.settings import Settings
 from loom_worker.store.database import Database
 from loom_worker.turn.patience import Stopping
 
 
-def made_kits(settings: Settings, agents: Agents, database: Database) -> Kits:
-    """Nothing is connected before it is needed; close them."""
+def made_outfit(settings: Settings, agents: Agents, database: Database) -> Outfit:
+    """Nothing is connected or watched before it is needed; close it."""
     client = redis_client.client(settings.redis_url, connections=4)
-    return outfit(settings, agents, database, client, stopping=Stopping(1.0)).kits
+    return outfit(settings, agents, database, client, process="test", stopping=Stopping(1.0))
+
+
+def made_kits(settings: Settings, agents: Agents, database: Database) -> Kits:
+    """Its kits alone, for tests that ask for no pattern; close them."""
+    return made_outfit(settings, agents, database).kits

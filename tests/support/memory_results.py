@@ -1,23 +1,31 @@
-"""What tool calls of the front in memory leave behind and wait for: errors, large results, a person's word."""
+"""What tool calls of the front in memory leave behind and wait for: errors, large results, a person's word; and what
+they know, the patterns."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from loom_worker.errors import Conflict, Flaw, Invalid, NotFound
+from loom_worker.front.patterns import PatternDesk
 from loom_worker.values.approvals import Decision
 from loom_worker.values.blobs import DataReference
 from loom_worker.values.failures import ErrorFilter, StoredError
 from loom_worker.values.pages import Page
 from loom_worker.values.turns import Call, Turn
 from tests.support.memory_parts import page_of
+from tests.support.memory_patterns import MemoryPatterns
 
 
 @dataclass(kw_only=True)
 class Leftovers:
-    """Errors and large results, as the tests put them there."""
+    """Errors, large results and patterns, as the tests put them there."""
 
     kept_errors: list[StoredError] = field(default_factory=list)
     kept_blobs: dict[str, tuple[DataReference, bytes]] = field(default_factory=dict)
+    library: MemoryPatterns = field(default_factory=MemoryPatterns)
+
+    @property
+    def patterns(self) -> PatternDesk:
+        return self.library.desk()
 
     def errors(self, workspace: str, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:
         mine = [error for error in reversed(self.kept_errors) if error.workspace == workspace and _fits(error, wanted)]

@@ -10,6 +10,7 @@ from loom_worker.values.blobs import DataReference
 from loom_worker.values.tools import Tool
 from loom_worker.values.turns import Turn
 from tests.support.callers import a_tool
+from tests.support.memory_patterns import MemoryPatterns
 
 
 @dataclass
@@ -69,6 +70,7 @@ class Out:
             clear_recalled=partial(self.ask, "clear"),
             check_kernel=partial(self.ask, "kernel"),
             check_fits=partial(self.ask, "fits"),
+            patterns=MemoryPatterns().desk(),
             metrics=lambda: {"lanes": 3},
             close=self.close,
         )

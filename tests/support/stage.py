@@ -26,7 +26,7 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
 from loom_worker.tools.call import call as call_tool
 from loom_worker.tools.registry import Registry
-from loom_worker.turn.loom import Doors, Kit, Loom
+from loom_worker.turn.loom import Beside, Doors, Kit, Loom
 from loom_worker.turn.patience import Stopping
 from loom_worker.turn.serve import serve_call, serve_lane
 from loom_worker.values.agents import Agent
@@ -154,7 +154,11 @@ class Stage:
             events=self.events,
             doors=self.book.doors(),
             kit=lambda agent, choice: self.kit(),
-            match=lambda question, agent: ("Today is Saturday.", ({"id": "sql/top_n", "score": 0.5},)),
+            beside=lambda turn, kit: Beside(
+                "Today is Saturday.", ({"id": "sql/top_n", "score": 0.5, "version": "v1"},)
+            ),
+            standing=lambda workspace, kit: "",
+            version_of={"sql/trend": "v2"}.get,
             run_tool=self.run_tool,
             concluded=concluded,
             open_breakers=lambda names: {name: self.broken[name] for name in names if name in self.broken},

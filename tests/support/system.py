@@ -275,7 +275,7 @@ class System:
 
 
 def plain_agent(folder: Path, name: str = "default") -> str:
-    """A folder with an agent that has no patterns: loading scikit-learn takes every worker seconds at its start."""
+    """A folder with an agent that has no patterns: reading the library takes every worker a second at its start."""
     folder.mkdir()
     (folder / "agent.yaml").write_text(PLAIN.format(name=name))
     return str(folder)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -20,12 +20,11 @@ from loom_worker.values.agents import Agent, Auth, Backend, Compressor
 from loom_worker.values.chat import ChatMessage, Request, ToolSpec, ToolUse
 from loom_worker.values.memory import MemoryPolicy
 from loom_worker.values.sessions import Choice
-from tests.support.kits import made_kits
+from tests.support.kits import made_kits, made_outfit
 
 MEMORY = {"update_session_context", "recall_conversation", "search_conversation", "clear_recalled_context"}
 STANDING = {"get_tool_result", "query_tool_result", "get_error_detail"}
 SHARED = {f"shared_memory_{verb}" for verb in ("write", "read", "list", "delete", "watch")}
-QUESTION = "Who are my top 5 customers by revenue?"
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +36,9 @@ def shop_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def kits(settings: Settings, shop_url: str, database: Database) -> Iterator[Kits]:
-    kits = made_kits(replace(settings, backend_url=shop_url), load(None), database)
-    yield kits
-    kits.close()
+    fitted = made_outfit(replace(settings, backend_url=shop_url), load(None), database)
+    yield fitted.kits
+    fitted.close()
 
 
 def with_agent(settings: Settings, agent: Agent) -> Kits:
@@ -55,7 +54,7 @@ def words_of(kit: Kit) -> str:
 
 def test_the_default_agent_has_tools_a_schema_and_a_model(kits: Kits) -> None:
     kit = kits.kit("default")
-    own = {"list_tables", "get_schema", "execute_sql", "load_pattern"}
+    own = {"list_tables", "get_schema", "execute_sql", "load_pattern", "list_patterns"}
     assert own | MEMORY | STANDING | SHARED == {spec.name for spec in kit.specs}
     assert "orders" in kit.schema
     assert isinstance(kit.model, Scripted)
@@ -154,36 +153,6 @@ def test_a_sessions_model_goes_before_its_agents_and_that_before_the_settings(
     model = kits.kit("x", Choice(model=session)).model
     assert isinstance(model, Retrying)
     assert model.name == expected
-
-
-def test_a_question_gets_todays_date_and_the_pattern_that_fits(kits: Kits) -> None:
-    text, patterns = kits.match(QUESTION, Agent("default"))
-    assert text.startswith(f"Today is {datetime.now(UTC):%Y-%m-%d}.")
-    [pattern] = patterns
-    assert pattern["id"] in text
-    assert 0.15 <= pattern["score"] <= 1
-
-
-def test_a_pattern_below_the_agents_threshold_stays_away(kits: Kits) -> None:
-    text, patterns = kits.match(QUESTION, Agent("default", min_confidence=1.1))
-    assert (patterns, text) == ((), f"Today is {datetime.now(UTC):%Y-%m-%d}.")
-
-
-def test_a_question_that_fits_nothing_gets_the_date_alone(kits: Kits) -> None:
-    assert kits.match("zzz qqq", Agent("default"))[1] == ()
-
-
-def test_an_agent_gets_as_many_patterns_as_it_wants(kits: Kits) -> None:
-    text, patterns = kits.match(QUESTION, Agent("default", max_patterns_per_turn=4, min_confidence=0.0))
-    assert len(patterns) == 4
-    assert all(pattern["id"] in text for pattern in patterns)
-    scores = [pattern["score"] for pattern in patterns]
-    assert scores == sorted(scores, reverse=True)
-
-
-def test_an_agent_without_patterns_asks_no_index(settings: Settings, tmp_path: Path, database: Database) -> None:
-    kits = made_kits(replace(settings, patterns_dir=tmp_path / "none"), load(None), database)
-    assert kits.match(QUESTION, Agent("default", patterns_enabled=False))[1] == ()
 
 
 def test_warming_up_leaves_nothing_for_the_first_turn_to_build(kits: Kits) -> None:

@@ -19,7 +19,7 @@ from loom_worker.values.agents import Agent
 from loom_worker.values.json import Json
 from loom_worker.values.memory import MemoryPolicy
 from loom_worker.values.sessions import NewSession, SessionPatch
-from tests.support.kits import made_kits
+from tests.support.kits import made_outfit
 from tests.unit.store import made
 
 BARE = Agent("default", backend=None, patterns_enabled=False, system_prompt="You help.", max_context_tokens=20_000)
@@ -31,9 +31,9 @@ HUGE = replace(BARE, name="huge", max_context_tokens=1_000_000)
 @pytest.fixture
 def outlook(settings: Settings, database: Database, tmp_path: Path) -> Iterator[Outlook]:
     agents = Agents({agent.name: agent for agent in (BARE, SMALL, TINY, HUGE)}, ())
-    kits = made_kits(settings, agents, database)
-    yield Outlook(kits, Sessions(database), Turns(database), Memories(database))
-    kits.close()
+    fitted = made_outfit(settings, agents, database)
+    yield Outlook(fitted.kits, fitted.knowledge, Sessions(database), Turns(database), Memories(database))
+    fitted.close()
 
 
 def test_the_layers_of_a_session_are_shown_with_their_shares(outlook: Outlook, database: Database) -> None:

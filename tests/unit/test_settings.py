@@ -30,7 +30,10 @@ SET: dict[str, tuple[str, str, object]] = {
     "ANTHROPIC_BASE_URL": ("http://h", "llm.base_url", "http://h"),
     "OLLAMA_HOST": ("box:1", "llm.ollama_host", "box:1"),
     "LOOM_AGENTS_DIR": ("/", "agents_dir", Path("/")),
-    "LOOM_PATTERNS_DIR": ("/", "patterns_dir", Path("/")),
+    "LOOM_PATTERNS_DIR": ("/", "patterns.folder", Path("/")),
+    "LOOM_PATTERNS_DEBOUNCE_MS": ("0", "patterns.debounce_ms", 0),
+    "LOOM_PATTERNS_LEARN": ("0", "patterns.learns", False),
+    "LOOM_WORKSPACES_DIR": ("/srv/ws", "workspaces_dir", Path("/srv/ws")),
     "LOOM_BACKEND_URL": ("postgresql://h/d", "backend_url", "postgresql://h/d"),
     "LOOM_MAX_CONTEXT_TOKENS": ("2000", "llm.max_context_tokens", 2000),
     "LOOM_RESERVED_OUTPUT_TOKENS": ("7", "llm.reserved_output_tokens", 7),
@@ -72,6 +75,8 @@ WRONG: dict[str, tuple[str, ...]] = {
     "LOOM_PROVIDER": ("openai", "anthropic"),
     "LOOM_AGENTS_DIR": ("/no/such/folder",),
     "LOOM_PATTERNS_DIR": ("/etc/passwd",),
+    "LOOM_PATTERNS_DEBOUNCE_MS": ("-1", "60001", "fast"),
+    "LOOM_PATTERNS_LEARN": ("perhaps",),
     "LOOM_MAX_CONTEXT_TOKENS": ("1999", "x", "1e6"),
     "LOOM_RESERVED_OUTPUT_TOKENS": ("0", "-1", "200000"),
     "LOOM_LLM_TIMEOUT_S": ("0", "nan", "inf", "-1", "1s"),
@@ -106,7 +111,7 @@ def test_the_tables_here_know_every_variable() -> None:
     assert set(SET) == set(KNOWN)
     assert set(KNOWN) - set(WRONG) == {
         "LOOM_MODEL", "LOOM_HOST", "LOOM_BACKEND_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "LOOM_WEBHOOK_SECRET",
-        "OLLAMA_HOST", "LOOM_BLOB_DIR",
+        "OLLAMA_HOST", "LOOM_BLOB_DIR", "LOOM_WORKSPACES_DIR",
     }  # fmt: skip
 
 

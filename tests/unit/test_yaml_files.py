@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.errors import BadFile
-from loom_worker.yaml_files import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, read_documents
+from loom_worker.yaml_files import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, Unreadable, marked_documents, read_documents
 
 
 @pytest.fixture
@@ -111,3 +111,83 @@ def test_an_alias_that_contains_itself_is_refused(path: Path) -> None:
         path.write_text(text)
         with pytest.raises(BadFile, match="contains itself"):
             read_documents(path)
+
+
+def test_a_chain_of_merges_is_counted_before_it_is_written_out(path: Path) -> None:
+    lines = ["a0: &a0 {" + ", ".join(f"k{n}: 1" for n in range(9)) + "}"]
+    lines += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 11)]
+    path.write_text("\n".join(lines))
+    with pytest.raises(BadFile, match="written out"):
+        read_documents(path)
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH, MAX_DEPTH + 1, 400])
+@pytest.mark.parametrize("style", ["flow", "compact", "block", "pairs"])
+def test_the_depth_is_the_same_limit_in_every_style(path: Path, style: str, levels: int) -> None:
+    text = {
+        "flow": "[" * levels + "]" * levels,
+        "compact": "- " * levels + "x",
+        "block": "\n".join(" " * n + "a:" for n in range(levels)),
+        "pairs": "[a: " * (levels // 2) + "x" * (levels % 2 == 0) + "[]" * (levels % 2) + "]" * (levels // 2),
+    }[style]
+    path.write_text(text)
+    if levels <= MAX_DEPTH:
+        assert read_documents(path)
+    else:
+        with pytest.raises(BadFile, match="nested deeper"):
+            read_documents(path)
+
+
+def test_stars_and_ampersands_of_a_text_are_no_aliases(path: Path) -> None:
+    text = "SELECT COUNT(*) FROM t WHERE a & b -- **bold** &x " * (MAX_ALIASES + 1)
+    path.write_text(f"a: |\n  {text}\n")
+    assert read_documents(path) == [(1, {"a": text + "\n"})]
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_no_part_of_the_text(path: Path) -> None:
+    path.write_bytes("\ufeffa: 1\r\nb: é\r\n".encode())
+    assert read_documents(path) == [(1, {"a": 1, "b": "é"})]
+
+
+def test_a_lone_equals_sign_is_a_text(path: Path) -> None:
+    path.write_text("a: =\n=: b\n")
+    assert read_documents(path) == [(1, {"a": "=", "=": "b"})]
+
+
+def test_sets_and_ordered_mappings_are_built(path: Path) -> None:
+    path.write_text("a: !!set {x, y}\nb: !!omap [{x: 1}, {y: 2}]\nc: !!binary aGk=\n")
+    assert read_documents(path) == [(1, {"a": {"x", "y"}, "b": [("x", 1), ("y", 2)], "c": b"hi"})]
+
+
+def test_a_document_tells_the_lines_of_its_parts(path: Path) -> None:
+    path.write_text("# head\na:\n  - b: 1\n  - c:\n      d: 2\n---\n1: x\n")
+    first, second = marked_documents(path)
+    assert [first.line_of(*at) for at in ((), ("a",), ("a", 0), ("a", 1), ("a", 1, "c", "d"))] == [2, 2, 3, 4, 5]
+    assert [first.line_of(*at) for at in (("z",), ("a", 2), ("a", "b"), ("a", 0, "b", "x"))] == [None] * 4
+    assert [first.nearest_line(*at) for at in (("z",), ("a", 2), ("a", 0, "b", "x"))] == [2, 2, 3]
+    assert (second.line, second.line_of(1)) == (7, 7)
+
+
+def test_keys_that_stand_twice_are_told_where_they_are(path: Path) -> None:
+    path.write_text("a: {x: 1, x: 2}\nb:\n  - {y: 1}\n  - y: 1\n    y: 2\na: 3\n")
+    (document,) = marked_documents(path)
+    assert document.repeated() == (("a", 6), ("x", 1), ("y", 5))
+    assert document.repeated("b") == document.repeated("b", 1) == (("y", 5),)
+    assert document.repeated("b", 0) == document.repeated("none") == ()
+
+
+def test_what_a_merge_brings_in_again_does_not_stand_twice(path: Path) -> None:
+    path.write_text("a: &a {x: 1}\nb: {<<: *a, x: 2}\n")
+    (document,) = marked_documents(path)
+    assert document.content["b"] == {"x": 2}
+    assert document.repeated() == ()
+
+
+def test_what_cannot_be_read_says_path_line_and_reason_apart(path: Path) -> None:
+    path.write_bytes(b"a: 1\nb: \xff\n")
+    with pytest.raises(Unreadable) as refused:
+        marked_documents(path)
+    assert (refused.value.path, refused.value.line, refused.value.reason) == (path, 2, "not UTF-8 (byte 8)")
+    with pytest.raises(Unreadable) as missing:
+        marked_documents(path / "none")
+    assert (missing.value.line, str(missing.value)) == (1, f"{path / 'none'}: Not a directory")

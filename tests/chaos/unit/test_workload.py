@@ -28,6 +28,12 @@ def test_a_turn_is_submitted_twice_only_under_a_key():
     assert all(job.has_key for job in twice)
 
 
+def test_a_turn_that_asks_a_person_is_never_lost_to_its_client():
+    asking = [job for job in jobs(keyless=1.0) if job.asks_person]
+    assert asking
+    assert all(job.has_key for job in asking)
+
+
 def test_turns_that_kill_may_fail_and_are_as_many_as_asked_for():
     deadly = [job for job in jobs(poison=3) if job.says == "tools=die"]
     assert len(deadly) == 3

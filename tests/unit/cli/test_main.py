@@ -7,7 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from loom_worker.cli import process
-from loom_worker.cli.main import COMMANDS, main
+from loom_worker.cli.main import COMMANDS, Commands, main
+from loom_worker.errors import BadSettings, LoomError
 from loom_worker.tasks import app
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -101,3 +102,16 @@ def test_nothing_runs_where_nothing_runs(tmp_path: Path) -> None:
     stop = CliRunner().invoke(main, ["stop"], env=env)
     assert stop.exit_code == 0
     assert "Loom is not running" in stop.stdout
+
+
+@pytest.mark.parametrize(("kind", "exit_code", "begin"), [(LoomError, 1, "  "), (BadSettings, 2, "loom: ")])
+def test_an_error_cannot_steer_the_terminal_or_say_a_line_of_its_own(
+    kind: type[LoomError], exit_code: int, begin: str
+) -> None:
+    def fail() -> None:
+        raise kind("it is \x1b[2J\x9b1mbroken\u202e\rloom: fine\u2028loom: all\nloom: well")
+
+    result = CliRunner().invoke(Commands("loom", commands={}, callback=fail, invoke_without_command=True), [])
+    assert result.exit_code == exit_code
+    lines = [f"{begin}loom: {word}\n" for word in ("fine", "all", "well")]
+    assert result.stderr == "".join(["loom: it is [2J1mbroken\n", *lines])

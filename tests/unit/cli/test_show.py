@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
-from loom_worker.cli.show import WIDEST, table
+from loom_worker.cli.show import WIDEST, as_text, fields, table
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
 
@@ -77,3 +77,32 @@ def test_a_cell_is_one_line_without_escapes_and_cut_at_its_width() -> None:
     assert len(text) == 2
     assert text[1].startswith("a b[2Jxxx")
     assert len(text[1]) == WIDEST
+
+
+UNSEEN = "a\x1b[2J\x9b\u202eb\u200b\n\u2028c\ud800"
+
+
+def test_what_nobody_sees_is_not_in_a_table_or_a_field() -> None:
+    assert table([{"title": UNSEEN}], ["title"]).splitlines() == ["TITLE", "a[2Jb c\ufffd"]
+    assert fields({"ti\u202e\ntle": UNSEEN, "tags": ["\u202ex"]}).splitlines() == [
+        "ti tle            a[2Jb c\ufffd",
+        'tags              ["x"]',
+    ]
+
+
+def test_what_nobody_sees_is_escaped_in_json_and_all_else_is_not() -> None:
+    assert json.loads(as_text({"title": UNSEEN})) == {"title": UNSEEN}
+    assert [line for line in as_text({"title": UNSEEN}).splitlines() if not line.isprintable()] == []
+    assert as_text({"title": "größer 表"}) == '{\n  "title": "größer 表"\n}'
+
+
+def test_a_name_that_is_no_utf8_is_asked_for_and_no_traceback(tmp_path: Path) -> None:
+    result, fake = run(tmp_path, {}, "agents", "a\udcff")
+    assert (result.exit_code, fake.asked[0][1]) == (1, "/v1/agents/a%EF%BF%BD")
+
+
+@pytest.mark.parametrize("command", [["sessions"], ["turns", "show"], ["turns", "cancel"]])
+def test_an_id_that_is_no_text_is_asked_for_all_the_same(tmp_path: Path, command: list[str]) -> None:
+    result, fake = run(tmp_path, {}, *command, "\udcff")
+    assert not isinstance(result.exception, UnicodeError)
+    assert "%EF%BF%BD" in fake.asked[0][1]

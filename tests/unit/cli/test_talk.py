@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.cli.talk import Teller, printable, verdict
+from loom_worker.cli.talk import Teller, printable, sendable, verdict
 from loom_worker.values.events import Event
 
 
@@ -45,3 +45,8 @@ def test_a_model_cannot_move_the_cursor_or_retitle_the_terminal() -> None:
 def test_a_completed_turn_needs_no_words_and_any_other_gets_its_reason() -> None:
     assert verdict({"id": "t", "status": "completed"}) == ""
     assert verdict({"id": "t", "status": "cancelled", "reason": None, "error": None}) == "the turn t is cancelled"
+
+
+def test_what_was_no_utf8_can_be_sent_and_all_else_is_as_it_was() -> None:
+    assert sendable("a\udcffb") == "a\ufffdb"
+    assert sendable("größer 😀\u202e\n") == "größer 😀\u202e\n"

@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from loom_worker import __version__
+from loom_worker.patterns import library
 from tests.unit.docs.pages import ROOT, files, text
 
 PYPROJECT = tomllib.loads(text("pyproject.toml"))
@@ -44,12 +45,22 @@ def test_the_wheel_holds_every_file_that_is_read_at_run_time(wheel: Path) -> Non
         for path in files()
         if path.relative_to(ROOT).parts[0] in ("loom_worker", "web") and path.suffix != ".md"
     }
-    patterns = {f"loom_worker/patterns/library_files/sql/{path.name}" for path in (ROOT / "patterns/sql").iterdir()}
-    assert patterns
+    shipped = [path.relative_to(ROOT / "patterns") for path in files() if path.is_relative_to(ROOT / "patterns")]
+    assert len({path.parts[0] for path in shipped}) >= 11
+    patterns = {f"loom_worker/patterns/library_files/{path}" for path in shipped}
     assert sorted((needed | patterns) - packed) == []
     suffixes = {Path(name).suffix for name in needed}
     assert suffixes >= {".py", ".lua", ".yaml", ".json", ".gz", ".html"}
     assert any("migrations/versions" in name for name in needed)
+    assert any("patterns/schemas" in name for name in needed)
+
+
+def test_the_wheels_library_is_the_repositorys(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(tmp_path)
+    installed = library.load(tmp_path / "loom_worker" / "patterns" / "library_files")
+    assert installed.problems == ()
+    assert installed.patterns == library.load(ROOT / "patterns").patterns
 
 
 def test_the_wheel_has_this_version_and_brings_the_command(wheel: Path) -> None:

@@ -12,7 +12,7 @@ from loom_worker.blobs import counters, memory
 from loom_worker.cli.main import COMMANDS, main
 from loom_worker.guard import breaker, rate
 from loom_worker.lanes import keys
-from loom_worker.patterns import library
+from loom_worker.patterns import library, lint, news
 from loom_worker.store import schema
 from tests.unit.docs.pages import PROMISE, ROOT, block_after, command_lines, pages, text
 from web import metrics, openapi
@@ -44,7 +44,7 @@ def test_every_loom_command_and_its_options_exist(page: str) -> None:
         command = main.get_command(click.Context(main), found[1])
         parts = [command, *getattr(command, "commands", {}).values()] if command else []
         known = {opt for part in parts for parameter in part.params for opt in parameter.opts}
-        options = re.findall(r"--[a-z-]+", found[2].partition("|")[0])
+        options = re.findall(r"--[a-z0-9-]+", found[2].partition("|")[0])
         wrong += [line] if command is None or not known.issuperset(set(options) - {"--help"}) else []
     assert wrong == []
 
@@ -86,15 +86,16 @@ def test_the_example_agent_loads_with_every_field_understood(tmp_path: Path) -> 
     (tmp_path / "agent.yaml").write_text(block_after("docs/agents.md", "agent"), encoding="utf-8")
     found = agents.load(tmp_path)
     assert found.problems == ()
-    assert found.agents["sales-analyst"].min_confidence == 0.18
+    assert found.agents["sales-analyst"].min_confidence == 0.5
 
 
 def test_the_example_pattern_loads_with_every_field_understood(tmp_path: Path) -> None:
-    (tmp_path / "sales").mkdir()
-    (tmp_path / "sales" / "top.yaml").write_text(block_after("docs/agents.md", "pattern"), encoding="utf-8")
+    (tmp_path / "support").mkdir()
+    (tmp_path / "support" / "late_orders.yaml").write_text(block_after("docs/patterns.md", "pattern"), encoding="utf-8")
+    assert lint.lint(tmp_path) == ()
     found = library.load(tmp_path)
     assert found.problems == ()
-    assert [(pattern.id, dict(pattern.extra)) for pattern in found.patterns] == [("sales/top_n", {})]
+    assert [(pattern.id, dict(pattern.extra)) for pattern in found.patterns] == [("support/late_orders", {})]
 
 
 def test_the_architecture_names_every_table_and_every_key() -> None:
@@ -104,6 +105,7 @@ def test_the_architecture_names_every_table_and_every_key() -> None:
     names += [keys.sent("<what>"), keys.worker("<worker>"), keys.UNANSWERED]
     names += [f"{breaker.HASH}<name>", breaker.NAMES, f"{rate.TIMES}<name>", "loom:mcp:<key>"]
     names += [f"{memory.PREFIX}<ref>", memory.INDEX, memory.TOTAL, counters.KEY]
+    names += [f"{news.AT}<process>", news.RELOADS]
     assert [name for name in names if f"| `{name}` |" not in page] == []
 
 
@@ -149,5 +151,6 @@ def _curls(page: str) -> Iterator[tuple[str, str]]:
         if (found := re.search(r"curl .*?127\.0\.0\.1:8000(/[^\s\"?]*)", line)) is None:
             continue
         method = re.search(r"-X (\w+)", line)
-        path = re.sub(r"\$\w+|(?<=/sessions/)[^/]+|(?<=/agents/)[^/]+", "*", found[1])
+        named = r"\$\w+|(?<=/sessions/)[^/]+|(?<=/agents/)[^/]+|(?<=/patterns/)(?!match$).+"
+        path = re.sub(named, "*", found[1])
         yield method[1] if method else "GET", path

@@ -1,89 +1,42 @@
+import os
+import re
+from itertools import permutations
 from pathlib import Path
 
-from loom_worker.patterns.library import Library, load, packaged_root
-from loom_worker.values.patterns import Parameter
+import pytest
 
-MINIMAL = "name: top_n\ncategory: ranking\n"
-FULL = """
-name: top_n
-title: The best
-description: Ranks.
-category: ranking
-difficulty: beginner
-backend_type: sql
-use_cases: [one, two]
-intents: what sold best
-related_patterns: [sql/other]
-parameters:
-  - {name: n, type: integer, required: true, description: how many, example: 3, default: 10}
-  - {name: since, default: 2025-01-01}
-  - {name: deep, default: true}
-  - {name: free}
-  - {name: columns, default: [a, 2, 2025-01-01]}
-templates:
-  plain: SELECT 1
-  mapped: {description: with more, content: SELECT 2, output_format: table}
-  named: {sql: SELECT 3}
-best_practices: [first, second]
-syntax: {keep: me}
-examples: [{name: x}]
-"""
-
-
-def library(root: Path, **files: str) -> Library:
-    for name, text in files.items():
-        path = root / name.replace("__", "/")
-        path = path.with_name(path.name + ".yaml")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return load(root)
-
-
-def test_every_field_of_the_flat_format_arrives(tmp_path: Path) -> None:
-    (pattern,) = library(tmp_path, sql__a=FULL).patterns
-    assert pattern.id == "sql/top_n"
-    assert (pattern.title, pattern.difficulty, pattern.backend_type) == ("The best", "beginner", "sql")
-    assert pattern.use_cases == ("one", "two")
-    assert pattern.intents == ("what sold best",)
-    assert pattern.parameters == (
-        Parameter("n", "integer", True, "how many", "3", "10"),
-        Parameter("since", default="2025-01-01"),
-        Parameter("deep", default="true"),
-        Parameter("free", default=None),
-        Parameter("columns", default="a, 2, 2025-01-01"),
-    )
-    assert pattern.templates == {"plain": "SELECT 1", "mapped": "SELECT 2", "named": "SELECT 3"}
-    assert pattern.best_practices == "first\nsecond"
-    assert pattern.source == "sql/a.yaml"
-
-
-def test_keys_without_a_field_are_kept(tmp_path: Path) -> None:
-    (pattern,) = library(tmp_path, sql__a=FULL).patterns
-    assert pattern.extra["syntax"] == {"keep": "me"}
-    assert pattern.extra["examples"] == [{"name": "x"}]
-    assert pattern.extra["templates"] == {"mapped": {"description": "with more", "output_format": "table"}}
-
-
-def test_a_pattern_without_a_title_is_titled_by_its_name(tmp_path: Path) -> None:
-    assert library(tmp_path, sql__a=MINIMAL).patterns[0].title == "Top n"
+from loom_worker.patterns.library import (
+    COMPLAINT_CHARS,
+    MOST_COMPLAINTS,
+    FileContent,
+    Library,
+    library_files,
+    load,
+    merged,
+    packaged_root,
+    read_file,
+    root_fault,
+)
+from tests.support.pattern_files import MINIMAL, library, refused, write
 
 
 def test_ids_carry_the_whole_folder_so_equal_names_do_not_clash(tmp_path: Path) -> None:
-    found = library(tmp_path, sql__a=MINIMAL, sql__deep__a=MINIMAL, rest__a=MINIMAL)
-    assert {pattern.id for pattern in found.patterns} == {"sql/top_n", "sql/deep/top_n", "rest/top_n"}
+    found = library(tmp_path, sql__a=MINIMAL, sql__deep__er__a=MINIMAL, rest__a=MINIMAL)
+    assert {pattern.id for pattern in found.patterns} == {"sql/top_n", "sql/deep/er/top_n", "rest/top_n"}
     assert found.problems == ()
 
 
-def test_a_file_may_hold_several_patterns(tmp_path: Path) -> None:
-    found = library(tmp_path, sql__a=f"{MINIMAL}---\nname: second\ncategory: c\n")
-    assert [pattern.id for pattern in found.patterns] == ["sql/top_n", "sql/second"]
+def test_a_file_may_hold_several_patterns_and_each_knows_where_it_begins(tmp_path: Path) -> None:
+    found = library(tmp_path, sql__a=f"# head\n{MINIMAL}---\n\nname: second\ncategory: c\n")
+    assert [(pattern.id, pattern.line) for pattern in found.patterns] == [("sql/top_n", 2), ("sql/second", 6)]
+    assert {pattern.source for pattern in found.patterns} == {"sql/a.yaml"}
 
 
 def test_a_duplicate_id_is_told_and_the_first_one_stays(tmp_path: Path) -> None:
-    found = library(tmp_path, sql__a=MINIMAL + "title: first\n", sql__b=MINIMAL)
+    found = library(tmp_path, sql__a=MINIMAL + "title: first\n", sql__b="# head\n" + MINIMAL)
     assert [pattern.title for pattern in found.patterns] == ["first"]
     assert found.problems == (
-        f"{tmp_path}/sql/b.yaml:1: sql/top_n is already defined in sql/a.yaml; this one is left out",
+        f"{tmp_path}/sql/b.yaml:2: sql/top_n is already defined in sql/a.yaml; this one is left out",
     )
 
 
@@ -97,40 +50,42 @@ def test_a_broken_pattern_costs_neither_its_file_nor_the_library(tmp_path: Path)
     assert second.startswith(f"{tmp_path}/sql/b.yaml:")
 
 
-def test_problems_name_the_line_of_their_document(tmp_path: Path) -> None:
-    found = library(tmp_path, sql__a=f"{MINIMAL}---\ncategory: c\n")
-    assert found.problems == (f"{tmp_path}/sql/a.yaml:4: name is missing",)
-
-
-def test_what_is_wrong_is_said_for_each_kind_of_mistake(tmp_path: Path) -> None:
-    mistakes = {
-        "just text": "a pattern: a mapping is needed, not str",
-        "category: c": "name is missing",
-        "name: a": "category is missing",
-        "name: a b\ncategory: c": "name: 'a b' may hold letters, digits, '_', '-' and '.' only",
-        MINIMAL + "parameters: {a: 1}": "parameters: a list is needed, not dict",
-        MINIMAL + "parameters: [{type: x}]": "parameters[0].name is missing",
-        MINIMAL + "parameters: [n]": "parameters[0]: a mapping is needed, not str",
-        MINIMAL + "templates: {a: {description: b}}": (
-            "templates.a: a text is needed, or a mapping with content or sql, not nothing"
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("just text", "1: a pattern: a mapping is needed, not str"),
+        ("- 1\n- 2", "1: a pattern: a mapping is needed, not list"),
+        ("category: c", "1: name is missing"),
+        ("# head\n\nname: a", "3: category is missing"),
+        ("title: x\ncategory: c\nname: a b", "3: name: 'a b' may hold letters, digits, '_', '-' and '.' only"),
+        ("name: ../up\ncategory: c", "1: name: '../up' may hold letters, digits, '_', '-' and '.' only"),
+        (MINIMAL + "parameters: x", "3: parameters: a list or a mapping is needed, not str"),
+        (MINIMAL + "parameters:\n  - name: a\n  - type: x", "5: parameters[1].name is missing"),
+        (MINIMAL + "params:\n- name: a\n- name: b\n  type: {a: 1}", "6: params[1].type: a text is needed, not dict"),
+        (MINIMAL + "parameters: [a, a]", "3: parameters[1]: there is another parameter a"),
+        (
+            MINIMAL + "templates:\n  a: x\n  b: {description: c}",
+            "5: templates.b: a text is needed, or a mapping with content or sql, not nothing",
         ),
-        MINIMAL + "templates: SELECT 1": "templates: a mapping is needed, not str",
-        MINIMAL + "parameters: [{name: n, default: {a: 1}}]": "parameters[0].default: a text is needed, not dict",
-        MINIMAL + "parameters: [{name: n, default: [[a]]}]": "parameters[0].default: a text is needed, not list",
-        MINIMAL + "intents: [[a]]": "intents[0]: a text is needed, not list",
-    }
-    for n, (text, reason) in enumerate(mistakes.items()):
-        found = library(tmp_path / str(n), sql__a=text)
-        assert found.patterns == ()
-        assert found.problems == (f"{tmp_path}/{n}/sql/a.yaml:1: {reason}",)
-
-
-def test_a_library_file_is_named_as_not_readable_here(tmp_path: Path) -> None:
-    found = library(
-        tmp_path, sql__a="apiVersion: loom/v1\nkind: PatternLibrary\nmetadata: {name: x}\nspec: {entries: []}"
-    )
-    assert found.patterns == ()
-    assert "kind: PatternLibrary is not read as a pattern" in found.problems[0]
+        (MINIMAL + "templates: [{name: a, sql: x}, {name: a, sql: y}]", "3: templates[1]: there is another template a"),
+        (MINIMAL + "parameters: [{name: n, default: [[a]]}]", "3: parameters[0].default: a text is needed, not list"),
+        (MINIMAL + "parameters: [{name: n, required: so so}]", "3: parameters[0].required: true or false is needed"),
+        (MINIMAL + "intents:\n- a\n-\n  - b", "6: intents[1]: a text is needed, not list"),
+        (MINIMAL + "priority: 101", "3: priority: a whole number from 0 to 100 is needed, not 101"),
+        (MINIMAL + "priority: 7.5", "3: priority: a whole number from 0 to 100 is needed, not 7.5"),
+        (MINIMAL + "priority: true", "3: priority: a whole number from 0 to 100 is needed, not True"),
+        (MINIMAL + "examples:\n- {parameters: [a]}", "4: examples[0].parameters: a mapping is needed, not list"),
+        (MINIMAL + "errors:\n- {fix: x}", "4: errors[0].error is missing"),
+        (MINIMAL + "rule:\n  condition: x", "3: rule.action is missing"),
+        (f"{MINIMAL}title: 0x{'f' * 9000}", "1: Exceeds the limit"),
+        ("kind: Agent\nmetadata: {name: x}", "1: kind: Agent is not read here; Pattern and PatternLibrary are"),
+        ("name: a\ncategory: c\ntitle: x\nname: b", "4: the key name stands twice in one mapping"),
+        (MINIMAL + "templates:\n  a: x\n  a: y", "5: the key a stands twice in one mapping"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_line_of_the_key(tmp_path: Path, text: str, problem: str) -> None:
+    (told,) = refused(tmp_path, text)
+    assert told.startswith(problem)
 
 
 def test_a_file_outside_of_a_library_folder_is_told(tmp_path: Path) -> None:
@@ -141,24 +96,160 @@ def test_a_file_outside_of_a_library_folder_is_told(tmp_path: Path) -> None:
 
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "sql").mkdir()
-    (tmp_path / "sql" / "README.md").write_text("{")
+    for name in ("README.md", ".a.yaml", ".#a.yaml", "#a.yaml#", "#a.yaml", "~a.yaml", "a.yaml~", "a.yaml.swp"):
+        (tmp_path / "sql" / name).write_text("{")
+    write(tmp_path, **{".git__a": "{"})
+    (tmp_path / "sql" / "folder.yaml").mkdir()
     assert load(tmp_path) == Library((), ())
 
 
-def test_a_missing_folder_is_a_problem_and_no_crash(tmp_path: Path) -> None:
-    assert load(tmp_path / "nowhere").problems == (f"{tmp_path}/nowhere: no such folder",)
+def test_files_are_listed_in_the_order_of_their_paths(tmp_path: Path) -> None:
+    write(tmp_path, b__z="", b__a="", a__deep__x="", a__b="")
+    (tmp_path / "a" / "C.YML").write_text("")
+    listed = [path.relative_to(tmp_path).as_posix() for path in library_files(tmp_path)]
+    assert listed == ["a/C.YML", "a/b.yaml", "a/deep/x.yaml", "b/a.yaml", "b/z.yaml"]
 
 
-def test_a_number_without_end_costs_its_own_pattern(tmp_path: Path) -> None:
-    found = library(tmp_path, sql__a=f"{MINIMAL}title: 0x{'f' * 9000}\n", sql__b=MINIMAL)
-    assert [pattern.source for pattern in found.patterns] == ["sql/b.yaml"]
-    assert "sql/a.yaml:1: " in found.problems[0]
+def test_linked_folders_and_files_are_followed_and_circles_end(tmp_path: Path) -> None:
+    outside = write(tmp_path / "outside", deep__a=MINIMAL) / "deep"
+    root = write(tmp_path / "root", sql__own=MINIMAL)
+    (root / "linked").symlink_to(outside)
+    (root / "again").symlink_to(root / "sql")
+    (root / "sql" / "round").symlink_to(root)
+    (outside / "back").symlink_to(root)
+    (root / "sql" / "file.yaml").symlink_to(outside / "a.yaml")
+    (root / "sql" / "nowhere.yaml").symlink_to(root / "none")
+    listed = [path.relative_to(root).as_posix() for path in library_files(root)]
+    assert listed == ["linked/a.yaml", "sql/file.yaml", "sql/own.yaml"]
 
 
-def test_a_bomb_of_brackets_is_refused(tmp_path: Path) -> None:
-    found = library(tmp_path, sql__a="name: " + "[" * 40_000, sql__b=MINIMAL)
-    assert len(found.patterns) == 1
-    assert "nested deeper than" in found.problems[0]
+def test_many_links_to_one_folder_are_entered_once(tmp_path: Path) -> None:
+    for name in "abcdefghij":
+        (tmp_path / name).mkdir()
+        for other in "abcdefghij":
+            (tmp_path / name / f"to_{other}").symlink_to(tmp_path / other)
+    write(tmp_path, j__x=MINIMAL)
+    assert library_files(tmp_path) == [tmp_path / "j" / "x.yaml"]
+
+
+def test_a_missing_folder_or_file_is_a_problem_and_no_crash(tmp_path: Path) -> None:
+    assert load(tmp_path / "nowhere").problems == (f"{tmp_path}/nowhere:1: no such folder",)
+    content = read_file(tmp_path / "sql" / "gone.yaml", tmp_path)
+    assert content.problems == (f"{tmp_path}/sql/gone.yaml:1: No such file or directory",)
+    (tmp_path / "sql").mkdir()
+    assert read_file(tmp_path / "sql", tmp_path).problems == (f"{tmp_path}/sql:1: Is a directory",)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is closed to root")
+def test_a_folder_that_is_closed_is_told(tmp_path: Path) -> None:
+    write(tmp_path, open__a=MINIMAL, closed__a=MINIMAL)
+    (tmp_path / "closed").chmod(0)
+    found = load(tmp_path)
+    (tmp_path / "closed").chmod(0o700)
+    assert [pattern.id for pattern in found.patterns] == ["open/top_n"]
+    assert found.problems == (f"{tmp_path}/closed:1: Permission denied",)
+
+
+@pytest.mark.parametrize("place", ["sql/notes", "notes", "sql/x.yaml", "x.yaml"])
+def test_a_link_to_itself_is_one_complaint_and_all_else_loads(tmp_path: Path, place: str) -> None:
+    write(tmp_path, sql__a=MINIMAL)
+    (tmp_path / place).symlink_to((tmp_path / place).name)
+    found = load(tmp_path)
+    assert [pattern.id for pattern in found.patterns] == ["sql/top_n"]
+    assert found.problems == (f"{tmp_path}/{place}:1: Too many levels of symbolic links",)
+    (tmp_path / place).unlink()
+    assert load(tmp_path).problems == ()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is closed to root")
+@pytest.mark.parametrize("place", ["sql/notes", "notes"])
+def test_a_link_into_a_closed_folder_is_one_complaint_and_all_else_loads(tmp_path: Path, place: str) -> None:
+    root = write(tmp_path / "root", sql__a=MINIMAL)
+    (tmp_path / "closed" / "inside").mkdir(parents=True)
+    (root / place).symlink_to(tmp_path / "closed" / "inside")
+    (tmp_path / "closed").chmod(0)
+    found, fault = load(root), root_fault(tmp_path / "closed" / "inside")
+    (tmp_path / "closed").chmod(0o700)
+    assert [pattern.id for pattern in found.patterns] == ["sql/top_n"]
+    assert found.problems == (f"{root}/{place}:1: Permission denied",)
+    assert fault == "Permission denied"
+
+
+@pytest.mark.parametrize("entry", ["{priority: x}", "{name: same, category: c}"])
+def test_of_a_file_with_many_faults_the_first_are_told_and_how_many_follow(tmp_path: Path, entry: str) -> None:
+    good = "- {name: same, category: c}\n"
+    found = library(tmp_path, sql__a=good + f"- {entry}\n" * (MOST_COMPLAINTS + 7), sql__b="{")
+    *told, more, other = found.problems
+    assert len(told) == MOST_COMPLAINTS
+    assert told[-1].startswith(f"{tmp_path}/sql/a.yaml:{MOST_COMPLAINTS + 1}: ")
+    assert more == f"{tmp_path}/sql/a.yaml:1: … and 7 more"
+    assert other.startswith(f"{tmp_path}/sql/b.yaml:")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"name: {'a' * 100_000} b\ncategory: c",
+        f"{{category: c, name: x, ? {'k' * 100_000} : 1, ? {'k' * 100_000} : 2}}",
+        f"a: *{'b' * 100_000}",
+        'kind: "a\\nb\\x1b[31m\\u202ec\\u2028d\\uDCFF"',
+        'name: x\ncategory: c\n"a\\nb\\u202e": 1\n"a\\nb\\u202e": 2',
+    ],
+    ids=["long name", "long key", "long alias", "unseen kind", "unseen key"],
+)
+def test_a_complaint_is_one_short_line_with_nothing_unseen_in_it(tmp_path: Path, text: str) -> None:
+    (problem,) = library(tmp_path, sql__a=text).problems
+    assert problem.startswith(f"{tmp_path}/sql/a.yaml:")
+    assert len(problem) <= COMPLAINT_CHARS
+    assert problem.isprintable()
+
+
+@pytest.mark.parametrize("name", [b"a\nb\xff\x1b.yaml", b"\xe2\x80\xaea.yaml", b"a" * 250 + b".yaml"])
+def test_a_complaint_about_a_file_with_an_odd_name_can_be_shown(tmp_path: Path, name: bytes) -> None:
+    folder = tmp_path / ("d" * 250) / "sql"
+    folder.mkdir(parents=True)
+    (folder / os.fsdecode(name)).write_text("{")
+    (problem,) = load(tmp_path).problems
+    assert len(problem) <= COMPLAINT_CHARS
+    assert problem.isprintable()
+    assert problem.encode()
+    assert re.search(r":[12]: \w", problem)
+
+
+def test_a_name_that_cannot_be_shown_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "s\nql"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(MINIMAL)
+    found = load(tmp_path)
+    assert found.patterns == ()
+    assert "characters that cannot be shown" in found.problems[0]
+
+
+def test_a_file_reads_the_same_wherever_its_library_lies(tmp_path: Path) -> None:
+    for root in (tmp_path / "one", tmp_path / "two"):
+        write(root, sql__a=MINIMAL)
+    one, two = (read_file(root / "sql/a.yaml", root) for root in (tmp_path / "one", tmp_path / "two"))
+    assert one.patterns == two.patterns
+    assert one == read_file(tmp_path / "one/sql/a.yaml", tmp_path / "one")
+
+
+def test_a_library_is_its_files_put_together_in_their_order(tmp_path: Path) -> None:
+    write(tmp_path, a__a=MINIMAL, a__b=MINIMAL + "title: other", b__a=MINIMAL, b__broken="{")
+    contents = [read_file(path, tmp_path) for path in library_files(tmp_path)]
+    assert merged(contents) == load(tmp_path)
+    for order in permutations(contents):
+        found = merged(order)
+        assert {pattern.id for pattern in found.patterns} == {"a/top_n", "b/top_n"}
+        assert len(found.problems) == 2
+        kept = next(content for content in order if content.patterns and content.patterns[0].id == "a/top_n")
+        assert kept.patterns[0] in found.patterns
+
+
+def test_a_repeated_id_is_told_by_its_source_where_the_file_is_not_known(tmp_path: Path) -> None:
+    write(tmp_path, a__a=MINIMAL)
+    patterns = read_file(tmp_path / "a/a.yaml", tmp_path).patterns
+    found = merged([FileContent(patterns), FileContent(patterns)])
+    assert found.problems == ("a/a.yaml:1: a/top_n is already defined in a/a.yaml; this one is left out",)
 
 
 def test_the_packaged_library_loads_whole() -> None:

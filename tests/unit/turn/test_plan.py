@@ -132,8 +132,17 @@ def test_a_call_is_made_again_if_the_first_one_failed_or_may_have_another_answer
     assert [call.id for call in looked([done, second], tool=tools(is_repeatable=False)).send] == ["t1"]
     assert [call.id for call in looked([done, second], tool=tools(is_idempotent=False)).send] == ["t1"]
     calls = asked(("add", 1), ("pay", 1), ("add", 1))
-    calls[:2] = [replace(each, status="completed", content="x") for each in calls[:2]]
+    calls[:2] = [replace(each, status="completed", content="x", sends=1) for each in calls[:2]]
     assert [call.id for call in looked(calls).send] == ["t2"]
+
+
+def test_a_failed_change_makes_the_next_look_a_new_one_unless_it_never_left() -> None:
+    calls = asked(("add", 1), ("pay", 1), ("add", 1))
+    calls[0] = replace(calls[0], status="completed", content="x", sends=1)
+    lost = replace(calls[1], status="failed", content="broken off", sends=1)
+    assert [call.id for call in looked([calls[0], lost, calls[2]]).send] == ["t2"]
+    refused = replace(calls[1], status="failed", content="INVALID_INPUT")
+    assert [call.id for call in looked([calls[0], refused, calls[2]]).close] == ["t2"]
 
 
 def test_another_argument_is_another_call() -> None:

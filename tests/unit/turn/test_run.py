@@ -6,6 +6,7 @@ from loom_worker.errors import ProviderFailed
 from loom_worker.settings import LimitSettings
 from loom_worker.tools.clean import fence
 from loom_worker.turn.data import RULES
+from loom_worker.turn.loom import Beside
 from loom_worker.values.sessions import NewSession
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
@@ -96,7 +97,7 @@ def test_the_system_text_stays_as_first_sent_whatever_becomes_of_the_agent(stage
 def test_the_pattern_beside_a_message_is_sent_again_as_it_was_first_sent(stage: Stage) -> None:
     stage.model.scenes = [says("One."), says("Two.")]
     stage.serve(stage.submit(), stage.worker("w1"))
-    later = stage.worker("w2", match=lambda question, agent: ("Today is Sunday.", ()))
+    later = stage.worker("w2", beside=lambda turn, kit: Beside("Today is Sunday."))
     stage.serve(stage.submit(), later)
     contexts = [message.context for message in stage.model.asked[1].messages if message.role == "user"]
     assert contexts == ["Today is Saturday.", "Today is Sunday."]

@@ -11,8 +11,9 @@ from loom_worker.tools.clean import fence
 from loom_worker.turn import serve
 from loom_worker.turn.patience import Stopping
 from loom_worker.turn.plan import MAX_SENDS
+from loom_worker.values.json import Json
 from loom_worker.values.sessions import SessionPatch
-from loom_worker.values.turns import Webhook
+from loom_worker.values.turns import Turn, Webhook
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
 
@@ -242,6 +243,25 @@ def test_a_turn_that_ends_with_calls_under_way_rebuilds_as_it_was_told(stage: St
     assert (turn.status, turn.reason) == ("incomplete", "deadline")
     assert [call.status for call in turn.calls] == ["cancelled", "cancelled"]
     agrees(stage, turn.id)
+
+
+def test_a_webhook_tells_the_calls_as_they_are_though_one_began_while_it_was_written(stage: Stage) -> None:
+    told: list[Json] = []
+
+    def body(turn: Turn) -> str:
+        stage.calls.claim(turn.id, 0, 1, worker="late", now_ms=stage.now_ms, durable=False)
+        told.append(turn.as_json())
+        return "{}"
+
+    stage.model.scenes = [wants(*SUMS[:1])]
+    turn = stage.submit(deadline_s=10, webhook=Webhook("https://example.org/hook"))
+    worker = stage.worker("w1", webhook_body=body)
+    stage.serve(turn, worker)
+    stage.now_ms += 11_000
+    stage.lapse(turn)
+    turn = stage.serve(turn, worker)
+    assert [call["status"] for call in told[-1]["tool_calls"]] == ["cancelled"]
+    assert told[-1] == turn.as_json()
 
 
 def test_a_lane_that_became_idle_stays_idle_through_a_beat_of_its_keeper(stage: Stage) -> None:

@@ -5,15 +5,24 @@ from typing import Any, get_args
 
 import fakeredis
 import pytest
+import redis
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from loom_worker.guard.breaker import State
+from loom_worker.knowledge import Knowledge
+from loom_worker.patterns.live import LiveLibrary
+from loom_worker.patterns.news import News
 from loom_worker.results.references import References, stores
 from loom_worker.settings import BlobSettings
+from loom_worker.skills.shelf import Skills
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
+from loom_worker.store.ledger import Ledger
+from loom_worker.store.patterns import PatternUses
 from tests.support.memory_front import MemoryFront
+from tests.support.pattern_files import MINIMAL, write
+from tests.support.until import until
 from tests.support.web_stage import Submit, settings
 from web.app import create_app
 from web.metrics import GAUGES, KEYS, LABELLED, OPENNESS, exposition
@@ -58,12 +67,18 @@ def test_the_figures_are_those_of_all_workspaces(client: FlaskClient, submit: Su
 
 
 def test_every_figure_says_what_it_is() -> None:
-    labelled = {"breakers": {"tool:dice": "open"}, "counters": {"kept": 1}, "known": {"turns": True}}
+    labelled = {
+        "breakers": {"tool:dice": "open"},
+        "counters": {"kept": 1},
+        "pattern_reloads": {"ok": 1},
+        "known": {"turns": True},
+    }
     families = list(text_string_to_metric_families(exposition(dict.fromkeys(KEYS, 1) | labelled)[0].decode()))
     assert len(families) == len(GAUGES) + len(LABELLED)
     assert [family.name for family in families if not family.documentation] == []
     # All else is of what there is now, and goes with it.
-    assert [family.name for family in families if family.type != "gauge"] == ["loom_large_result_events"]
+    lasting = {family.name for family in families if family.type != "gauge"}
+    assert lasting == {"loom_large_result_events", "loom_pattern_reloads"}
 
 
 def test_breakers_results_and_what_is_known_come_by_name() -> None:
@@ -71,6 +86,7 @@ def test_breakers_results_and_what_is_known_come_by_name() -> None:
     figures = {
         "breakers": {"llm:anthropic:m": "open", "tool:a": "half-open", "tool:b": "closed"},
         "counters": {"kept": 7, "store_full": 0},
+        "pattern_reloads": {"ok": 3, "failed": 1},
         "known": {"turns": False, "results": True},
         "memory_blobs": 2,
     }
@@ -80,6 +96,8 @@ def test_breakers_results_and_what_is_known_come_by_name() -> None:
         "loom_breaker_open/tool:b": 0,
         "loom_large_result_events_total/kept": 7,
         "loom_large_result_events_total/store_full": 0,
+        "loom_pattern_reloads_total/ok": 3,
+        "loom_pattern_reloads_total/failed": 1,
         "loom_figures_known/turns": 0,
         "loom_figures_known/results": 1,
         "loom_large_results_in_memory": 2,
@@ -92,6 +110,30 @@ def test_the_figures_of_large_results_are_those_that_are_told(database: Database
         told = References(stores(blobs, BlobRows(database), redis), blobs).figures()
     assert told.keys() - set(KEYS) == {"counters"}
     assert samples(exposition(told)[0].decode())["loom_large_results_disk_bytes"] == 0
+
+
+def test_the_figures_of_patterns_are_those_that_are_told(
+    valkey: redis.Redis, database: Database, tmp_path: Path
+) -> None:
+    write(tmp_path, sql__good=MINIMAL, sql__bad="category: ranking")
+    news = News(valkey, process="p1")
+    library = LiveLibrary(tmp_path, debounce_ms=0, on_update=news.tell, watches=False)
+    knowledge = Knowledge(library, Skills(tmp_path), PatternUses(database), Ledger(database), learns=True)
+    assert told_of(knowledge, news) == {"loom_patterns": 1, "loom_pattern_errors": 1} | reloads(ok=0, failed=0)
+    write(tmp_path, sql__bad="name: {")
+    library.reload()
+    write(tmp_path, sql__bad="name: slow\ncategory: ranking\n")
+    library.reload()
+    until(lambda: news.counts() == {"ok": 1, "failed": 1}, 10, "both reloads are counted")
+    assert told_of(knowledge, news) == {"loom_patterns": 2, "loom_pattern_errors": 0} | reloads(ok=1, failed=1)
+
+
+def told_of(knowledge: Knowledge, news: News) -> dict[str, float]:
+    return samples(exposition({**knowledge.figures(), "pattern_reloads": news.counts()})[0].decode())
+
+
+def reloads(*, ok: int, failed: int) -> dict[str, float]:
+    return {"loom_pattern_reloads_total/ok": ok, "loom_pattern_reloads_total/failed": failed}
 
 
 def test_a_figure_that_is_not_known_is_left_out() -> None:

@@ -9,8 +9,10 @@ from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 
 from loom_worker.values.failures import StoredError
+from loom_worker.values.patterns import Effect
 from loom_worker.values.turns import Call, NewTurn
 from tests.support.memory_front import MemoryFront
+from tests.support.memory_patterns import TOP
 from tests.support.web_stage import Submit
 from tests.unit.blobs.made import reference
 from web import request_schemas
@@ -23,7 +25,7 @@ DOCUMENT = document()
 
 def test_every_route_is_in_the_document_and_nothing_else(app: Flask) -> None:
     routes = {
-        (method, re.sub(r"<(\w+)>", r"{\1}", rule.rule))
+        (method, re.sub(r"<(?:path:)?(\w+)>", r"{\1}", rule.rule))
         for rule in app.url_map.iter_rules()
         for method in rule.methods or ()
         if method not in ("HEAD", "OPTIONS")
@@ -104,6 +106,14 @@ CALLS: list[tuple[str, str, str, Any]] = [
     ("GET", "/v1/agents/default", "/v1/agents/{name}", None),
     ("GET", "/v1/tools", "/v1/tools", None),
     ("GET", "/v1/tools?agent=nobody", "/v1/tools", None),
+    ("GET", "/v1/patterns?category=sql", "/v1/patterns", None),
+    ("GET", "/v1/patterns?category=%00", "/v1/patterns", None),
+    ("GET", "/v1/patterns/match?q=top+ten+release+notes&k=2&agent=default", "/v1/patterns/match", None),
+    ("GET", "/v1/patterns/match?k=0", "/v1/patterns/match", None),
+    ("GET", "/v1/patterns/match?agent=nobody", "/v1/patterns/match", None),
+    ("GET", "/v1/patterns/sql/top_n", "/v1/patterns/{pattern_id}", None),
+    ("GET", "/v1/patterns/writing/en/notes", "/v1/patterns/{pattern_id}", None),
+    ("GET", "/v1/patterns/sql/none", "/v1/patterns/{pattern_id}", None),
     ("GET", "/v1/usage", "/v1/usage", None),
     ("GET", "/v1/queue/stats", "/v1/queue/stats", None),
     ("GET", "/v1/deliveries", "/v1/deliveries", None),
@@ -120,6 +130,25 @@ def test_answers_are_as_described(
     memory.kept_errors.append(FAILED)
     answer = client.open(url, method=method, json=body) if body is not None else client.open(url, method=method)
     schema_of(path, method, answer.status_code, answer.mimetype).validate(answer.get_json())
+
+
+def test_a_library_with_errors_and_a_used_pattern_are_as_described(client: FlaskClient, memory: MemoryFront) -> None:
+    memory.library.problems = ("sql/a.yaml:3: found a tab",)
+    memory.library.told = [{"process": "w1", "patterns": 2, "loaded_at": "2026-11-21T09:30:00.000Z", "errors": []}]
+    memory.library.came_of["default", TOP.id, TOP.digest] = Effect(42, 30, 10, 1.5, 9000, 1_795_253_400_000)
+    for url, path in (("/v1/patterns", "/v1/patterns"), (f"/v1/patterns/{TOP.id}", "/v1/patterns/{pattern_id}")):
+        schema_of(path, "GET", 200, "application/json").validate(client.get(url).get_json())
+
+
+def test_an_answer_has_no_member_that_is_not_described(client: FlaskClient, memory: MemoryFront) -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    found = client.get("/v1/patterns/match?q=top+ten").get_json()["data"][0]
+    assert found.keys() == schemas["PatternMatch"]["properties"].keys()
+    listed = client.get("/v1/patterns").get_json()
+    assert listed.keys() == schemas["PatternList"]["properties"].keys()
+    assert listed["data"][0].keys() == schemas["PatternList"]["properties"]["data"]["items"]["properties"].keys()
+    whole = client.get(f"/v1/patterns/{TOP.id}").get_json()
+    assert whole.keys() == schemas["Pattern"]["properties"].keys()
 
 
 def test_a_cancelled_and_a_retried_turn_are_as_described(

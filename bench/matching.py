@@ -1,0 +1,271 @@
+"""Measure the matching of patterns: `python -m bench.matching [--ideas] [--fit] [--quick]`.
+
+How often the right pattern comes first or among three, over labelled questions of which those in held_out.yaml were
+never tuned on, beside plain TF-IDF; the same for a public set of intents where LOOM_TEST_DATA names it; what the
+confidence is worth; how long a question and the building of the index take. ``--ideas`` leaves out one idea after the
+other, ``--fit`` prints the coefficients of the confidence; both look at the development questions alone.
+"""
+
+import argparse
+import json
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from loom_worker.patterns.library import load, packaged_root
+from loom_worker.patterns.match import Matcher
+from loom_worker.patterns.match_views import Weighing
+from loom_worker.values.patterns import Pattern
+
+QUESTIONS = Path(__file__).parent / "questions"
+SEEDS = (1, 2, 3, 4, 5)
+EXAMPLES = (5, 20)
+"""Of each intent, that a pattern is made of."""
+IDEAS: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "no pieces of words": {"pieces": 0.0},
+    "pieces of words alone": {"pieces": 1.0},
+    "no meanings": {"meaning": 0.0},
+    "no pairs of words": {"pair": 0.0},
+    "no words of grammar": {"function_word": 0.0},
+    "words of grammar as others": {"function_word": 1.0},
+    "all texts together alone": {"nearest": 0.0},
+    "nearest text alone": {"nearest": 1.0},
+    "unknown words do not count": {"unknown": 0.0},
+    "all fields alike": {
+        "fields": {"name": 1.0, "title": 1.0, "intents": 1.0, "use_cases": 1.0, "description": 1.0},
+    },
+    "descriptions alone": {"fields": {"description": 1.0}, "nearest": 0.0},
+}
+"""What is changed of Weighing, by what that means."""
+
+Asked = tuple[str, frozenset[str]]
+"""A question and the ids that are right; none where no pattern is."""
+Ranker = Callable[[str], Sequence[str]]
+"""The ids of the best three, best first."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the matcher said of a question at first place."""
+
+    confidence: float
+    is_right: bool
+
+
+def patterns() -> tuple[Pattern, ...]:
+    """Those that ship with Loom."""
+    return load(packaged_root()).patterns
+
+
+def labelled(name: str, known: Iterable[str]) -> tuple[list[Asked], list[Asked]]:
+    """Questions with a right answer among the known ids, and questions with none.
+
+    Args:
+        name: development or held_out.
+    """
+    read: dict[str, Any] = yaml.safe_load((QUESTIONS / f"{name}.yaml").read_text("utf-8"))
+    ids = frozenset(known)
+    asked = [(each["text"], frozenset(each["right"]) & ids) for each in read["questions"]]
+    return [each for each in asked if each[1]], [(text, frozenset()) for text in read["none"]]
+
+
+def ours(matcher: Matcher) -> Ranker:
+    """Ask the matcher."""
+    return lambda question: [match.pattern.id for match in matcher.match(question)]
+
+
+def plain(all_patterns: Sequence[Pattern], text: Callable[[Pattern], str]) -> Ranker:
+    """scikit-learn's TF-IDF and cosine as it comes, over one text of each pattern."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer: Any = TfidfVectorizer()
+    rows = vectorizer.fit_transform([text(pattern) for pattern in all_patterns])
+
+    def best(question: str) -> list[str]:
+        scores = (rows @ vectorizer.transform([question]).T).toarray().ravel()
+        order = sorted(range(len(all_patterns)), key=lambda n: -scores[n])
+        return [all_patterns[n].id for n in order[:3] if scores[n] > 0]
+
+    return best
+
+
+def all_fields(pattern: Pattern) -> str:
+    """What the five fields say."""
+    naming = (pattern.name.replace("_", " "), pattern.title, pattern.description)
+    return " ".join((*naming, *pattern.use_cases, *pattern.intents))
+
+
+def hits(ranker: Ranker, questions: Sequence[Asked]) -> tuple[float, float]:
+    """Shares (0-1) of questions whose right pattern comes first, and among the first three."""
+    found = [(ranker(text), right) for text, right in questions]
+    first = sum(bool(right.intersection(ids[:1])) for ids, right in found)
+    return first / len(found), sum(bool(right.intersection(ids)) for ids, right in found) / len(found)
+
+
+def answers(matcher: Matcher, questions: Iterable[Asked]) -> Iterator[Answer]:
+    """The first candidate of each question; where there is none, that is said with confidence 0."""
+    for text, right in questions:
+        best = matcher.match(text, 1)
+        yield Answer(best[0].confidence, best[0].pattern.id in right) if best else Answer(0.0, is_right=False)
+
+
+def bins(given: Sequence[Answer], count: int = 10) -> list[list[Answer]]:
+    """Answers by their confidence, in as many steps of equal width."""
+    found: list[list[Answer]] = [[] for _ in range(count)]
+    for answer in given:
+        found[min(int(answer.confidence * count), count - 1)].append(answer)
+    return found
+
+
+def calibration_error(given: Sequence[Answer]) -> float:
+    """Expected calibration error: how far confidence and share of right ones are apart, a bin with more counts more."""
+    return sum(abs(sum(a.confidence - a.is_right for a in some)) for some in bins(given)) / len(given)
+
+
+def precision(given: Sequence[Answer], least: float = 0.5) -> float:
+    """Of answers of at least this confidence, the share (0-1) that is right; 1 where there is none."""
+    sure = [answer.is_right for answer in given if answer.confidence >= least]
+    return sum(sure) / len(sure) if sure else 1.0
+
+
+def auroc(higher: Sequence[float], lower: Sequence[float]) -> float:
+    """How often (0-1) one of the first is above one of the second; equal ones count half."""
+    return sum((one > other) + (one == other) / 2 for one in higher for other in lower) / (len(higher) * len(lower))
+
+
+def intents() -> dict[str, list[Asked]] | None:
+    """The public set by its parts train, val, test and oos; None where LOOM_TEST_DATA is not set."""
+    if not (data := os.environ.get("LOOM_TEST_DATA")):
+        return None
+    read = json.loads((Path(data) / "intents" / "intents20.json").read_text("utf-8"))
+    return {part: [(text, frozenset({f"intents/{name}"})) for text, name in read[part]] for part in read}
+
+
+def intent_patterns(train: Sequence[Asked], examples: int, seed: int | None) -> list[Pattern]:
+    """Each intent as a pattern: of its first examples, or of some that are drawn."""
+    by_id: dict[str, list[str]] = {}
+    for text, right in train:
+        by_id.setdefault(min(right), []).append(text)
+    drawn = random.Random(seed)
+    return [
+        Pattern(
+            pattern_id,
+            pattern_id.partition("/")[2],
+            "",
+            intents=tuple(texts[:examples] if seed is None else drawn.sample(texts, examples)),
+        )
+        for pattern_id, texts in sorted(by_id.items())
+    ]
+
+
+def main() -> None:
+    """Print tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ideas", action="store_true", help="leave out one idea after the other")
+    parser.add_argument("--fit", action="store_true", help="print the coefficients of the confidence")
+    parser.add_argument("--quick", action="store_true", help="no library of 5,000 patterns")
+    given = parser.parse_args()
+    if given.fit:
+        from bench.matching_fit import fit
+
+        print(fit())
+    elif given.ideas:
+        _ideas()
+    else:
+        _all(is_quick=given.quick)
+
+
+def _all(*, is_quick: bool) -> None:
+    from bench.matching_speed import speeds
+
+    library = patterns()
+    matcher = Matcher(library)
+    for name in ("development", "held_out"):
+        questions, none = labelled(name, matcher.ids())
+        print(
+            f"\n{name}: {len(questions)} questions, {len(none)} that no pattern is right for; {len(library)} patterns"
+        )
+        _accuracy(library, matcher, questions)
+        _confidence(list(answers(matcher, questions)), list(answers(matcher, none)))
+    if sets := intents():
+        _intents(sets)
+    speeds(library, is_quick=is_quick)
+
+
+def _accuracy(library: Sequence[Pattern], matcher: Matcher, questions: Sequence[Asked]) -> None:
+    print("\n| | first | among three |\n| --- | --- | --- |")
+    rankers = {
+        "Loom": ours(matcher),
+        "plain TF-IDF, descriptions": plain(library, lambda pattern: pattern.description),
+        "plain TF-IDF, all five fields": plain(library, all_fields),
+    }
+    for name, ranker in rankers.items():
+        first, three = hits(ranker, questions)
+        print(f"| {name} | {first:.1%} | {three:.1%} |")
+
+
+def _confidence(asked: Sequence[Answer], none: Sequence[Answer]) -> None:
+    both = [*asked, *none]
+    print("\n| confidence | questions | mean confidence | right |\n| --- | --- | --- | --- |")
+    for number, some in enumerate(bins(both)):
+        if some:
+            mean = sum(answer.confidence for answer in some) / len(some)
+            share = sum(answer.is_right for answer in some) / len(some)
+            print(f"| {number / 10:.1f}-{(number + 1) / 10:.1f} | {len(some)} | {mean:.0%} | {share:.0%} |")
+    right = [answer for answer in asked if answer.is_right]
+    print(f"\nExpected calibration error {calibration_error(both):.3f}; right at 0.5 or more: {precision(both):.1%};")
+    print(f"at 0.5 or more: {_sure(right):.1%} of the right ones, {_sure(none):.1%} of those that have no pattern.")
+
+
+def _sure(given: Sequence[Answer]) -> float:
+    return sum(answer.confidence >= 0.5 for answer in given) / max(1, len(given))
+
+
+def _intents(sets: dict[str, list[Asked]]) -> None:
+    print(
+        "\n| examples of each intent | first, the first ones | first, mean of 5 draws | AUROC, mean |\n"
+        + "| --- " * 4
+        + "|"
+    )
+    for examples in EXAMPLES:
+        first = hits(ours(Matcher(intent_patterns(sets["train"], examples, None))), sets["test"])[0]
+        drawn = [Matcher(intent_patterns(sets["train"], examples, seed)) for seed in SEEDS]
+        mean = sum(hits(ours(matcher), sets["test"])[0] for matcher in drawn) / len(drawn)
+        apart = sum(told_apart(matcher, sets) for matcher in drawn) / len(drawn)
+        print(f"| {examples} | {first:.1%} | {mean:.1%} | {apart:.3f} |")
+
+
+def told_apart(matcher: Matcher, sets: dict[str, list[Asked]]) -> float:
+    """AUROC of the confidence: questions of the test part against those of no intent."""
+    known, strange = ([a.confidence for a in answers(matcher, sets[part])] for part in ("test", "oos"))
+    return auroc(known, strange)
+
+
+def _ideas() -> None:
+    library, sets = patterns(), intents()
+    questions, _ = labelled("development", [pattern.id for pattern in library])
+    print("| | first | among three | intents of 5 examples | of 20 |\n" + "| --- " * 5 + "|")
+    for name, change in IDEAS.items():
+        weighing = replace(Weighing(), **change)
+        first, three = hits(ours(Matcher(library, weighing=weighing)), questions)
+        row = [f"{first:.1%}", f"{three:.1%}"]
+        for examples in EXAMPLES:
+            row.append(_of_intents(sets, examples, weighing))
+        print(f"| {name} | {' | '.join(row)} |")
+
+
+def _of_intents(sets: dict[str, list[Asked]] | None, examples: int, weighing: Weighing) -> str:
+    if sets is None:
+        return ""
+    known = Matcher(intent_patterns(sets["train"], examples, None), weighing=weighing)
+    return f"{hits(ours(known), sets['val'])[0]:.1%}"
+
+
+if __name__ == "__main__":
+    main()

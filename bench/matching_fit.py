@@ -1,0 +1,110 @@
+"""Fit the coefficients of the confidence: the most likely ones, on questions that are not held out.
+
+Libraries of 1, 5, 20 and all patterns, so that a small one is not always sure: of a part of the library, most questions
+have no pattern. Each kind of library counts alike, the whole one three times.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, log
+
+from bench.matching import EXAMPLES, Asked, intent_patterns, intents, labelled, patterns
+from loom_worker.patterns.calibrate import Calibration, confidences
+from loom_worker.patterns.match import Matcher
+from loom_worker.values.patterns import Pattern
+
+PARTS = {1: 20, 5: 12, 20: 5}
+"""Patterns drawn from the library, and how many times."""
+INTENTS = 12
+START = (20.0, 3.0)
+STEPS = (4.0, 0.5)
+SMALLEST_STEP = 0.01
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A question against a library."""
+
+    scores: tuple[float, ...]
+    right: int | None
+    """The place of the right one among the scores; None: it is not there."""
+    weight: float
+
+
+def fit() -> Calibration:
+    """The most likely coefficients; needs LOOM_TEST_DATA.
+
+    Raises:
+        SystemExit: LOOM_TEST_DATA is not set.
+    """
+    sets = intents()
+    if sets is None:
+        raise SystemExit("LOOM_TEST_DATA is not set: the intents' validation questions are part of the fit")
+    samples = [*_library_samples(patterns()), *_intent_samples(sets)]
+    return _downhill(samples)
+
+
+def _downhill(samples: Sequence[Sample]) -> Calibration:
+    """Go on in steps, each coefficient by itself, and in half as long ones where none helps: there is one valley."""
+    values, steps = list(START), list(STEPS)
+    least = unlikelihood(Calibration(*values), samples)
+    while max(steps) > SMALLEST_STEP:
+        is_lower = False
+        for n, way in ((n, way) for n in range(len(values)) for way in (1, -1)):
+            tried = [*values[:n], values[n] + way * steps[n], *values[n + 1 :]]
+            if (level := unlikelihood(Calibration(*tried), samples)) < least:
+                values, least, is_lower = tried, level, True
+        if not is_lower:
+            steps = [step / 2 for step in steps]
+    return Calibration(*values)
+
+
+def unlikelihood(by: Calibration, samples: Iterable[Sample]) -> float:
+    """The negative logarithm of the likelihood, by weight."""
+    total = 0.0
+    for sample in samples:
+        chances = confidences(sample.scores, by=by)
+        chance = 1 - sum(chances) if sample.right is None else chances[sample.right]
+        total -= sample.weight * log(max(chance, exp(-20)))
+    return total
+
+
+def _library_samples(library: Sequence[Pattern]) -> list[Sample]:
+    questions, none = labelled("development", [pattern.id for pattern in library])
+    every = [*questions, *none]
+    samples = _samples(library, every, 3 / len(every))
+    drawn = random.Random(5)
+    for size, times in PARTS.items():
+        asked = [
+            (part, _fair(part, every, drawn)) for part in (drawn.sample(list(library), size) for _ in range(times))
+        ]
+        count = sum(len(some) for _, some in asked)
+        samples += [sample for part, some in asked for sample in _samples(part, some, 1 / count)]
+    return samples
+
+
+def _fair(part: Sequence[Pattern], every: Sequence[Asked], drawn: random.Random) -> list[Asked]:
+    """All questions that these patterns are right for, and as many (at least five) of all."""
+    ids = {pattern.id for pattern in part}
+    mine = [asked for asked in every if asked[1] & ids]
+    return mine + drawn.sample(list(every), max(5, len(mine)))
+
+
+def _intent_samples(sets: dict[str, list[Asked]]) -> list[Sample]:
+    """Half the intents at a time: questions of the others have no pattern."""
+    drawn, samples = random.Random(9), []
+    for examples in EXAMPLES:
+        for seed in (1, 2, 3):
+            some = drawn.sample(intent_patterns(sets["train"], examples, seed), INTENTS)
+            samples += _samples(some, drawn.sample(sets["val"], 200), 1 / 600)
+    return samples
+
+
+def _samples(library: Sequence[Pattern], questions: Iterable[Asked], weight: float) -> list[Sample]:
+    matcher, samples = Matcher(library), []
+    for text, right in questions:
+        found = matcher.match(text, 10)
+        place = next((n for n, match in enumerate(found) if match.pattern.id in right), None)
+        samples.append(Sample(tuple(match.score for match in found), place, weight))
+    return samples

@@ -1,0 +1,117 @@
+"""`loom patterns`: what the library holds, what it finds for a question and why, and what is wrong with its files."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from urllib.parse import quote
+
+import click
+
+from loom_worker import settings as knobs
+from loom_worker.cli.show import as_text, common, refuse_options_of_the_list, show, table
+from loom_worker.cli.talk import sendable
+from loom_worker.errors import LoomError
+from loom_worker.values.json import Json
+from loom_worker.values.patterns import PatternMatch
+from loom_worker.visible import clean, one_line
+
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_COLUMNS = ("id", "title", "confidence", "score", "terms")
+
+
+@click.group(invoke_without_command=True)
+@click.option("--category", help="Of this category, library or folder of libraries only.")
+@common
+@click.pass_context
+def patterns(ctx: click.Context, *, category: str | None, url: str | None, as_json: bool) -> None:
+    """List the patterns; `show`, `match` and `lint` look closer."""
+    if ctx.invoked_subcommand is None:
+        show("/v1/patterns", {"category": category}, ("id", "title", "category"), url=url, as_json=as_json)
+    else:
+        refuse_options_of_the_list(ctx)
+
+
+@patterns.command("show")
+@click.argument("pattern_id")
+@common
+def show_one(pattern_id: str, *, url: str | None, as_json: bool) -> None:
+    """Show one pattern, and what came of turns that used it."""
+    parts = pattern_id.split("/")
+    # Ids have a folder; without one, or with such parts, a URL leads to something else.
+    if len(parts) < 2 or not {"", ".", ".."}.isdisjoint(parts):
+        raise LoomError(f"there is no pattern {one_line(pattern_id)!r}")
+    show(f"/v1/patterns/{quote(sendable(pattern_id))}", {}, (), url=url, as_json=as_json)
+
+
+@patterns.command()
+@click.argument("question")
+@click.option("-k", default=3, show_default=True, type=click.IntRange(1, 20), help="Most candidates.")
+@click.option("--agent", help="Only patterns that fit what this agent works on.")
+@click.option("--dir", "folder", type=_FOLDER, help="Of this folder, read now; no Loom needs to run.")
+@common
+def match(question: str, *, k: int, agent: str | None, folder: Path | None, url: str | None, as_json: bool) -> None:
+    """Find the patterns that fit a question, and the words that counted."""
+    if folder is not None and agent is not None:
+        raise click.UsageError("--agent needs a running Loom; with --dir all patterns of the folder count")
+    if folder is None:
+        query = {"q": question, "k": k, "agent": agent}
+        show("/v1/patterns/match", query, _COLUMNS, url=url, as_json=as_json)
+        return
+    found = [_row(candidate) for candidate in _matches(folder, question, k)]
+    answer = {"object": "list", "data": found, "has_more": False, "next": None}
+    click.echo(as_text(answer) if as_json else table(found, _COLUMNS))
+
+
+@patterns.command()
+@click.argument("folder", required=False, type=_FOLDER)
+@click.option("--json", "as_json", is_flag=True, help="The findings as JSON.")
+def lint(folder: Path | None, *, as_json: bool) -> None:
+    """Say what is wrong with the files of a library (unless given, that of LOOM_PATTERNS_DIR), with file and line.
+
+    Warnings alone are no failure: the exit code is 1 only for what would not be loaded.
+    """
+    from loom_worker.patterns.library import load, packaged_root
+    from loom_worker.patterns.lint import lint as findings_of
+
+    root = folder or knobs.from_env().patterns.folder or packaged_root()
+    findings = findings_of(root)
+    if as_json:
+        click.echo(json.dumps([{**asdict(each), "path": str(each.path)} for each in findings], indent=2))
+    else:
+        for each in findings:
+            click.echo(_shown(str(each)))
+        errors = sum(each.level == "error" for each in findings)
+        count = len(load(root).patterns)
+        click.echo(_shown(f"{count} patterns, {errors} errors, {len(findings) - errors} warnings in {root}"))
+    if any(each.level == "error" for each in findings):
+        raise click.exceptions.Exit(1)
+
+
+def _matches(folder: Path, question: str, k: int) -> tuple[PatternMatch, ...]:
+    from loom_worker.patterns.library import load
+    from loom_worker.patterns.match import Matcher
+
+    library = load(folder)
+    for problem in library.problems:
+        click.echo(_shown(problem), err=True)
+    if not library.patterns:
+        raise LoomError(f"{folder} holds no pattern; `loom patterns lint {folder}` says why")
+    return Matcher(library.patterns).match(question, k)
+
+
+def _row(found: PatternMatch) -> Json:
+    """As the API tells it."""
+    return {
+        "id": found.pattern.id,
+        "object": "pattern_match",
+        "title": found.pattern.title,
+        "score": round(found.score, 4),
+        "confidence": round(found.confidence, 4),
+        "terms": list(found.terms),
+        "boost": round(found.boost, 3),
+    }
+
+
+def _shown(text: str) -> str:
+    """In one line and without what a terminal would obey: files and their names are anybody's."""
+    return " ".join(clean(text).splitlines())

@@ -1,0 +1,80 @@
+"""What is wrong with a pattern library, and what would make it better, each with file and line."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Literal
+
+from loom_worker.patterns import lint_keys, lint_rules
+from loom_worker.patterns.entries import Unit
+from loom_worker.patterns.library import COMPLAINT_CHARS, MOST_COMPLAINTS, library_files, read, root_fault, unlisted
+from loom_worker.values.patterns import Pattern
+from loom_worker.visible import one_line
+
+_WHAT_CHARS, _ADVICE_CHARS = 300, 100
+
+Level = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to look at."""
+
+    path: Path
+    line: int
+    """Of the key it is about, from 1."""
+    level: Level
+    """error: the pattern, or its file, is left out · warning: it loads, and something in it is of no use."""
+    what: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        told = f"{self.path}:{self.line}: {self.level}: {self.what}"
+        return one_line(f"{told} ({self.advice})" if self.advice else told, COMPLAINT_CHARS)
+
+
+def lint(root: Path) -> tuple[Finding, ...]:
+    """Look at every pattern file under a folder: all that ``load`` leaves out, and warnings; by file and line.
+
+    Of a file with more than ``MOST_COMPLAINTS`` errors, or warnings, the first are found, and how many follow.
+    """
+    if fault := root_fault(root):
+        return (Finding(root, 1, "error", fault),)
+    found: list[Finding] = []
+    loaded: dict[str, tuple[Path, Unit, Pattern]] = {}
+    for path in library_files(root):
+        units, problems = read(path, root)
+        found += [_finding(problem.path, problem.line, "error", problem.reason) for problem in problems]
+        for unit, pattern in units:
+            if pattern.id in loaded:
+                what = f"{pattern.id} is already defined in {loaded[pattern.id][2].source}; this one is left out"
+                found.append(_finding(path, pattern.line, "error", what, "give it another name"))
+            else:
+                loaded[pattern.id] = (path, unit, pattern)
+    found += _warnings(loaded)
+    found.sort(key=lambda finding: (str(finding.path), finding.line))
+    return tuple(each for _, of_file in groupby(found, key=lambda finding: finding.path) for each in _bounded(of_file))
+
+
+def _finding(path: Path, line: int, level: Level, what: str, advice: str = "") -> Finding:
+    return Finding(path, line, level, one_line(what, _WHAT_CHARS), one_line(advice, _ADVICE_CHARS))
+
+
+def _bounded(of_file: Iterable[Finding]) -> Iterator[Finding]:
+    counts: dict[Level, int] = {}
+    for finding in of_file:
+        counts[finding.level] = counts.get(finding.level, 0) + 1
+        if counts[finding.level] <= MOST_COMPLAINTS:
+            yield finding
+    for level, count in counts.items():
+        if count > MOST_COMPLAINTS:
+            yield Finding(finding.path, 1, level, unlisted(count))
+
+
+def _warnings(loaded: dict[str, tuple[Path, Unit, Pattern]]) -> Iterator[Finding]:
+    patterns = [pattern for _, _, pattern in loaded.values()]
+    library = lint_rules.Surroundings.of(patterns)
+    for path, unit, pattern in loaded.values():
+        for place, what, advice in (*lint_keys.of_keys(unit), *lint_rules.of_pattern(unit, pattern, library)):
+            yield _finding(path, unit.line_of(place), "warning", what, advice)

@@ -1,0 +1,106 @@
+"""Skills between workspaces: copied, linked, removed."""
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+from loom_worker.errors import Conflict, NotFound
+from loom_worker.skills.bundle import told_of
+from loom_worker.skills.gather import gathered
+from loom_worker.skills.install import Installed, check_workspace_of, install
+from loom_worker.skills.place import check_skill, check_workspace, held
+from loom_worker.skills.shelf import SKILLS, Skills
+from loom_worker.values.skills import Skill
+from loom_worker.visible import one_line
+
+
+def copy(root: Path, name: str, *, source: str, target: str, may_replace: bool = False) -> Installed:
+    """Give the workspace ``target`` files of its own of a skill of ``source``; of a linked one those it leads to.
+
+    Raises:
+        NotFound: there is no such skill.
+        Rejected: it has links or too much in it, works in its workspace alone; Conflict if the target has one.
+    """
+    check_workspace(target)
+    skill = _skill(root, source, name)
+    # A linked skill's own workspace is held, not that of the link: nobody changes the files while they are read.
+    with held(root, owner(skill)), told_of(name):
+        bundle = gathered(skill.folder)
+    return install(bundle, root, target, may_replace=may_replace)
+
+
+def link(root: Path, name: str, *, source: str, target: str) -> Skill:
+    """Let the workspace ``target`` have a skill of ``source`` as it is from now on; a link's source is linked, not it.
+
+    Raises:
+        NotFound: there is no such skill.
+        Rejected: it works in its workspace alone; Conflict if the target has one.
+    """
+    check_workspace(target)
+    skill = _skill(root, source, name)
+    check_workspace_of(skill, target)
+    (root / target / SKILLS).mkdir(parents=True, exist_ok=True)
+    with ExitStack() as holding:
+        # In one order for all, so that no two wait for each other.
+        places = {each: holding.enter_context(held(root, each)) for each in sorted({owner(skill), target})}
+        if places[owner(skill)].what(skill.name) != "folder":
+            raise NotFound(f"{owner(skill)}/{SKILLS}/{skill.name} is gone")
+        try:
+            places[target].put_link(skill.name, f"../../{owner(skill)}/{SKILLS}/{skill.name}")
+        except Conflict as error:
+            raise Conflict(f"{target}/{SKILLS}: {error}; remove it first") from error
+    return skill
+
+
+def remove(root: Path, name: str, *, workspace: str, is_forced: bool = False) -> tuple[str, ...]:
+    """Take a skill away, also one that cannot be read; of a linked one the link alone.
+
+    Args:
+        is_forced: also if other workspaces link to it, which then have none.
+
+    Returns:
+        Those whose links now lead nowhere.
+
+    Raises:
+        NotFound: there is no such skill.
+        Conflict: other workspaces link to it.
+    """
+    check_skill(name)
+    with held(root, workspace) as place:
+        what = place.what(name)
+        if what not in ("folder", "link"):
+            raise NotFound(f"the workspace {workspace} has no skill {name}")
+        users = linking(root, workspace, name) if what == "folder" else ()
+        if users and not is_forced:
+            raise Conflict(
+                f"{workspace}/{SKILLS}/{name} is linked by {', '.join(users)}; --force removes it all the same"
+            )
+        place.remove(name)
+    return users
+
+
+def linking(root: Path, workspace: str, name: str) -> tuple[str, ...]:
+    """The workspaces that have a link to a skill's folder, by name."""
+    real = os.path.realpath(root / workspace / SKILLS / name)
+    found: list[str] = []
+    for other in Skills(root).workspaces():
+        links = (entry for entry in (root / other / SKILLS).iterdir() if entry.is_symlink())
+        if any(os.path.realpath(entry) == real for entry in links):
+            found.append(other)
+    return tuple(found)
+
+
+def owner(skill: Skill) -> str:
+    """The workspace whose folder it is; of a linked skill that of its source."""
+    return skill.folder.parts[-3]
+
+
+def _skill(root: Path, workspace: str, name: str) -> Skill:
+    check_skill(name)
+    shelf = Skills(root).of(workspace)
+    for skill in shelf.skills:
+        if skill.name == name:
+            return skill
+    where = f"{workspace}/{SKILLS}/{name}"
+    why = [problem for problem in shelf.problems if problem.startswith((f"{where}/", f"{where}:"))]
+    raise NotFound(why[0] if why else f"the workspace {one_line(workspace)} has no skill {name}")

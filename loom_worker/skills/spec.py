@@ -1,0 +1,242 @@
+"""What a SKILL.md must hold, by the specification of agentskills.io, and Loom's extensions under ``metadata``.
+
+As the format's reference validator does, every value is read as the text that stands there (a version 1.10 is not
+1.1), and names may have lower-case letters of any script. Fields that the format does not know are tolerated, as
+clients are told to: ``notes`` names them.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, get_args
+
+import yaml
+
+from loom_worker.errors import BadFile
+from loom_worker.skills.folder import listed, read
+from loom_worker.values.skills import Skill, Trigger
+from loom_worker.visible import one_line
+from loom_worker.yaml_files import MAX_BYTES, Document, marked_documents
+
+FILE = "SKILL.md"
+FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+"""All that the format knows."""
+MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
+MAX_KEYWORDS, MAX_KEYWORD_CHARS = 100, 100
+MAX_METADATA_CHARS = 16_384
+"""Of all values under ``metadata`` together; Loom's own bound."""
+ADVISED_LINES = 500
+"""Of a body: what the format recommends at most."""
+ONLY_IN = "gateway:workspace"
+NOT_ITS_FOLDER = "is not the name of its folder"
+_TRIGGER, _KEYWORDS = ("metadata", "gateway:trigger"), ("metadata", "gateway:keywords")
+_EXTENSIONS = (_TRIGGER[1], _KEYWORDS[1], ONLY_IN)
+_FRONTMATTER = re.compile(r"\A(---[ \t]*\n.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_TOOL = re.compile(r"[^\s,()]+(?:\([^()]*\))?")
+_COMMA = re.compile("[,，、;；]")
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NULL = "tag:yaml.org,2002:null"
+
+
+def parse(path: Path) -> Skill:
+    """Read one SKILL.md, with the list of the files beside it.
+
+    Raises:
+        BadFile: it cannot be read, or breaks a rule of the format; ``file:line: reason``.
+    """
+    folder = path.absolute().parent
+    try:
+        raw = read(folder, (path.name,), most_bytes=MAX_BYTES)
+        return replace(skill_from(raw, where=path, folder=folder), files=without_itself(listed(folder, ()).files))
+    except OSError as error:
+        raise BadFile(f"{path}: {error.strerror}") from error
+
+
+def skill_from(raw: bytes, *, where: Path, folder: Path) -> Skill:
+    """Build a skill, without its list of files, from what SKILL.md holds.
+
+    Args:
+        where: how the file is named in errors.
+        folder: its last part must be the skill's name.
+
+    Raises:
+        BadFile: ``file:line: reason``.
+    """
+    front = _front(raw, where)
+    metadata = _metadata(front)
+    return Skill(
+        name=_name(front, folder),
+        description=front.text("description", MAX_DESCRIPTION, is_required=True),
+        body=front.body,
+        folder=folder,
+        license=front.text("license", MAX_DESCRIPTION),
+        compatibility=front.text("compatibility", MAX_COMPATIBILITY),
+        allowed_tools=_allowed_tools(front),
+        metadata=metadata,
+        trigger=_trigger(front, metadata),
+        keywords=_keywords(front, metadata),
+        digest=hashlib.sha256(raw).hexdigest(),
+    )
+
+
+def notes(path: Path) -> tuple[str, ...]:
+    """What stricter readers of the format would not take, though it loads here: ``file:line: reason`` each.
+
+    Raises:
+        BadFile: as ``parse``.
+    """
+    skill = parse(path)
+    front = _front(read(skill.folder, (path.name,), most_bytes=MAX_BYTES), path)
+    found = [front.told("no field of the format, not read", key) for key in front.nodes if key not in FIELDS]
+    own = [key for key in skill.metadata if key.startswith("gateway:") and key not in _EXTENSIONS]
+    found += [front.told("is not read", "metadata", key) for key in own]
+    if skill.keywords and skill.trigger != "keyword":
+        found.append(front.told(f"has no effect with trigger {skill.trigger}", *_KEYWORDS))
+    lines = skill.body.count("\n") + 1
+    if lines > ADVISED_LINES:
+        found.append(f"{path}: {lines} lines; move what is not always needed to references/, at {ADVISED_LINES} lines")
+    return tuple(found)
+
+
+def is_skill_name(name: str) -> bool:
+    """True for 1-64 lower-case letters and digits, with single hyphens between them."""
+    is_spelled = all(char.isalnum() or char == "-" for char in name) and name == name.lower()
+    return 0 < len(name) <= MAX_NAME and is_spelled and name.strip("-") == name and "--" not in name
+
+
+def without_itself(files: tuple[str, ...]) -> tuple[str, ...]:
+    """The files but SKILL.md."""
+    return tuple(file for file in files if file != FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """The frontmatter's fields as they stand there, and what follows it."""
+
+    where: Path
+    document: Document
+    nodes: Mapping[str, yaml.Node]
+    body: str
+
+    def told(self, what: str, *path: str) -> str:
+        """What is to be said of a field, or of one within ``metadata``."""
+        return f"{self.where}:{self.document.nearest_line(*path)}: {one_line(path[-1])}: {what}"
+
+    def refused(self, what: str, *path: str) -> BadFile:
+        return BadFile(self.told(what, *path))
+
+    def text(self, key: str, most_chars: int, *, is_required: bool = False) -> str:
+        node = self.nodes.get(key)
+        if node is not None and not isinstance(node, yaml.ScalarNode):
+            raise self.refused("a text is needed", key)
+        text = "" if node is None or node.tag == _NULL else node.value.strip()
+        if is_required and not text:
+            raise self.refused("is missing", key)
+        if len(text) > most_chars:
+            raise self.refused(f"{len(text)} characters, at most {most_chars} are allowed", key)
+        return text
+
+
+def _front(raw: bytes, where: Path) -> _Front:
+    try:
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise BadFile(f"{where}: not UTF-8 (byte {error.start})") from error
+    found = _FRONTMATTER.match(text)
+    if found is None:
+        what = "is not closed by a line ---" if text.startswith("---") else "is missing: the first line must be ---"
+        raise BadFile(f"{where}:1: the frontmatter {what}")
+    document = _document(found[1], where)
+    nodes = {key.value: value for key, value in document.root.value}
+    return _Front(where, document, nodes, text[found.end() :].strip("\n").rstrip())
+
+
+def _document(front: str, where: Path) -> Document:
+    documents = _documents(front, where)  # size, nesting and aliases are safe behind this line
+    if len(documents) != 1 or not isinstance(documents[0].content, dict):
+        raise BadFile(f"{where}:1: the frontmatter must be fields, each as name: value")
+    if "*" in front and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(front, Loader=_Loader)):
+        raise BadFile(f"{where}:1: the frontmatter has an alias (*), which the format has no use for")
+    for key, line in documents[0].repeated():
+        raise BadFile(f"{where}:{line}: {one_line(key)} stands there twice")
+    return documents[0]
+
+
+def _documents(front: str, where: Path) -> list[Document]:
+    """The guarded reader reads files: the frontmatter becomes one, with the same line numbers."""
+    try:
+        with NamedTemporaryFile("w", encoding="utf-8", newline="\n", suffix=".yaml") as file:
+            file.write(front)
+            file.flush()
+            return marked_documents(Path(file.name))
+    except BadFile as error:
+        hint = "; a text with ': ' in it needs quotes" if "mapping values are not allowed" in str(error) else ""
+        raise BadFile(str(error).replace(file.name, str(where), 1) + hint) from error
+    except OSError as error:
+        raise BadFile(f"{where}: {error.strerror}") from error
+
+
+def _name(front: _Front, folder: Path) -> str:
+    name = unicodedata.normalize("NFKC", front.text("name", MAX_NAME, is_required=True))
+    if not is_skill_name(name):
+        raise front.refused(f"{name!r}: lower-case letters, digits and single hyphens between them, at most 64", "name")
+    if unicodedata.normalize("NFKC", folder.name) != name:
+        raise front.refused(f"{name!r} {NOT_ITS_FOLDER}, {folder.name!r}", "name")
+    return name
+
+
+def _allowed_tools(front: _Front) -> tuple[str, ...]:
+    """Tools as they are named, such as ``Bash(git:*)``; by spaces, and by commas or as a list, as others write them."""
+    node = front.nodes.get("allowed-tools")
+    if isinstance(node, yaml.SequenceNode):
+        if not all(isinstance(item, yaml.ScalarNode) for item in node.value):
+            raise front.refused("a text is needed, or a list of texts", "allowed-tools")
+        return tuple(dict.fromkeys(item.value.strip() for item in node.value if item.value.strip()))
+    return tuple(dict.fromkeys(_TOOL.findall(front.text("allowed-tools", MAX_BYTES))))
+
+
+def _metadata(front: _Front) -> dict[str, str]:
+    node = front.nodes.get("metadata")
+    if node is None or node.tag == _NULL:
+        return {}
+    if not isinstance(node, yaml.MappingNode):
+        raise front.refused("fields are needed, each as name: value", "metadata")
+    found = {str(key.value): _flat(value) for key, value in node.value}
+    size_chars = sum(len(key) + len(value) for key, value in found.items())
+    if size_chars > MAX_METADATA_CHARS:
+        raise front.refused(f"{size_chars} characters, at most {MAX_METADATA_CHARS} are read", "metadata")
+    return found
+
+
+def _flat(node: Any) -> str:
+    """The text of a value; lists and mappings, which the format does not allow there, with commas between theirs."""
+    if isinstance(node, yaml.SequenceNode):
+        return ", ".join(map(_flat, node.value))
+    if isinstance(node, yaml.MappingNode):
+        return ", ".join(f"{_flat(key)}: {_flat(value)}" for key, value in node.value)
+    return "" if node.tag == _NULL else str(node.value).strip()
+
+
+def _trigger(front: _Front, metadata: Mapping[str, str]) -> Trigger:
+    wanted = metadata.get(_TRIGGER[1], "").casefold() or "model"
+    known: dict[str, Trigger] = {trigger: trigger for trigger in get_args(Trigger)}
+    if wanted not in known:
+        raise front.refused(f"{wanted[:40]!r} is none of auto, manual, keyword, model", *_TRIGGER)
+    if wanted == "keyword" and not metadata.get(_KEYWORDS[1]):
+        raise front.refused("keyword needs gateway:keywords", *_TRIGGER)
+    return known[wanted]
+
+
+def _keywords(front: _Front, metadata: Mapping[str, str]) -> tuple[str, ...]:
+    """By commas if there are any, so that a keyword can have several words; else by spaces."""
+    text = metadata.get(_KEYWORDS[1], "")
+    parts = _COMMA.split(text) if _COMMA.search(text) else text.split()
+    words = tuple(dict.fromkeys(word for part in parts if (word := " ".join(part.split()))))
+    if len(words) > MAX_KEYWORDS or any(len(word) > MAX_KEYWORD_CHARS for word in words):
+        most = f"at most {MAX_KEYWORDS} of at most {MAX_KEYWORD_CHARS} characters are allowed"
+        raise front.refused(most, *_KEYWORDS)
+    return words

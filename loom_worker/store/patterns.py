@@ -1,0 +1,94 @@
+"""What came of turns that used a pattern: sums by workspace, pattern and text, which outlive the turns."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from loom_worker.store.database import Database
+from loom_worker.store.schema import pattern_uses as rows
+from loom_worker.values.patterns import Effect, PatternUse
+
+_SUMMED = ("uses", "succeeded", "failed", "cost_usd", "tokens")
+_OURS = rows.c.workspace == bindparam("our_workspace")
+_ALL = select(rows).where(_OURS)
+_ONE = _ALL.where(rows.c.pattern_id == bindparam("our_pattern"))
+_put = upsert(rows)
+_ADD = _put.on_conflict_do_update(
+    index_elements=["workspace", "pattern_id", "digest"],
+    set_={
+        **{name: rows.c[name] + _put.excluded[name] for name in _SUMMED},
+        "last_ms": func.max(rows.c.last_ms, _put.excluded.last_ms),
+    },
+)
+
+
+class Ended(TypedDict):
+    """How a turn ended."""
+
+    is_success: bool | None
+    """None: somebody stopped it, or its end says nothing of patterns; it counts as a use alone."""
+    cost_usd: float
+    """Of the whole turn, as ``tokens``; each of its patterns is charged with all of it."""
+    tokens: int
+    now_ms: int
+
+
+def enter_uses(tx: Connection, workspace: str, uses: Sequence[PatternUse], **ended: Unpack[Ended]) -> None:
+    """Count a turn for each pattern that it used, once however often it did; in the transaction that ends it."""
+    distinct = dict.fromkeys((use.pattern_id, use.digest) for use in uses)
+    counted = {
+        "workspace": workspace,
+        "uses": 1,
+        "succeeded": int(ended["is_success"] is True),
+        "failed": int(ended["is_success"] is False),
+        "cost_usd": ended["cost_usd"],
+        "tokens": ended["tokens"],
+        "last_ms": ended["now_ms"],
+    }
+    if distinct:
+        tx.execute(_ADD, [{**counted, "pattern_id": name, "digest": digest} for name, digest in distinct])
+
+
+class PatternUses:
+    """The table of what came of patterns, by workspace."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def effects(self, workspace: str) -> Mapping[tuple[str, str], Effect]:
+        """What came of every pattern that was used, by its id and the digest of its text.
+
+        Raises:
+            Unavailable: the database did not answer.
+        """
+        with self._database.read() as tx:
+            found = tx.execute(_ALL, {"our_workspace": workspace}).mappings()
+            return {(row["pattern_id"], row["digest"]): _effect(row) for row in found}
+
+    def effect(self, workspace: str, pattern_id: str, digest: str) -> tuple[Effect, Effect]:
+        """What came of one text of a pattern, and of all its texts together.
+
+        Raises:
+            Unavailable: the database did not answer.
+        """
+        with self._database.read() as tx:
+            found = tx.execute(_ONE, {"our_workspace": workspace, "our_pattern": pattern_id}).mappings().all()
+        texts = {row["digest"]: _effect(row) for row in found}
+        return texts.get(digest, Effect()), _together(list(texts.values()))
+
+
+def _effect(row: Any) -> Effect:
+    return Effect(**{name: row[name] for name in (*_SUMMED, "last_ms")})
+
+
+def _together(effects: list[Effect]) -> Effect:
+    return Effect(
+        uses=sum(each.uses for each in effects),
+        succeeded=sum(each.succeeded for each in effects),
+        failed=sum(each.failed for each in effects),
+        cost_usd=sum(each.cost_usd for each in effects),
+        tokens=sum(each.tokens for each in effects),
+        last_ms=max((each.last_ms for each in effects if each.last_ms is not None), default=None),
+    )

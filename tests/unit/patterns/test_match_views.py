@@ -1,0 +1,105 @@
+"""Properties of matching, and building on what was read before."""
+
+import time
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loom_worker.patterns.library import load, packaged_root
+from loom_worker.patterns.match import Matcher
+from loom_worker.patterns.match_views import Weighing
+from loom_worker.values.patterns import Pattern
+
+LIBRARY = load(packaged_root()).patterns
+MATCHER = Matcher(LIBRARY)
+QUESTIONS = tuple(pattern.intents[0] for pattern in LIBRARY if pattern.intents)[::3]
+
+TEXT = st.lists(st.sampled_from("orders month revenue customers the cat country orderly zip".split()), max_size=5).map(
+    " ".join
+)
+PATTERN = st.builds(
+    lambda title, description, intents, priority: ("n", title, description, tuple(intents), priority),
+    TEXT,
+    TEXT,
+    st.lists(TEXT, max_size=3),
+    st.integers(0, 100),
+)
+PATTERNS = st.lists(PATTERN, min_size=1, max_size=14).map(
+    lambda each: [
+        Pattern(f"x/{n:02}", name, title, description, intents=intents, priority=priority)
+        for n, (name, title, description, intents, priority) in enumerate(each)
+    ]
+)
+
+
+@settings(max_examples=30)
+@given(PATTERNS, TEXT, st.integers(1, 20))
+def test_scores_are_within_bounds_sorted_and_the_same_every_time(
+    patterns: list[Pattern], question: str, k: int
+) -> None:
+    matcher = Matcher(patterns)
+    found = matcher.match(question, k)
+    assert len(found) <= k
+    assert all(0 < match.score <= 1 and 0 <= match.confidence <= 1 and match.boost == 1 for match in found)
+    assert sum(match.confidence for match in found) <= 1 + 1e-9
+    assert all(one.score >= other.score - 1e-6 for one, other in pairwise(found))
+    assert found == matcher.match(question, k) == Matcher(patterns).match(question, k)
+
+
+@settings(max_examples=30)
+@given(PATTERNS, st.randoms(use_true_random=False), TEXT)
+def test_the_order_of_the_patterns_changes_nothing(patterns: list[Pattern], chance: object, question: str) -> None:
+    shuffled = list(patterns)
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert Matcher(shuffled).match(question) == Matcher(patterns).match(question)
+
+
+@settings(max_examples=30)
+@given(PATTERNS, PATTERNS, TEXT)
+def test_an_incremental_build_is_the_same_as_a_full_one(old: list[Pattern], new: list[Pattern], question: str) -> None:
+    kept = new[: len(new) // 2] + [replace(pattern, id=pattern.id + "_") for pattern in old]
+    assert Matcher(kept, Matcher(old)).match(question, 20) == Matcher(kept).match(question, 20)
+    assert Matcher(new, Matcher(kept, Matcher(old))).match(question, 20) == Matcher(new).match(question, 20)
+
+
+@settings(max_examples=30)
+@given(PATTERNS, TEXT, st.dictionaries(st.sampled_from([f"x/{n:02}" for n in range(14)]), st.floats(-9, 9)))
+def test_boosts_stay_bounded_and_change_no_figures(
+    patterns: list[Pattern], asked: str, boosts: dict[str, float]
+) -> None:
+    matcher = Matcher(patterns)
+    plain, boosted = matcher.match(asked, 20), matcher.match(asked, 20, boosts=boosts)
+    assert sorted((m.pattern.id, m.score, m.confidence) for m in plain) == sorted(
+        (m.pattern.id, m.score, m.confidence) for m in boosted
+    )
+    assert all(0.9 <= match.boost <= 1.1 for match in boosted)
+    places = [match.score * match.boost for match in boosted]
+    assert all(one >= other - 1e-6 for one, other in pairwise(places))
+
+
+def test_a_rebuild_after_one_change_reads_that_pattern_alone() -> None:
+    changed = [replace(LIBRARY[0], title="Something else about wombats"), *LIBRARY[1:]]
+    started = time.process_time()
+    full = Matcher(changed)
+    between = time.process_time()
+    again = Matcher(changed, MATCHER)
+    assert time.process_time() - between < (between - started) / 2
+    for question in QUESTIONS:
+        assert again.match(question) == full.match(question)
+    assert again.match("wombats")[0].pattern.id == LIBRARY[0].id
+
+
+def test_words_of_patterns_that_are_gone_are_unknown_again() -> None:
+    orders, cats = Pattern("x/a", "a", "orders by month"), Pattern("x/b", "b", "cats that purr loudly in the evening")
+    after = Matcher([orders], Matcher([orders, cats]))
+    assert after.match("cats that purr") == Matcher([orders]).match("cats that purr")
+    assert after.match("orders that purr") == Matcher([orders]).match("orders that purr")
+
+
+def test_another_weighing_is_not_built_on_what_was_read_before() -> None:
+    weighing = Weighing(fields=dict.fromkeys(Weighing().fields, 5.0))
+    assert Matcher(LIBRARY, MATCHER, weighing=weighing).match("best customers") == Matcher(
+        LIBRARY, weighing=weighing
+    ).match("best customers")

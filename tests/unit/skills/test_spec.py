@@ -1,0 +1,258 @@
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_worker.errors import BadFile
+from loom_worker.skills.spec import is_skill_name, notes, parse, skill_from
+from loom_worker.values.skills import Skill
+from loom_worker.yaml_files import MAX_BYTES
+from tests.unit.skills.parts import put, skill_md
+
+DATA = os.environ.get("LOOM_TEST_DATA")
+PUBLIC = pytest.mark.skipif(not DATA, reason="LOOM_TEST_DATA is not set: no skills of others")
+
+
+def read(text: str | bytes, name: str = "pdf") -> Skill:
+    raw = text.encode() if isinstance(text, str) else text
+    return skill_from(raw, where=Path("SKILL.md"), folder=Path("skills", name))
+
+
+def refusal(text: str | bytes, name: str = "pdf") -> str:
+    with pytest.raises(BadFile) as refused:
+        read(text, name)
+    return str(refused.value)
+
+
+def test_every_field_of_the_format_is_read(tmp_path: Path) -> None:
+    text = skill_md(
+        "pdf",
+        "# PDF\n\nFill forms.",
+        license="Apache-2.0",
+        compatibility="Requires qpdf",
+        allowed_tools="Bash(git:*) Bash(jq -r:*) Read",
+        metadata='author: example-org\nversion: "1.0"\ngateway:trigger: keyword\ngateway:keywords: pdf form',
+    )
+    folder = put(tmp_path, "w", "pdf", text, references__guide="# Guide")
+    skill = parse(folder / "SKILL.md")
+    assert (skill.name, skill.description, skill.body) == ("pdf", "What pdf does.", "# PDF\n\nFill forms.")
+    assert (skill.license, skill.compatibility) == ("Apache-2.0", "Requires qpdf")
+    assert skill.allowed_tools == ("Bash(git:*)", "Bash(jq -r:*)", "Read")
+    assert skill.metadata["version"] == "1.0"
+    assert (skill.trigger, skill.keywords) == ("keyword", ("pdf", "form"))
+    assert (skill.folder, skill.files, skill.is_linked) == (folder, ("references/guide.md",), False)
+    assert len(skill.digest) == 64
+
+
+def test_the_smallest_skill_has_a_name_and_a_description() -> None:
+    skill = read("---\nname: pdf\ndescription: Reads PDF.\n---")
+    assert (skill.body, skill.trigger, skill.allowed_tools, dict(skill.metadata)) == ("", "model", (), {})
+
+
+@pytest.mark.parametrize("name", ["a", "7", "pdf-processing", "a-b-c", "x" * 64, "data2", "résumé", "技能", "навык-1"])
+def test_a_name_of_lower_case_letters_digits_and_single_hyphens_is_taken(name: str) -> None:
+    assert is_skill_name(name)
+    assert read(skill_md(f"'{name}'"), name).name == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PDF", "Pdf", "-pdf", "pdf-", "pdf--x", "x" * 65, "a_b", "a b", "a.b", "a/b", "..", "a\\b", "НАВЫК", "-", "a\t"],
+)
+def test_any_other_name_is_refused(name: str) -> None:
+    assert not is_skill_name(name)
+    text = yaml.safe_dump({"name": name.strip(), "description": "x"})
+    if name == name.strip():
+        assert refusal(f"---\n{text}---\n", name).startswith("SKILL.md:")
+
+
+def test_the_name_must_be_the_folders() -> None:
+    assert refusal(skill_md("pdf"), "other") == "SKILL.md:2: name: 'pdf' is not the name of its folder, 'other'"
+
+
+@pytest.mark.parametrize(("field", "most"), [("description", 1024), ("compatibility", 500)])
+def test_a_text_may_have_as_many_characters_as_the_format_allows(field: str, most: int) -> None:
+    assert getattr(read(skill_md("pdf", **{field: "é" * most})), field) == "é" * most
+    assert f"{field}: {most + 1} characters, at most {most}" in refusal(skill_md("pdf", **{field: "é" * (most + 1)}))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "1: the frontmatter is missing"),
+        ("# Title\n", "1: the frontmatter is missing"),
+        ("\n---\nname: pdf\n---\n", "1: the frontmatter is missing"),
+        ("---\nname: pdf\ndescription: x\n", "1: the frontmatter is not closed"),
+        ("---\n---\n", "1: the frontmatter must be fields"),
+        ("---\n- a\n---\n", "1: the frontmatter must be fields"),
+        ("---\njust text\n---\n", "1: the frontmatter must be fields"),
+        ("---\nname: pdf\n---\n", "2: description: is missing"),
+        ("---\nname: pdf\ndescription: '  '\n---\n", "3: description: is missing"),
+        ("---\nname: pdf\ndescription: null\n---\n", "3: description: is missing"),
+        ("---\ndescription: x\n---\n", "2: name: is missing"),
+        ("---\nname: [pdf]\ndescription: x\n---\n", "2: name: a text is needed"),
+        ("---\nname: pdf\ndescription: {a: b}\n---\n", "3: description: a text is needed"),
+        ("---\nname: pdf\nname: pdf\ndescription: x\n---\n", "3: name stands there twice"),
+        ("---\nname: pdf\ndescription: Use when: asked\n---\n", "3: mapping values are not allowed in this context; a"),
+        ("---\nname: pdf\ndescription: [x\n---\n", "4: "),
+        ("---\nname: &n pdf\ndescription: *n\n---\n", "1: the frontmatter has an alias"),
+        ("---\nname: !!python/object/apply:os.system [x]\n---\n", "2: could not determine"),
+        ("---\nname: pdf\ndescription: x\nmetadata: text\n---\n", "4: metadata: fields are needed"),
+        ("---\nname: pdf\ndescription: x\nallowed-tools: {a: b}\n---\n", "4: allowed-tools: a text is needed"),
+        ("---\nname: pdf\ndescription: x\nallowed-tools: [[a]]\n---\n", "4: allowed-tools: a text is needed"),
+        (skill_md("pdf", metadata="gateway:trigger: never"), "5: gateway:trigger: 'never' is none of"),
+        (skill_md("pdf", metadata="gateway:trigger: keyword"), "5: gateway:trigger: keyword needs"),
+        (skill_md("pdf", metadata=f"gateway:keywords: {'w ' * 101}\nx: y"), ""),
+        (skill_md("pdf", metadata=f"note: {'x' * 20_000}"), "4: metadata: 20004 characters, at most 16384"),
+        (skill_md("pdf", metadata=f"gateway:keywords: {'x' * 101}"), "5: gateway:keywords: at most 100"),
+        (skill_md("pdf", metadata=f"x: {'[' * 60 + ']' * 60}"), "5: nested deeper than"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_with_file_and_line(text: str, reason: str) -> None:
+    if reason:
+        assert refusal(text).startswith(f"SKILL.md:{reason}")
+    else:
+        assert read(text).keywords == ("w",)
+
+
+def test_what_is_not_utf8_is_refused() -> None:
+    assert refusal(b"---\nname: \xff\n---\n") == "SKILL.md: not UTF-8 (byte 10)"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_line_ends_and_byte_order_marks_of_any_system_make_no_difference(end: str, mark: str) -> None:
+    skill = read((mark + skill_md("pdf", "One.\n\nTwo.")).replace("\n", end))
+    assert (skill.name, skill.body) == ("pdf", "One.\n\nTwo.")
+
+
+def test_a_line_of_hyphens_in_the_body_stays_in_the_body() -> None:
+    assert read(skill_md("pdf", "a\n\n---\n\nb")).body == "a\n\n---\n\nb"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("1.10", "1.10"),
+        ("yes", "yes"),
+        ("0x10", "0x10"),
+        ("2024-01-01", "2024-01-01"),
+        ("null", ""),
+        ("[a, b]", "a, b"),
+    ],
+)
+def test_values_are_the_text_that_stands_there(written: str, meant: str) -> None:
+    assert read(skill_md("pdf", metadata=f"version: {written}")).metadata == {"version": meant}
+
+
+def test_a_number_can_be_a_name_and_a_description() -> None:
+    skill = read("---\nname: 2024\ndescription: 3.10\n---\n", "2024")
+    assert (skill.name, skill.description) == ("2024", "3.10")
+
+
+@pytest.mark.parametrize(
+    "written", ["Read Write Bash(git add:*)", "Read, Write,Bash(git add:*)", "[Read, Write, 'Bash(git add:*)']"]
+)
+def test_tools_are_told_apart_by_spaces_commas_or_as_a_list(written: str) -> None:
+    assert read(skill_md("pdf", allowed_tools=written)).allowed_tools == ("Read", "Write", "Bash(git add:*)")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("server deploy  server", ("server", "deploy")),
+        ("sql server, deploy,, ", ("sql server", "deploy")),
+        ("部署，服务器、集群", ("部署", "服务器", "集群")),
+        ("[pull request, git]", ("pull request", "git")),
+    ],
+)
+def test_keywords_are_told_apart_by_commas_if_there_are_any(written: str, meant: tuple[str, ...]) -> None:
+    assert read(skill_md("pdf", metadata=f"gateway:keywords: {written}")).keywords == meant
+
+
+@pytest.mark.parametrize("written", ["auto", "manual", "keyword", "model", "AUTO"])
+def test_each_trigger_is_known_in_any_case_of_letters(written: str) -> None:
+    text = skill_md("pdf", metadata=f"gateway:trigger: {written}\ngateway:keywords: a")
+    assert read(text).trigger == written.lower()
+
+
+def test_fields_that_the_format_does_not_know_are_tolerated_and_noted(tmp_path: Path) -> None:
+    text = skill_md("pdf", "x\n" * 600, version="2", metadata="gateway:keywords: a\ngateway:color: red")
+    told = notes(put(tmp_path, "w", "pdf", text) / "SKILL.md")
+    ends = ["version: no field of the format, not read", "gateway:color: is not read"]
+    ends += ["gateway:keywords: has no effect with trigger model", "at 500 lines"]
+    assert [line.endswith(end) for line, end in zip(told, ends, strict=True)] == [True] * 4
+    assert ":4: version" in told[0]
+
+
+def test_a_plain_skill_has_no_notes(tmp_path: Path) -> None:
+    assert notes(put(tmp_path, "w", "pdf") / "SKILL.md") == ()
+
+
+def test_a_file_that_is_too_large_gone_or_a_link_is_a_bad_file(tmp_path: Path) -> None:
+    folder = put(tmp_path, "w", "pdf", skill_md("pdf", "x" * MAX_BYTES))
+    with pytest.raises(BadFile, match="larger than 262144 bytes"):
+        parse(folder / "SKILL.md")
+    (folder / "SKILL.md").rename(folder / "other.md")
+    with pytest.raises(BadFile, match=r"SKILL\.md: No such file"):
+        parse(folder / "SKILL.md")
+    (folder / "SKILL.md").symlink_to("other.md")
+    with pytest.raises(BadFile, match="a link, which is not followed"):
+        parse(folder / "SKILL.md")
+
+
+def is_skill_or_refused(raw: bytes) -> bool:
+    try:
+        return read(raw).name == "pdf"
+    except BadFile as error:
+        return str(error).startswith("SKILL.md:")
+
+
+FRONT = st.one_of(
+    st.text(max_size=200),
+    st.dictionaries(
+        st.sampled_from(["name", "description", "metadata", "allowed-tools", "license", "compatibility", "x", "<<"]),
+        st.recursive(
+            st.none() | st.booleans() | st.floats() | st.text(max_size=20),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+        ),
+    ).map(lambda fields: yaml.safe_dump(fields, allow_unicode=True)),
+)
+
+
+@given(FRONT, st.text(max_size=50))
+def test_any_frontmatter_gives_a_skill_or_a_bad_file(front: str, body: str) -> None:
+    assert is_skill_or_refused(f"---\n{front}\n---\n{body}".encode("utf-8", "replace"))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_a_skill_or_a_bad_file(raw: bytes) -> None:
+    for text in (raw, b"---\n" + raw, b"---\nname: pdf\ndescription: " + raw + b"\n---\n"):
+        assert is_skill_or_refused(text)
+
+
+@PUBLIC
+@pytest.mark.parametrize("name", ["internal-comms", "mcp-builder"])
+def test_a_valid_skill_of_others_loads_unchanged(name: str) -> None:
+    path = Path(str(DATA), "skills", name, "SKILL.md")
+    skill = parse(path)
+    assert (skill.name, skill.trigger, notes(path)) == (name, "model", ())
+    assert path.read_text(encoding="utf-8").rstrip().endswith(skill.body)
+
+
+@PUBLIC
+def test_a_skill_of_others_whose_folder_has_another_name_is_refused() -> None:
+    with pytest.raises(BadFile, match=r"SKILL\.md:2: name: 'template-skill' is not the name of its folder"):
+        parse(Path(str(DATA), "skills/template/SKILL.md"))
+
+
+def test_a_strangers_key_is_told_in_one_line_without_what_a_terminal_obeys(tmp_path: Path) -> None:
+    key = '"\\e[2Jevil\\nloom: all is well\\u202e"'
+    twice = refusal(f"---\nname: pdf\n{key}: 1\n{key}: 2\ndescription: x\n---\n")
+    assert twice == "SKILL.md:4: [2Jevil loom: all is well stands there twice"
+    text = f"---\nname: pdf\ndescription: x\n{key}: 1\n---\n"
+    (note,) = notes(put(tmp_path, "w", "pdf", text) / "SKILL.md")
+    assert note.endswith("SKILL.md:4: [2Jevil loom: all is well: no field of the format, not read")

@@ -1,0 +1,133 @@
+"""The pattern library: what is in it, what fits a question and why, what came of each pattern."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from flask import Response, request
+
+from loom_worker.errors import Flaw, Invalid, Unavailable
+from loom_worker.values.json import Json, rfc3339
+from loom_worker.values.patterns import Effect, Pattern, PatternMatch
+from web.answers import Route, json_answer, list_answer, text_argument, whole_argument
+from web.caller import caller
+from web.problems import malformed
+
+if TYPE_CHECKING:
+    from loom_worker.wiring import Front
+
+CANDIDATES, MOST_CANDIDATES = 3, 20
+LONGEST_QUESTION = 4_000
+"""Characters; the matcher reads no more."""
+
+
+class PatternViews:
+    """The views under ``/v1/patterns``; the library is the same for all workspaces, what came of it is not."""
+
+    def __init__(self, front: "Front") -> None:
+        self._front = front
+
+    def routes(self) -> tuple[Route, ...]:
+        """Where the views are mounted."""
+        return (
+            Route("GET", "/v1/patterns", self.list),
+            Route("GET", "/v1/patterns/match", self.match),
+            Route("GET", "/v1/patterns/<path:pattern_id>", self.get),
+        )
+
+    def list(self) -> Response:
+        """List all patterns, or those of ``?category``; beside them what of the library's files is in error."""
+        desk = self._front.patterns
+        state = desk.state()
+        return json_answer(
+            {
+                "object": "list",
+                "data": [_line(pattern) for pattern in desk.patterns(text_argument("category"))],
+                "has_more": False,
+                "next": None,
+                "errors": list(state.problems),
+                "loaded_at": rfc3339(state.loaded_ms),
+                "processes": self._processes(),
+            }
+        )
+
+    def get(self, pattern_id: str) -> Response:
+        """Look at one pattern, and at what came of turns that used it."""
+        account = self._front.patterns.account(caller().workspace, pattern_id)
+        told = {
+            "effect": _effect(account.effect),
+            "effect_of_all_versions": _effect(account.all_time),
+            "boost": round(account.boost, 3),
+            "boost_why": account.why,
+        }
+        return json_answer({**_whole(account.pattern), **told})
+
+    def match(self) -> Response:
+        """Find the patterns that fit ``?q``, the best first, and say why; ``?k`` is 3, more than 20 counts as 20."""
+        question, k = request.args.get("q", ""), whole_argument("k", CANDIDATES)
+        if k < 1 or len(question) > LONGEST_QUESTION:
+            raise malformed(f"k must be 1 to {MOST_CANDIDATES}, q at most {LONGEST_QUESTION} characters")
+        most = min(k, MOST_CANDIDATES)
+        found = self._front.patterns.match(caller().workspace, question, most, self._agent())
+        return list_answer(map(_candidate, found))
+
+    def _agent(self) -> str | None:
+        """``?agent``, which is known."""
+        name, known = text_argument("agent"), [each.name for each in self._front.agents()]
+        if name is not None and name not in known:
+            told = f"There is no agent {name!r}; there are: {', '.join(known)}."
+            raise Invalid(told, (Flaw("/agent", "unknown agent"),))
+        return name
+
+    def _processes(self) -> tuple[Json, ...]:
+        """What the workers have loaded; nothing while Redis is away, for the library itself is here."""
+        try:
+            return tuple(self._front.patterns.loaded())
+        except Unavailable:
+            return ()
+
+
+def _line(pattern: Pattern) -> Json:
+    return {
+        "id": pattern.id,
+        "object": "pattern",
+        "title": pattern.title,
+        "description": pattern.description,
+        "category": pattern.category,
+        "difficulty": pattern.difficulty,
+        "backend_type": pattern.backend_type,
+        "tags": list(pattern.tags),
+        "source": f"{pattern.source}:{pattern.line}",
+        "version": pattern.digest,
+    }
+
+
+def _whole(pattern: Pattern) -> Json:
+    fields = asdict(pattern)
+    for name in ("digest", "line"):
+        fields.pop(name, None)
+    return {**fields, **_line(pattern)}
+
+
+def _candidate(match: PatternMatch) -> Json:
+    return {
+        "id": match.pattern.id,
+        "object": "pattern_match",
+        "title": match.pattern.title,
+        "score": round(match.score, 4),
+        "confidence": round(match.confidence, 4),
+        "terms": list(match.terms),
+        "boost": round(match.boost, 3),
+    }
+
+
+def _effect(effect: Effect) -> Json:
+    judged = effect.succeeded + effect.failed
+    return {
+        "uses": effect.uses,
+        "succeeded": effect.succeeded,
+        "failed": effect.failed,
+        "success": round(effect.succeeded / judged, 4) if judged else None,
+        "cost_usd": round(effect.cost_usd, 6),
+        "tokens": effect.tokens,
+        "last_used_at": rfc3339(effect.last_ms),
+    }
