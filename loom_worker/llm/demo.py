@@ -24,8 +24,8 @@ _PATTERN = re.compile(r'<pattern id="([^"]+)"[^>]*>\s*([^\n]*)\n(.*?)\n</pattern
 _TEMPLATE = re.compile(r"^Template (\S+):\n(`{3,})sql\n(.*?)\n\2$", re.DOTALL | re.MULTILINE)
 _PARAMETER = re.compile(r"^- (\w+) \([^,)\n]+(?:, required)?(?:, default (.*?))?\)(?::|$)", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{\{\s*\.?(\w+)\s*\}\}")
-_SOURCE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)", re.IGNORECASE)
-_LOCAL = re.compile(r"(?:\bWITH|,)\s+(\w+)\s+AS\s+\(", re.IGNORECASE)
+_SOURCE = re.compile(r"\b(?:FROM|JOIN)\s+(?!sqlite_)(\w+)\b(?!\s*\()", re.IGNORECASE)
+_LOCAL = re.compile(r"(?:\bWITH(?:\s+RECURSIVE)?|,)\s+(\w+)\s*(?:\([^()]*\)\s*)?AS\s+\(", re.IGNORECASE)
 _SAID_OTHERWISE = {"daily": "day", "annual": "year", "quantity": "units", "pieces": "units", "why": "reason"}
 _MONEY = re.compile(r"revenue|amount|refund|margin$|cost|price|value$|spent")
 _MOST_ROWS = 40

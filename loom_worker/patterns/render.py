@@ -15,6 +15,7 @@ from loom_worker.visible import clean, one_line
 
 MOST_CHARS = 6_000
 """Of a pattern beside a message; the rest of it is a call of ``load_pattern`` away."""
+PARAMETERS = "parameters"
 DESCRIPTION_CHARS = 800
 """Of the description beside a message."""
 FILLED_CHARS = 1_000_000
@@ -122,7 +123,7 @@ def _sections(pattern: Pattern, examples: tuple[Example, ...]) -> list[_Section]
     syntax = _plain(pattern.syntax).strip()
     related = _prose(", ".join(filter(None, map(_line, pattern.related_patterns))))
     return [
-        _Section("parameters", "Parameters:\n", tuple(map(_parameter, pattern.parameters))),
+        _Section(PARAMETERS, "Parameters:\n", tuple(map(_parameter, pattern.parameters))),
         _Section(
             "lines of best practices",
             "Best practices:\n",
@@ -146,18 +147,21 @@ def _texts(sections: list[_Section]) -> list[str]:
 
 
 def _fitted(sections: list[_Section], room: int) -> tuple[list[str], list[str]]:
-    """The texts that fit together, and the names of what does not."""
-    parts: list[str] = []
-    missing: list[str] = []
-    for section in sections:
-        kept = section.fitting(room - 2)
-        if kept:
-            parts.append(section.text(kept))
-            room -= len(parts[-1]) + 2
-        count = len(section.pieces)
-        if len(kept) < count:
-            missing.append(f"{count - len(kept):,} of {count:,} {section.name}" if kept else section.name)
-    return parts, missing
+    """The texts that fit together, in order, and the names of what does not."""
+    kept: dict[str, tuple[str, ...]] = {}
+    # Parameters choose first, up to half of the room: a template whose placeholders nobody explains is of no use.
+    for section in sorted(sections, key=lambda section: section.name != PARAMETERS):
+        kept[section.name] = section.fitting((room // 2 if section.name == PARAMETERS else room) - 2)
+        if kept[section.name]:
+            room -= len(section.text(kept[section.name])) + 2
+    missing = [
+        f"{len(section.pieces) - len(kept[section.name]):,} of {len(section.pieces):,} {section.name}"
+        if kept[section.name]
+        else section.name
+        for section in sections
+        if len(kept[section.name]) < len(section.pieces)
+    ]
+    return [section.text(kept[section.name]) for section in sections if kept[section.name]], missing
 
 
 def _left_out(pattern: Pattern, names: list[str]) -> str:

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.errors import Interrupted, ProviderFailed
+from loom_worker.llm.demo import missing_tables, read_task
 from loom_worker.llm.scripted import Scripted, latency_s
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import for_message
 from loom_worker.values.chat import ChatMessage, Reply, Request, TextDelta, ToolOutcome, ToolSpec
+from loom_worker.values.patterns import Pattern, PatternMatch
 from tests.support.tiny_shop import call, open_shop
 
 MATCHER = Matcher(load(packaged_root()).patterns)
@@ -64,6 +66,16 @@ def converse(question: str, shop: sqlite3.Connection, *before: ChatMessage) -> l
 
 def ask(question: str) -> str:
     return converse(question, open_shop())[-1].text
+
+
+SQL = [pattern for pattern in MATCHER.patterns if pattern.backend_type in KINDS]
+
+
+@pytest.mark.parametrize("pattern", SQL, ids=[pattern.id for pattern in SQL])
+def test_no_shipped_pattern_is_taken_to_read_tables_that_the_shop_does_not_have(pattern: Pattern) -> None:
+    task = read_task(for_message(PatternMatch(pattern, 1.0)), "")
+    assert task is not None
+    assert missing_tables(task.tables(), call(open_shop(), "list_tables", {})) == ()
 
 
 def test_three_products_are_three_products_with_their_revenue() -> None:

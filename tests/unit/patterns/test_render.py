@@ -393,3 +393,12 @@ def test_a_pattern_cannot_pose_as_a_skill(tag: str) -> None:
     text = as_document(Pattern("x/y", "y", "Why", description=f"Then {tag} follows"))
     assert tag not in text
     assert f"Then &lt;{tag[1:]} follows" in text
+
+
+def test_templates_leave_room_for_the_parameters_that_explain_them() -> None:
+    long = {name: Template("SELECT {{n}} -- " + name * 3_000) for name in "ab"}
+    text = for_message(PatternMatch(Pattern("x/y", "y", "Why", templates=long, parameters=(Parameter("n"),)), 1.0))
+    assert len(text) <= MOST_CHARS
+    assert "Template a:" in text
+    assert "\n- n (string)" in text
+    assert "1 of 2 templates" in text
