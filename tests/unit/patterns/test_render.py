@@ -396,9 +396,11 @@ def test_a_pattern_cannot_pose_as_a_skill(tag: str) -> None:
 
 
 def test_templates_leave_room_for_the_parameters_that_explain_them() -> None:
-    long = {name: Template("SELECT {{n}} -- " + name * 3_000) for name in "ab"}
-    text = for_message(PatternMatch(Pattern("x/y", "y", "Why", templates=long, parameters=(Parameter("n"),)), 1.0))
-    assert len(text) <= MOST_CHARS
-    assert "Template a:" in text
-    assert "\n- n (string)" in text
+    for size in range(2_000, 3_200, 5):
+        long = {name: Template("SELECT {{n}} -- " + name * size) for name in "ab"}
+        pattern = Pattern("x/y", "y", "Why", templates=long, parameters=(Parameter("n"),), best_practices="c" * 3_000)
+        text = for_message(PatternMatch(pattern, 1.0))
+        assert len(text) <= MOST_CHARS
+        assert "Template a:" in text
+        assert "\n- n (string)" in text
     assert "1 of 2 templates" in text
