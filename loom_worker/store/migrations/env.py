@@ -7,7 +7,9 @@ from sqlalchemy import Connection, create_engine, event
 
 from loom_worker.store.schema import metadata
 
-engine = create_engine(context.config.attributes["url"])
+# Processes that start together wait for the one that migrates: on a busy machine it takes longer than the usual 5 s.
+PATIENCE_S = 60
+engine = create_engine(context.config.attributes["url"], connect_args={"timeout": PATIENCE_S})
 
 
 @event.listens_for(engine, "connect")
