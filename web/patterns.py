@@ -68,7 +68,7 @@ class PatternViews:
             raise malformed(f"k must be 1 to {MOST_CANDIDATES}, q at most {LONGEST_QUESTION} characters")
         most = min(k, MOST_CANDIDATES)
         found = self._front.patterns.match(caller().workspace, question, most, self._agent())
-        return list_answer(map(_candidate, found))
+        return list_answer(map(PatternMatch.as_json, found))
 
     def _agent(self) -> str | None:
         """``?agent``, which is known."""
@@ -106,18 +106,6 @@ def _whole(pattern: Pattern) -> Json:
     for name in ("digest", "line"):
         fields.pop(name, None)
     return {**fields, **_line(pattern)}
-
-
-def _candidate(match: PatternMatch) -> Json:
-    return {
-        "id": match.pattern.id,
-        "object": "pattern_match",
-        "title": match.pattern.title,
-        "score": round(match.score, 4),
-        "confidence": round(match.confidence, 4),
-        "terms": list(match.terms),
-        "boost": round(match.boost, 3),
-    }
 
 
 def _effect(effect: Effect) -> Json:

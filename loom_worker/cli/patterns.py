@@ -11,7 +11,6 @@ from loom_worker import settings as knobs
 from loom_worker.cli.show import as_text, common, refuse_options_of_the_list, show, table
 from loom_worker.cli.talk import sendable
 from loom_worker.errors import LoomError
-from loom_worker.values.json import Json
 from loom_worker.values.patterns import PatternMatch
 from loom_worker.visible import clean, one_line
 
@@ -57,7 +56,7 @@ def match(question: str, *, k: int, agent: str | None, folder: Path | None, url:
         query = {"q": question, "k": k, "agent": agent}
         show("/v1/patterns/match", query, _COLUMNS, url=url, as_json=as_json)
         return
-    found = [_row(candidate) for candidate in _matches(folder, question, k)]
+    found = [candidate.as_json() for candidate in _matches(folder, question, k)]
     answer = {"object": "list", "data": found, "has_more": False, "next": None}
     click.echo(as_text(answer) if as_json else table(found, _COLUMNS))
 
@@ -97,19 +96,6 @@ def _matches(folder: Path, question: str, k: int) -> tuple[PatternMatch, ...]:
     if not library.patterns:
         raise LoomError(f"{folder} holds no pattern; `loom patterns lint {folder}` says why")
     return Matcher(library.patterns).match(question, k)
-
-
-def _row(found: PatternMatch) -> Json:
-    """As the API tells it."""
-    return {
-        "id": found.pattern.id,
-        "object": "pattern_match",
-        "title": found.pattern.title,
-        "score": round(found.score, 4),
-        "confidence": round(found.confidence, 4),
-        "terms": list(found.terms),
-        "boost": round(found.boost, 3),
-    }
 
 
 def _shown(text: str) -> str:

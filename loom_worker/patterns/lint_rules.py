@@ -10,11 +10,9 @@ from loom_worker.patterns.entries import Unit
 from loom_worker.patterns.fields import Place
 from loom_worker.patterns.lint_keys import Remark
 from loom_worker.patterns.lint_sql import DIALECTS, trouble
+from loom_worker.patterns.render import MOST_CHARS, placeholders
 from loom_worker.values.patterns import Pattern
 
-MOST_TEMPLATE_CHARS = 6000
-"""Longer templates leave little room for what else stands beside a message."""
-_PLACEHOLDER = re.compile(r"\{\{\s*\.?(\w+)\s*\}\}")
 _DIRECTIVE = re.compile(r"\{\{-?\s*(?:(?:if|range|with|for|each)\s|[#/])[^}]*\}\}|\{%[^%]*%\}")
 """Conditions and loops of the template engines of other systems."""
 
@@ -102,7 +100,7 @@ class _Places:
 
 
 def _parameters(pattern: Pattern, at: _Places) -> Iterator[Remark]:
-    used = {name for template in pattern.templates.values() for name in _PLACEHOLDER.findall(template.text)}
+    used = {name for template in pattern.templates.values() for name in placeholders(template.text)}
     inside = {
         name for template in pattern.templates.values() for name in re.findall(r"\w+", _directives(template.text))
     }
@@ -119,14 +117,14 @@ def _templates(pattern: Pattern, at: _Places) -> Iterator[Remark]:
     names = {parameter.name for parameter in pattern.parameters}
     for n, (name, template) in enumerate(pattern.templates.items()):
         place = at.template(n, name)
-        for missing in dict.fromkeys(_PLACEHOLDER.findall(template.text)):
+        for missing in placeholders(template.text):
             if missing not in names:
                 yield place, f"template {name}: {{{{{missing}}}}} is no parameter", f"add a parameter {missing}"
         for unknown in template.required_parameters:
             if unknown not in names:
                 yield place, f"template {name} requires {unknown}, which is no parameter", f"add a parameter {unknown}"
-        if len(template.text) > MOST_TEMPLATE_CHARS:
-            what = f"template {name} has {len(template.text):,} characters, more than {MOST_TEMPLATE_CHARS:,}"
+        if len(template.text) > MOST_CHARS:
+            what = f"template {name} has {len(template.text):,} characters, more than {MOST_CHARS:,}"
             yield place, f"{what} do not fit beside a message", "make two of it"
         if _DIRECTIVE.search(template.text):
             advice = "only {{name}} and {{.name}} are filled in; all else stays as it is"

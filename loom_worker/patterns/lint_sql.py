@@ -1,10 +1,10 @@
 """Whether a template is SQL once its placeholders are filled in."""
 
 import logging
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from loom_worker.patterns.render import fill, placeholders
 from loom_worker.values.patterns import Parameter, Pattern
 
 DIALECTS: dict[str, tuple[str | None, ...]] = {
@@ -17,7 +17,6 @@ DIALECTS: dict[str, tuple[str | None, ...]] = {
 }
 """sqlglot's dialects for each ``backend_type`` with SQL templates; one that parses is enough."""
 
-_PLACEHOLDER = re.compile(r"\{\{\s*\.?(\w+)\s*\}\}")
 _NUMBERS = ("int", "num", "float", "dec", "double", "real")
 
 
@@ -36,7 +35,7 @@ def trouble(template: str, pattern: Pattern) -> str:
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[1]), template)
+    return fill(template, {**{name: name for name in placeholders(template)}, **values})
 
 
 def _problem(sql: str, dialect: str | None) -> str:

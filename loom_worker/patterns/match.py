@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from loom_worker.patterns import effect
 from loom_worker.patterns.calibrate import confidences
 from loom_worker.patterns.match_views import Alike, Views, Weighing
 from loom_worker.values.patterns import Pattern, PatternMatch
@@ -16,7 +17,6 @@ _HEAD_CHARS, _TAIL_CHARS = 800, 400
 """Of a question; what is asked stands before or behind what is pasted, and a long paste must not cost more."""
 _CONTENDERS = 10
 """Candidates whose scores make the confidence, and among which boosts may change the order."""
-_LEAST_BOOST, _MOST_BOOST = 0.9, 1.1
 _SAME = 6
 """Digits behind the point to which two scores must agree for the priority to decide."""
 
@@ -112,4 +112,4 @@ def _excerpt(question: str) -> str:
 
 
 def _bounded(boost: float) -> float:
-    return min(max(boost, _LEAST_BOOST), _MOST_BOOST)
+    return min(max(boost, effect.LEAST), effect.MOST)

@@ -125,9 +125,8 @@ class Views:
 
     def _counted_pieces(self, alike: Alike, position: int) -> tuple[str, ...]:
         parts = _parts(alike.by_piece, self._in_pieces, position)
-        return tuple(sorted((piece for piece in parts if parts[piece] > 0), key=lambda piece: (-parts[piece], piece)))[
-            :3
-        ]
+        telling = sorted((piece for piece in parts if parts[piece] > 0), key=lambda piece: (-parts[piece], piece))
+        return tuple(telling[:_SHOWN_PIECES])
 
     def _read(self, texts: Texts) -> _Reading:
         by_word = [[Counter(_by_words(text)) for text in each] for each in texts]

@@ -1,12 +1,12 @@
 """Close calls between patterns, settled by a model that reads them; its failure leaves the order as it was."""
 
-import json
 import logging
 import re
 from collections.abc import Callable
 
 from loom_worker.errors import LoomError
 from loom_worker.values.chat import ChatMessage, Request
+from loom_worker.values.json import untagged
 from loom_worker.values.patterns import Pattern, PatternMatch
 from loom_worker.visible import clean, one_line
 
@@ -52,8 +52,8 @@ def request(
         is_given_up: asked during the call; True ends it.
     """
     listed = [_told(number, match.pattern) for number, match in enumerate(matches[:MOST_CANDIDATES], 1)]
-    data = "\n".join(map(_fenced, listed))
-    asked = _fenced(clean(question[:QUESTION_CHARS]))
+    data = "\n".join(map(untagged, listed))
+    asked = untagged(clean(question[:QUESTION_CHARS]))
     return Request(
         SYSTEM,
         (ChatMessage("user", f"<question>{asked}</question>\n<patterns>\n{data}\n</patterns>"),),
@@ -107,8 +107,3 @@ def _told(number: int, pattern: Pattern) -> dict[str, object]:
         "title": one_line(pattern.title),
         "description": one_line(pattern.description, DESCRIPTION_CHARS),
     }
-
-
-def _fenced(value: object) -> str:
-    """JSON on one line, without the sign that begins a tag."""
-    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")

@@ -11,6 +11,7 @@ from math import isfinite
 from loom_worker.errors import LoomError
 from loom_worker.llm.model import Model, whole_reply
 from loom_worker.values.chat import ChatMessage, Reply, Request, Usage
+from loom_worker.values.json import untagged
 from loom_worker.values.tools import Caller
 
 log = logging.getLogger(__name__)
@@ -98,8 +99,8 @@ def request(query: str, candidates: Sequence[Candidate], *, is_given_up: Callabl
         {"index": number, "role": each.role, "date": each.date, "text": each.preview}
         for number, each in enumerate(candidates, 1)
     ]
-    data = "\n".join(_fenced(each) for each in listed)
-    text = f"<query>{_fenced(query[:QUERY_CHARS])}</query>\n<messages>\n{data}\n</messages>"
+    data = "\n".join(untagged(each) for each in listed)
+    text = f"<query>{untagged(query[:QUERY_CHARS])}</query>\n<messages>\n{data}\n</messages>"
     return Request(
         SYSTEM,
         (ChatMessage("user", text),),
@@ -135,8 +136,3 @@ def _verdicts(text: str) -> Iterator[tuple[int, float]]:
         is_score = isinstance(score, int | float) and not isinstance(score, bool)
         if is_index and is_score and (isinstance(score, int) or isfinite(score)):
             yield index, float(min(max(score, 0), BEST))
-
-
-def _fenced(value: object) -> str:
-    """JSON on one line, without the sign that begins a tag."""
-    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")

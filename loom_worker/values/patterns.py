@@ -99,6 +99,18 @@ class PatternMatch:
     boost: float = 1.0
     """What the outcomes of earlier turns make of its place; 1: nothing."""
 
+    def as_json(self) -> Json:
+        """A candidate as the API tells it."""
+        return {
+            "id": self.pattern.id,
+            "object": "pattern_match",
+            "title": self.pattern.title,
+            "score": round(self.score, 4),
+            "confidence": round(self.confidence, 4),
+            "terms": list(self.terms),
+            "boost": round(self.boost, 3),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class PatternUpdateEvent:

@@ -4,7 +4,7 @@ import pytest
 
 from loom_worker.patterns.library import COMPLAINT_CHARS, MOST_COMPLAINTS, load, packaged_root
 from loom_worker.patterns.lint import Finding, lint
-from loom_worker.patterns.lint_rules import MOST_TEMPLATE_CHARS
+from loom_worker.patterns.render import MOST_CHARS
 from tests.support.pattern_files import write
 
 GOOD = """\
@@ -71,8 +71,8 @@ def test_each_weakness_is_told_with_the_line_of_its_key(tmp_path: Path, text: st
 
 
 def test_a_template_too_long_to_stand_beside_a_message_is_told(tmp_path: Path) -> None:
-    assert warnings(tmp_path, f"{GOOD}templates: {{a: {'x' * MOST_TEMPLATE_CHARS}}}") == []
-    (told,) = warnings(tmp_path, f"{GOOD}templates: {{a: {'x' * (MOST_TEMPLATE_CHARS + 1)}}}")
+    assert warnings(tmp_path, f"{GOOD}templates: {{a: {'x' * MOST_CHARS}}}") == []
+    (told,) = warnings(tmp_path, f"{GOOD}templates: {{a: {'x' * (MOST_CHARS + 1)}}}")
     assert told == "5: template a has 6,001 characters, more than 6,000 do not fit beside a message"
 
 
