@@ -187,7 +187,7 @@ def final_update(tx: Connection, claim: Claim, values: dict[str, Any], *, heard:
 
 
 def check_fence(tx: Connection, claim: Claim) -> None:
-    """See that a turn is still ours, as seen by this write transaction.
+    """See that a turn is still ours, in the snapshot of this transaction.
 
     Raises:
         Fenced: another worker owns the turn, or it is finished or deleted.

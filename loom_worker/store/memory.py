@@ -8,6 +8,7 @@ from sqlalchemy import BigInteger, Connection, Integer, bindparam, case, func, s
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.store import ledger, recalled, rows, snapshots
+from loom_worker.store.claims import check_fence
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge
 from loom_worker.store.schema import memory, memory_snapshots, messages
@@ -17,6 +18,7 @@ from loom_worker.values.json import Json
 from loom_worker.values.memory import MemoryState, Remembered, Snapshot
 from loom_worker.values.pages import Page
 from loom_worker.values.sessions import Message, Session
+from loom_worker.values.turns import Claim
 
 AHEAD_MS = 60_000
 """A mark that lies farther ahead was set by a clock that is; it is due all the same."""
@@ -77,13 +79,20 @@ class Memories:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def load(self, lane: str, *, limit: int) -> Remembered:
+    def load(self, lane: str, *, limit: int, claim: Claim | None = None) -> Remembered:
         """What a turn begins with; costs the same at any length of the session.
 
         Args:
             limit: most messages of L1, the newest. A turn that it cuts is left out: L1 begins with a user's message.
+            claim: the turn that is to begin with it. What is read is then the session as it was before this turn: a
+                worker that slept while others ended the turn would otherwise find the answer in its own past.
+
+        Raises:
+            Fenced: another worker owns the turn, or it is finished or deleted.
         """
         with self._database.read() as tx:
+            if claim is not None:
+                check_fence(tx, claim)
             state = _state(tx, lane)
             wanted = {"our_lane": lane, "first_n": state.first_n, "most": limit}
             newest_first = tx.execute(_LATEST, wanted).mappings().all()

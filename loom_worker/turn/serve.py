@@ -75,7 +75,7 @@ def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
             read=lambda: loom.claims.wish(claim),
             is_alone=loom.is_alone,
         )
-        recollect = cache(lambda: loom.memories.load(lane, limit=HISTORY_MESSAGES))
+        recollect = cache(lambda: loom.memories.load(lane, limit=HISTORY_MESSAGES, claim=claim))
         standing = cache(lambda: loom.standing(claim.turn.workspace, kit))
         _advance(claim, Shift(loom, kit, hold, began_s, claim.turn.run_ms, wishes, recollect, standing))
     except Interrupted as error:

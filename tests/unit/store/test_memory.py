@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
-from loom_worker.errors import Invalid, NotFound
+from loom_worker.errors import Fenced, Invalid, NotFound
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger
@@ -16,7 +16,7 @@ from loom_worker.store.snapshots import NewSnapshot
 from loom_worker.values.chat import ChatMessage, Usage
 from loom_worker.values.memory import Change, MemoryState
 from loom_worker.values.sessions import Message
-from tests.unit.store.made import NOW_MS, SPENT, WORKSPACE, claimed, counts, final, running, said, submitted
+from tests.unit.store.made import NOW_MS, SPENT, WORKSPACE, claimed, counts, final, message, running, said, submitted
 
 NOBODY: frozenset[str] = frozenset()
 CHARGE = Charge(WORKSPACE, "s1", "default", "small", Usage(input_tokens=100, cost_usd=0.5, llm_calls=1))
@@ -88,6 +88,16 @@ def test_a_turn_that_the_limit_cuts_is_left_out(database: Database) -> None:
     for limit, kept in ((9, 9), (8, 6), (6, 6), (5, 3), (2, 0)):
         history = Memories(database).load(lane, limit=limit).history
         assert history == stored(database)[9 - kept :]
+
+
+def test_a_turn_begins_only_with_what_was_before_it(database: Database) -> None:
+    said(database, turns=1)
+    claim, memories = running(database), Memories(database)
+    assert memories.load(claim.turn.lane, limit=9, claim=claim).history == stored(database)
+    Journal(database).finish(claim, final(said=(message(8, claim), message(9, claim))))
+    with pytest.raises(Fenced, match=claim.turn.id):
+        memories.load(claim.turn.lane, limit=9, claim=claim)
+    assert len(memories.load(claim.turn.lane, limit=9).history) == 4
 
 
 def test_loading_asks_for_what_was_promoted_only_if_something_was(database: Database) -> None:

@@ -8,6 +8,7 @@ from loom_worker.errors import Overloaded, StreamBroken, Unavailable
 from loom_worker.lanes.keeper import Hold
 from loom_worker.lanes.lanes import Lease
 from loom_worker.store.claims import Claims
+from loom_worker.turn.loom import Beside
 from loom_worker.turn.patience import Stopping
 from loom_worker.turn.serve import serve_claim
 from loom_worker.values.chat import Restarted, TextDelta
@@ -149,6 +150,19 @@ def test_a_stale_worker_writes_nothing_at_the_end(stage: Stage) -> None:
     assert (stage.said(), stage.journal(turn), stage.book.delivered) == ([], (), [])
     assert stage.told(turn)[-1] == "output_text.delta"
     assert stage.held_by(turn) == "w2"
+
+
+def test_a_worker_that_slept_until_another_ended_its_turn_asks_nobody(stage: Stage) -> None:
+    turn = stage.submit()
+
+    def sleep(*_: object) -> Beside:
+        stage.lapse(turn)
+        assert stage.serve(turn, stage.worker("w2")).output_text == "Whole."
+        return Beside("")
+
+    stage.model.scenes = [says("Whole."), says("Its own answer is in its past.")]
+    turn = stage.serve(turn, stage.worker("w1", beside=sleep))
+    assert (turn.output_text, turn.usage.llm_calls, len(stage.model.asked)) == ("Whole.", 1, 1)
 
 
 def test_a_stale_worker_journals_no_step_and_sends_no_call(stage: Stage) -> None:
