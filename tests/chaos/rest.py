@@ -17,6 +17,8 @@ QUEUES = ("turn", "tool", "webhook", "summary")
 SOON_MS = 40_000
 """A delivery that is due later is asked for anew: the third attempt comes after five minutes."""
 AHEAD_S = 600.0
+CALM_LOOKS = 5
+"""Looks in a row that find nothing are rest: one alone may miss a message on its way from a queue to its worker."""
 UNACKED = "unacknowledged messages"
 KNOWN_FILES = ("loom.db", "shop.db", "valkey", "crashes", "blobs")
 """What may stand in a home; of databases also their -wal and -shm."""
@@ -37,19 +39,29 @@ class Rest:
             is_patient: False: messages whose worker was killed, and which Celery gives back much later, do not count.
         """
 
-        def left() -> list[str]:
-            found = [*self._deliveries(), *self._memories(), *self._broker()]
-            return [what for what in found if is_patient or UNACKED not in what]
+        calm = 0
+        found: tuple[str, ...] = ()
+
+        def is_calm() -> bool:
+            nonlocal calm, found
+            found = tuple(what for what in self._left() if is_patient or UNACKED not in what)
+            calm = 0 if found else calm + 1
+            return calm == CALM_LOOKS
 
         with contextlib.suppress(AssertionError):
-            until(lambda: not left(), timeout_s, "all is at rest")
-        return tuple(left())
+            until(is_calm, timeout_s, "all is at rest")
+        return found
 
     def files(self) -> Iterator[str]:
         """Files in the home that are not known."""
         for path in self._world.home.iterdir():
             if path.name.removesuffix("-wal").removesuffix("-shm") not in KNOWN_FILES:
                 yield f"file {path.name} in the home"
+
+    def _left(self) -> Iterator[str]:
+        yield from self._deliveries()
+        yield from self._memories()
+        yield from self._broker()
 
     def _deliveries(self) -> Iterator[str]:
         now_ms = time.time() * 1000
