@@ -28,6 +28,7 @@ _IDLE_JOINER = re.compile(
     f"|(?<=[{_JOINED}])[\u200c\u200d](?=[{_EMOJI}])|(?<=[{_EMOJI}\ufe0f])[\u200c\u200d](?=[{_JOINED}])"
     f"|(?<=[{_EMOJI}\ufe0f])\u200c"
 )
+_BLOCK_TAG = re.compile(r"<(?=\s*[/\\]?\s*(?:available_)?(?:pattern|skill)s?\b)", re.IGNORECASE)
 _BREAK = re.compile("[\t\n\r\u2028\u2029]")
 
 
@@ -43,6 +44,11 @@ def clean(text: str) -> str:
     if "\ufe0f" in text:  # before the joiners: one that follows a selector stays only if the selector does
         text = _IDLE_SELECTOR.sub("", text)
     return _IDLE_JOINER.sub("", text) if "\u200c" in text or "\u200d" in text else text
+
+
+def defused(text: str) -> str:
+    """The same text, but it neither opens nor ends a block of a pattern or a skill, nor what a model takes for one."""
+    return _BLOCK_TAG.sub("&lt;", text)
 
 
 def one_line(text: str, most_chars: int = NAME_CHARS) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 from loom_worker.values.patterns import CommonError, Example, Parameter, Pattern, PatternMatch, Template
-from loom_worker.visible import clean, one_line
+from loom_worker.visible import clean, defused, one_line
 
 MOST_CHARS = 6_000
 """Of a pattern beside a message; the rest of it is a call of ``load_pattern`` away."""
@@ -32,7 +32,6 @@ _SQL = frozenset(
     "redshift databricks trino presto hive spark".split()
 )
 _SQL_BEGINS = re.compile(r"\s*(?:--[^\n]*\n\s*)*(?:SELECT|WITH|EXPLAIN|INSERT|UPDATE|DELETE|PRAGMA|VALUES|MERGE)\s")
-_OWN_TAG = re.compile(r"<(?=\s*(?:/\s*)?(?:pattern|skill)\b)", re.IGNORECASE)
 _LINE_END = re.compile("\r\n?|[\u2028\u2029]")
 # A line of prose that would open a fence, or be read as a heading of ours; four spaces make it an indented line.
 _LOOKALIKE = re.compile(r"^ {0,3}(?=```|~~~|(?:Template [^\n]+|Parameters):[ \t]*$)", re.MULTILINE)
@@ -205,7 +204,7 @@ def _begin(pattern: Pattern, attributes: str) -> str:
 
 def _block(begin: str, parts: list[str]) -> str:
     body = "\n\n".join(part for part in parts if part)
-    return f"{begin}\n\n{_OWN_TAG.sub('&lt;', body)}\n</pattern>"  # two parts could be a tag together
+    return f"{begin}\n\n{defused(body)}\n</pattern>"  # two parts could be a tag together
 
 
 def _id(pattern: Pattern) -> str:
@@ -287,5 +286,5 @@ def _prose(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text without what nobody sees, its line ends alike, and without the tags of our own block."""
-    return _OWN_TAG.sub("&lt;", _LINE_END.sub("\n", clean(text)))
+    """Text without what nobody sees, its line ends alike, and without the tags of our blocks."""
+    return defused(_LINE_END.sub("\n", clean(text)))

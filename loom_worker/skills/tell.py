@@ -3,21 +3,18 @@
 A skill is somebody's text. It is cleaned of what nobody sees, and cannot write the tags that delimit it.
 """
 
-import re
 from collections.abc import Collection, Sequence
 from html import escape
 
 from loom_worker.skills.choose import Reason
 from loom_worker.values.skills import Skill, SkillShelf
-from loom_worker.visible import clean, one_line
+from loom_worker.visible import clean, defused, one_line
 
 MAX_LINE_CHARS = 2_000
 """A longer line is counted, and shown, as several."""
 FILES_SHOWN = 40
 """Of a skill's files, that are named beside its instructions."""
 READ_TOOL = "read_skill_file"
-# The tags of skills, and of patterns: those stand beside the same message.
-_TAG = re.compile(r"<(?=\s*/?\s*(?:(?:available_)?skill|pattern\b))", re.IGNORECASE)
 _INTRO = (
     "Skills are instructions for particular tasks, given by the owner of this workspace. When a task fits a skill's "
     f"description, read the skill with {READ_TOOL} before you begin, and follow it. That is the one exception to the "
@@ -97,7 +94,7 @@ def head(skill: Skill, tools: Tools = None) -> str:
 
 def lines_of(text: str) -> list[str]:
     """Somebody's text, line by line, as it can stand in a block: cleaned, and without the tags that delimit it."""
-    safe = _TAG.sub("&lt;", clean(text.replace("\r\n", "\n").replace("\r", "\n")))
+    safe = defused(clean(text.replace("\r\n", "\n").replace("\r", "\n")))
     return [
         line[at : at + MAX_LINE_CHARS] for line in safe.split("\n") for at in range(0, len(line) or 1, MAX_LINE_CHARS)
     ]

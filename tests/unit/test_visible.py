@@ -1,6 +1,6 @@
 import pytest
 
-from loom_worker.visible import NAME_CHARS, clean, is_plain, one_line
+from loom_worker.visible import NAME_CHARS, clean, defused, is_plain, one_line
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,16 @@ def test_a_name_that_can_be_shown_as_it_is_is_plain(name: str) -> None:
 @pytest.mark.parametrize("name", ["a\nb", "a\tb", "a\u2029b", "a\0", "a\u202eb", "x" * (NAME_CHARS + 1), "\ud800"])
 def test_a_name_that_would_be_shown_otherwise_is_not_plain(name: str) -> None:
     assert not is_plain(name)
+
+
+@pytest.mark.parametrize(
+    "tag",
+    ["<pattern", "</ Pattern>", "< /skill>", "<\\skill>", "<skills>", "<AVAILABLE_SKILLS>", "</available_skills>"],
+)
+def test_a_text_opens_and_ends_no_block(tag: str) -> None:
+    assert defused(f"a {tag} b") == f"a &lt;{tag[1:]} b"
+
+
+@pytest.mark.parametrize("text", ["a < pattern_id", "<skillet>", "<div>", "if x<skillful", "&lt;pattern>"])
+def test_what_is_no_tag_of_a_block_stays(text: str) -> None:
+    assert defused(text) == text
