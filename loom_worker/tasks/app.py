@@ -47,6 +47,9 @@ _OPTIONS: dict[str, Any] = {
         "visibility_timeout": 30,
         "unacked_restore_interval": 5,
         "unacked_restore_throttle": 1,
+        # Who gives messages back holds this lock; killed meanwhile, it kept all others from it for 300 s, the default.
+        # Two at once do no harm: each message is given back in a transaction of its own.
+        "unacked_mutex_expire": 5,
         # Without timeouts a broker that swallows bytes holds a publisher for ever (25 s and counting, measured).
         "socket_timeout": 15,
         "socket_connect_timeout": 5,

@@ -113,6 +113,16 @@ def test_a_channel_with_unacknowledged_messages_closes_though_its_connection_is_
     assert (valkey.llen("loom:q:turn"), valkey.hlen("loom:q:unacked")) == (0, 1)
 
 
+def test_a_worker_killed_while_it_gives_messages_back_keeps_nobody_from_it_for_long(
+    app: Celery, valkey: redis.Redis
+) -> None:
+    with app.connection() as connection, connection.channel() as channel:
+        qos = channel.qos
+        assert channel.client.lock(qos.unacked_mutex_key, timeout=qos.unacked_mutex_expire).acquire(blocking=False)
+    [lock] = valkey.keys("*mutex*")  # type: ignore[misc]  # redis-py says it may be awaited
+    assert 0 < valkey.pttl(lock) <= 5_000  # type: ignore[operator]  # the same
+
+
 def test_a_task_that_outlives_its_channel_is_not_acknowledged_and_the_worker_goes_on(
     app: Celery, valkey: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
