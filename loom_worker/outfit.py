@@ -36,7 +36,6 @@ from loom_worker.store.shared import SharedMemory
 from loom_worker.toolbox import Toolbox
 from loom_worker.tools.pool import Pool
 from loom_worker.turn.patience import Stopping
-from loom_worker.values.ids import now_ms
 from loom_worker.values.tools import Caller
 
 DAY_MS = 24 * 3600 * 1000
@@ -57,9 +56,8 @@ class Outfit:
     calling: Calling
     error_days: int
 
-    def tidy(self) -> None:
-        """Remove a little of what has expired; the sweep calls this every second."""
-        moment_ms = now_ms()
+    def tidy(self, moment_ms: int) -> None:
+        """Remove a little of what has expired by then; the sweep calls this every second."""
         self.references.tidy(moment_ms)
         self.errors.expire(before_ms=moment_ms - self.error_days * DAY_MS)
 

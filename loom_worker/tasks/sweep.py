@@ -8,7 +8,7 @@ in beat and in every worker runs it, one at a time by a lock in Redis. It does n
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 from loom_worker.lanes import keys
@@ -74,32 +74,34 @@ class Sweep:
     memories: Memories
     sessions: Sessions
     doors: Doors
-    tidy: Callable[[], object]
-    """Remove a little of what has expired: large results, errors."""
+    tidy: Callable[[int], object]
+    """Remove a little of what has expired by a moment in ms: large results, errors."""
     settings: LaneSettings
     most: int = MOST
+    clock_ms: Callable[[], int] = field(default=now_ms)
 
     def once(self, worker: str) -> Swept | None:
         """Ring and send what is due; None if another holds the lock."""
         if not self.redis.set(keys.SWEEP, worker, nx=True, px=int(self.settings.sweep_s * 900)):
             return None
-        self._date_back()
+        redis_s, _ = self.redis.time()
+        self._date_back(redis_s)
         late = self.lanes.expired(limit=self.most)
         for lane in late:
             self.doors.ring(lane)
         self._reap()
-        self.tidy()
+        # By the clock that is behind: a worker that is an hour ahead would remove what was stored just now.
+        self.tidy(min(self.clock_ms(), redis_s * 1000))
         return Swept(len(late) + self._ring_answered(), self._ring_lost(), self._send_due(), self._compress_due())
 
-    def _date_back(self) -> None:
+    def _date_back(self, now_s: int) -> None:
         """Celery dates what a worker took by that worker's clock: one that is ahead would keep it for so long."""
-        now_s, _ = self.redis.time()
         ahead = self.redis.zrange(UNACKED, now_s + AHEAD_S, "+inf", byscore=True)
         if ahead:
             self.redis.zadd(UNACKED, dict.fromkeys(ahead, now_s), xx=True)
 
     def _ring_lost(self) -> int:
-        rung, last, accepted_before_ms = 0, "", now_ms() - SUBMIT_GRACE_MS
+        rung, last, accepted_before_ms = 0, "", self.clock_ms() - SUBMIT_GRACE_MS
         while lanes := self.claims.open_lanes(created_before_ms=accepted_before_ms, limit=self.most, after=last):
             rung += self._ring_unleased(lanes)
             last = lanes[-1]
@@ -131,11 +133,11 @@ class Sweep:
         return True
 
     def _send_due(self) -> int:
-        due = self.outbox.due(now_ms=now_ms() - SUBMIT_GRACE_MS, limit=self.most)
+        due = self.outbox.due(now_ms=self.clock_ms() - SUBMIT_GRACE_MS, limit=self.most)
         return self._send(due, self.doors.deliver)
 
     def _compress_due(self) -> int:
-        due = self.memories.due(due_before_ms=now_ms() - COMPRESS_GRACE_MS, limit=COMPRESSED)
+        due = self.memories.due(due_before_ms=self.clock_ms() - COMPRESS_GRACE_MS, limit=COMPRESSED)
         return self._send(due, self.doors.summarize)
 
     def _reap(self) -> None:

@@ -41,7 +41,7 @@ def lanes(valkey: redis.Redis) -> Lanes:
 def sweep(valkey: redis.Redis, database: Database, lanes: Lanes, book: Book, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     monkeypatch.setattr(made, "NOW_MS", now_ms() - 60_000)  # the constant of the builders of rows
     parts = (Claims(database), Outbox(database), Memories(database), Sessions(database))
-    return Sweep(valkey, lanes, *parts, book.doors(), lambda: None, SETTINGS)
+    return Sweep(valkey, lanes, *parts, book.doors(), lambda moment_ms: None, SETTINGS)
 
 
 def sweep_now(sweep: Sweep) -> Swept:
@@ -231,6 +231,14 @@ def test_what_a_worker_took_by_a_clock_that_is_ahead_is_dated_back(sweep: Sweep,
     sweep_now(sweep)
     assert valkey.zscore(UNACKED, "right") == now_s - 5
     assert now_s <= (valkey.zscore(UNACKED, "ahead") or 0) < now_s + 30
+
+
+@pytest.mark.parametrize(("ahead_ms", "tidied_ms"), [(3_600_000, 0), (-3_600_000, -3_600_000)])
+def test_nothing_expires_by_the_clock_of_a_worker_that_is_ahead(sweep: Sweep, ahead_ms: int, tidied_ms: int) -> None:
+    tidied: list[int] = []
+    began_ms = now_ms()
+    sweep_now(replace(sweep, tidy=tidied.append, clock_ms=lambda: now_ms() + ahead_ms))
+    assert began_ms - 1_000 <= tidied[0] - tidied_ms <= now_ms()  # Redis is asked for whole seconds
 
 
 @pytest.mark.parametrize("verdict", ["approve", "reject"])
