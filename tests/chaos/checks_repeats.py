@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tests.chaos.excuses import Excuses
 from tests.chaos.facts import Facts, TurnFact
-from tests.chaos.model_script import stage_of
+from tests.chaos.model_script import is_folded, stage_of
 from tests.chaos.records import Effect, Evidence, ModelCall
 from tests.chaos.verdict import Violation
 
@@ -39,10 +39,14 @@ def check_model_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 
 
 def stages(evidence: Evidence) -> Stages:
-    """The requests that ask for the same reply: by mark and number of replies before, in order of arrival."""
+    """The requests that ask for the same reply: by mark and number of replies before, in order of arrival.
+
+    Those that had no room for the turn's first replies are left out, for their number is not known.
+    """
     groups: dict[tuple[str, int], list[ModelCall]] = defaultdict(list)
     for call in evidence.turn_calls:
-        groups[call.mark, stage_of(call.body)].append(call)
+        if not is_folded(call.body):
+            groups[call.mark, stage_of(call.body)].append(call)
     for calls in groups.values():
         calls.sort(key=lambda call: call.began_s)
     return groups

@@ -15,6 +15,8 @@ Json = dict[str, Any]
 
 ASKS = "asks for tools, round"
 """Stands in every reply that follows a ``tools=`` directive, so that the next one is known."""
+LEFT_OUT = "and their results are left out for want of room.]"
+"""Stands beside a question whose turn has grown too large for the window."""
 DEFAULT_WORDS = 8
 FILLER = ("thread", "over", "warp", "under", "weft", "and", "back", "again")
 DIRECTIVE = re.compile(r"([a-z]+)(?:=(\S+))?")
@@ -63,6 +65,12 @@ def stage_of(body: Json) -> int:
     """How many replies of the running turn the request holds: equal stages of a turn ask for the same reply."""
     place = next((place for place, _ in _user_texts(body)), 0)
     return sum(message["role"] == "assistant" for message in body["messages"][place + 1 :])
+
+
+def is_folded(body: Json) -> bool:
+    """True if the request leaves out the running turn's first replies: how many it holds then says nothing."""
+    place = next((place for place, _ in _user_texts(body)), 0)
+    return any(LEFT_OUT in text for at, text in _user_texts(body) if at == place)
 
 
 def script_of(question: str) -> Script:

@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from loom_worker.memory.folding import folded
 from loom_worker.turn.work import Work
+from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.values.turns import Ending
 from tests.chaos.checker import check, figures
+from tests.chaos.model_script import newest_question
 from tests.chaos.records import Effect, Injection, ModelCall
 from tests.chaos.unit.made import Run, assert_found
 
@@ -99,6 +102,17 @@ def test_a_reply_that_the_journal_has_may_not_be_asked_for_again(run: Run) -> No
 def test_a_request_for_a_journaled_reply_is_found_even_if_it_fails(run: Run) -> None:
     again = replace(run.calls[-1], number=99, nth=2, began_s=run.now_s(), ended_s=1e9, is_complete=False)
     assert_found(run.evidence(model_calls=(*run.calls, again)), "I8", "reply 1 is journaled and was asked for again")
+
+
+def test_a_request_without_room_for_the_turns_first_replies_is_not_taken_for_a_repeat(run: Run) -> None:
+    asked = ChatMessage("assistant", "", tool_uses=(ToolUse("toolu_1", "note", {}),))
+    told = ChatMessage("user", "", outcomes=(ToolOutcome("toolu_1", "note", "done"),))
+    [question] = folded((ChatMessage("user", "T00004 plain", context="Today."), asked, told), 1)
+    body = dict(run.calls[-1].body)
+    texts = [{"type": "text", "text": text} for text in (question.context, newest_question(body))]
+    body["messages"] = [*body["messages"][:-1], {"role": "user", "content": texts}]
+    again = replace(run.calls[-1], number=99, nth=2, began_s=run.now_s(), ended_s=run.now_s(), body=body)
+    assert check(run.evidence(model_calls=(*run.calls, again))) == ()
 
 
 def test_a_reply_lost_between_two_tools_is_found_too(run: Run) -> None:
