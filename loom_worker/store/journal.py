@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Float, Integer, String, Text, and_, bindparam
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker import crash_points
+from loom_worker.errors import Interrupted
 from loom_worker.store import rows
 from loom_worker.store.claims import fenced_update, final_update
 from loom_worker.store.database import Database
@@ -65,8 +66,8 @@ class Final:
     """Columns of the turn: usage, run_ms, patterns, first_token_ms, completed_ms."""
     steps: Sequence[Step] = ()
     calls: Sequence[Call] = ()
-    has_calls: bool = True
-    """False if the turn never called a tool, so that none can be open."""
+    open_calls: int = 0
+    """How many calls have no result and are cancelled with the turn."""
     said: Sequence[Message] = ()
     delivery: Delivery | None = None
     model: str = ""
@@ -125,6 +126,7 @@ class Journal:
         Raises:
             Fenced: another worker owns the turn; nothing was written.
             Overruled: the client wishes it to end otherwise; nothing was written.
+            Interrupted: a call that was to be cancelled has its result; nothing was written.
             Unavailable: the database refused; there is no answer.
         """
         now_ms = final.progress["completed_ms"]
@@ -132,8 +134,8 @@ class Journal:
             columns = {**final.progress, **_ended(final.ending), "held_by": None, "parked_until_ms": None}
             final_update(tx, claim, columns, heard=final.heard)
             _append(tx, claim, final.steps, final.calls)
-            if final.has_calls:
-                tx.execute(_CANCEL_CALLS, {"our_id": claim.turn.id, "now_ms": now_ms})
+            if final.open_calls:
+                _cancel_calls(tx, claim, final.open_calls, now_ms=now_ms)
             if final.said:
                 said = [rows.message_columns(message, lane=claim.turn.lane) for message in final.said]
                 tx.execute(_INSERT_MESSAGES, said)
@@ -167,6 +169,12 @@ def _append(tx: Connection, claim: Claim, new_steps: Sequence[Step], new_calls: 
     if new_calls:
         rows_of_calls = [{"turn_id": turn_id, **{name: getattr(c, name) for name in Call.__slots__}} for c in new_calls]
         tx.execute(_INSERT_CALLS, rows_of_calls)
+
+
+def _cancel_calls(tx: Connection, claim: Claim, expected: int, *, now_ms: int) -> None:
+    """Cancel the calls without a result. What is told of the turn's end says so of each of them."""
+    if tx.execute(_CANCEL_CALLS, {"our_id": claim.turn.id, "now_ms": now_ms}).rowcount != expected:
+        raise Interrupted(f"A call of turn {claim.turn.id} got its result while the turn was being ended.")
 
 
 def _count_uses(tx: Connection, workspace: str, final: Final, *, now_ms: int) -> None:

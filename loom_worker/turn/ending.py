@@ -34,6 +34,7 @@ def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
     Raises:
         Fenced: another worker owns the turn; nothing was written, nobody is told.
         Overruled: the client wishes it to end otherwise; nothing was written, nobody is told.
+        Interrupted: a call that had no result has one now; nothing was written, nobody is told.
         Unavailable: the database refused; there is no answer.
     """
     loom = shift.loom
@@ -50,7 +51,7 @@ def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
         progress={**progress(work, shift), "run_ms": turn.run_ms, "completed_ms": now_ms},
         steps=work.unsaved_steps,
         calls=work.unsaved_calls,
-        has_calls=bool(work.calls),
+        open_calls=len(work.open_calls),
         said=messages,
         delivery=delivery,
         model=str(last.payload["model"]) if last else "",

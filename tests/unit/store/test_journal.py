@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from loom_worker.errors import Fenced
+from loom_worker.errors import Fenced, Interrupted
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger, charge
@@ -109,12 +109,21 @@ def test_calls_that_are_open_at_the_end_are_cancelled_and_others_stay(database: 
     claim = running(database)
     saved = (call(0, status="completed", content="4"), call(1), call(2, status="running"))
     Journal(database).save(claim, (), saved, PROGRESS)
-    Journal(database).finish(claim, final(ending=Ending("cancelled")))
+    Journal(database).finish(claim, final(ending=Ending("cancelled"), open_calls=2))
     turn = Turns(database).get(WORKSPACE, claim.turn.id)
     assert [(one.status, one.content) for one in turn.calls] == [
         ("completed", "4"), ("cancelled", CANCELLED), ("cancelled", CANCELLED)
     ]  # fmt: skip
     assert turn.calls[1].finished_ms == NOW_MS + 100
+
+
+def test_a_turn_does_not_end_with_calls_told_as_cancelled_that_have_a_result(database: Database) -> None:
+    claim = running(database)
+    Journal(database).save(claim, (), (call(0, status="completed", content="4"), call(1)), PROGRESS)
+    before = counts(database), Turns(database).get(WORKSPACE, claim.turn.id)
+    with pytest.raises(Interrupted, match=claim.turn.id):
+        Journal(database).finish(claim, final(ending=Ending("cancelled"), open_calls=2, said=(message(1, claim),)))
+    assert (counts(database), Turns(database).get(WORKSPACE, claim.turn.id)) == before
 
 
 def test_an_end_without_a_reply_charges_nothing(database: Database) -> None:

@@ -13,7 +13,7 @@ from loom_worker.turn.patience import Stopping
 from loom_worker.turn.plan import MAX_SENDS
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import SessionPatch
-from loom_worker.values.turns import Turn, Webhook
+from loom_worker.values.turns import CANCELLED, Turn, Webhook
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
 
@@ -262,6 +262,31 @@ def test_a_webhook_tells_the_calls_as_they_are_though_one_began_while_it_was_wri
     turn = stage.serve(turn, worker)
     assert [call["status"] for call in told[-1]["tool_calls"]] == ["cancelled"]
     assert told[-1] == turn.as_json()
+
+
+def test_a_result_that_comes_while_its_turn_is_being_ended_is_told_to_all_alike(stage: Stage) -> None:
+    told: list[Json] = []
+
+    def body(turn: Turn) -> str:
+        if not told:
+            serve.serve_call(turn.id, 0, 1, stage.worker("late"))
+        told.append(turn.as_json())
+        return "{}"
+
+    stage.model.scenes = [wants(*SUMS[:2])]
+    turn = stage.submit(deadline_s=10, webhook=Webhook("https://example.org/hook"))
+    worker = stage.worker("w1", webhook_body=body)
+    stage.serve(turn, worker)
+    stage.now_ms += 11_000
+    stage.lapse(turn)
+    assert stage.serve(turn, worker).status == "in_progress"
+    assert stage.book.rung[-1] == turn.lane
+    turn = stage.serve(turn, worker)
+    assert ([call.status for call in turn.calls], turn.attempt) == (["completed", "cancelled"], 1)
+    assert told[-1] == turn.as_json()
+    [result] = [message for message in stage.said() if message.outcomes]
+    assert [outcome.content for outcome in result.outcomes] == ["3", CANCELLED]
+    agrees(stage, turn.id)
 
 
 def test_a_lane_that_became_idle_stays_idle_through_a_beat_of_its_keeper(stage: Stage) -> None:
