@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
 
+from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.errors import LoomError
 from loom_worker.knowledge import Knowledge
@@ -54,7 +55,7 @@ class Kits:
     def __init__(
         self,
         settings: Settings,
-        agents: Agents,
+        agents: Agents | LiveAgents,
         database: Database,
         *,
         models: Models,
@@ -72,14 +73,20 @@ class Kits:
 
     def kit(self, name: str, choice: Choice = AS_AGENT) -> Kit:
         """The kit of an agent, with what a session chose instead of its own."""
-        agent = self._agents.agents.get(name)
-        key = (name, choice, self._stamp(agent) if agent else "")
+        agents = self._agents.current()
+        agent = agents.agents.get(name)
+        why = "" if agent else _why_absent(name, agents)
+        agent = agent or Agent(name, backend=None)
+        key = (name, choice, why or self._stamp(agent))
         with self._lock:
             kit = self._kits.get(key)
-        if kit is None:  # built outside of the lock: an agent whose servers are slow keeps no other waiting
-            kit = self._build(name, choice)
+        # Built outside of the lock: an agent whose servers are slow keeps no other waiting.
+        if kit is None or (kit.agent is not agent and not why):
+            kit = self._build(agent, choice, why)
         with self._lock:
-            kit = self._kits.setdefault(key, kit)
+            held = self._kits.get(key)
+            kit = held if held is not None and held.agent is kit.agent else kit
+            self._kits[key] = kit
             self._kits.move_to_end(key)
             if len(self._kits) > MOST_KITS:
                 self._kits.popitem(last=False)
@@ -87,13 +94,13 @@ class Kits:
 
     def tools(self, name: str) -> tuple[Tool, ...]:
         """The tools of an agent; no model and no index is built."""
-        agent = self._agents.agents[name]
+        agent = self._agent(name)
         belt = self._belt(agent, AS_AGENT)
         return belt.registry.permitted(belt.allowed, read_only=agent.is_read_only)
 
     def kinds(self, name: str) -> frozenset[str]:
         """What an agent works on; nothing is built or connected."""
-        return self._toolbox.kinds(self._agents.agents[name])
+        return self._toolbox.kinds(self._agent(name))
 
     def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
         """A call's arguments as the agent's tool takes them, and why it would not."""
@@ -115,16 +122,14 @@ class Kits:
         """Changes when the agent's tools become others."""
         return f"{self._toolbox.stamp(agent)} {self._knowledge.has_skills(agent)}"
 
-    def _build(self, name: str, choice: Choice) -> Kit:
-        agent = self._agents.agents.get(name)
-        if agent is None:
-            why = f"There is no agent {name!r} any more; put its file back into LOOM_AGENTS_DIR."
-            return self._kit(Agent(name, backend=None), choice, NOTHING, Absent(why))
+    def _build(self, agent: Agent, choice: Choice, why: str) -> Kit:
+        if why:
+            return self._kit(agent, choice, NOTHING, Absent(why))
         try:
             return self._kit(agent, choice, self._belt(agent, choice), None)
         except LoomError as error:  # raised here it would stop the lanes of all its sessions, turn after turn
-            log.error("agent %s cannot work: %s", name, error)
-            broken = Absent(f"The agent {name!r} cannot work: {error}")
+            log.error("agent %s cannot work: %s", agent.name, error)
+            broken = Absent(f"The agent {agent.name!r} cannot work: {error}")
             return self._kit(agent, choice, NOTHING, broken)
 
     def _kit(self, agent: Agent, choice: Choice, belt: Belt, absent: Absent | None) -> Kit:
@@ -148,7 +153,11 @@ class Kits:
 
     def window(self, name: str) -> tuple[int, int]:
         """The window of an agent's model, and what of it is reserved for its reply, in tokens."""
-        return self._window(self._agents.agents.get(name) or Agent(name))
+        return self._window(self._agent(name))
+
+    def _agent(self, name: str) -> Agent:
+        """The agent as its file is now; one that is gone has nothing of its own."""
+        return self._agents.current().agents.get(name) or Agent(name, backend=None)
 
     def _window(self, agent: Agent) -> tuple[int, int]:
         """An agent with a window of its own reserves a tenth of that, or what its replies may take."""
@@ -195,3 +204,8 @@ class Kits:
         """Enter what a tool's own call of a model cost."""
         spent = Charge(caller.workspace, caller.session_id, agent, model, usage, caller.turn_id)
         Ledger(self._database).charge(caller.lane, spent, now_ms=now_ms())
+
+
+def _why_absent(name: str, agents: Agents) -> str:
+    """Why there is no such agent; its turns end with that."""
+    return agents.fault(name) or f"There is no agent {name!r} any more; put its file back into LOOM_AGENTS_DIR."

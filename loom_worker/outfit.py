@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_worker import redis_client, workshop
+from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.backends.mcp.servers import McpServers
 from loom_worker.calling import Calling
@@ -70,7 +71,13 @@ class Outfit:
 
 
 def outfit(
-    settings: Settings, agents: Agents, database: Database, client: Any, *, process: str, stopping: Stopping
+    settings: Settings,
+    agents: Agents | LiveAgents,
+    database: Database,
+    client: Any,
+    *,
+    process: str,
+    stopping: Stopping,
 ) -> Outfit:
     """Put it together; nothing is started or connected yet.
 

@@ -4,7 +4,6 @@
 ``loom`` and ``mail``.
 """
 
-import logging
 import os
 import secrets
 import socket
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_worker import crash_points, redis_client
-from loom_worker.agents import load as agent_files
+from loom_worker.agents.live import LiveAgents
 from loom_worker.errors import LoomError
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.events.rebuild import queued
@@ -51,9 +50,6 @@ from loom_worker.values.turns import Turn
 from loom_worker.webhook.body import completed
 
 __all__ = ["Front", "Mail", "Process", "alone", "desk", "front", "loom", "mail", "start"]
-
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +117,7 @@ def front(settings: Settings) -> Front:
     client, events = _redis(settings), _events(settings)
     lanes = Lanes(client, settings.lanes)
     publisher = Publisher()
-    agents = _agents(settings)
+    agents = LiveAgents(settings.agents_dir)
     stopping = Stopping(settings.lanes.drain_s)
     fitted = outfit(settings, agents, database, client, process=_process_name(), stopping=stopping)
     outlook = Outlook(fitted.kits, fitted.knowledge, Sessions(database), Turns(database), Memories(database))
@@ -182,7 +178,7 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
     ways = doors(app, Bells(app, client))
     stopping = Stopping(settings.lanes.drain_s)
     memories = Memories(database)
-    fitted = outfit(settings, _agents(settings), database, client, process=worker, stopping=stopping)
+    fitted = outfit(settings, LiveAgents(settings.agents_dir), database, client, process=worker, stopping=stopping)
     kits = fitted.kits
     threads = consuming.Threads(settings.worker_concurrency, busy) if takes_turns else None
     parts = Loom(
@@ -270,13 +266,6 @@ def _sources(database: Database, client: Any, fitted: Outfit) -> dict[str, Calla
         "results": fitted.references.figures,
         "patterns": lambda: {**fitted.knowledge.figures(), "pattern_reloads": fitted.news.counts()},
     }
-
-
-def _agents(settings: Settings) -> agent_files.Agents:
-    agents = agent_files.load(settings.agents_dir)
-    for problem in agents.problems:
-        log.warning("agent file: %s", problem)
-    return agents
 
 
 def _redis(settings: Settings) -> Any:

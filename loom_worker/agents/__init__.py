@@ -1,1 +1,1 @@
-"""Agents as files: load.py reads the YAML, memory.py its rules of memory, default.yaml is the agent that ships."""
+"""Agents as files: load.py reads the YAML, memory.py its rules of memory, live.py follows them; default.yaml ships."""

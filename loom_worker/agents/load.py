@@ -1,8 +1,9 @@
 """Agents from YAML files (API: agent YAML); a bad file costs its own agent and no other."""
 
+import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -11,66 +12,119 @@ from loom_worker.agents import memory, work
 from loom_worker.agents.fields import Fields
 from loom_worker.errors import BadFile
 from loom_worker.values.agents import Agent, Compressor
-from loom_worker.yaml_files import read_documents
+from loom_worker.yaml_files import MAX_BYTES, read_documents
 
 _SUFFIXES = (".yaml", ".yml")
 _PROVIDERS = ("anthropic", "bedrock", "ollama", "scripted")
 _API_VERSION = "loom/v1"
+DEFAULT = "default"
+_NAMES_DEFAULT = re.compile(r"\bname[\"']?\s*:\s*[\"']?default\b(?![.-])")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """The agents there are; ``default`` is always among them."""
+    """The agents there are; ``default`` is among them unless a file that should define it is refused."""
 
     agents: Mapping[str, Agent]
     """By name."""
     problems: tuple[str, ...]
     """What was left out or not understood, each as ``file:line: reason``."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Names that a file defines and that are not among ``agents`` for a fault of it, with that problem."""
+    unread: frozenset[Path] = frozenset()
+    """Files whose agents are not known, for they cannot be read."""
+
+    def fault(self, name: str) -> str:
+        """Why a file of this agent is there and the agent is not; empty if that is not so."""
+        problem = self.refused.get(name)
+        return f"The agent {name!r} cannot work, for its file is refused: {problem}" if problem else ""
+
+    def current(self) -> "Agents":
+        """These; live.py has some that follow their files."""
+        return self
 
 
 def load(folder: Path | None) -> Agents:
     """Read every ``*.yaml`` and ``*.yml`` of a folder, several agents per file; None gives the packaged agent alone.
 
-    An agent with a value of the wrong type is left out; a key that Loom does not know is kept in ``raw`` and told.
+    An agent with a value of the wrong type is left out, and nothing takes its place: another agent of that name, the
+    packaged one too, might do what this one must not. A key that Loom does not know is kept in ``raw`` and told.
     """
-    packaged, problems = _file(Path(__file__).with_name("default.yaml"))
+    shipped = _file(Path(__file__).with_name("default.yaml"))
+    problems = [*shipped.problems]
     agents: dict[str, Agent] = {}
+    refused: dict[str, str] = {}
+    unread: list[Path] = []
     if folder is not None and not folder.is_dir():
         problems.append(f"{folder}: no such folder")
-    for path in _files(folder):
-        found, told = _file(path)
-        problems += told
-        for agent in found:
+    for path in files_of(folder):
+        found = _file(path)
+        problems += found.problems
+        refused |= found.refused
+        unread += [path] if found.is_unread else []
+        for agent in found.agents:
             if agent.name in agents:
                 problems.append(f"{agent.source}: agent {agent.name} is already defined in {agents[agent.name].source}")
             agents.setdefault(agent.name, agent)
-    return Agents(MappingProxyType({agent.name: agent for agent in packaged} | agents), tuple(problems))
+    there = {agent.name: agent for agent in shipped.agents} | agents
+    kept = {name: agent for name, agent in there.items() if name not in refused}
+    return Agents(MappingProxyType(kept), tuple(problems), MappingProxyType(refused), frozenset(unread))
 
 
-def _files(folder: Path | None) -> list[Path]:
+@dataclass(slots=True)
+class _Found:
+    """What one file holds."""
+
+    agents: list[Agent] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    is_unread: bool = False
+
+
+def files_of(folder: Path | None) -> list[Path]:
+    """The files of a folder that may define agents, in the order in which they are read."""
     if folder is None:
         return []
     return sorted(path for path in folder.glob("*") if path.suffix in _SUFFIXES and path.is_file())
 
 
-def _file(path: Path) -> tuple[list[Agent], list[str]]:
-    agents: list[Agent] = []
-    problems: list[str] = []
+def _file(path: Path) -> _Found:
+    found = _Found()
     try:
         documents = read_documents(path)
     except BadFile as error:
-        return [], [str(error)]
+        refused = {DEFAULT: str(error)} if _may_be_default(path) else {}
+        return _Found(problems=[str(error)], refused=refused, is_unread=True)
     for line, document in documents:
         where = f"{path}:{line}"
         try:
             agent, told = _agent(document)
         except (BadFile, ValueError) as error:  # ValueError: a hexadecimal number too long to be written in digits
-            problems.append(f"{where}: {error}")
+            found.problems.append(f"{where}: {error}")
+            if name := _name_in(document):
+                found.refused[name] = found.problems[-1]
         else:
-            agents.append(replace(agent, source=where))
-            problems += [f"{where}: agent {agent.name}: {what}" for what in told]
-    return agents, problems
+            found.agents.append(replace(agent, source=where))
+            found.problems += [f"{where}: agent {agent.name}: {what}" for what in told]
+    return found
+
+
+def _name_in(document: Any) -> str | None:
+    """The name of the agent that a document with a fault should define."""
+    if not isinstance(document, dict) or document.get("kind", "Agent") != "Agent":
+        return None
+    head = document.get("agent", document.get("metadata"))
+    name = head.get("name") if isinstance(head, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _may_be_default(path: Path) -> bool:
+    """True for a file that cannot be read and seems to define the agent ``default``."""
+    with contextlib.suppress(OSError):
+        text = path.read_bytes()[:MAX_BYTES].decode("utf-8", "replace")
+        return path.stem == DEFAULT or _NAMES_DEFAULT.search(text) is not None
+    return path.stem == DEFAULT
 
 
 def _agent(document: Any) -> tuple[Agent, list[str]]:

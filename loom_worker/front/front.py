@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from loom_worker import crash_points
+from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.errors import Flaw, Invalid, LoomError, Unavailable
 from loom_worker.front import allowed
@@ -102,7 +103,7 @@ class Front:
         database: Database,
         lanes: Lanes,
         following: Following,
-        agents: Agents,
+        agents: Agents | LiveAgents,
         outward: Outward,
     ) -> None:
         self.settings = settings
@@ -321,7 +322,7 @@ class Front:
 
     def agents(self) -> tuple[Agent, ...]:
         """All agents, by name."""
-        return tuple(self._agents.agents[name] for name in sorted(self._agents.agents))
+        return tuple(agent for _, agent in sorted(self._agents.current().agents.items()))
 
     def tools(self, agent: str) -> tuple[Tool, ...]:
         """The tools of an agent.
@@ -375,13 +376,17 @@ class Front:
         if patch.tools is None and patch.backend is None and patch.agent is None and not patch.kernel:
             return
         name = self._sessions.get(workspace, session_id).agent
-        self._check_agent(name)
+        agent = self._check_agent(name)
         tools = () if patch.tools is None else self.tools(name)
-        allowed.check(patch, self._agents.agents[name], [tool.spec.name for tool in tools])
+        allowed.check(patch, agent, [tool.spec.name for tool in tools])
         if patch.kernel:
             self._outward.check_kernel(name, patch.kernel)
 
-    def _check_agent(self, name: str) -> None:
-        if name not in self._agents.agents:
-            known = ", ".join(sorted(self._agents.agents))
+    def _check_agent(self, name: str) -> Agent:
+        there = self._agents.current()
+        if fault := there.fault(name):
+            raise Invalid(fault, (Flaw("/agent", "cannot work"),))
+        if name not in there.agents:
+            known = ", ".join(sorted(there.agents))
             raise Invalid(f"There is no agent {name!r}; there are: {known}.", (Flaw("/agent", "unknown agent"),))
+        return there.agents[name]

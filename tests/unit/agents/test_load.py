@@ -184,3 +184,40 @@ def test_a_missing_folder_is_told_and_the_default_remains(tmp_path: Path) -> Non
     found = load(tmp_path / "nowhere")
     assert set(found.agents) == {"default"}
     assert found.problems == (f"{tmp_path}/nowhere: no such folder",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEAD.replace("name: a", "name: default") + "spec: {config: {approval: {timeout_seconds: ten}}}",
+        "agent: {name: default, config: {max_turns: many}}",
+        "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: default}\nspec: {config: {",
+        "agent:\n  'name' : 'default'\n  system_prompt: \"",
+    ],
+)
+def test_no_other_agent_takes_the_place_of_one_whose_file_has_a_fault(tmp_path: Path, text: str) -> None:
+    found = agents(tmp_path, text, HEAD)
+    assert set(found.agents) == {"a"}
+    assert found.refused == {"default": found.problems[0]}
+    assert f"{tmp_path}/0.yaml:" in found.fault("default")
+    assert found.fault("a") == found.fault("b") == ""
+
+
+def test_a_name_that_one_file_gives_with_a_fault_is_not_taken_from_another(tmp_path: Path) -> None:
+    found = agents(tmp_path, HEAD + "spec: {config: {max_turns: many}}", HEAD)
+    assert set(found.agents) == {"default"}
+    assert set(found.refused) == {"a"}
+
+
+@pytest.mark.parametrize(
+    "text", ["apiVersion: loom/v1\nkind: Workflow\nmetadata: {name: default}", "{name: defaults", "["]
+)
+def test_a_file_that_is_of_no_default_agent_leaves_the_packaged_one(tmp_path: Path, text: str) -> None:
+    found = agents(tmp_path, text)
+    assert set(found.agents) == {"default"}
+    assert found.problems
+
+
+def test_a_file_called_default_that_cannot_be_read_is_taken_for_the_default_agent(tmp_path: Path) -> None:
+    (tmp_path / "default.yaml").write_bytes(b"\xff\xfe\x00")
+    assert set(load(tmp_path).refused) == {"default"}

@@ -1,0 +1,96 @@
+"""Agents that follow their files, so that every process of Loom comes to have the same ones."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from loom_worker.agents.load import Agents, files_of, load
+from loom_worker.values.agents import Agent
+
+LOOK_S = 1.0
+"""Between two looks at the files."""
+SETTLE_S = 1.0
+"""A file that was written so lately may not be whole yet: half of it can be an agent that needs no approvals."""
+
+log = logging.getLogger(__name__)
+
+Stamp = tuple[tuple[str, int, int, int], ...]
+"""Of each file: path, inode, size in bytes, time of its last change in ns."""
+
+
+class LiveAgents:
+    """Agents as their files are; what is wrong with a file leaves the agents of it as they last were."""
+
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Read them; raises nothing for what is wrong with a file."""
+        self._folder = folder
+        self._clock, self._wall_clock = clock, wall_clock
+        self._looking = threading.Lock()
+        self._looked_s = clock()
+        self._stamp = _stamp(folder)
+        self._agents = load(folder)
+        _tell(self._agents.problems)
+
+    def current(self) -> Agents:
+        """The agents as of a moment ago; another thread that looks at the files keeps nobody waiting."""
+        if self._clock() - self._looked_s >= LOOK_S and self._looking.acquire(blocking=False):
+            try:
+                self._look()
+            finally:
+                self._looking.release()
+        return self._agents
+
+    def _look(self) -> None:
+        self._looked_s = self._clock()
+        stamp = _stamp(self._folder)
+        if stamp == self._stamp or self._is_fresh(stamp):
+            return
+        before = self._agents
+        self._agents, self._stamp = following(load(self._folder), before), stamp
+        log.info("agents read anew: %s", ", ".join(sorted(self._agents.agents)))
+        _tell(tuple(problem for problem in self._agents.problems if problem not in before.problems))
+
+    def _is_fresh(self, stamp: Stamp) -> bool:
+        now_s = self._wall_clock()
+        return any(0 <= now_s - changed_ns / 1e9 < SETTLE_S for *_, changed_ns in stamp)
+
+
+def following(found: Agents, before: Agents) -> Agents:
+    """What was found, with the former agents in place of those that are refused now. Pure.
+
+    Agents that did not change are the same objects as before.
+    """
+    same = {name: before.agents[name] for name, agent in found.agents.items() if before.agents.get(name) == agent}
+    kept = {name: agent for name, agent in before.agents.items() if name in found.refused or _is_unread(agent, found)}
+    refused = {name: problem for name, problem in found.refused.items() if name not in kept}
+    return replace(found, agents=MappingProxyType({**found.agents, **same, **kept}), refused=MappingProxyType(refused))
+
+
+def _is_unread(agent: Agent, found: Agents) -> bool:
+    return Path(agent.source.rpartition(":")[0]) in found.unread
+
+
+def _stamp(folder: Path | None) -> Stamp:
+    stamps = []
+    try:
+        for path in files_of(folder):
+            told = path.stat()
+            stamps.append((str(path), told.st_ino, told.st_size, told.st_mtime_ns))
+    except OSError:  # it went while it was looked at
+        return ()
+    return tuple(stamps)
+
+
+def _tell(problems: tuple[str, ...]) -> None:
+    for problem in problems:
+        log.warning("agent file: %s", problem)
