@@ -11,8 +11,10 @@ NEEDS := pyproject.toml $(wildcard constraints.txt)
 up: $(VENV)/.installed
 	@exec $(BIN)/loom up $(if $(PORT),--port $(PORT))
 
-# Those of one room with what it talks to; they keep to themselves.
-ROOMS := $(wildcard $(addprefix tests/integration/,backends backends_mcp backends_rest guard llm patterns search test_blobs.py))
+# Those of one room with what it talks to, a folder each; they keep to themselves. Whole systems are in turn/ and beside.
+ROOMS := $(filter-out %/turn %/__pycache__,$(patsubst %/,%,$(wildcard tests/integration/*/))) tests/integration/test_blobs.py
+# Without byte code every process of the tests compiles all modules and assertions anew: half a minute of the unit tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The unit tests, those of the fault harness and those of single rooms on two cores; then those that start whole systems,
 # one after the other. ARGS chooses others instead.

@@ -98,7 +98,7 @@ def test_a_worker_that_stops_says_nothing_of_a_tool(calling: Calling, caller: Ca
     assert calling.run(limited, {}, caller).content == "fine"
     refused = calling.run(limited, {}, caller)
     assert (refused.status, refused.code, refused.is_fault) == ("failed", "UNAVAILABLE", False)
-    soon = replace(limited, rate=Rate(1, 2.0), spec=replace(limited.spec, name="soon"))
+    soon = replace(limited, rate=Rate(1, 2.0), group="soon")
     calling.run(soon, {}, caller)
     with pytest.raises(Interrupted):
         replace(calling, pause=pause).run(soon, {}, caller)

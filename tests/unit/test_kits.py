@@ -1,14 +1,14 @@
 """Agents with everything in their hands; a broken one says so and stops nobody."""
 
+import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import pytest
 
 from loom_worker.agents.load import Agents, load
-from loom_worker.backends.shop import ensure
 from loom_worker.errors import ProviderFailed
 from loom_worker.kits import Kits
 from loom_worker.llm.retry import Retrying
@@ -21,16 +21,29 @@ from loom_worker.values.chat import ChatMessage, Request, ToolSpec, ToolUse
 from loom_worker.values.memory import MemoryPolicy
 from loom_worker.values.sessions import Choice
 from tests.support.kits import made_kits, made_outfit
+from tests.support.tiny_shop import open_shop
 
 MEMORY = {"update_session_context", "recall_conversation", "search_conversation", "clear_recalled_context"}
 STANDING = {"get_tool_result", "query_tool_result", "get_error_detail"}
 SHARED = {f"shared_memory_{verb}" for verb in ("write", "read", "list", "delete", "watch")}
 
 
+class Shelf:
+    """Agents that change."""
+
+    def __init__(self, *agents: Agent) -> None:
+        self.agents = Agents({agent.name: agent for agent in agents}, ())
+
+    def current(self) -> Agents:
+        return self.agents
+
+
 @pytest.fixture(scope="module")
 def shop_url(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("shop") / "shop.db"
-    ensure(path, today=date(2026, 1, 31))
+    with closing(open_shop()) as shop, closing(sqlite3.connect(path)) as file:
+        shop.commit()
+        shop.backup(file)
     return f"sqlite:///{path}"
 
 
@@ -69,6 +82,27 @@ def test_the_model_of_an_agent_that_is_gone_says_which_is_missing(kits: Kits) ->
     kit = kits.kit("ghost")
     assert "no agent 'ghost'" in words_of(kit)
     assert kit.specs == ()
+
+
+def test_the_model_of_an_agent_whose_file_is_refused_says_what_is_wrong_with_it(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text("agent: {name: default, config: {max_turns: many}}", encoding="utf-8")
+    kit = made_kits(settings, load(tmp_path), Database(settings.database_url)).kit("default")
+    assert f"{tmp_path}/a.yaml:1: agent.config.max_turns" in words_of(kit)
+    assert (kit.specs, kit.schema) == ((), "")
+
+
+def test_a_changed_agent_has_a_new_kit(settings: Settings) -> None:
+    shelf = Shelf(Agent("a", backend=None))
+    kits = made_kits(settings, shelf, Database(settings.database_url))  # type: ignore[arg-type]
+    before = kits.kit("a")
+    assert kits.kit("a") is before
+    shelf.agents = Agents({"a": Agent("a", backend=None, system_prompt="Changed.")}, ())
+    assert kits.kit("a").agent.system_prompt == "Changed."
+    assert kits.kit("a") is kits.kit("a")
+    shelf.agents = Agents({}, ())
+    assert "no agent 'a'" in words_of(kits.kit("a"))
 
 
 @pytest.mark.parametrize("url", ["nonsense", "nosuch://host/db"])

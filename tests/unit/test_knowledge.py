@@ -1,18 +1,21 @@
 """What stands beside a question, and what the system text says of skills."""
 
+import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loom_worker.agents.load import Agents
-from loom_worker.backends.shop import ensure
 from loom_worker.errors import ProviderFailed
 from loom_worker.knowledge import Knowledge, beside_tokens
 from loom_worker.outfit import Outfit
+from loom_worker.patterns.library import packaged_root
 from loom_worker.settings import PatternSettings, Settings
 from loom_worker.store.database import Database
 from loom_worker.store.patterns import PatternUses, enter_uses
@@ -22,6 +25,7 @@ from loom_worker.values.patterns import PatternUse
 from loom_worker.values.turns import Turn
 from tests.support.kits import made_outfit
 from tests.support.models import Plays, says
+from tests.support.tiny_shop import open_shop
 from tests.support.until import until
 
 QUESTION = "Who are my top 5 customers by revenue?"
@@ -51,12 +55,24 @@ def skill(settings: Settings, name: str, *, workspace: str = "default", word: st
 @pytest.fixture(scope="module")
 def shop_url(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("shop") / "shop.db"
-    ensure(path, today=date(2026, 1, 31))
+    with closing(open_shop()) as shop, closing(sqlite3.connect(path)) as file:
+        shop.commit()
+        shop.backup(file)
     return f"sqlite:///{path}"
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two of the packaged libraries: enough to choose among, and read in a fifth of the time."""
+    root = tmp_path_factory.mktemp("patterns")
+    for name in ("sql", "postgresql"):
+        shutil.copytree(packaged_root() / name, root / name)
+    return root
+
+
 @pytest.fixture
-def here(settings: Settings, shop_url: str, tmp_path: Path) -> Settings:
+def here(settings: Settings, shop_url: str, library: Path, tmp_path: Path) -> Settings:
+    settings = replace(settings, patterns=PatternSettings(library))
     return replace(settings, backend_url=shop_url, workspaces_dir=tmp_path / "workspaces")
 
 
@@ -82,7 +98,9 @@ def turn(text: str, workspace: str = "default") -> Turn:
     return Turn("turn_1", "lane", "s1", workspace, "default", 1, "in_progress", text, 1)
 
 
-def test_a_question_gets_todays_date_and_the_pattern_that_fits(fitted: Outfit) -> None:
+def test_a_question_gets_todays_date_and_the_pattern_that_fits(here: Settings, database: Database) -> None:
+    packaged = replace(here, patterns=PatternSettings())
+    fitted = made_outfit(packaged, Agents({"default": Agent("default")}, ()), database)
     found = asked(fitted, QUESTION)
     assert found.text.startswith(f"Today is {datetime.now(UTC):%Y-%m-%d}.")
     [pattern] = found.patterns
@@ -90,6 +108,7 @@ def test_a_question_gets_todays_date_and_the_pattern_that_fits(fitted: Outfit) -
     assert 'id="sql/customer_ranking"' in found.text
     assert 0.5 <= pattern["confidence"] <= 1
     assert pattern["version"] == fitted.knowledge.version_of("sql/customer_ranking")
+    fitted.close()
 
 
 def test_a_pattern_below_the_agents_threshold_stays_away(fitted: Outfit) -> None:

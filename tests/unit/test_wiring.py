@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -13,8 +14,7 @@ import redis
 from loom_worker import wiring
 from loom_worker.events.rebuild import queued
 from loom_worker.lanes import keys
-from loom_worker.settings import Settings, from_env
-from loom_worker.store.prepare import prepare
+from loom_worker.settings import Settings
 from loom_worker.values.events import Event
 from loom_worker.values.turns import NewTurn
 from tests.support.until import until
@@ -25,12 +25,9 @@ TURN_QUEUE = "loom:q:turn"
 
 
 @pytest.fixture
-def live(tmp_path: Path, valkey_server: Valkey, valkey: redis.Redis) -> Settings:
+def live(settings: Settings, valkey_server: Valkey, valkey: redis.Redis) -> Settings:
     """Settings of a home with its database made, on the running Valkey."""
-    environ = {"LOOM_HOME": str(tmp_path), "LOOM_SQLITE_SYNC": "normal", "LOOM_REDIS_URL": valkey_server.url}
-    settings = from_env(environ)
-    prepare(settings)
-    return settings
+    return replace(settings, redis_url=valkey_server.url)
 
 
 @pytest.fixture
@@ -40,34 +37,50 @@ def front(live: Settings) -> Iterator[wiring.Front]:
     front.close()
 
 
-def loaded_after(program: str, *args: str) -> set[str]:
-    """The heavy packages in a new process after it ran a program."""
-    ask = f"{program}\nimport json, sys; print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
-    done = subprocess.run([sys.executable, "-c", ask, *args], capture_output=True, text=True, check=True, timeout=60)
-    return set(json.loads(done.stdout.splitlines()[-1]))
+@pytest.fixture(scope="module")
+def imported() -> dict[str, Any]:
+    """What a new process says of itself after it imported the module, and after it asked for its parts."""
+    ask = f"""
+import json, sys, threading
+import loom_worker.wiring as wiring
+said = {{"threads": threading.active_count()}}
+try:
+    wiring.loom()
+except RuntimeError:
+    said["has_parts"] = False
+else:
+    said["has_parts"] = True
+print(json.dumps(said | {{"loaded": [name for name in {HEAVY!r} if name in sys.modules]}}))
+"""
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True, timeout=60)
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
 
 
-def test_importing_it_loads_no_library_that_costs_seconds() -> None:
-    assert loaded_after("import loom_worker.wiring") == set()
+def test_importing_it_loads_no_library_that_costs_seconds(imported: dict[str, Any]) -> None:
+    assert imported["loaded"] == []
 
 
 def test_building_a_front_loads_no_library_that_costs_seconds(live: Settings) -> None:
-    program = (
-        "import sys\nfrom loom_worker import wiring\nfrom loom_worker.settings import from_env\n"
-        "front = wiring.front(from_env({'LOOM_HOME': sys.argv[1], 'LOOM_REDIS_URL': sys.argv[2]}))\n"
-        "front.agents(); front.tools('default'); front.close()"
-    )
-    assert loaded_after(program, str(live.home), live.redis_url) == set()
+    program = f"""
+import sys
+from loom_worker import wiring
+from loom_worker.settings import from_env
+front = wiring.front(from_env({{"LOOM_HOME": sys.argv[1], "LOOM_REDIS_URL": sys.argv[2]}}))
+front.agents(); front.tools("default"); front.close()
+print([name for name in {HEAVY!r} if name in sys.modules])
+"""
+    command = [sys.executable, "-c", program, str(live.home), live.redis_url]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_importing_it_opens_and_starts_nothing() -> None:
-    program = "import threading, loom_worker.wiring; assert threading.active_count() == 1"
-    assert loaded_after(program) == set()
+def test_importing_it_opens_and_starts_nothing(imported: dict[str, Any]) -> None:
+    assert imported["threads"] == 1
 
 
-def test_a_process_that_was_not_started_has_no_parts() -> None:
-    program = "from loom_worker import wiring\ntry: wiring.loom()\nexcept RuntimeError: pass\nelse: raise SystemExit(1)"
-    assert loaded_after(program) == set()
+def test_a_process_that_was_not_started_has_no_parts(imported: dict[str, Any]) -> None:
+    assert not imported["has_parts"]
 
 
 def test_an_accepted_turn_is_put_on_its_lane_and_its_log_opened(front: wiring.Front, valkey: redis.Redis) -> None:
@@ -86,9 +99,7 @@ def test_no_message_on_the_queue_shows_what_the_user_wrote(front: wiring.Front, 
     assert len(str(valkey.lindex(TURN_QUEUE, 0))) < 1024
 
 
-def test_a_front_accepts_turns_while_redis_is_down(tmp_path: Path) -> None:
-    settings = from_env({"LOOM_HOME": str(tmp_path), "LOOM_SQLITE_SYNC": "normal"})
-    prepare(settings)
+def test_a_front_accepts_turns_while_redis_is_down(settings: Settings) -> None:
     front = wiring.front(settings)
     turn, _ = front.submit("default", "s1", NewTurn("How many?"), agent=None)
     assert front.turn("default", turn.id).status == "queued"

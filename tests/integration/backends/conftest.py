@@ -6,7 +6,10 @@ import pytest
 
 from tests.support.mariadb import MariaDb, mariadb_programs
 from tests.support.postgres import Postgres, postgres_folder
+from tests.support.shop_file import shop_path
 from tests.support.sql_world import World, duckdb_world, server_world, sqlite_world
+
+__all__ = ["mariadb", "postgres", "shop_path", "world", "worlds"]
 
 
 @pytest.fixture(scope="session")

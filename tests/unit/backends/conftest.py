@@ -1,17 +1,5 @@
-"""One shop for all tests of this folder: nothing here may write to it, and a test checks that nothing did."""
+"""One shop for all tests of this folder; nothing here may write to it."""
 
-from datetime import date
-from pathlib import Path
+from tests.support.shop_file import shop_path
 
-import pytest
-
-from loom_worker.backends import shop
-
-TODAY = date(2026, 11, 21)
-
-
-@pytest.fixture(scope="session")
-def shop_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("shop") / "shop.db"
-    shop.build(path, today=TODAY)
-    return path
+__all__ = ["shop_path"]

@@ -1,13 +1,10 @@
-import contextlib
-import time
-
 import pytest
 
 from loom_worker.backends.functions import FUNCTIONS, GRAMMAR
 from loom_worker.backends.parse import Parameters, Statement, parse
 from loom_worker.backends.statements import MAX_SQL_CHARS
 from loom_worker.errors import ToolFailed
-from tests.support.sql_attacks import BOMBS, CALLS, WRITES, Attack
+from tests.support.sql_attacks import CALLS, WRITES, Attack
 
 SERVERS = ("postgresql", "mysql", "duckdb")
 
@@ -102,18 +99,6 @@ def test_comments_never_reach_a_server_and_texts_arrive_as_they_are(kind: str) -
 )  # fmt: skip
 def test_a_refusal_says_why(kind: str, sql: str, said: str) -> None:
     assert said in refusal(sql, kind)
-
-
-@pytest.mark.parametrize("kind", ["sqlite", *SERVERS])
-def test_bombs_for_the_parser_go_off_in_a_few_seconds_and_raise_nothing_else(kind: str) -> None:
-    bombs = [bomb.sql[:MAX_SQL_CHARS] for bomb in BOMBS if not bomb.is_bomb]
-    bombs += ["/*" * 5000, "/**/" * 4000, "-- \n" * 4000, "EXPLAIN " * 2000, "(" * 5000]
-    bombs += ["SELECT " + "CASE WHEN " * 1500, "SELECT " + "NOT " * 3000 + "1", "SELECT " + "1+" * 3000 + "1"]
-    for bomb in bombs:
-        start = time.monotonic()
-        with contextlib.suppress(ToolFailed):
-            parse(bomb, kind)
-        assert time.monotonic() - start < 3, bomb[:20]
 
 
 def bound(sql: str, parameters: Parameters, kind: str = "postgresql", marker: str = "%s") -> Statement:

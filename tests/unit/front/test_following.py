@@ -19,9 +19,25 @@ from tests.support.stage import WORKSPACE, Stage
 from tests.support.until import until
 
 
+class Fast(EventLog):
+    """For those who wait in it a second lasts 50 ms."""
+
+    def wait_end(self, turn_id: str, *, wait_ms: int) -> bool:
+        return super().wait_end(turn_id, wait_ms=max(1, wait_ms // 20))
+
+    def read(self, turn_id: str, *, after: int, wait_ms: int) -> tuple[Event, ...]:
+        return super().read(turn_id, after=after, wait_ms=wait_ms // 20)
+
+
 @pytest.fixture
 def following(stage: Stage) -> Following:
     return Following(stage.turns, stage.events)
+
+
+@pytest.fixture
+def hasty(stage: Stage) -> Following:
+    """A follower whose pauses are short, for tests that wait until one is over."""
+    return Following(stage.turns, Fast(stage.redis, stage.redis))
 
 
 @pytest.fixture
@@ -83,10 +99,10 @@ def test_a_waiter_gets_the_turn_as_it_is_when_the_time_is_over(stage: Stage, fol
     assert 0.15 < time.monotonic() - began_s < 2
 
 
-def test_a_waiter_goes_home_when_the_process_stops(stage: Stage, following: Following) -> None:
+def test_a_waiter_goes_home_when_the_process_stops(stage: Stage, hasty: Following) -> None:
     turn, stopping = stage.submit(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(lambda: following.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=stopping.is_set))
+        waiter = pool.submit(lambda: hasty.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=stopping.is_set))
         waiting(stage)
         stopping.set()
         assert waiter.result(timeout=5).status == "queued"
@@ -108,11 +124,11 @@ def test_a_waiter_hears_of_the_end_while_redis_is_down(stage: Stage, blind: Foll
         assert waiter.result(timeout=5).status == "completed"
 
 
-def test_a_waiter_hears_of_an_end_that_no_log_told(stage: Stage, following: Following) -> None:
+def test_a_waiter_hears_of_an_end_that_no_log_told(stage: Stage, hasty: Following) -> None:
     turn = stage.submit()
     stage.model.scenes = [says("Done.")]
     with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(lambda: following.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=never))
+        waiter = pool.submit(lambda: hasty.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=never))
         waiting(stage)
         stage.serve(turn, stage.worker("w1", events=EventLog(*[_unreachable()] * 2)))
         assert waiter.result(timeout=5).status == "completed"
@@ -177,13 +193,11 @@ def test_a_reader_that_is_ahead_is_reset_and_gets_everything(stage: Stage, follo
     assert rest == list(stage.live(turn))
 
 
-def test_a_reader_of_a_running_turn_whose_log_was_lost_is_told_to_begin_again(
-    stage: Stage, following: Following
-) -> None:
+def test_a_reader_of_a_running_turn_whose_log_was_lost_is_told_to_begin_again(stage: Stage, hasty: Following) -> None:
     turn = stage.submit()
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text="Adding."), says("It is 3.")]
     stage.serve(turn, stage.worker("w1"))
-    reader = following.events(WORKSPACE, turn.id, after=len(stage.live(turn)), is_stopping=never)
+    reader = hasty.events(WORKSPACE, turn.id, after=len(stage.live(turn)), is_stopping=never)
     stage.redis.flushall()
     reset = next(reader)
     assert reset is not None

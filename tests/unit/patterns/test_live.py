@@ -13,8 +13,7 @@ from loom_worker.patterns.library import COMPLAINT_CHARS
 from loom_worker.patterns.live import STAYS, LiveLibrary, Means
 from loom_worker.patterns.match import Matcher
 from loom_worker.values.patterns import PatternUpdateEvent
-from tests.support.until import until
-from tests.unit.patterns.live_made import (
+from tests.support.live_made import (
     BROKEN,
     WAIT_S,
     Reader,
@@ -26,6 +25,7 @@ from tests.unit.patterns.live_made import (
     three_files,
     watchers,
 )
+from tests.support.until import until
 
 
 @pytest.fixture

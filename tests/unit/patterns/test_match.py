@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
 from loom_worker.values.agents import Agent
 from loom_worker.values.patterns import Pattern, PatternMatch
+from tests.support.shipped_patterns import shipped, shipped_matcher
 
-LIBRARY = load(packaged_root()).patterns
-MATCHER = Matcher(LIBRARY)
+LIBRARY = shipped().patterns
+MATCHER = shipped_matcher()
 SHOP = frozenset({"sql", "sqlite"})
 THRESHOLD = Agent("default").min_confidence
 

@@ -7,13 +7,13 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.match_views import Weighing
 from loom_worker.values.patterns import Pattern
+from tests.support.shipped_patterns import shipped, shipped_matcher
 
-LIBRARY = load(packaged_root()).patterns
-MATCHER = Matcher(LIBRARY)
+LIBRARY = shipped().patterns
+MATCHER = shipped_matcher()
 QUESTIONS = tuple(pattern.intents[0] for pattern in LIBRARY if pattern.intents)[::3]
 
 TEXT = st.lists(st.sampled_from("orders month revenue customers the cat country orderly zip".split()), max_size=5).map(

@@ -2,24 +2,17 @@
 
 import json
 import logging
-import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
-from loom_worker import redis_client
-from loom_worker.errors import Unavailable
 from loom_worker.patterns.news import AT, CHANNEL, KEPT_S, MOST_ERRORS, RELOADS, News
 from loom_worker.values.patterns import PatternUpdateEvent
 from tests.support.until import until
-from tests.support.valkey import Valkey
 
 WAIT_S = 15.0
 LOADED = PatternUpdateEvent(("sql/a", "sql/b"), (), (), 89.44, (), patterns=2)
@@ -155,35 +148,3 @@ def test_names_of_files_that_are_no_text_can_be_told(valkey: redis.Redis, heard:
     error = b"sql/\xff.yaml:1: no".decode(errors="surrogateescape")
     News(valkey, process="w1").tell(PatternUpdateEvent((), (), (), 1.0, (error,), patterns=0))
     assert message(heard)["errors"] == [error]
-
-
-def test_a_redis_that_is_away_holds_up_nothing_and_learns_it_all_later(caplog: pytest.LogCaptureFixture) -> None:
-    with Valkey() as server, redis_client.client(server.url, connections=4) as client:
-        server.kill()
-        news = News(client, process="w1")
-        began_s = time.monotonic()
-        for event in (LOADED, CHANGED, FAILED):
-            news.tell(event)
-        assert time.monotonic() - began_s < 0.5
-        until(lambda: "wait for Redis" in caplog.text, WAIT_S, "the log says so")
-        assert news.counts() == {}
-        with pytest.raises(Unavailable):
-            news.processes({"w1"})
-        server.start()
-        until(lambda: not senders(), WAIT_S, "all is sent")
-        assert news.counts() == {"ok": 1, "failed": 1}
-        assert [each["errors"] for each in news.processes({"w1"})] == [["sql/a.yaml:2: no name"]]
-        assert caplog.text.count("wait for Redis") == 1
-
-
-def test_a_redis_that_swallows_what_it_is_sent_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = redis.Redis(port=silent.getsockname()[1], socket_timeout=0.6, retry=Retry(NoBackoff(), 0))
-        news = News(client, process="w1")
-        began_s = time.monotonic()
-        news.tell(LOADED)
-        assert time.monotonic() - began_s < 0.5
-        until(lambda: "wait for Redis" in caplog.text, WAIT_S, "it is told of")
-        news.close()
-        until(lambda: not senders(), WAIT_S, "nobody tries any more")
-        client.close()

@@ -5,19 +5,20 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import loom_worker
 from loom_worker.backends.shop_schema import TABLES
-from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.render import fill
 from loom_worker.results.query import ask, build
 from loom_worker.results.rows import at, content_of
 from loom_worker.values.patterns import Pattern
+from tests.support.shipped_patterns import shipped
 
-LIBRARY = load(packaged_root())
+LIBRARY = shipped()
 PATTERNS = {pattern.id: pattern for pattern in LIBRARY.patterns}
 EACH = pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
 
@@ -48,7 +49,8 @@ def plain(intent: str) -> str:
     return " ".join(re.findall(r"\w+", intent.casefold()))
 
 
-def tools_of_loom() -> set[str]:
+@cache
+def tools_of_loom() -> frozenset[str]:
     """The names in every ToolSpec of the package, read from its source: they are of many rooms."""
     names = {f"shared_memory_{verb}" for verb in ("write", "read", "list", "delete", "watch")}
     for file in Path(loom_worker.__file__).parent.rglob("*.py"):
@@ -56,11 +58,9 @@ def tools_of_loom() -> set[str]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ToolSpec":
                 given = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "name")]
                 names |= {str(value.value) for value in given if isinstance(value, ast.Constant)}
-    return names
+    return frozenset(names)
 
 
-TOOLS = tools_of_loom()
-VERBS = {name.partition("_")[0] for name in TOOLS}
 COLUMNS = set(re.findall(r"\w+", TABLES))
 
 
@@ -138,8 +138,10 @@ def test_an_example_uses_parameters_of_its_pattern(pattern: Pattern) -> None:
 @EACH
 def test_every_tool_that_a_pattern_names_exists(pattern: Pattern) -> None:
     own = {parameter.name for parameter in pattern.parameters} | COLUMNS
+    tools = tools_of_loom()
+    verbs = {name.partition("_")[0] for name in tools}
     found = {name for text in texts(pattern) for name in (*IN_TICKS.findall(text), *CALLED.findall(text))}
-    assert {name for name in found - own if name.partition("_")[0] in VERBS} <= TOOLS
+    assert {name for name in found - own if name.partition("_")[0] in verbs} <= tools
 
 
 def test_a_made_up_tool_is_found() -> None:
@@ -148,8 +150,8 @@ def test_a_made_up_tool_is_found() -> None:
         "list_tables",
     ]
     assert CALLED.findall('search_web(query="x"), round_up(x)') == ["search_web"]
-    assert {"execute_sql", "get_tool_result", "read_document", "load_pattern"} <= TOOLS
-    assert not {"get_weather", "search_web"} & TOOLS
+    assert {"execute_sql", "get_tool_result", "read_document", "load_pattern"} <= tools_of_loom()
+    assert not {"get_weather", "search_web"} & tools_of_loom()
 
 
 ORDERS = [{"id": 1, "customer_id": 7}, {"id": 2, "customer_id": 8}, {"id": 3, "customer_id": 9}]

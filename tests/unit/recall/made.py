@@ -1,13 +1,17 @@
 """Sessions with much behind them, and their tools called as a worker calls them."""
 
 import json
-from dataclasses import replace
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import count as numbers
+from pathlib import Path
 from typing import Any
 
 from loom_worker.memory.layers import Count
 from loom_worker.recall.rerank import Reranker
 from loom_worker.recall.tools import RecallParts, recall_tools
+from loom_worker.settings import Settings
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
@@ -15,7 +19,7 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.tools.call import call
 from loom_worker.tools.registry import Registry
-from loom_worker.values.chat import ChatMessage, Role, ToolUse
+from loom_worker.values.chat import ChatMessage, Role, ToolUse, Usage
 from loom_worker.values.memory import MemoryState
 from loom_worker.values.tools import Caller, Outcome, Tool
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, running
@@ -72,6 +76,56 @@ class Talk:
     @property
     def kernel(self) -> dict[str, Any]:
         return self.sessions.get(self.workspace, self.session).kernel
+
+
+class Till:
+    """What was charged."""
+
+    def __init__(self) -> None:
+        self.charges: list[tuple[str, str, Usage]] = []
+
+    def charge(self, caller: Caller, model: str, usage: Usage) -> None:
+        self.charges.append((caller.lane, model, usage))
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A session that was made once: the file of its database, and the ids of its messages."""
+
+    file: Path
+    ids: tuple[str, ...]
+
+    @classmethod
+    def told(cls, file: Path, tell: Callable[[Database], Talk]) -> "Told":
+        """Made in a database that is empty so far."""
+        database = Database(f"sqlite:///{file}", sync="normal")
+        talk = tell(database)
+        database.close()  # the last connection brings the log into the file
+        return cls(file, tuple(talk.ids))
+
+    def copied_to(self, settings: Settings, database: Database) -> Talk:
+        """The same session in a database that nobody has opened so far."""
+        shutil.copy(self.file, settings.home / "loom.db")
+        talk = Talk(database)
+        talk.ids += self.ids
+        return talk
+
+
+def apples(database: Database) -> Talk:
+    """Forty turns about apples that have left L1."""
+    talk = Talk(database)
+    for n in range(40):
+        talk.say(f"apple number {n}" + " and so on" * 100, f"apple answer {n}")
+    talk.leave()
+    return talk
+
+
+def questions(database: Database) -> Talk:
+    """Ten turns about apples and pears."""
+    talk = Talk(database)
+    for n in range(10):
+        talk.say(f"question {n} about apple{n}", f"answer {n} about pear{n}")
+    return talk
 
 
 def parts(

@@ -1,35 +1,23 @@
 """What a search found, in the order of a model; and in its own where the model is of no use."""
 
 import json
-import threading
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from loom_worker.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken, Unavailable
-from loom_worker.llm.anthropic import Anthropic
 from loom_worker.recall.rerank import Candidate, Reranker, request, scores
+from loom_worker.settings import Settings
 from loom_worker.store.database import Database
-from loom_worker.values.chat import Reply, Request, TextDelta, Usage
-from loom_worker.values.tools import Caller
+from loom_worker.values.chat import Reply, Request, TextDelta
 from tests.support.callers import CALLER
-from tests.support.messages_server import Hang, MessagesServer, Say
 from tests.support.models import ONE_CALL, Beat, Plays, says
-from tests.unit.recall.made import Talk, answer, parts
+from tests.unit.recall.made import Talk, Till, Told, answer, parts
 
 FOUND = [Candidate("user", "2027-01-15 08:00", f"text {n}") for n in range(1, 5)]
-
-
-class Till:
-    """What was charged."""
-
-    def __init__(self) -> None:
-        self.charges: list[tuple[str, str, Usage]] = []
-
-    def charge(self, caller: Caller, model: str, usage: Usage) -> None:
-        self.charges.append((caller.lane, model, usage))
 
 
 def asked(*scenes: Sequence[Beat], till: Till | None = None) -> tuple[Reranker, Plays]:
@@ -70,7 +58,7 @@ def test_among_equals_the_order_of_the_search_holds() -> None:
     assert ranked(says(text)) == [(1, 5.0), (3, 5.0), (0, None), (2, None)]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(max_examples=100, deadline=None)
 @given(st.text(max_size=300) | st.text(alphabet='[]{}":,indexscore 0123456789.-', max_size=300), st.integers(0, 60))
 def test_no_answer_raises_or_scores_what_is_not_there(text: str, count: int) -> None:
     found = scores(text, count)
@@ -136,12 +124,8 @@ def test_what_is_asked_is_bounded_and_lists_no_tools() -> None:
 
 
 @pytest.fixture
-def talk(database: Database) -> Talk:
-    talk = Talk(database)
-    for n in range(40):
-        talk.say(f"apple number {n}" + " and so on" * 100, f"apple answer {n}")
-    talk.leave()
-    return talk
+def talk(apples: Told, settings: Settings, database: Database) -> Talk:
+    return apples.copied_to(settings, database)
 
 
 def best_is_last(sent: Request) -> str:
@@ -196,31 +180,3 @@ def test_a_search_that_finds_nothing_or_one_thing_alone_asks_no_model(talk: Talk
     lonely.say("zebra")
     assert len(answer(lonely, "search_conversation", given, query="zebra")["found"]) == 1
     assert model.asked == []
-
-
-@pytest.mark.integration
-def test_over_http_the_scores_of_a_server_order_what_was_found(talk: Talk) -> None:
-    script = '```json\n[{"index": 2, "score": 8}]\n```'
-    with MessagesServer(script=lambda _: Say(script, usage={"input_tokens": 900, "output_tokens": 20})) as server:
-        till, model = Till(), Anthropic(model="claude-test", base_url=server.url)
-        given = parts(talk.database, rerank=Reranker(model, till.charge))
-        plain = answer(talk, "search_conversation", parts(talk.database), query="apple answer 7", promote=False)
-        read = answer(talk, "search_conversation", given, query="apple answer 7", promote=False)
-    assert read["ranked_by"] == "llm"
-    assert [each["id"] for each in read["found"][:2]] == [plain["found"][1]["id"], plain["found"][0]["id"]]
-    assert [each["score"] for each in read["found"][:2]] == [8.0, None]
-    [(_, _, usage)] = till.charges
-    assert (usage.input_tokens, usage.output_tokens) == (900, 20)
-    assert server.requests[0]["max_tokens"] == 1000
-
-
-@pytest.mark.integration
-def test_over_http_a_server_that_hangs_does_not_keep_the_search_from_answering(talk: Talk) -> None:
-    release = threading.Event()
-    with MessagesServer([Hang(release)]) as server:
-        model = Anthropic(model="claude-test", base_url=server.url)
-        given = parts(talk.database, rerank=Reranker(model, Till().charge, deadline_s=0.3))
-        read = answer(talk, "search_conversation", given, query="apple answer 7")
-        release.set()
-    assert read["ranked_by"] == "bm25"
-    assert read["found"][0]["text"] == "apple answer 7"

@@ -4,21 +4,18 @@ import pytest
 
 from loom_worker.recall.tools import recall_tools
 from loom_worker.results.errors import summary
-from loom_worker.settings import ToolSettings
+from loom_worker.settings import Settings, ToolSettings
 from loom_worker.store.database import Database
 from loom_worker.tools.registry import Registry
 from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.values.json import Json
-from tests.unit.recall.made import Talk, answer, outcome, parts
+from tests.unit.recall.made import Talk, Told, answer, outcome, parts
 from tests.unit.store.made import WORKSPACE
 
 
 @pytest.fixture
-def talk(database: Database) -> Talk:
-    talk = Talk(database)
-    for n in range(10):
-        talk.say(f"question {n} about apple{n}", f"answer {n} about pear{n}")
-    return talk
+def talk(questions: Told, settings: Settings, database: Database) -> Talk:
+    return questions.copied_to(settings, database)
 
 
 def test_without_swap_there_is_only_the_tool_that_keeps_facts_in_mind(database: Database) -> None:

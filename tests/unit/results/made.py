@@ -1,7 +1,9 @@
 """Results and callers as the tests of large results need them."""
 
 import json
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from loom_worker.llm.tokens import cl100k_tokens
@@ -10,6 +12,7 @@ from loom_worker.values.tools import Caller
 from loom_worker.values.turns import Claim
 
 Make = Callable[..., References]
+HOUR_MS = 3_600_000
 COLUMNS = ["id", "name", "price", "city"]
 
 
@@ -40,3 +43,16 @@ def keep(references: References, text: str, caller: Caller, content_type: str = 
     kept = references.keep(text, content_type, caller, tool="execute_sql", count=cl100k_tokens)
     assert kept is not None
     return kept
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in (folder / "blobs").rglob("*") if path.is_file()]
+
+
+def a_day_later() -> int:
+    return int(time.time() * 1000) + 24 * HOUR_MS
+
+
+def tidied(references: References, moment_ms: int) -> int:
+    """All rounds that look at every folder once."""
+    return sum(references.tidy(moment_ms) for _ in range(256))

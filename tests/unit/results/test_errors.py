@@ -297,7 +297,7 @@ def test_an_error_of_a_lane_without_session_is_not_found(errors: Errors) -> None
 def test_the_log_has_a_failure_with_its_id_without_secrets_and_short(
     database: Database, errors: Errors, caplog: pytest.LogCaptureFixture, *, is_kept: bool, is_fault: bool
 ) -> None:
-    text = f"Refused: password={SECRET}\n" + "x" * 3_000_000
+    text = f"Refused: password={SECRET}\n" + "x" * 50_000
     outcome = Outcome("failed", text, detail=f"Traceback\npostgresql://loom:{SECRET}@db/x", is_fault=is_fault)
     with caplog.at_level(logging.INFO):
         _, error_id = Failures(errors if is_kept else None).told(caller(database), "execute_sql", outcome)

@@ -1,6 +1,3 @@
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,23 +15,8 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.values.tools import Caller
 from loom_worker.values.turns import Claim
 from tests.support.disks import filled, small_disk
-from tests.unit.results.made import Make, caller_of, csv_text, keep, table
+from tests.unit.results.made import Make, a_day_later, caller_of, csv_text, files, keep, table, tidied
 from tests.unit.store.made import claimed, final, running, submitted
-
-HOUR_MS = 3_600_000
-
-
-def files(folder: Path) -> list[Path]:
-    return [path for path in (folder / "blobs").rglob("*") if path.is_file()]
-
-
-def a_day_later() -> int:
-    return int(time.time() * 1000) + 24 * HOUR_MS
-
-
-def tidied(references: References, moment_ms: int) -> int:
-    """All rounds that look at every folder once."""
-    return sum(references.tidy(moment_ms) for _ in range(256))
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=500))
@@ -200,39 +182,6 @@ def test_a_deleted_session_leaves_neither_row_nor_file(
         references.open(caller.workspace, ref)
     assert references.tidy(int(time.time() * 1000)) == 1
     assert files(tmp_path) == []
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import fakeredis
-from loom_worker.results.references import References, stores
-from loom_worker.settings import BlobSettings
-from loom_worker.store.blobs import BlobRows
-from loom_worker.store.database import Database
-from loom_worker.values.tools import Caller
-
-settings = BlobSettings(folder=Path(sys.argv[2]))
-BlobRows.insert = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-rows = BlobRows(Database(sys.argv[1]))
-caller = Caller(sys.argv[3], "s1", "acme", "turn_1", "toolu_1")
-references = References(stores(settings, rows, fakeredis.FakeRedis()), settings)
-references.keep("x" * 5000, "text/plain", caller, tool="look", count=len)
-"""
-
-
-def test_a_file_whose_writer_was_killed_before_its_row_is_removed_once_it_is_old(
-    references: References, caller: Caller, settings: Any, tmp_path: Path
-) -> None:
-    kept = keep(references, "y" * 5_000, caller).reference.id
-    arguments = [settings.database_url, str(tmp_path / "blobs"), caller.lane]
-    died = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False)
-    assert died.returncode == -signal.SIGKILL
-    assert len(files(tmp_path)) == 2
-    assert tidied(references, int(time.time() * 1000)) == 0
-    assert tidied(references, a_day_later()) == 1
-    assert [file.name for file in files(tmp_path)] == [kept.removeprefix("ref_")]
-    assert references.figures()["counters"]["strays"] == 1
 
 
 def test_two_workers_see_each_others_results(make: Make, caller: Caller) -> None:

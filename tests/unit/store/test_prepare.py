@@ -1,8 +1,6 @@
 import hashlib
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -189,28 +187,6 @@ def test_a_disk_too_small_for_the_database_is_told_as_full(tmp_path: Path) -> No
         settings = from_env({"LOOM_HOME": str(tmp_path), "LOOM_DATABASE_URL": f"sqlite:///{disk}/loom.db"})
         with pytest.raises(Unavailable, match="disk is full"):
             prepare(settings)
-
-
-def test_processes_that_start_together_make_one_database_between_them(bare: Settings) -> None:
-    code = (
-        "import sys, alembic.command, alembic.config\n"
-        "from loom_worker.settings import from_env\n"
-        "from loom_worker.store.prepare import prepare\n"
-        "print('ready', flush=True); sys.stdin.readline()\n"
-        "prepare(from_env({'LOOM_HOME': sys.argv[1]}))\n"
-    )
-    command = [sys.executable, "-c", code, str(bare.home)]
-    pipe = subprocess.PIPE
-    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(3)]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    assert [process.communicate(timeout=60)[1] for process in processes] == ["", "", ""]
-    assert version_of(bare.database_url) == schema.VERSION
 
 
 def test_a_migration_that_fails_half_way_leaves_nothing(bare: Settings) -> None:

@@ -142,15 +142,20 @@ def test_what_is_deleted_is_neither_read_nor_listed_nor_deleted_again(kept: Shar
             kept.delete(MINE, "a", change(expected))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.one_of(st.sampled_from([*KEYS, "", "%", "_", "A_", "\U0010ffff"]), st.text(max_size=3)))
-def test_a_list_has_the_keys_that_begin_so_and_no_others(database: Database, prefix: str) -> None:
-    kept = SharedMemory(database)
+@pytest.fixture
+def full(kept: SharedMemory) -> SharedMemory:
+    """With all keys on the shelf."""
     put(kept, *KEYS)
+    return kept
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(prefix=st.one_of(st.sampled_from([*KEYS, "", "%", "_", "A_", "\U0010ffff"]), st.text(max_size=3)))
+def test_a_list_has_the_keys_that_begin_so_and_no_others(full: SharedMemory, prefix: str) -> None:
     if "\0" not in prefix:
         expected = sorted(key for key in KEYS if key.startswith(prefix))
-        assert listed(kept, prefix) == expected
-        assert {entry.key for entry in kept.changes(MINE, prefix, since=0, limit=99).entries} == set(expected)
+        assert listed(full, prefix) == expected
+        assert {entry.key for entry in full.changes(MINE, prefix, since=0, limit=99).entries} == set(expected)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from loom_worker.tools.wire import packed, unpacked
 
-TEXT = st.text(st.characters(exclude_categories=()))
-MESSAGES = st.dictionaries(TEXT, TEXT | st.integers() | st.none() | st.lists(TEXT))
+TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
+MESSAGES = st.dictionaries(TEXT, TEXT | st.integers() | st.none() | st.lists(TEXT, max_size=3), max_size=4)
 
 
 @given(st.lists(MESSAGES, max_size=3))

@@ -1,17 +1,40 @@
 """The front end over each front there is; see tests.support.web_stage."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from werkzeug.routing import Rule
 
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import FRONTS, Live, Stage, Submit, Worker
 from web.app import create_app, doors_of
 from web.doors import Doors
 from web.serve import Server
+
+
+class KnownRule(Rule):
+    """Builds URLs with what was compiled for the same path of an earlier application.
+
+    Compiling it anew takes half of the time in which an application is made, and Loom's builds no URLs.
+    """
+
+    _compiled: ClassVar[dict[tuple[str, bool], Any]] = {}
+
+    def _compile_builder(self, append_unknown: bool = True) -> Any:
+        key = (self.rule, append_unknown)
+        if key not in self._compiled:
+            self._compiled[key] = super()._compile_builder(append_unknown)
+        return self._compiled[key]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _known_rules() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Flask, "url_rule_class", KnownRule)
+        yield
 
 
 @pytest.fixture(params=sorted(FRONTS))

@@ -219,7 +219,7 @@ def test_a_program_that_cannot_be_started_or_talks_nonsense_is_a_failure() -> No
 def test_nothing_outlives_a_worker_that_is_killed(tmp_path: Path) -> None:
     note = tmp_path / "n"
     worker = f"""
-import os, tests.unit.tools.test_pool as made
+import os, tests.integration.tools.test_pool as made
 made.run(made.Pool(made.workshop.command(), most=1, environ=os.environ), {"hang_stubbornly"!r}, note={str(note)!r})
 """
     with subprocess.Popen([sys.executable, "-c", worker], cwd=HERE.parents[2]) as running:
@@ -233,7 +233,7 @@ made.run(made.Pool(made.workshop.command(), most=1, environ=os.environ), {"hang_
 def test_a_child_that_hangs_in_c_does_not_outlive_its_worker_either(tmp_path: Path) -> None:
     note = tmp_path / "n"
     worker = f"""
-import os, threading, tests.unit.tools.test_pool as made
+import os, threading, tests.integration.tools.test_pool as made
 pool = made.Pool(made.workshop.command(), most=1, environ=os.environ)
 threading.Thread(target=made.run, args=(pool, "pid")).run()  # started by a thread that is gone by then
 made.run(pool, "hang_in_c", 60.0, note={str(note)!r})

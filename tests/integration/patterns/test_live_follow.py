@@ -12,8 +12,7 @@ import pytest
 from loom_worker.patterns.library import COMPLAINT_CHARS
 from loom_worker.patterns.live import STAYS, LiveLibrary, Means
 from loom_worker.patterns.watch import Watch
-from tests.support.until import until
-from tests.unit.patterns.live_made import (
+from tests.support.live_made import (
     BROKEN,
     TICK_S,
     WAIT_S,
@@ -25,6 +24,7 @@ from tests.unit.patterns.live_made import (
     three_files,
     watchers,
 )
+from tests.support.until import until
 
 
 @pytest.fixture
