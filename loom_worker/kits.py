@@ -73,7 +73,7 @@ class Kits:
 
     def kit(self, name: str, choice: Choice = AS_AGENT) -> Kit:
         """The kit of an agent, with what a session chose instead of its own."""
-        agents = self._agents.current()
+        agents = self._agents.current(name)
         agent = agents.agents.get(name)
         why = "" if agent else _why_absent(name, agents)
         agent = agent or Agent(name, backend=None)
@@ -157,7 +157,7 @@ class Kits:
 
     def _agent(self, name: str) -> Agent:
         """The agent as its file is now; one that is gone has nothing of its own."""
-        return self._agents.current().agents.get(name) or Agent(name, backend=None)
+        return self._agents.current(name).agents.get(name) or Agent(name, backend=None)
 
     def _window(self, agent: Agent) -> tuple[int, int]:
         """An agent with a window of its own reserves a tenth of that, or what its replies may take."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from loom_worker.agents.load import Agents, files_of, load
+from loom_worker.agents.load import DEFAULT, Agents, files_of, load
 from loom_worker.values.agents import Agent
 
 LOOK_S = 1.0
@@ -41,9 +41,12 @@ class LiveAgents:
         self._agents = load(folder)
         _tell(self._agents.problems)
 
-    def current(self) -> Agents:
-        """The agents as of a moment ago; another thread that looks at the files keeps nobody waiting."""
-        if self._clock() - self._looked_s >= LOOK_S and self._looking.acquire(blocking=False):
+    def current(self, wanted: str = DEFAULT) -> Agents:
+        """The agents as of a moment ago; as of now if ``wanted`` was not among them: another process may know it."""
+        if wanted not in self._agents.agents:
+            with self._looking:
+                self._look()
+        elif self._clock() - self._looked_s >= LOOK_S and self._looking.acquire(blocking=False):
             try:
                 self._look()
             finally:

@@ -14,10 +14,11 @@ from loom_worker.errors import BadFile
 from loom_worker.values.agents import Agent, Compressor
 from loom_worker.yaml_files import MAX_BYTES, read_documents
 
+DEFAULT = "default"
+"""The agent that a session has unless it names one."""
 _SUFFIXES = (".yaml", ".yml")
 _PROVIDERS = ("anthropic", "bedrock", "ollama", "scripted")
 _API_VERSION = "loom/v1"
-DEFAULT = "default"
 _NAMES_DEFAULT = re.compile(r"\bname[\"']?\s*:\s*[\"']?default\b(?![.-])")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -40,7 +41,7 @@ class Agents:
         problem = self.refused.get(name)
         return f"The agent {name!r} cannot work, for its file is refused: {problem}" if problem else ""
 
-    def current(self) -> "Agents":
+    def current(self, wanted: str = DEFAULT) -> "Agents":
         """These; live.py has some that follow their files."""
         return self
 

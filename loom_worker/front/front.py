@@ -383,7 +383,7 @@ class Front:
             self._outward.check_kernel(name, patch.kernel)
 
     def _check_agent(self, name: str) -> Agent:
-        there = self._agents.current()
+        there = self._agents.current(name)
         if fault := there.fault(name):
             raise Invalid(fault, (Flaw("/agent", "cannot work"),))
         if name not in there.agents:

@@ -34,7 +34,7 @@ class Shelf:
     def __init__(self, *agents: Agent) -> None:
         self.agents = Agents({agent.name: agent for agent in agents}, ())
 
-    def current(self) -> Agents:
+    def current(self, wanted: str = "default") -> Agents:
         return self.agents
 
 

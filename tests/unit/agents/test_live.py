@@ -70,6 +70,17 @@ def test_files_are_looked_at_now_and_then_only(tmp_path: Path, clock: Clock, wri
     assert prompts(agents) == {"a": "one"}
 
 
+def test_an_agent_that_is_not_known_is_looked_for_at_once(
+    tmp_path: Path, clock: Clock, write: Callable[..., Path]
+) -> None:
+    agents = live(tmp_path, clock)
+    clock.now_s -= 60
+    write("a", "one")
+    clock.now_s += 60
+    assert "a" not in agents.current("default").agents
+    assert "a" in agents.current("a").agents
+
+
 def test_an_agent_comes_and_goes_with_its_file(tmp_path: Path, clock: Clock, write: Callable[..., Path]) -> None:
     agents = live(tmp_path, clock)
     path = write("default", "mine")

@@ -1,4 +1,4 @@
-"""The library of a whole system follows its files, in the web and in every worker, and all that tell of it agree."""
+"""The library and the agents of a whole system follow their files, in the web and in every worker; all tell alike."""
 
 import json
 import os
@@ -38,6 +38,15 @@ def system(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with System(place / "home", **environ) as system:
         until(lambda: takers(system) <= set(told(system)), WAIT_S, "all that take turns have loaded")
         yield system
+
+
+def test_a_new_agents_file_is_known_to_web_and_workers_without_a_restart(system: System) -> None:
+    place = Path(system.environ["LOOM_AGENTS_DIR"])
+    exchange(place / "late.yaml", "agent: {name: late, description: Came later., tools: []}")
+    until(lambda: "late" in [agent["name"] for agent in system.get("/v1/agents").json["data"]], WAIT_S, "it is listed")
+    sessions = [f"late-{number}" for number in range(8)]
+    turns = [system.submit(session, "Hello?", agent="late") for session in sessions]
+    assert [system.ended(turn)["status"] for turn in turns] == ["completed"] * 8
 
 
 @pytest.fixture
