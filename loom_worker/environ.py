@@ -1,6 +1,8 @@
 """Reading settings from a mapping of texts, such as the environment; every complaint is kept, none is raised."""
 
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -59,6 +61,9 @@ NAMED_PREFIX = "LOOM_SECRET_"
 SECRET = frozenset({"ANTHROPIC_API_KEY", "LOOM_API_KEYS", "LOOM_WEBHOOK_SECRET"})
 """Variables whose values are never printed."""
 
+_MAY_HOLD_A_PASSWORD = frozenset({"LOOM_DATABASE_URL", "LOOM_REDIS_URL", "ANTHROPIC_BASE_URL"})
+"""A complaint does not repeat their values: where the password stands in what is no URL, nobody can tell."""
+
 
 class Reader:
     """Reads single values and keeps every complaint, so that all bad values are reported at once."""
@@ -87,9 +92,22 @@ class Reader:
         try:
             return parse(raw)
         except ValueError:
-            shown = "***" if name in SECRET else repr(raw)
-            self.complaints.append(f"{name}={shown}: expected {expected}")
+            self.complaints.append(f"{_shown(name, raw)}: expected {expected}")
             return default
+
+    def folder(self, name: str, default: str | None = None) -> Path | None:
+        """Where a folder is or can be made, absolute; None if there is no value, or one that cannot be a folder's.
+
+        A relative one lies in the working directory of this process.
+        """
+        raw = self.text(name) or default
+        if raw is None:
+            return None
+        try:
+            return _folder(raw)
+        except ValueError as error:
+            self.complaints.append(f"{name}={raw!r}: {error}")
+            return None
 
     def whole(self, name: str, default: int, *, least: int = 1, most: int = 10_000_000) -> int:
         """A whole number."""
@@ -108,6 +126,25 @@ class Reader:
             return choices[raw.lower()]
 
         return self.parsed(name, default, pick, "one of " + ", ".join(choices))
+
+
+def _shown(name: str, raw: str) -> str:
+    if name in _MAY_HOLD_A_PASSWORD:
+        return name
+    return f"{name}=***" if name in SECRET else f"{name}={raw!r}"
+
+
+def _folder(raw: str) -> Path:
+    # Not Path.expanduser: it raises RuntimeError where this leaves the tilde.
+    path = Path(os.path.expanduser(raw))
+    if path.parts[0].startswith("~"):
+        raise ValueError("there is no such user, or none with a home directory")
+    path = path.absolute()
+    # Not Path.exists, which raises where a name is too long.
+    nearest = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if not os.path.isdir(nearest):
+        raise ValueError(f"{'it' if nearest == path else nearest} is no folder")
+    return path
 
 
 def within(number: T, least: T, most: T) -> T:

@@ -1,218 +1,63 @@
-"""All knobs: one frozen tree, built once from a mapping, the only reader of the environment."""
+"""All knobs: one frozen tree, built once from a mapping, the only reader of the environment.
 
-import hashlib
+What the tree holds is in settings_tree.py, how single values are read in environ.py.
+"""
+
 import os
 import re
-import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
+from urllib.parse import urlsplit
 
 from loom_worker import crash_points
 from loom_worker.environ import NAMED_PREFIX, Reader, within
 from loom_worker.errors import BadSettings
+from loom_worker.settings_tree import (
+    BlobSettings,
+    LaneSettings,
+    LimitSettings,
+    LlmSettings,
+    LogSettings,
+    PatternSettings,
+    Provider,
+    Settings,
+    ToolSettings,
+    WebhookSettings,
+    WebSettings,
+    embedded_socket,
+)
 
-Provider = Literal["anthropic", "bedrock", "ollama", "scripted"]
+__all__ = [
+    "PROVIDERS",
+    "BlobSettings",
+    "LaneSettings",
+    "LimitSettings",
+    "LlmSettings",
+    "LogSettings",
+    "PatternSettings",
+    "Settings",
+    "ToolSettings",
+    "WebSettings",
+    "WebhookSettings",
+    "embedded_socket",
+    "from_env",
+]
+
 _YES_NO = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 PROVIDERS: dict[str, Provider] = {name: name for name in get_args(Provider)}
 
 
-@dataclass(frozen=True, slots=True)
-class LlmSettings:
-    """Which model answers and how long it may take."""
-
-    provider: Provider = "scripted"
-    """LOOM_PROVIDER; anthropic when a key or base URL of its SDK is set, else the demo without network."""
-    model: str = "scripted-demo"
-    """LOOM_MODEL."""
-    api_key: str | None = field(default=None, repr=False)
-    """ANTHROPIC_API_KEY."""
-    base_url: str | None = None
-    """ANTHROPIC_BASE_URL: any server that speaks the Messages API."""
-    ollama_host: str | None = None
-    """OLLAMA_HOST: host, host:port or URL; its usual place on this machine unless set."""
-    max_context_tokens: int = 200_000
-    """LOOM_MAX_CONTEXT_TOKENS: the model's window."""
-    reserved_output_tokens: int = 20_000
-    """LOOM_RESERVED_OUTPUT_TOKENS: kept free for the answer; 10 % of the window unless set."""
-    call_timeout_s: float = 120.0
-    """LOOM_LLM_TIMEOUT_S: total deadline of one call; the SDK's own timeout is per read, a slow drip outlives it."""
+Judge = Callable[[Settings], None]
+"""Raises BadSettings for a value that only the room that uses it can judge."""
 
 
-@dataclass(frozen=True, slots=True)
-class LimitSettings:
-    """What one turn and one lane may use."""
-
-    max_attempts: int = 3
-    """LOOM_MAX_ATTEMPTS: deaths of a turn's owner before the turn is given up."""
-    tool_timeout_s: float = 30.0
-    """LOOM_TOOL_TIMEOUT_S."""
-    turn_timeout_s: float = 300.0
-    """LOOM_TURN_TIMEOUT_S: running time only; not the queue, not what the turn waits for."""
-    max_llm_calls: int = 25
-    """LOOM_MAX_LLM_CALLS per turn."""
-    max_tool_calls: int = 50
-    """LOOM_MAX_TOOL_CALLS per turn."""
-    max_calls_per_reply: int = 20
-    """Tool calls of one reply; those beyond are answered with an error."""
-    lane_depth: int = 100
-    """Unfinished turns a session may have."""
-    workspace_depth: int = 10_000
-    """Unfinished turns a workspace may have."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSettings:
-    """How tools run, and what becomes of what they give."""
-
-    concurrency: int = 10
-    """LOOM_TOOL_CONCURRENCY: calls of one turn that are under way at a time."""
-    processes: int = 10
-    """LOOM_TOOL_PROCESSES: child processes in which a worker runs tools; each takes one call at a time."""
-    max_result_bytes: int = 10_000_000
-    """LOOM_MAX_RESULT_BYTES: of a result in UTF-8; more is cut, and the model told so."""
-    reference_bytes: int = 16 * 1024
-    """LOOM_REFERENCE_BYTES: a result of so many bytes and more is kept apart, and the model is sent a reference."""
-    error_days: int = 30
-    """LOOM_ERROR_DAYS: the errors of tools are kept for so long."""
-
-
-@dataclass(frozen=True, slots=True)
-class BlobSettings:
-    """Where large results are kept, and how much of them."""
-
-    folder: Path = Path("~/.loom/blobs")
-    """LOOM_BLOB_DIR; ``<home>/blobs`` unless set. All machines of one system must see the same folder."""
-    memory_bytes: int = 256 * 1024 * 1024
-    """LOOM_BLOB_MEMORY_BYTES: of Redis, for those used last."""
-    disk_bytes: int = 10_000_000_000
-    """LOOM_BLOB_DISK_BYTES: of the folder."""
-    ttl_s: float = 3600.0
-    """LOOM_BLOB_TTL_S: kept for so long after the last use, and while an unfinished turn refers to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaneSettings:
-    """Leases. A killed worker's turn goes on after about lease_s + sweep_s."""
-
-    lease_s: float = 3.0
-    """LOOM_LEASE_S: a lease that is not renewed for this long is another's."""
-    renew_s: float = 0.5
-    """Seconds between renewals of all leases of a process."""
-    kick_s: float = 1.0
-    """A doorbell not answered within this is rung again, then after 2, 4 and 8 times as long."""
-    max_kick_s: float = 8.0
-    """The longest pause between two rings of a lane."""
-    park_check_s: float = 3.0
-    """A parked turn looks after its open calls this often, should every signal be lost."""
-    sweep_s: float = 1.0
-    """Seconds between sweeps, cluster-wide."""
-    drain_s: float = 10.0
-    """On shutdown a running reply may take this long before the turn is handed over."""
-
-
-@dataclass(frozen=True, slots=True)
-class WebSettings:
-    """The front end."""
-
-    host: str = "127.0.0.1"
-    """LOOM_HOST."""
-    port: int = 8000
-    """LOOM_PORT."""
-    api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """LOOM_API_KEYS: key to workspace; empty: only loopback clients are served."""
-    trusted_proxies: int = 0
-    """LOOM_TRUSTED_PROXIES: how many reverse proxies in front may set X-Forwarded-*."""
-    threads: int = 256
-    """32 threads and 200 event readers left the API dead; 256 cost 68 MB and p99 2.8 ms (measured)."""
-    max_body_bytes: int = 1024 * 1024
-    """Larger requests are answered 413."""
-    max_wait_s: int = 60
-    """Longest long poll."""
-
-
-@dataclass(frozen=True, slots=True)
-class PatternSettings:
-    """The pattern library."""
-
-    folder: Path | None = None
-    """LOOM_PATTERNS_DIR; unless set, the library in the package."""
-    debounce_ms: int = 100
-    """LOOM_PATTERNS_DEBOUNCE_MS: quiet time after a change of its files before they are read."""
-    learns: bool = True
-    """LOOM_PATTERNS_LEARN: candidates that are alike are ordered by what came of turns that used them."""
-
-
-@dataclass(frozen=True, slots=True)
-class WebhookSettings:
-    """Webhook delivery."""
-
-    secret: str | None = field(default=None, repr=False)
-    """LOOM_WEBHOOK_SECRET (``whsec_…``); ``loom up`` makes one if unset."""
-    allow_private: bool = False
-    """LOOM_ALLOW_PRIVATE_WEBHOOKS=1: loopback and private targets are served too."""
-    timeout_s: float = 15.0
-    """LOOM_WEBHOOK_TIMEOUT_S: total time for one attempt; Standard Webhooks asks for 15-30 s."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """Logs."""
-
-    level: str = "INFO"
-    """LOOM_LOG_LEVEL."""
-    format: Literal["json", "console"] = "console"
-    """LOOM_LOG_FORMAT."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Everything that can be set."""
-
-    home: Path = Path("~/.loom")
-    """LOOM_HOME: the data directory, mode 0700."""
-    database_url: str = ""
-    """LOOM_DATABASE_URL; ``sqlite:///<home>/loom.db`` unless set."""
-    redis_url: str = ""
-    """LOOM_REDIS_URL; unless set, the embedded Valkey's socket in the home."""
-    sqlite_sync: Literal["full", "normal"] = "full"
-    """LOOM_SQLITE_SYNC: full survives power loss where the promise is given, normal the death of any process."""
-    backend_url: str = ""
-    """LOOM_BACKEND_URL: the data the agent works on; unless set, the sample shop in the home."""
-    agents_dir: Path | None = None
-    """LOOM_AGENTS_DIR."""
-    workspaces_dir: Path = Path("~/.loom/workspaces")
-    """LOOM_WORKSPACES_DIR: ``<workspace>/skills`` lie in it."""
-    worker_concurrency: int = 32
-    """LOOM_WORKER_CONCURRENCY: threads a worker process; turns wait for the network most of their time."""
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """LOOM_SECRET_<NAME>, by name: what agent files refer to as ``{secret: NAME}``."""
-    crash_points: Mapping[str, int] = field(default_factory=dict)
-    """LOOM_CRASHPOINTS: where processes shall die, and how many, to try what is promised; see crash_points.py."""
-    llm: LlmSettings = LlmSettings()
-    limits: LimitSettings = LimitSettings()
-    tools: ToolSettings = ToolSettings()
-    blobs: BlobSettings = BlobSettings()
-    patterns: PatternSettings = PatternSettings()
-    lanes: LaneSettings = LaneSettings()
-    web: WebSettings = WebSettings()
-    webhook: WebhookSettings = WebhookSettings()
-    log: LogSettings = LogSettings()
-
-    @property
-    def has_embedded_redis(self) -> bool:
-        """True unless LOOM_REDIS_URL names a server of its own."""
-        return self.redis_url == f"unix://{embedded_socket(self.home)}"
-
-    @property
-    def has_sample_backend(self) -> bool:
-        """True while the agent works on the sample shop."""
-        return self.backend_url == f"sqlite:///{self.home / 'shop.db'}"
-
-
-def from_env(environ: Mapping[str, str] | None = None) -> Settings:
+def from_env(environ: Mapping[str, str] | None = None, *, judges: Iterable[Judge] = ()) -> Settings:
     """Build the settings from a mapping (default: the process environment).
+
+    Args:
+        judges: what they say is told with all other complaints; they see the default where a value is refused here.
 
     Raises:
         BadSettings: names every variable that is wrong, and what was expected.
@@ -225,11 +70,11 @@ def from_env(environ: Mapping[str, str] | None = None) -> Settings:
         redis_url=_redis_url(read, home),
         sqlite_sync=read.choice("LOOM_SQLITE_SYNC", "full", {"full": "full", "normal": "normal"}),
         backend_url=read.text("LOOM_BACKEND_URL") or f"sqlite:///{home / 'shop.db'}",
-        agents_dir=_folder(read, "LOOM_AGENTS_DIR"),
-        workspaces_dir=Path(read.text("LOOM_WORKSPACES_DIR") or home / "workspaces").expanduser().absolute(),
+        agents_dir=_existing(read, "LOOM_AGENTS_DIR"),
+        workspaces_dir=read.folder("LOOM_WORKSPACES_DIR") or home / "workspaces",
         worker_concurrency=read.whole("LOOM_WORKER_CONCURRENCY", 32, most=1024),
         secrets=read.prefixed(NAMED_PREFIX),
-        crash_points=read.parsed("LOOM_CRASHPOINTS", {}, _crash_points, "name[*times][,…], see docs/guarantees.md"),
+        crash_points=read.parsed("LOOM_CRASHPOINTS", {}, _crash_points, _CRASH_POINTS),
         llm=_llm(read),
         limits=_limits(read),
         tools=_tools(read),
@@ -240,22 +85,22 @@ def from_env(environ: Mapping[str, str] | None = None) -> Settings:
         webhook=_webhook(read),
         log=_log(read),
     )
-    if read.complaints:
-        raise BadSettings("\n".join(read.complaints))
+    complaints = [*read.complaints, *_judged(settings, judges)]
+    if complaints:
+        raise BadSettings("\n".join(complaints))
     return settings
 
 
-def embedded_socket(home: Path) -> Path:
-    """Where the embedded Valkey listens: in the home, or, as sockets fail over 107 bytes, in a short folder."""
-    socket = home / "valkey.sock"
-    if len(os.fsencode(socket)) <= 100:
-        return socket
-    digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
-    return Path(tempfile.gettempdir()) / f"loom-{os.getuid()}-{digest}" / "valkey.sock"
+def _judged(settings: Settings, judges: Iterable[Judge]) -> Iterator[str]:
+    for judge in judges:
+        try:
+            judge(settings)
+        except BadSettings as error:
+            yield str(error)
 
 
 def _home(read: Reader) -> Path:
-    home = Path(read.text("LOOM_HOME") or "~/.loom").expanduser().absolute()
+    home = read.folder("LOOM_HOME", "~/.loom") or Path("/nowhere")
     if re.search("[?#%]", str(home)):
         read.complaints.append("LOOM_HOME: expected a path without ?, # and %, for it becomes part of URLs")
     return home
@@ -269,25 +114,41 @@ def _database_url(read: Reader, home: Path) -> str:
 
 
 def _redis_url(read: Reader, home: Path) -> str:
-    url = read.text("LOOM_REDIS_URL") or f"unix://{embedded_socket(home)}"
-    url = re.sub(r"^redis\+socket://", "unix://", url)
-    if not url.startswith(("redis://", "rediss://", "unix://")):
-        read.complaints.append("LOOM_REDIS_URL: expected redis://, rediss:// or unix:///path/of.sock")
+    expected = "redis://host:port/number (port 1-65535), rediss:// likewise, or unix:///path/of.sock"
+    return read.parsed("LOOM_REDIS_URL", f"unix://{embedded_socket(home)}", _redis, expected)
+
+
+def _redis(raw: str) -> str:
+    url = re.sub(r"^redis\+socket://", "unix://", raw)
+    parts = urlsplit(url)
+    if url.startswith("unix://"):
+        is_sound = parts.hostname is None and len(parts.path) > 1
+    else:
+        # redis-py takes what is no number for database 0 without a word, Celery refuses it with the first task.
+        is_sound = url.startswith(("redis://", "rediss://")) and parts.port != 0
+        is_sound = is_sound and re.fullmatch("/?[0-9]*", parts.path) is not None
+    if not is_sound or re.search(r"\s", raw):
+        raise ValueError(raw)
     return url
 
 
-def _folder(read: Reader, name: str) -> Path | None:
-    raw = read.text(name)
-    if raw is None:
-        return None
-    folder = Path(raw).expanduser().absolute()
-    if not folder.is_dir():
-        read.complaints.append(f"{name}={raw!r}: no such folder")
+def _web_url(raw: str) -> str:
+    parts = urlsplit(raw)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or re.search(r"[\s?#]", raw):
+        raise ValueError(raw)
+    return raw
+
+
+def _existing(read: Reader, name: str) -> Path | None:
+    folder = read.folder(name)
+    if folder is not None and not folder.is_dir():
+        read.complaints.append(f"{name}={str(folder)!r}: no such folder")
     return folder
 
 
 def _llm(read: Reader) -> LlmSettings:
     key, base = read.text("ANTHROPIC_API_KEY"), read.text("ANTHROPIC_BASE_URL")
+    base_url = read.parsed("ANTHROPIC_BASE_URL", None, _web_url, "http(s)://host[:port][/path]")
     provider = read.choice("LOOM_PROVIDER", "anthropic" if key or base else "scripted", PROVIDERS)
     if provider == "anthropic" and not (key or base):
         read.complaints.append("LOOM_PROVIDER=anthropic needs ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)")
@@ -302,7 +163,7 @@ def _llm(read: Reader) -> LlmSettings:
         provider=provider,
         model=read.text("LOOM_MODEL") or default_model,
         api_key=key,
-        base_url=base,
+        base_url=base_url,
         ollama_host=read.text("OLLAMA_HOST"),
         max_context_tokens=window,
         reserved_output_tokens=reserved,
@@ -334,7 +195,7 @@ def _tools(read: Reader) -> ToolSettings:
 def _blobs(read: Reader, home: Path) -> BlobSettings:
     usual, most = BlobSettings(), 1 << 50
     return BlobSettings(
-        folder=Path(read.text("LOOM_BLOB_DIR") or home / "blobs").expanduser().absolute(),
+        folder=read.folder("LOOM_BLOB_DIR") or home / "blobs",
         memory_bytes=read.whole("LOOM_BLOB_MEMORY_BYTES", usual.memory_bytes, least=0, most=most),
         disk_bytes=read.whole("LOOM_BLOB_DISK_BYTES", usual.disk_bytes, least=0, most=most),
         ttl_s=read.seconds("LOOM_BLOB_TTL_S", usual.ttl_s),
@@ -343,7 +204,7 @@ def _blobs(read: Reader, home: Path) -> BlobSettings:
 
 def _patterns(read: Reader) -> PatternSettings:
     return PatternSettings(
-        folder=_folder(read, "LOOM_PATTERNS_DIR"),
+        folder=_existing(read, "LOOM_PATTERNS_DIR"),
         debounce_ms=read.whole("LOOM_PATTERNS_DEBOUNCE_MS", PatternSettings().debounce_ms, least=0, most=60_000),
         learns=read.choice("LOOM_PATTERNS_LEARN", True, _YES_NO),
     )
@@ -351,18 +212,25 @@ def _patterns(read: Reader) -> PatternSettings:
 
 def _web(read: Reader) -> WebSettings:
     return WebSettings(
-        host=read.text("LOOM_HOST") or WebSettings().host,
+        host=read.parsed("LOOM_HOST", WebSettings().host, _host, "an address or name of this machine"),
         port=read.whole("LOOM_PORT", WebSettings().port, most=65_535),
         api_keys=read.parsed("LOOM_API_KEYS", {}, _api_keys, "workspace=key[,workspace=key…]"),
         trusted_proxies=read.whole("LOOM_TRUSTED_PROXIES", 0, least=0, most=10),
     )
 
 
+def _host(raw: str) -> str:
+    # A name whose last label is a number is an address, and not a right one.
+    if not re.fullmatch(r"([A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9_-]*\.?", raw):
+        ip_address(raw)
+    return raw
+
+
 def _api_keys(raw: str) -> dict[str, str]:
     keys: dict[str, str] = {}
     for pair in raw.split(","):
         workspace, equals, key = pair.strip().partition("=")
-        if not (equals and key and re.fullmatch(r"[A-Za-z0-9._-]{1,64}", workspace)) or key in keys:
+        if not (equals and key and re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}", workspace)) or key in keys:
             raise ValueError(pair)
         keys[key] = workspace
     return keys
@@ -374,6 +242,9 @@ def _webhook(read: Reader) -> WebhookSettings:
         allow_private=read.choice("LOOM_ALLOW_PRIVATE_WEBHOOKS", False, _YES_NO),
         timeout_s=read.seconds("LOOM_WEBHOOK_TIMEOUT_S", WebhookSettings().timeout_s),
     )
+
+
+_CRASH_POINTS = "name[*times][,…], the names being " + ", ".join(crash_points.POINTS)
 
 
 def _crash_points(raw: str) -> dict[str, int]:

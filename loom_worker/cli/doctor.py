@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from loom_worker import settings as all_settings
+from loom_worker.cli import judges
 from loom_worker.cli.checks import Check, of_installation, of_settings
 from loom_worker.cli.knobs import Knob, knobs
 from loom_worker.errors import BadSettings
@@ -33,7 +34,7 @@ def doctor(ctx: click.Context, *, is_full: bool, as_json: bool) -> None:
 
 def _look(*, is_full: bool) -> tuple[list[Check], list[Knob]]:
     try:
-        settings = all_settings.from_env()
+        settings = all_settings.from_env(judges=judges.LIGHT)
     except BadSettings as error:
         fix = "correct the variable; docs/settings.md lists them all"
         wrong = (Check("settings", False, complaint, fix) for complaint in str(error).splitlines())

@@ -5,7 +5,7 @@ from datetime import date
 import click
 
 from loom_worker import settings as knobs
-from loom_worker.errors import BadSettings, Invalid
+from loom_worker.cli import judges
 
 QUEUES = ("turn", "tool", "webhook", "summary")
 """Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
@@ -17,8 +17,7 @@ def prepare() -> None:
     from loom_worker.store import prepare as database
     from loom_worker.supervise import home
 
-    settings = knobs.from_env()
-    _check(settings)
+    settings = knobs.from_env(judges=judges.ALL)
     home.prepare(settings.home)
     database.prepare(settings)
     if settings.has_sample_backend:
@@ -27,28 +26,11 @@ def prepare() -> None:
         shop.ensure(settings.home / "shop.db", today=date.today())
 
 
-def _check(settings: knobs.Settings) -> None:
-    """What only the rooms that use it can judge, said at the start and not with the first turn.
-
-    Raises:
-        BadSettings: names the variable.
-    """
-    from loom_worker.backends.sql import SqlBackend
-    from loom_worker.webhook.sign import check_secret
-
-    SqlBackend(settings.backend_url).close()
-    if settings.webhook.secret is not None:
-        try:
-            check_secret(settings.webhook.secret)
-        except Invalid as error:
-            raise BadSettings(f"LOOM_WEBHOOK_SECRET: {error}") from error
-
-
-def _settings() -> knobs.Settings:
+def _settings(*, judged_by: tuple[knobs.Judge, ...]) -> knobs.Settings:
     """The settings of a process that runs long, and its logs as they say."""
     from loom_worker.tasks import logs
 
-    settings = knobs.from_env()
+    settings = knobs.from_env(judges=judged_by)
     logs.set_up(settings.log)
     return settings
 
@@ -61,7 +43,7 @@ def _with_database() -> knobs.Settings:
     """
     from loom_worker.store import prepare as database
 
-    settings = _settings()
+    settings = _settings(judged_by=judges.ALL)
     database.check(settings)
     return settings
 
@@ -69,9 +51,13 @@ def _with_database() -> knobs.Settings:
 @click.command()
 def web() -> None:
     """Serve the HTTP API on LOOM_HOST and LOOM_PORT."""
+    from loom_worker.supervise import ports
     from web.serve import serve
 
-    serve(_with_database())
+    settings = _with_database()
+    # For its complaint about a host that is not this machine's; of a taken port the server tells itself.
+    ports.is_free(settings.web.host, settings.web.port)
+    serve(settings)
 
 
 def _queues(_ctx: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -112,6 +98,6 @@ def flower(port: int, address: str) -> None:
     from loom_worker.supervise import home
     from loom_worker.tasks.process import run_flower
 
-    settings = _settings()
+    settings = _settings(judged_by=judges.LIGHT)
     home.prepare(settings.home)
     run_flower(settings, port=port, address=address, password=home.flower_password(settings.home))

@@ -5,6 +5,7 @@ import os
 import click
 
 from loom_worker import settings as knobs
+from loom_worker.cli import judges
 
 
 @click.command()
@@ -21,5 +22,5 @@ def up(ctx: click.Context, port: int | None, *, demo: bool) -> None:
         environ["LOOM_PORT"] = str(port)
     if demo:
         environ["LOOM_PROVIDER"] = "scripted"
-    settings = knobs.from_env(environ)
+    settings = knobs.from_env(environ, judges=judges.LIGHT)
     ctx.exit(run_all(settings, environ, is_port_explicit=bool(environ.get("LOOM_PORT", "").strip()), say=click.echo))

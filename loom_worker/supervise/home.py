@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from loom_worker.errors import Conflict, LoomError
+from loom_worker.errors import BadSettings, Conflict
 
 LOCK = "loom.lock"
 STATE = "up.json"
@@ -37,14 +37,14 @@ def prepare(home: Path) -> None:
     """Make the directory and its logs, readable by this user alone.
 
     Raises:
-        LoomError: it cannot be made, or belongs to somebody else.
+        BadSettings: it cannot be made, or belongs to somebody else.
     """
     try:
         for folder in (home, home / LOGS):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.chmod(0o700)
     except OSError as error:
-        raise LoomError(f"LOOM_HOME={home} cannot be used ({error.strerror}); name another folder") from error
+        raise BadSettings(f"LOOM_HOME={home} cannot be used ({error.strerror}); name another folder") from error
 
 
 @contextmanager

@@ -1,11 +1,12 @@
 """Which port is free."""
 
+import errno
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from loom_worker.errors import LoomError
+from loom_worker.errors import BadSettings, LoomError
 
 ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # compared with, not listened on
 HAS_ABSTRACT_NAMES = sys.platform == "linux"
@@ -25,6 +26,7 @@ def reserved(host: str, port: int, *, is_explicit: bool) -> Iterator[int]:
 
     Raises:
         PortTaken: it was asked for and is taken, or none of the next ones is free.
+        BadSettings: no port of this host can be listened on, or not this one.
     """
     number, token = _first_free(host, port, last=port if is_explicit else min(port + TRIED_AFTER, 65_535))
     with token:
@@ -59,16 +61,31 @@ def _token(port: int) -> socket.socket | None:
 
 
 def is_free(host: str, port: int) -> bool:
-    """True if this process could listen there now."""
+    """True if this process could listen there now, False if somebody else does.
+
+    Raises:
+        BadSettings: nobody could: the host is no address of this machine, or the port is reserved for root.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         # As servers do: a connection in TIME_WAIT from the last run does not count as taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
+        # A name that no name could be, such as one with two dots in a row, is a UnicodeError.
+        except (OSError, UnicodeError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+                return False
+            raise unusable(host, port, error) from error
     return True
+
+
+def unusable(host: str, port: int, error: OSError | UnicodeError) -> BadSettings:
+    """Which setting is to blame that nobody can listen there, and why."""
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    if isinstance(error, PermissionError):
+        return BadSettings(f"LOOM_PORT={port} (or --port): may not be listened on ({reason}); choose one above 1023")
+    return BadSettings(f"LOOM_HOST={host!r}: cannot be listened on ({reason}); name an address of this machine")
 
 
 def url_of(host: str, port: int) -> str:

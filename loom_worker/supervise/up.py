@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
-from loom_worker.errors import LoomError
+from loom_worker.errors import BadSettings, LoomError
 from loom_worker.settings import Settings, embedded_socket
-from loom_worker.supervise import home, ports, valkey
+from loom_worker.supervise import home, outage, ports, valkey
 from loom_worker.supervise.processes import Processes, shimmed
 from loom_worker.supervise.rounds import Rounds, looking
 from loom_worker.supervise.run import Supervisor
@@ -20,6 +21,8 @@ from loom_worker.supervise.specs import loom_command, specs
 from loom_worker.supervise.watcher import FLOWER_HOST, Places, Watcher
 
 FLOWER_PORT = 5555
+WRONG_SETTING = 2
+"""What a command exits with that was refused a setting."""
 
 
 class NotPrepared(LoomError):
@@ -35,6 +38,7 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
     Raises:
         Conflict: Loom runs on this home already.
         PortTaken: the port asked for is taken.
+        BadSettings: the home cannot be made, nobody can listen on the host, or the database is not Loom's.
         NoServer: no embedded server is installed.
         NotPrepared: the database could not be made.
     """
@@ -52,18 +56,28 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
             valkey.make_room(socket_path, settings.home / "valkey")
         processes = Processes(settings.home / home.LOGS, child_env)
         watcher = Watcher(settings, places, processes, secret_file=secret_file, began_s=began_s, say=say)
+        stamped = partial(_stamped, say)
         supervisor = Supervisor(
             wanted,
             processes,
             is_open=lambda: not settings.has_embedded_redis or valkey.is_open(socket_path),
             onlooker=watcher,
-            rounds=Rounds(looking(settings.redis_url), host=socket.gethostname()),
-            say=lambda text: say(f"[{datetime.now():%H:%M:%S}] {text}"),
+            rounds=Rounds(_look(settings, stamped), host=socket.gethostname()),
+            say=stamped,
         )
         try:
             return supervisor.run()
         finally:
             home.forget_state(settings.home)
+
+
+def _stamped(say: Callable[[str], None], text: str) -> None:
+    say(f"[{datetime.now():%H:%M:%S}] {text}")
+
+
+def _look(settings: Settings, say: Callable[[str], None]) -> outage.Telling:
+    server = outage.server(settings.redis_url, is_embedded=settings.has_embedded_redis)
+    return outage.Telling(looking(settings.redis_url), server=server, say=say)
 
 
 @contextmanager
@@ -100,5 +114,8 @@ def _prepare_data(child_env: Mapping[str, str]) -> None:
     done = subprocess.run(
         shimmed((*loom_command(), "prepare")), env=dict(child_env), capture_output=True, text=True, check=False
     )
+    complaints = [line.removeprefix("loom: ") for line in done.stderr.splitlines() if line.startswith("loom: ")]
+    if done.returncode == WRONG_SETTING and complaints:
+        raise BadSettings("\n".join(complaints))
     if done.returncode:
         raise NotPrepared(f"cannot prepare the data:\n{(done.stderr or done.stdout).strip()[-2000:]}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from loom_worker.crash_points import POINTS
 from loom_worker.environ import KNOWN, SECRET
 from loom_worker.errors import BadSettings
 from loom_worker.settings import Settings, embedded_socket, from_env
@@ -69,12 +70,20 @@ SET: dict[str, tuple[str, str, object]] = {
 """Variable: a value, where it lands, and as what."""
 
 WRONG: dict[str, tuple[str, ...]] = {
-    "LOOM_HOME": ("/srv/a?b", "/srv/100%", "/srv/a#b"),
+    "LOOM_HOME": ("/srv/a?b", "/srv/100%", "/srv/a#b", "/etc/passwd", "/etc/passwd/x", "~no-such-user/x"),
     "LOOM_DATABASE_URL": ("postgresql://h/d", "sqlite:///relative.db", "sqlite://", "sqlite:///", "sqlite:///:memory:"),
-    "LOOM_REDIS_URL": ("localhost:6379", "amqp://h", "http://h"),
+    "LOOM_REDIS_URL": (
+        "localhost:6379", "amqp://h", "http://h", "redis://h:99999/0", "redis://h:0", "redis://h:http", "redis://[::1",
+        "redis://h/abc", "redis://h:1/2/3", "redis://h :1", "unix://", "unix:///", "unix://relative.sock", "rediss://h:x",
+    ),
     "LOOM_PROVIDER": ("openai", "anthropic"),
-    "LOOM_AGENTS_DIR": ("/no/such/folder",),
-    "LOOM_PATTERNS_DIR": ("/etc/passwd",),
+    "ANTHROPIC_BASE_URL": (
+        "foo", "localhost:8080", "ftp://h", "http://", "http:///v1", "http://h:99999", "http://h:0", "http://a b",
+        "http://[::1", "http://h?a=b",
+    ),
+    "LOOM_AGENTS_DIR": ("/no/such/folder", "/etc/passwd"),
+    "LOOM_PATTERNS_DIR": ("/no/such/folder", "/etc/passwd"),
+    "LOOM_WORKSPACES_DIR": ("/etc/passwd", "/etc/passwd/ws"),
     "LOOM_PATTERNS_DEBOUNCE_MS": ("-1", "60001", "fast"),
     "LOOM_PATTERNS_LEARN": ("perhaps",),
     "LOOM_MAX_CONTEXT_TOKENS": ("1999", "x", "1e6"),
@@ -90,13 +99,15 @@ WRONG: dict[str, tuple[str, ...]] = {
     "LOOM_TOOL_PROCESSES": ("0", "1025"),
     "LOOM_MAX_RESULT_BYTES": ("1023", "100000001"),
     "LOOM_REFERENCE_BYTES": ("1023", "1000001"),
+    "LOOM_BLOB_DIR": ("/etc/passwd", "/etc/passwd/blobs", "~no-such-user"),
     "LOOM_BLOB_MEMORY_BYTES": ("-1", "1 GB"),
     "LOOM_BLOB_DISK_BYTES": ("-1",),
     "LOOM_BLOB_TTL_S": ("0",),
     "LOOM_ERROR_DAYS": ("0", "3651"),
     "LOOM_SQLITE_SYNC": ("off",),
+    "LOOM_HOST": ("not a host", "256.1.1.1", "127.0.0.1:8000", "[::1]", "http://h", "a..b", "1.2.3"),
     "LOOM_PORT": ("0", "65536", "http"),
-    "LOOM_API_KEYS": ("k1", "a=", "=k", "a=k1,b=k1", "a b=k", "a=k1,", "é=k"),
+    "LOOM_API_KEYS": ("k1", "a=", "=k", "a=k1,b=k1", "a b=k", "a=k1,", "é=k", ".=k", "..=k"),
     "LOOM_TRUSTED_PROXIES": ("-1", "11", "yes"),
     "LOOM_ALLOW_PRIVATE_WEBHOOKS": ("maybe", "2"),
     "LOOM_WEBHOOK_TIMEOUT_S": ("0",),
@@ -104,14 +115,13 @@ WRONG: dict[str, tuple[str, ...]] = {
     "LOOM_LOG_LEVEL": ("loud",),
     "LOOM_LOG_FORMAT": ("xml",),
     "LOOM_CRASHPOINTS": ("turn.nowhere", "tool.ran*0", "tool.ran*x", "*2", ",", "tool.ran,"),
-}
+}  # fmt: skip
 
 
 def test_the_tables_here_know_every_variable() -> None:
     assert set(SET) == set(KNOWN)
     assert set(KNOWN) - set(WRONG) == {
-        "LOOM_MODEL", "LOOM_HOST", "LOOM_BACKEND_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "LOOM_WEBHOOK_SECRET",
-        "OLLAMA_HOST", "LOOM_BLOB_DIR", "LOOM_WORKSPACES_DIR",
+        "LOOM_MODEL", "LOOM_BACKEND_URL", "ANTHROPIC_API_KEY", "LOOM_WEBHOOK_SECRET", "OLLAMA_HOST",
     }  # fmt: skip
 
 
@@ -143,6 +153,49 @@ def test_all_wrong_values_are_told_at_once() -> None:
     assert len(told.splitlines()) == len(WRONG)
 
 
+def test_what_a_judge_says_is_told_with_all_else() -> None:
+    def refuse(settings: Settings) -> None:
+        raise BadSettings(f"LOOM_MODEL: not {settings.llm.model} on {settings.web.port}")
+
+    with pytest.raises(BadSettings) as refused:
+        from_env({"LOOM_MODEL": "m1", "LOOM_PORT": "x", "LOOM_LEASE_S": "x"}, judges=[refuse, lambda _: None])
+    told = str(refused.value).splitlines()
+    assert len(told) == 3
+    assert told[-1] == "LOOM_MODEL: not m1 on 8000"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://",
+        "redis://h",
+        "redis://h:65535/",
+        "rediss://user:p%2Fw@h:1/15?socket_timeout=5",
+        "redis://[::1]:6379/0",
+        "unix:///run/redis.sock?db=1",
+        "unix://user:pw@/run/redis.sock",
+    ],
+)
+def test_a_redis_is_named_in_any_of_its_client_s_ways(url: str) -> None:
+    assert from_env({"LOOM_REDIS_URL": url}).redis_url == url
+
+
+@pytest.mark.parametrize("url", ["https://h", "HTTP://h/", "http://user:pw@h:65535/a/b", "http://[::1]:8080"])
+def test_the_messages_api_is_served_by_any_address_of_the_web(url: str) -> None:
+    assert from_env({"ANTHROPIC_BASE_URL": url}).llm.base_url == url
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "fe80::1%eth0", "localhost", "loom.example.", "my_box", "10-0-0-1"])
+def test_the_web_may_listen_on_an_address_or_a_name(host: str) -> None:
+    assert from_env({"LOOM_HOST": host}).web.host == host
+
+
+def test_the_names_of_all_crash_points_stand_in_the_complaint_about_a_wrong_one() -> None:
+    with pytest.raises(BadSettings) as refused:
+        from_env({"LOOM_CRASHPOINTS": "turn.nowhere"})
+    assert [name for name in POINTS if name not in str(refused.value)] == []
+
+
 def test_a_provider_without_a_usual_model_needs_the_name_of_one() -> None:
     for provider in ("bedrock", "ollama"):
         with pytest.raises(BadSettings, match="LOOM_MODEL"):
@@ -167,10 +220,11 @@ def test_no_secret_is_ever_printed() -> None:
 
 
 def test_a_password_in_a_url_that_is_refused_is_not_printed() -> None:
-    for name in ("LOOM_DATABASE_URL", "LOOM_REDIS_URL"):
-        with pytest.raises(BadSettings) as refused:
-            from_env({name: "mysql://user:hidden@host/db"})
-        assert "hidden" not in str(refused.value)
+    for name in ("LOOM_DATABASE_URL", "LOOM_REDIS_URL", "ANTHROPIC_BASE_URL"):
+        for url in ("mysql://user:hidden@host/db", "redis://:hidden/x@host", "http:/user:hidden@host"):
+            with pytest.raises(BadSettings) as refused:
+                from_env({name: url})
+            assert "hidden" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -207,8 +261,20 @@ def test_what_is_not_set_lies_in_the_home() -> None:
     assert not other.has_sample_backend
 
 
-def test_a_relative_home_is_made_absolute() -> None:
-    assert from_env({"LOOM_HOME": "x"}).home == Path.cwd() / "x"
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("LOOM_HOME", "home"), ("LOOM_BLOB_DIR", "blobs.folder"), ("LOOM_WORKSPACES_DIR", "workspaces_dir")],
+)
+def test_a_relative_folder_is_made_absolute_once_and_need_not_exist(name: str, field: str) -> None:
+    assert at(from_env({name: "not/made/yet"}), field) == Path.cwd() / "not/made/yet"
+    assert at(from_env({name: "~/not-made-yet"}), field) == Path.home() / "not-made-yet"
+    assert at(from_env({name: "/" + "n" * 300}), field) == Path("/" + "n" * 300)
+
+
+def test_a_folder_that_is_a_dangling_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    with pytest.raises(BadSettings, match=r"LOOM_BLOB_DIR=.*it is no folder"):
+        from_env({"LOOM_BLOB_DIR": str(tmp_path / "link")})
 
 
 def test_kombu_s_spelling_of_a_socket_is_understood() -> None:

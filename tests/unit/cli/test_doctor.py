@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,11 @@ def test_a_sound_installation_exits_0(tmp_path: Path) -> None:
 
 
 def test_every_setting_has_a_value_and_a_source_and_no_secret_is_shown(tmp_path: Path) -> None:
-    env = {"ANTHROPIC_API_KEY": "s3cret", "LOOM_API_KEYS": "shop=s3cret", "LOOM_WEBHOOK_SECRET": "s3cret"}
+    env = {
+        "ANTHROPIC_API_KEY": "s3cret",
+        "LOOM_API_KEYS": "shop=s3cret",
+        "LOOM_WEBHOOK_SECRET": "whsec_" + "s3cretAA" * 4,
+    }
     env |= {"LOOM_PORT": "8123", "LOOM_REDIS_URL": "redis://:s3cret@127.0.0.1:9/0"}
     _, report = doctor(tmp_path, **env)
     shown = {knob["name"]: (knob["value"], knob["source"]) for knob in report["settings"]}
@@ -54,6 +59,13 @@ def test_every_variable_is_in_the_table_of_the_docs(name: str) -> None:
     rows = [row for row in (DOCS / "settings.md").read_text(encoding="utf-8").splitlines() if f"| `{name}` |" in row]
     assert len(rows) == 1
     assert all(cell.strip() for cell in rows[0].strip("|").split("|"))
+
+
+@pytest.mark.parametrize(("name", "value"), [("LOOM_WEBHOOK_SECRET", "plain"), ("LOOM_MODEL", "scripted-demo+xx")])
+def test_what_no_process_would_start_with_is_a_failed_check(tmp_path: Path, name: str, value: str) -> None:
+    code, report = doctor(tmp_path, **{name: value})
+    assert code == 1
+    assert failed(report)["settings"]["found"].startswith(name)
 
 
 def test_a_wrong_setting_is_a_failed_check_that_names_it(tmp_path: Path) -> None:
@@ -121,8 +133,8 @@ def test_a_database_that_cannot_be_opened_is_not_looked_into(tmp_path: Path) -> 
 
 def test_a_home_below_a_file_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert not data_directory(from_env({"LOOM_HOME": str(tmp_path / "file" / "home")})).is_ok
-    assert data_directory(from_env({"LOOM_HOME": str(tmp_path / "new" / "home")})).is_ok
+    assert not data_directory(replace(from_env({}), home=tmp_path / "file" / "home")).is_ok
+    assert data_directory(replace(from_env({}), home=tmp_path / "new" / "home")).is_ok
 
 
 CONTRADICTION = "min_l1_messages: 6, max_l1_messages: 2"

@@ -27,15 +27,46 @@ def _logging_as_it_was() -> Iterator[None]:
         ("LOOM_BACKEND_URL", "no url at all"),
         ("LOOM_BACKEND_URL", "mssql://reader:hidden@host/shop"),
         ("LOOM_WEBHOOK_SECRET", "whsec_hidden"),
+        ("LOOM_REDIS_URL", "redis://127.0.0.1:99999/0"),
+        ("LOOM_REDIS_URL", "redis://:hidden@127.0.0.1:6379/0?no_such_option=1"),
+        ("LOOM_MODEL", "scripted-demo+xx"),
+        ("OLLAMA_HOST", "no host at all"),
+        ("ANTHROPIC_BASE_URL", "foo"),
+        ("LOOM_BLOB_DIR", "/etc/passwd"),
     ],
 )
-def test_a_value_that_no_turn_could_use_is_refused_at_the_start(tmp_path: Path, name: str, value: str) -> None:
+@pytest.mark.parametrize("command", ["prepare", "web", "worker", "beat"])
+def test_a_value_that_no_turn_could_use_is_refused_at_the_start(
+    tmp_path: Path, command: str, name: str, value: str
+) -> None:
     home = tmp_path / "home"
-    done = CliRunner().invoke(main, ["prepare"], env={"LOOM_HOME": str(home), name: value})
+    done = CliRunner().invoke(main, [command], env={"LOOM_HOME": str(home), name: value})
     assert done.exit_code == 2
-    assert name in done.output
+    assert [line for line in done.stderr.splitlines() if not line.startswith(f"loom: {name}")] == []
     assert "hidden" not in done.output
     assert not home.exists()
+
+
+@pytest.mark.parametrize("command", ["prepare", "up"])
+def test_a_home_that_cannot_be_made_is_a_wrong_setting(command: str) -> None:
+    done = CliRunner().invoke(main, [command], env={"LOOM_HOME": "/proc/no/home"})
+    assert done.exit_code == 2
+    assert done.stderr.startswith("loom: LOOM_HOME=/proc/no/home cannot be used (")
+
+
+def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    wrong = {"LOOM_PORT": "x", "LOOM_MODEL": "scripted-demo+xx", "LOOM_WEBHOOK_SECRET": "x", "OLLAMA_HOST": "a b"}
+    done = CliRunner().invoke(main, ["up"], env={"LOOM_HOME": str(tmp_path), **wrong})
+    assert done.exit_code == 2
+    assert [name for name in wrong if f"loom: {name}" not in done.stderr] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_web_says_which_setting_names_no_address_of_this_machine(tmp_path: Path) -> None:
+    env = {"LOOM_HOME": str(tmp_path), "LOOM_HOST": "192.0.2.1"}
+    assert CliRunner().invoke(main, ["prepare"], env=env).exit_code == 0
+    done = CliRunner().invoke(main, ["web"], env=env)
+    assert (done.exit_code, done.stderr.splitlines()[-1].split("=")[0]) == (2, "loom: LOOM_HOST")
 
 
 def other_tables(file: Path) -> None:
@@ -71,7 +102,7 @@ def test_up_says_why_it_does_not_start(tmp_path: Path) -> None:
     file = tmp_path / "loom.db"
     file.write_bytes(b"x" * 5000)
     done = CliRunner().invoke(main, ["up"], env={"LOOM_HOME": str(tmp_path)})
-    assert done.exit_code == 1
-    assert f"LOOM_DATABASE_URL: {file} is no SQLite database" in done.stderr
+    assert done.exit_code == 2
+    assert f"loom: LOOM_DATABASE_URL: {file} is no SQLite database" in done.stderr
     assert file.read_bytes() == b"x" * 5000
     assert "Traceback" not in done.stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.errors import Conflict, LoomError
+from loom_worker.errors import BadSettings, Conflict
 from loom_worker.supervise import home
 from loom_worker.supervise.home import State
 from tests.support.until import until
@@ -50,7 +50,7 @@ def test_a_home_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None
 
 def test_a_home_that_cannot_be_made_is_named_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(LoomError, match=r"LOOM_HOME=.*file/home cannot be used"):
+    with pytest.raises(BadSettings, match=r"LOOM_HOME=.*file/home cannot be used"):
         home.prepare(tmp_path / "file" / "home")
 
 

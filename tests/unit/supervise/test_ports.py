@@ -1,8 +1,10 @@
+import errno
 import socket
 from collections.abc import Iterator
 
 import pytest
 
+from loom_worker.errors import BadSettings
 from loom_worker.supervise import ports
 
 HOST = "127.0.0.1"
@@ -29,6 +31,20 @@ def test_a_taken_port_that_was_asked_for_is_refused_by_name_and_with_the_way_out
     refused = pytest.raises(ports.PortTaken, match=rf"port {taken} is taken .*--port \d+.*LOOM_PORT")
     with refused, ports.reserved(HOST, taken, is_explicit=True):
         pass
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "a..b"])
+def test_a_host_that_nobody_can_listen_on_is_no_taken_port(host: str) -> None:
+    with pytest.raises(BadSettings) as refused, ports.reserved(host, free(), is_explicit=False):
+        pass
+    said = str(refused.value)
+    assert said.startswith(f"LOOM_HOST={host!r}: cannot be listened on (")
+    assert "taken" not in said
+
+
+def test_a_port_reserved_for_root_is_named_with_the_reason() -> None:
+    said = str(ports.unusable(HOST, 80, PermissionError(errno.EACCES, "Permission denied")))
+    assert said == "LOOM_PORT=80 (or --port): may not be listened on (Permission denied); choose one above 1023"
 
 
 def test_a_taken_default_port_gives_a_free_one_after_it(taken: int) -> None:

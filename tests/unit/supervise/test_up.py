@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.errors import Conflict, LoomError
+from loom_worker.errors import BadSettings, Conflict, LoomError
 from loom_worker.settings import from_env
 from loom_worker.supervise import home
 from loom_worker.supervise.home import State
 from loom_worker.supervise.ports import PortTaken
 from loom_worker.supervise.stop import stop
-from loom_worker.supervise.up import NotPrepared, up
+from loom_worker.supervise.up import up
 
 HOLDER = """
 import os, signal, sys
@@ -58,6 +58,14 @@ def test_a_taken_port_that_was_asked_for_starts_nothing(tmp_path: Path) -> None:
     assert not home.is_held(tmp_path)
 
 
+def test_a_host_that_nobody_can_listen_on_starts_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    with pytest.raises(BadSettings, match=r"^LOOM_HOST='192\.0\.2\.1'"):
+        run(tmp_path, said, LOOM_HOST="192.0.2.1")
+    assert said == []
+    assert not home.is_held(tmp_path)
+
+
 def test_a_home_that_is_in_use_starts_nothing(tmp_path: Path) -> None:
     holder = start_holder(tmp_path)
     with pytest.raises(Conflict, match=rf"pid {holder.pid}, http://127\.0\.0\.1:1"):
@@ -68,7 +76,7 @@ def test_a_home_that_is_in_use_starts_nothing(tmp_path: Path) -> None:
 
 def test_a_database_that_is_not_looms_is_left_alone_and_named(tmp_path: Path) -> None:
     (tmp_path / "loom.db").write_bytes(b"these are not the rows you look for" * 100)
-    with pytest.raises(NotPrepared, match=r"loom\.db"):
+    with pytest.raises(BadSettings, match=r"^LOOM_DATABASE_URL: .*loom\.db"):
         run(tmp_path, [])
     assert home.read_state(tmp_path) is None
 

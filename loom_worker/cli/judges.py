@@ -1,0 +1,77 @@
+"""What only the rooms that use a setting can judge of it, said at the start with all other complaints."""
+
+from loom_worker.errors import BadSettings, Invalid, ProviderFailed
+from loom_worker.settings import Settings
+
+
+def model(settings: Settings) -> None:
+    """The name of a scripted model may say how long it takes.
+
+    Raises:
+        BadSettings: it says so in another way than the model reads it.
+    """
+    from loom_worker.llm.scripted import latency_s
+
+    if settings.llm.provider == "scripted":
+        try:
+            latency_s(settings.llm.model)
+        except ProviderFailed as error:
+            raise BadSettings(str(error)) from error
+
+
+def ollama(settings: Settings) -> None:
+    """Where Ollama is.
+
+    Raises:
+        BadSettings: not to be found there.
+    """
+    if settings.llm.ollama_host is not None:
+        from loom_worker.llm.ollama import address
+
+        address(settings.llm.ollama_host)
+
+
+def redis(settings: Settings) -> None:
+    """Options behind the question mark of a Redis URL are its client's.
+
+    Raises:
+        BadSettings: it does not know one, or not such a value.
+    """
+    if "?" in settings.redis_url:
+        from redis import Redis
+
+        try:
+            Redis.from_url(settings.redis_url).connection_pool.make_connection()
+        except (TypeError, ValueError) as error:
+            raise BadSettings("LOOM_REDIS_URL: an option behind the ? is unknown, or has a wrong value") from error
+
+
+def webhook_secret(settings: Settings) -> None:
+    """The secret that signs.
+
+    Raises:
+        BadSettings: it could not.
+    """
+    from loom_worker.webhook.sign import check_secret
+
+    if settings.webhook.secret is not None:
+        try:
+            check_secret(settings.webhook.secret)
+        except Invalid as error:
+            raise BadSettings(f"LOOM_WEBHOOK_SECRET: {error}") from error
+
+
+def backend(settings: Settings) -> None:
+    """The URL of the agent's data.
+
+    Raises:
+        BadSettings: it is none, or of a database that is not served.
+    """
+    from loom_worker.backends.sql import SqlBackend
+
+    SqlBackend(settings.backend_url).close()
+
+
+LIGHT = (model, ollama, redis, webhook_secret)
+"""For processes that shall stay small: the backend's judge loads SQLAlchemy."""
+ALL = (*LIGHT, backend)
