@@ -278,7 +278,7 @@ TOOL = _answer(
         "input_schema": FREE,
         "is_read_only": FLAG,
         "is_idempotent": FLAG,
-        "needs_approval": FLAG,
+        "needs_approval": {**FLAG, "description": "A call by this agent waits for a person."},
         "timeout_s": NUMBER,
     },
     description="A tool, with the JSON Schema of its arguments.",

@@ -33,7 +33,7 @@ class Blobs:
         """Send a result's bytes, or the range of them that is asked for."""
         reference, data = self._front.blob(caller().workspace, ref)
         headers = _headers(reference)
-        if request.if_none_match.contains(reference.checksum):
+        if request.if_none_match.contains_weak(reference.checksum):  # RFC 9110, 13.1.2: compared weakly
             return Response(status=304, headers=headers)
         wanted = _range_wanted(reference, len(data))
         start, end = wanted or (0, len(data))

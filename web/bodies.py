@@ -12,9 +12,8 @@ from loom_worker.errors import Flaw
 from loom_worker.values.approvals import Decision, Verdict
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import NewSession, SessionPatch
-from loom_worker.values.turns import CancelAction, NewTurn, Retry, Webhook
+from loom_worker.values.turns import CancelAction, NewTurn, Retry, Webhook, is_blank
 from web import request_schemas
-from web.answers import is_id
 from web.caller import Caller
 from web.check import Checker
 from web.problems import Problem, Refused, invalid, malformed
@@ -129,7 +128,7 @@ def new_turn(body: Json, session_id: str, caller: Caller) -> NewTurn:
         Refused: 422, with every flaw, an unusable session id included; 400 for the Idempotency-Key header.
     """
     key = idempotency_key(request.headers)
-    _require(body, _NEW_TURN, () if is_id(session_id) else (_BAD_SESSION_ID,))
+    _require(body, _NEW_TURN, (*_flaws_of_session_id(session_id), *_flaws_of_input(body.get("input"))))
     attempts = body.get("max_attempts")
     return NewTurn(
         input=body["input"],
@@ -163,7 +162,15 @@ def retry(turn_id: str, caller: Caller) -> Retry:
     )
 
 
-_BAD_SESSION_ID = Flaw("/session_id", "in the path: 1 to 128 of A-Z a-z 0-9 . _ -")
+def _flaws_of_session_id(session_id: str) -> tuple[Flaw, ...]:
+    """It stands in the path, but a turn makes its session: the rule is that of a new one."""
+    flaws = _NEW_SESSION.flaws({"id": session_id})
+    return tuple(Flaw("/session_id", f"in the path: {flaw.detail}") for flaw in flaws)
+
+
+def _flaws_of_input(given: object) -> tuple[Flaw, ...]:
+    """What the schema's pattern lets pass: characters that are no blanks, and yet nobody sees."""
+    return (Flaw("/input", "must not be blank"),) if isinstance(given, str) and is_blank(given) else ()
 
 
 def fingerprint(workspace: str, place: str, body: Json) -> str:
@@ -200,9 +207,9 @@ def preferred_wait_s(headers: Headers) -> int | None:
 
 
 def _require(body: Json, checker: Checker, further: tuple[Flaw, ...] = ()) -> None:
-    flaws = (*further, *checker.flaws(body), *_too_large(body))
+    flaws = dict.fromkeys((*further, *checker.flaws(body), *_too_large(body)))
     if flaws:
-        raise invalid(flaws)
+        raise invalid(tuple(flaws))
 
 
 def _too_large(body: Json) -> tuple[Flaw, ...]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from flask import Response
 
 from loom_worker.errors import NotFound
-from loom_worker.values.agents import Agent
+from loom_worker.values.agents import Agent, ApprovalPolicy
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
 from loom_worker.values.tools import Tool
@@ -49,9 +49,11 @@ class Catalog:
         raise NotFound("no such agent")
 
     def tools(self) -> Response:
-        """List the tools of ``?agent``, with the JSON Schema of their arguments."""
-        agent = text_argument("agent") or "default"
-        return list_answer(_tool_json(tool) for tool in self._front.tools(agent))
+        """List the tools of ``?agent``, with the JSON Schema of their arguments, and whether a call would wait."""
+        name = text_argument("agent") or "default"
+        tools = self._front.tools(name)
+        approval = next((agent.approval for agent in self._front.agents() if agent.name == name), ApprovalPolicy())
+        return list_answer(_tool_json(tool, approval) for tool in tools)
 
     def usage(self) -> Response:
         """Sum tokens and cost of the workspace."""
@@ -93,7 +95,7 @@ def agent_json(agent: Agent) -> Json:
     }
 
 
-def _tool_json(tool: Tool) -> Json:
+def _tool_json(tool: Tool, approval: ApprovalPolicy) -> Json:
     return {
         "name": tool.spec.name,
         "object": "tool",
@@ -101,6 +103,6 @@ def _tool_json(tool: Tool) -> Json:
         "input_schema": dict(tool.spec.input_schema),
         "is_read_only": tool.is_read_only,
         "is_idempotent": tool.is_idempotent,
-        "needs_approval": tool.needs_approval,
+        "needs_approval": approval.holds(tool),
         "timeout_s": tool.timeout_s,
     }

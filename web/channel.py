@@ -3,17 +3,22 @@
 import socket
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.task import ErrorTask
 from waitress.utilities import RequestEntityTooLarge
+from werkzeug.datastructures import Headers
 
 from web.answers import encode
+from web.caller import request_id_of, traceparent_of
 from web.problems import MEDIA_TYPE, Problem
 
 LINGER_BYTES = 64 * 1024 * 1024
 """Of a body over the limit this much is thrown away before the connection is cut."""
+_LONGEST_TARGET = 1000
+"""Characters of a refused request's path that its answer repeats."""
 
 
 def channel(server: Any, sock: Any, addr: Any, adjustments: Any, **options: Any) -> Any:
@@ -57,6 +62,13 @@ class LingeringParser(HTTPRequestParser):  # type: ignore[misc]  # waitress has 
             self._linger()
         return consumed
 
+    def parse_header(self, header_plus: bytes) -> None:
+        """Take a target that is no URI (``http://[x``) for a bad request, where waitress drops the connection."""
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:
+            raise ParsingError("Bad URI") from error
+
     def _linger(self) -> None:
         if self.expect_continue:
             self.expect_continue = False  # Or waitress would ask for the very body it has refused.
@@ -81,20 +93,34 @@ class _Drain:
 
 
 def _problem_task(made: Any, request: Any) -> Any:
-    request.error = _ProblemError(request.error)
+    request.error = _ProblemError(request.error, request)
     return ErrorTask(made, request)
 
 
 class _ProblemError:
     """Says an error of waitress as problem+json; stands in for its ``waitress.utilities.Error``."""
 
-    def __init__(self, error: Any) -> None:
-        self._error = error
+    def __init__(self, error: Any, request: Any) -> None:
+        self._error, self._request = error, request
 
     def to_response(self, _: str | None = None) -> tuple[str, list[tuple[str, str]], bytes]:
         """Status line, headers and body."""
         code, reason = int(self._error.code), str(self._error.reason)
         problem = Problem(code, reason.lower().replace(" ", "-"), str(self._error.body))
-        body = encode(problem.as_json(instance="", request_id=None))
-        headers = [("Content-Type", MEDIA_TYPE), ("Cache-Control", "no-store")]
+        sent = Headers([(name.replace("_", "-"), value) for name, value in self._request.headers.items()])
+        request_id = request_id_of(sent)
+        body = encode(problem.as_json(instance=_target(self._request), request_id=request_id))
+        headers = [
+            ("Content-Type", MEDIA_TYPE),
+            ("Cache-Control", "no-store"),
+            ("X-Request-Id", request_id),
+            ("traceparent", traceparent_of(sent)),
+        ]
         return f"{code} {reason}", headers, body
+
+
+def _target(request: Any) -> str:
+    """The path in the request's first line as far as it can be told, fit for a URI; else ``/``."""
+    words = bytes(getattr(request, "first_line", b"")).split()
+    path = words[1].partition(b"?")[0] if len(words) > 1 else b""
+    return quote(path[:_LONGEST_TARGET], safe="/%") or "/"

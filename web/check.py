@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from loom_worker.errors import Flaw
 from loom_worker.values.json import Json
-from web.request_schemas import IDENTIFIER, LATEST, NOT_BLANK, Schema
+from web.request_schemas import IDENTIFIER, LATEST, NOT_BLANK, SESSION_ID, Schema
 
 MAX_FLAWS = 100
 """A body may hold a hundred thousand unknown fields; nobody reads more than this."""
@@ -15,6 +15,7 @@ _LONGEST_NAME = 64
 _PATTERNS = {
     NOT_BLANK: "must not be blank",
     IDENTIFIER: "must be 1 to 128 of A-Z a-z 0-9 . _ -",
+    SESSION_ID: "must be 1 to 128 of A-Z a-z 0-9 . _ -, but neither . nor ..",
     LATEST: "must be the agent's name, followed by @latest",
 }
 
@@ -62,6 +63,8 @@ def _expected(keyword: str, value: Any) -> str:
             return _PATTERNS.get(value, f"must match {value}")
         case "maxLength":
             return f"must have at most {value} characters"
+        case "minLength":
+            return "must not be empty" if value == 1 else f"must have at least {value} characters"
         case "minItems":
             return f"must have {value} or more items"
         case "maxItems":

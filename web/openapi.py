@@ -127,11 +127,12 @@ def _answers(operation: Operation) -> Json:
 
 
 def _problems(operation: Operation) -> list[int]:
-    """Probes and pages are served to everyone; the API may refuse anyone and be busy at any time."""
+    """Probes and pages are served to everyone; the API may refuse anyone and be busy at any time, a list its cursor."""
     if operation.path == "/readyz":
         return [503]
     everywhere = (400, 401, 403, 503) if operation.path.startswith("/v1/") else ()
-    return sorted({*everywhere, *operation.problems})
+    paged = (422,) if "after" in operation.parameters else ()
+    return sorted({*everywhere, *paged, *operation.problems})
 
 
 def _problem(status: int) -> Json:

@@ -10,6 +10,8 @@ Schema = dict[str, Any]
 NOT_BLANK = r"\S"
 IDENTIFIER = r"^[A-Za-z0-9._-]{1,128}$(?!\n)"
 """Python's ``$`` also matches before a last line break; what follows it says no, and means nothing elsewhere."""
+SESSION_ID = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$(?!\n)"
+"""``.`` and ``..`` are steps of a path: most clients take them out of it, and would never reach such a session."""
 NAME: Schema = {"type": "string", "pattern": IDENTIFIER}
 LATEST = r"^[A-Za-z0-9._-]{1,128}@latest$(?!\n)"
 MOST_RECALLED = 200
@@ -55,7 +57,11 @@ _WEBHOOK: Schema = {
 
 NEW_TURN = _object(
     {
-        "input": {"type": "string", "pattern": NOT_BLANK, "description": "What the user says; not blank."},
+        "input": {
+            "type": "string",
+            "pattern": NOT_BLANK,
+            "description": "What the user says; more than blanks and invisible characters.",
+        },
         "agent": _nullable(NAME),
         "double_texting": {
             "type": "string",
@@ -86,7 +92,7 @@ NEW_TURN = _object(
 
 NEW_SESSION = _object(
     {
-        "id": _nullable(NAME),
+        "id": _nullable({"type": "string", "pattern": SESSION_ID}),
         "agent": NAME,
         "user": _nullable(_text(256)),
         "title": _nullable(_text(500)),

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from urllib.parse import quote
 
 import urllib3
 
-from loom_worker.errors import LoomError, Rejected, StreamBroken, Transient
+from loom_worker.errors import BadSettings, LoomError, Rejected, StreamBroken, Transient
 from loom_worker.settings import Settings
 from loom_worker.supervise import home, ports
 from loom_worker.values.json import Json
+from loom_worker.visible import one_line
 
 TIMEOUT_S = 75.0
 """Longer than the longest wait that may be asked for (60 s)."""
@@ -22,11 +24,43 @@ class NotRunning(LoomError):
 
 
 def address(settings: Settings, url: str | None) -> str:
-    """Where Loom is: as told, else where `loom up` runs on this home, else where the settings say."""
+    """Where Loom is: as told, else where `loom up` runs on this home, else where the settings say.
+
+    Raises:
+        BadSettings: what was told is no address of a server.
+    """
     if url:
-        return url.rstrip("/")
+        return _checked(url).rstrip("/")
     state = home.running(settings.home)
     return state.url if state else ports.url_of(settings.web.host, settings.web.port)
+
+
+def in_path(name: str) -> str:
+    """A name as one step of a path; what was no UTF-8 on the command line becomes U+FFFD.
+
+    Raises:
+        Rejected: it is ``.`` or ``..``, which would lead to another address.
+    """
+    if name in (".", ".."):
+        raise Rejected(f"there is nothing called {name!r}")
+    return quote(sendable(name), safe="")
+
+
+def sendable(text: str) -> str:
+    """The text as it can be encoded: what was no UTF-8 on the command line (a lone surrogate here) becomes U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _checked(url: str) -> str:
+    told = f"--url (LOOM_URL): {one_line(url)!r} is no address such as http://127.0.0.1:8000"
+    try:
+        # Without a scheme urllib3 would guess, and warn that it does.
+        parts = urllib3.util.parse_url(url) if "://" in url else None
+    except urllib3.exceptions.LocationParseError as error:
+        raise BadSettings(told) from error
+    if parts is None or parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
+        raise BadSettings(told)
+    return url
 
 
 class Client:
@@ -45,7 +79,7 @@ class Client:
         Raises:
             NotRunning: no connection.
             Transient: the connection broke, or Loom answered 5xx.
-            Rejected: Loom answered 4xx; the text is its problem's title and detail.
+            Rejected: Loom answered 4xx, the text is its problem's title and detail; or what answers is not Loom.
         """
         return self._answered(method, path, body=body, headers=headers or {})[0]
 
@@ -73,10 +107,9 @@ class Client:
         except urllib3.exceptions.HTTPError as error:
             raise Transient(f"{self.url} broke off: {error}") from error
         content = _json(answer.data)
-        if answer.status >= 500:
-            raise Transient(_problem(answer.status, content))
-        if answer.status >= 400:
-            raise Rejected(_problem(answer.status, content))
+        if answer.status >= 300 or content is None:
+            problem = _problem(answer.status, content, self.url)
+            raise Transient(problem) if answer.status >= 500 else Rejected(problem)
         return content, answer.headers
 
     def stream(self, path: str, *, last_event_id: int) -> Iterator[bytes]:
@@ -93,7 +126,7 @@ class Client:
         try:
             answer = self._pool.request("GET", self.url + path, headers=headers, timeout=timeout, preload_content=False)
             try:
-                _check(answer)
+                self._check(answer)
                 while piece := answer.read1(_PIECE_BYTES):
                     yield piece
             finally:
@@ -102,12 +135,11 @@ class Client:
         except urllib3.exceptions.HTTPError as error:
             raise StreamBroken(f"the event stream broke off: {error}") from error
 
-
-def _check(answer: urllib3.BaseHTTPResponse) -> None:
-    if answer.status == 200:
-        return
-    problem = _problem(answer.status, _json(answer.data))
-    raise StreamBroken(problem) if answer.status >= 500 else Rejected(problem)
+    def _check(self, answer: urllib3.BaseHTTPResponse) -> None:
+        if answer.status == 200:
+            return
+        problem = _problem(answer.status, _json(answer.data), self.url)
+        raise StreamBroken(problem) if answer.status >= 500 else Rejected(problem)
 
 
 def client(settings: Settings, url: str | None) -> Client:
@@ -115,15 +147,20 @@ def client(settings: Settings, url: str | None) -> Client:
     return Client(address(settings, url), next(iter(settings.web.api_keys), None))
 
 
-def _json(data: bytes) -> Json:
+def _json(data: bytes) -> Json | None:
+    """The object that was answered; None if it is none, as nothing of Loom's that is asked here."""
     try:
-        content = json.loads(data) if data else {}
+        content = json.loads(data)
     except ValueError:
-        return {"detail": data[:200].decode(errors="replace")}
-    return content if isinstance(content, dict) else {"data": content}
+        return None
+    return content if isinstance(content, dict) else None
 
 
-def _problem(status: int, content: Json) -> str:
+def _problem(status: int, content: Json | None, url: str) -> str:
+    if content is None or "title" not in content:
+        return f"{url} answered {status}, and not as Loom does; is this its address?"
     words = [str(content.get(name)) for name in ("title", "detail") if content.get(name)]
-    flaws = [f"{flaw.get('pointer')}: {flaw.get('detail')}" for flaw in content.get("errors") or []]
-    return "; ".join([f"{status} " + ": ".join(words), *flaws])
+    told = f"{status} " + ": ".join(words)
+    flaws = [f"{flaw.get('pointer') or 'body'}: {flaw.get('detail')}" for flaw in content.get("errors") or []]
+    # The detail may name the first ones itself.
+    return "; ".join([told, *(flaw for flaw in flaws if f"; {flaw};" not in f"; {content.get('detail')};")])

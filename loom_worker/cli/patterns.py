@@ -8,8 +8,8 @@ from urllib.parse import quote
 import click
 
 from loom_worker import settings as knobs
+from loom_worker.cli.http import sendable
 from loom_worker.cli.show import as_text, common, refuse_options_of_the_list, show, table
-from loom_worker.cli.talk import sendable
 from loom_worker.errors import LoomError
 from loom_worker.values.patterns import PatternMatch
 from loom_worker.visible import clean, one_line

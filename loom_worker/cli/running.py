@@ -1,6 +1,7 @@
 """`loom status` and `loom stop`: the Loom that `loom up` started."""
 
 import json
+from urllib.parse import urlsplit
 
 import click
 
@@ -19,14 +20,16 @@ def status(ctx: click.Context, url: str | None, *, as_json: bool) -> None:
     from loom_worker.supervise.ready import readiness
 
     settings = knobs.from_env()
-    state = home.running(settings.home)
     where = address(settings, url)
+    state = home.running(settings.home)
+    is_ours = not url or (state is not None and _place(state.url) == _place(where))
+    state = state if is_ours else None
     body = readiness(where)
     report: Json = {
         "running": state is not None or body is not None,
         "ready": bool(body and body["ready"]),
         "url": where,
-        "home": str(settings.home),
+        "home": str(settings.home) if is_ours else None,
         "pid": state.pid if state else None,
         "flower_url": state.flower_url if state else None,
         "started": state.started if state else None,
@@ -37,8 +40,17 @@ def status(ctx: click.Context, url: str | None, *, as_json: bool) -> None:
     ctx.exit(0 if report["ready"] else 1)
 
 
+def _place(url: str) -> tuple[str, int | None]:
+    """Host and port; of this machine's names for itself there are several."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return ("127.0.0.1" if host in ("localhost", "::1") else host), parts.port
+
+
 def _told(report: Json) -> str:
     if not report["running"]:
+        if report["home"] is None:
+            return f"Loom is not running at {report['url']}"
         return f"Loom is not running ({report['home']}, {report['url']}); start it with `make up`"
     lines = [f"Loom is {'ready' if report['ready'] else 'not ready'} at {report['url']}"]
     if report["pid"]:

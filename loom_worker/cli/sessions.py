@@ -2,15 +2,14 @@
 
 import sys
 from typing import Any
-from urllib.parse import quote
 
 import click
 
 from loom_worker import settings as knobs
-from loom_worker.cli.http import client
+from loom_worker.cli.http import client, in_path
 from loom_worker.cli.layers import drawn, strokes_of
 from loom_worker.cli.show import as_text, common, fields, paged, refuse_options_of_the_list, show
-from loom_worker.cli.talk import printable, sendable
+from loom_worker.cli.talk import printable
 
 
 class _Sessions(click.Group):
@@ -79,4 +78,4 @@ def snapshots(session_id: str, *, limit: int, after: str | None, url: str | None
 
 
 def _path(session_id: str) -> str:
-    return f"/v1/sessions/{quote(sendable(session_id), safe='')}"
+    return f"/v1/sessions/{in_path(session_id)}"

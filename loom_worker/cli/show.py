@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import click
 from click.core import ParameterSource
 
 from loom_worker import settings as knobs
-from loom_worker.cli.http import client
-from loom_worker.cli.talk import sendable
+from loom_worker.cli.http import client, in_path, sendable
 from loom_worker.values.json import Json
 from loom_worker.visible import clean, one_line
 
@@ -39,7 +38,7 @@ def paged(command: _Command) -> _Command:
 @common
 def agents(name: str | None, *, url: str | None, as_json: bool) -> None:
     """List the agents, or show one."""
-    path = f"/v1/agents/{quote(sendable(name), safe='')}" if name else "/v1/agents"
+    path = f"/v1/agents/{in_path(name)}" if name else "/v1/agents"
     show(path, {}, ("name", "version", "description"), url=url, as_json=as_json)
 
 

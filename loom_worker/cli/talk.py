@@ -2,12 +2,11 @@
 
 import secrets
 from collections.abc import Callable
-from urllib.parse import quote
 
 import click
 
 from loom_worker.cli import sse
-from loom_worker.cli.http import Client
+from loom_worker.cli.http import Client, in_path, sendable
 from loom_worker.values.events import Event
 from loom_worker.values.json import Json
 
@@ -18,11 +17,6 @@ _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(co
 def printable(text: str) -> str:
     """The text without control characters."""
     return text.translate(_CONTROLS)
-
-
-def sendable(text: str) -> str:
-    """The text as it can be encoded: what was no UTF-8 on the command line (a lone surrogate here) becomes U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def fresh_session(prefix: str) -> str:
@@ -70,7 +64,7 @@ def terminal_teller() -> Teller:
 
 def submit(client: Client, session: str, question: str) -> Json:
     """Post the question to the session; the accepted Turn."""
-    path = f"/v1/sessions/{quote(sendable(session), safe='')}/turns"
+    path = f"/v1/sessions/{in_path(session)}/turns"
     return client.call("POST", path, body={"input": sendable(question)})
 
 

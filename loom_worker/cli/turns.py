@@ -3,14 +3,14 @@
 import json
 from collections.abc import Iterator
 from typing import Any, get_args
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import click
 
 from loom_worker import settings as knobs
-from loom_worker.cli.http import Client, client
+from loom_worker.cli.http import Client, client, in_path
 from loom_worker.cli.show import common, paged, refuse_options_of_the_list, show
-from loom_worker.cli.talk import printable, sendable
+from loom_worker.cli.talk import printable
 from loom_worker.errors import Rejected
 from loom_worker.values.json import Json
 from loom_worker.values.turns import CancelAction, TurnStatus
@@ -98,7 +98,7 @@ def approve(turn_id: str, call_id: str | None, *, arguments: str | None, **asked
     turn: Json = loom.call("GET", _path(turn_id))
     waiting = [call for call in turn["tool_calls"] if call["approval"] == "waiting" and call["status"] == "pending"]
     for call in [{"id": call_id}] if call_id else waiting:
-        turn = loom.call("POST", f"{_path(turn_id)}/approvals/{quote(sendable(call['id']), safe='')}", body=body)
+        turn = loom.call("POST", f"{_path(turn_id)}/approvals/{in_path(call['id'])}", body=body)
         if not asked["as_json"]:
             click.echo(printable(f"{call['id']}: {'rejected' if asked['reject'] else 'approved'}"))
     click.echo(_as_text(turn) if asked["as_json"] else _state(turn))
@@ -186,8 +186,8 @@ def _as_text(answer: Json) -> str:
 
 
 def _path(turn_id: str) -> str:
-    return f"/v1/turns/{quote(sendable(turn_id), safe='')}"
+    return f"/v1/turns/{in_path(turn_id)}"
 
 
 def _list_path(session: str | None) -> str:
-    return f"/v1/sessions/{quote(sendable(session), safe='')}/turns" if session else "/v1/turns"
+    return f"/v1/sessions/{in_path(session)}/turns" if session else "/v1/turns"

@@ -9,13 +9,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from loom_worker.errors import Flaw, Invalid, NotFound, Unavailable
+from loom_worker.errors import NotFound, Unavailable
 from loom_worker.store.database import Database
 from loom_worker.store.schema import agent_errors, sessions
 from loom_worker.store.sessions import of_lane
 from loom_worker.values.failures import ErrorFilter, StoredError
 from loom_worker.values.json import Json
-from loom_worker.values.pages import Page
+from loom_worker.values.pages import Page, no_cursor
 
 TRIES = 20
 """For an id that is not taken; there are 16.7 million a second."""
@@ -151,7 +151,7 @@ def _cursor(after: str) -> tuple[int, str]:
     """Where a page ended; it outlives the error it names."""
     moment, _, last_id = after.partition(":")
     if not (moment.isascii() and moment.isdecimal() and len(moment) < 16 and last_id.startswith("err_")):
-        raise Invalid(f"{after!r} is no cursor of this list.", (Flaw("/after", "is the next of a page"),))
+        raise no_cursor(after)
     return int(moment), last_id
 
 

@@ -2,12 +2,11 @@
 
 from sqlalchemy import select
 
-from loom_worker.errors import NotFound
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import found
-from loom_worker.values.pages import Page
+from loom_worker.values.pages import Page, no_cursor
 from loom_worker.values.sessions import Message
 
 
@@ -21,7 +20,8 @@ class Messages:
         """List a session's messages, oldest first; ``after`` is the id of the last one seen.
 
         Raises:
-            NotFound: the workspace has no such session, or the session no such message.
+            NotFound: the workspace has no such session.
+            Invalid: the session has no such message.
         """
         with self._database.read() as tx:
             lane = found(tx, workspace, session_id)["lane"]
@@ -30,7 +30,7 @@ class Messages:
                 seen = select(messages.c.n).where(messages.c.lane == lane, messages.c.id == after)
                 last = tx.execute(seen).scalar()
                 if last is None:
-                    raise NotFound(f"There is no message {after!r} in session {session_id!r}.")
+                    raise no_cursor(after)
                 query = query.where(messages.c.n > last)
             listed = [rows.message(row) for row in tx.execute(query).mappings()]
         items = tuple(listed[:limit])

@@ -4,13 +4,13 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from loom_worker.errors import Flaw, Invalid, NotFound
+from loom_worker.errors import NotFound
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import calls, kept, steps, turns, unfinished
 from loom_worker.store.sessions import found
 from loom_worker.values.json import Json
-from loom_worker.values.pages import Page
+from loom_worker.values.pages import Page, no_cursor
 from loom_worker.values.turns import Call, Step, Turn
 
 _TURN = select(turns).where(turns.c.id == bindparam("our_id"), turns.c.workspace == bindparam("our_workspace"), kept())
@@ -97,7 +97,7 @@ def checked_cursor(after: str, prefix: str) -> str:
         Invalid: it is none; a client would otherwise begin again and take that for more.
     """
     if not after.startswith(prefix):
-        raise Invalid(f"{after!r} is no cursor of this list.", (Flaw("/after", f"begins with {prefix}"),))
+        raise no_cursor(after)
     return after
 
 

@@ -15,7 +15,7 @@ from loom_worker.values.chat import Usage
 from loom_worker.values.ids import new_id
 from loom_worker.values.ids import now_ms as moment_ms
 from loom_worker.values.json import Json
-from loom_worker.values.pages import Page
+from loom_worker.values.pages import Page, no_cursor
 from loom_worker.values.sessions import NewSession, Session, SessionPatch
 
 _FIND = select(sessions).where(sessions.c.workspace == bindparam("our_workspace"), sessions.c.id == bindparam("our_id"))
@@ -55,7 +55,11 @@ class Sessions:
             return rows.session(row, queue_depth=depth, is_busy=busy > 0)
 
     def page(self, workspace: str, *, limit: int, after: str | None) -> Page[Session]:
-        """List sessions, the newest first; ``after`` is a page's ``next``, or the id of the last session seen."""
+        """List sessions, the newest first; ``after`` is a page's ``next``, or the id of the last session seen.
+
+        Raises:
+            Invalid: ``after`` is neither.
+        """
         query = select(sessions).where(sessions.c.workspace == workspace)
         query = query.order_by(sessions.c.created_ms.desc(), sessions.c.id.desc()).limit(limit + 1)
         with self._database.read() as tx:
@@ -141,9 +145,12 @@ class Sessions:
 def _cursor(tx: Connection, workspace: str, after: str) -> tuple[int, str]:
     """Where a page ended: ``<created_ms>:<id>``, which outlives its session, or the id of a session there is."""
     moment, colon, session_id = after.partition(":")
-    if colon and moment.isdecimal() and len(moment) < 16:
+    if colon and moment.isascii() and moment.isdecimal() and len(moment) < 16:
         return int(moment), session_id
-    return found(tx, workspace, after)["created_ms"], after
+    row = find(tx, workspace, after)
+    if row is None:
+        raise no_cursor(after)
+    return row["created_ms"], after
 
 
 def find(tx: Connection, workspace: str, session_id: str) -> Any | None:

@@ -26,7 +26,7 @@ def _checked(use: ToolUse, shift: Shift, open_for_s: Mapping[str, float]) -> Che
     if wait_s is not None:
         text = f"UNAVAILABLE: {use.name} has failed several times in a row and is not tried for {wait_s:.0f} s."
         return Checked(prepared.arguments, f"{text} Go on without it.")
-    if not (tool.needs_approval or kit.agent.approval.asks(use.name)):
+    if not kit.agent.approval.holds(tool):
         return Checked(prepared.arguments)
     approve_by_ms = shift.loom.clock_ms() + int(kit.agent.approval.timeout_s * 1000)
     return Checked(prepared.arguments, approve_by_ms=approve_by_ms)

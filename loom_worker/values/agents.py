@@ -6,6 +6,7 @@ from typing import Literal
 
 from loom_worker.values.json import Json
 from loom_worker.values.memory import MemoryPolicy
+from loom_worker.values.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,10 @@ class ApprovalPolicy:
     def asks(self, name: str) -> bool:
         """True if a call of this tool needs a person."""
         return name in self.tools or "*" in self.tools
+
+    def holds(self, tool: Tool) -> bool:
+        """True if a call of this tool waits for a person: the tool itself asks for one, or the agent does."""
+        return tool.needs_approval or self.asks(tool.spec.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Literal
 from loom_worker.values.chat import Usage
 from loom_worker.values.json import Json, rfc3339
 from loom_worker.values.sessions import Choice
+from loom_worker.visible import clean
 
 TurnStatus = Literal["queued", "in_progress", "requires_action", "completed", "failed", "cancelled", "incomplete"]
 UNFINISHED: tuple[TurnStatus, ...] = ("queued", "in_progress", "requires_action")
@@ -14,6 +15,8 @@ CallStatus = Literal["pending", "running", "completed", "failed", "timeout", "de
 OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
 Approval = Literal["waiting", "approved", "edited", "rejected", "expired"]
 """What became of a question to a person; expired: nobody answered in time, and the agent's policy decided."""
+_GLANCE_CHARS = 1000
+
 CANCELLED = "Cancelled: the turn ended before this call had a result."
 """What the model reads as the result of a call that its turn did not wait for."""
 
@@ -251,3 +254,9 @@ class Ending:
     def leaves_messages(self) -> bool:
         """False for a turn that was rolled back: the conversation goes on as if it never ran."""
         return (self.status, self.reason) != ("cancelled", "rollback")
+
+
+def is_blank(text: str) -> bool:
+    """True if nothing of the text can be seen: blanks and invisible characters alone, or nothing at all."""
+    # The beginning nearly always tells, and all of a long text would take a while.
+    return not (clean(text[:_GLANCE_CHARS]).strip() or clean(text).strip())

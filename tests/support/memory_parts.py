@@ -10,7 +10,7 @@ from loom_worker.values.chat import ChatMessage, Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.ids import new_id, now_ms
 from loom_worker.values.json import Json
-from loom_worker.values.pages import Page
+from loom_worker.values.pages import Page, no_cursor
 from loom_worker.values.sessions import Message, NewSession, Session
 from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
 
@@ -21,7 +21,7 @@ def page_of(items: list[T], *, limit: int, after: str | None, id_of: Callable[[T
     """A page of a list whose cursors are ids."""
     ids = [id_of(item) for item in items]
     if after is not None and after not in ids:
-        raise Invalid("this cursor is not one of ours", (Flaw("/after", "unknown cursor"),))
+        raise no_cursor(after)
     start = 0 if after is None else ids.index(after) + 1
     shown = tuple(items[start : start + limit])
     has_more = start + limit < len(items)

@@ -118,3 +118,19 @@ def test_a_chat_with_nobody_exits_1_before_the_first_question(tmp_path: Path) ->
     result = run(tmp_path, url, "chat", typed="one\n")
     assert result.exit_code == 1
     assert "you>" not in result.stdout
+
+
+def test_each_flaw_of_a_question_is_told_once(tmp_path: Path) -> None:
+    pairs = (
+        ("/input", "must not be blank"),
+        ("/b/url", "is required; really"),
+        ("/url", "is required"),
+        ("", "too long"),
+    )
+    flaws = [{"pointer": pointer, "detail": detail} for pointer, detail in pairs]
+    detail = "/input: must not be blank; /b/url: is required; really"
+    body = {"title": "Invalid", "detail": detail, "errors": flaws}
+    with serving(lambda exchange: exchange.answer(422, json.dumps(body).encode())) as url:
+        result = run(tmp_path, url, "ask", " ")
+    told = f"loom: 422 Invalid: {detail}; /url: is required; body: too long\n"
+    assert (result.exit_code, result.stderr) == (1, told)

@@ -97,3 +97,25 @@ def test_a_stop_says_that_nothing_is_left_and_is_right(tmp_path: Path) -> None:
         assert (result.exit_code, result.stdout) == (0, "stopped; nothing is left running\n")
         assert not is_alive(pid)
     assert is_alive(os.getpid())
+
+
+def test_a_status_of_another_loom_says_nothing_of_this_machines(tmp_path: Path) -> None:
+    with serving(ready) as own, serving(not_ready) as other, supervisor(tmp_path, own) as pid:
+        told = run(tmp_path, "status", "--url", other)
+        report = json.loads(run(tmp_path, "status", "--json", LOOM_URL=other).stdout)
+    assert told.exit_code == 1
+    assert f"not ready at {other}" in told.stdout
+    assert [words for words in (str(pid), str(tmp_path), "Flower", own) if words in told.stdout] == []
+    assert (report["running"], report["pid"], report["home"], report["children"]) == (True, None, None, {})
+
+
+def test_another_loom_that_is_not_there_does_not_run_though_this_machines_does(tmp_path: Path) -> None:
+    with serving(ready) as own, supervisor(tmp_path, own):
+        told = run(tmp_path, "status", "--url", "http://127.0.0.1:9")
+    assert (told.exit_code, told.stdout) == (1, "Loom is not running at http://127.0.0.1:9\n")
+
+
+def test_this_machines_loom_is_known_by_another_of_its_names(tmp_path: Path) -> None:
+    with serving(ready) as own, supervisor(tmp_path, own) as pid:
+        told = run(tmp_path, "status", "--url", own.replace("127.0.0.1", "localhost"))
+    assert f"supervisor pid {pid}" in told.stdout

@@ -106,3 +106,53 @@ def test_an_id_that_is_no_text_is_asked_for_all_the_same(tmp_path: Path, command
     result, fake = run(tmp_path, {}, *command, "\udcff")
     assert not isinstance(result.exception, UnicodeError)
     assert "%EF%BF%BD" in fake.asked[0][1]
+
+
+WRONG = [
+    "foo",
+    "127.0.0.1:8000",
+    "http://",
+    "ftp://host",
+    "http://host:99999",
+    "http://[x",
+    "http://host/?q",
+    "ht\ntp://x",
+]
+
+
+@pytest.mark.parametrize("url", WRONG)
+@pytest.mark.parametrize("command", ["tools", "status", "chat"])
+def test_what_is_no_address_is_said_in_a_line_and_exits_2(tmp_path: Path, command: str, url: str) -> None:
+    result = CliRunner().invoke(main, [command, "--url", url], env={"LOOM_HOME": str(tmp_path)})
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("loom: --url (LOOM_URL): '")
+    assert result.stderr.endswith("is no address such as http://127.0.0.1:8000\n")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (404, b""),
+        (404, b"<html>"),
+        (404, b'{"detail": "Not Found"}'),
+        (302, b""),
+        (200, b"<html>"),
+        (200, b"[]"),
+        (502, b"x"),
+    ],
+)
+def test_what_is_not_loom_is_said_to_be_none(tmp_path: Path, status: int, body: bytes) -> None:
+    with serving(lambda exchange: exchange.answer(status, body, content_type="text/html")) as url:
+        result = CliRunner().invoke(main, ["tools"], env={"LOOM_HOME": str(tmp_path), "LOOM_URL": url})
+    told = f"loom: {url} answered {status}, and not as Loom does; is this its address?\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", told)
+
+
+@pytest.mark.parametrize("command", [["sessions"], ["sessions", "search", "{}", "x"], ["turns", "cancel"], ["agents"]])
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_step_of_a_path_is_asked_for_nowhere(tmp_path: Path, command: list[str], name: str) -> None:
+    arguments = [part.format(name) for part in command] if "{}" in command else [*command, name]
+    result, fake = run(tmp_path, {}, *arguments)
+    assert (result.exit_code, result.stderr) == (1, f"loom: there is nothing called {name!r}\n")
+    assert fake.asked == []

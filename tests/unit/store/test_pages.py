@@ -89,22 +89,18 @@ def test_a_workspace_finds_nothing_of_another(database: Database) -> None:
     asks: tuple[Callable[[], object], ...] = (
         lambda: Sessions(database).get("other", "s1"),
         lambda: Sessions(database).delete("other", "s1"),
-        lambda: Sessions(database).page("other", limit=9, after="s1"),
         lambda: Turns(database).get("other", claim.turn.id),
         lambda: Turns(database).page("other", {"session_id": "s1"}, limit=9, after=None),
         lambda: Messages(database).page("other", "s1", limit=9, after=None),
-        lambda: Messages(database).page("other", "theirs", limit=9, after="msg_0001"),
     )
     for ask in asks:
         with pytest.raises(NotFound):
             ask()
+    with pytest.raises(Invalid):
+        Sessions(database).page("other", limit=9, after="s1")
+    with pytest.raises(Invalid):
+        Messages(database).page("other", "theirs", limit=9, after="msg_0001")
     assert Sessions(database).get(WORKSPACE, "s1").id == "s1"
-
-
-def test_an_unknown_cursor_of_messages_is_no_empty_page(database: Database) -> None:
-    submitted(database)
-    with pytest.raises(NotFound):
-        Messages(database).page(WORKSPACE, "s1", limit=9, after="msg_none")
 
 
 def test_the_statistics_count_unfinished_turns_of_the_workspace(database: Database) -> None:
@@ -130,9 +126,15 @@ def test_a_page_of_sessions_goes_on_though_the_last_one_seen_is_deleted(database
 
 
 def test_what_is_no_cursor_is_refused_and_not_taken_for_the_beginning(database: Database) -> None:
-    with pytest.raises(Invalid, match="no cursor"):
-        Turns(database).page(WORKSPACE, {}, limit=2, after="zzz")
-    with pytest.raises(Invalid, match="no cursor"):
-        Outbox(database).page(WORKSPACE, limit=2, after="turn_1")
-    with pytest.raises(NotFound):
-        Sessions(database).page(WORKSPACE, limit=2, after="zzz")
+    submitted(database)
+    asks: tuple[Callable[[], object], ...] = (
+        lambda: Turns(database).page(WORKSPACE, {}, limit=2, after="zzz"),
+        lambda: Outbox(database).page(WORKSPACE, limit=2, after="turn_1"),
+        lambda: Sessions(database).page(WORKSPACE, limit=2, after="zzz"),
+        lambda: Sessions(database).page(WORKSPACE, limit=2, after="\u0661:s1"),
+        lambda: Messages(database).page(WORKSPACE, "s1", limit=2, after="msg_none"),
+    )
+    for ask in asks:
+        with pytest.raises(Invalid, match="no cursor") as refused:
+            ask()
+        assert [flaw.pointer for flaw in refused.value.flaws] == ["/after"]

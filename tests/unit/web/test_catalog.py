@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import pytest
 from flask.testing import FlaskClient
 
-from loom_worker.values.agents import Agent
+from loom_worker.values.agents import Agent, ApprovalPolicy
+from loom_worker.values.tools import Tool
 from tests.support.memory_front import MemoryFront
-from tests.support.web_stage import Submit, Worker
+from tests.support.web_stage import Submit, Worker, settings
+from web.app import create_app
 from web.catalog import agent_json
 
 
@@ -93,3 +97,20 @@ def test_an_unknown_delivery_is_not_found(client: FlaskClient, name: str) -> Non
 def test_an_agents_own_tools_are_among_its_tools() -> None:
     shown = [agent_json(Agent("a", tools=tools, custom=("calc.py:add",)))["tools"] for tools in ((), ("x",), None)]
     assert shown == [["calc.py:add"], ["x", "calc.py:add"], None]
+
+
+class Asking(MemoryFront):
+    """Its agent wants to be asked for dice, and one of its tools by itself."""
+
+    def agents(self) -> tuple[Agent, ...]:
+        return (Agent("default", approval=ApprovalPolicy(("dice",))), Agent("other", approval=ApprovalPolicy(("*",))))
+
+    def tools(self, agent: str) -> tuple[Tool, ...]:
+        clock, dice = super().tools(agent)
+        return (clock, dice, replace(clock, spec=replace(clock.spec, name="refund"), needs_approval=True))
+
+
+def test_a_tool_needs_approval_where_it_or_the_agent_asks_for_one() -> None:
+    client = create_app(Asking(settings())).test_client()  # type: ignore[arg-type]
+    tools = client.get("/v1/tools?agent=default").get_json()["data"]
+    assert {tool["name"]: tool["needs_approval"] for tool in tools} == {"clock": False, "dice": True, "refund": True}

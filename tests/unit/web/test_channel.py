@@ -34,6 +34,7 @@ def problem(answer: bytes, status: int) -> dict[str, object]:
 def test_a_client_gets_to_read_the_413_of_its_upload(live: Live, memory: MemoryFront, size: int) -> None:
     told = problem(spoken(live, f"{HEAD}Content-Length: {size}\r\n", b"x" * size), 413)
     assert told["type"] == "/problems/request-entity-too-large"
+    assert told["instance"] == "/v1/sessions"
     assert memory.count() == 0
 
 
@@ -62,6 +63,23 @@ def test_an_endless_upload_is_cut(live: Live) -> None:
 )
 def test_what_the_server_refuses_by_itself_is_problem_json(live: Live, head: str, status: int) -> None:
     assert problem(spoken(live, head), status)["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("target", "instance"),
+    [("/x/\xff?y", "/x/%FF"), ("http://[x/y", "http%3A//%5Bx/y"), ("/" + "\xff" * 5000, "/" + "%FF" * 999)],
+)
+def test_a_target_that_is_no_uri_is_a_problem_that_names_it(live: Live, target: str, instance: str) -> None:
+    answer = spoken(live, f"GET {target} HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: mine\r\n")
+    told = problem(answer, 400)
+    assert (told["detail"], told["instance"], told["request_id"]) == ("Bad URI", instance, "mine")
+    assert b"\r\nX-Request-Id: mine\r\n" in answer
+
+
+def test_what_the_server_refuses_by_itself_has_an_id_and_a_trace(live: Live) -> None:
+    answer = spoken(live, "GET / HTTP/1.1\r\nHost: localhost\r\nbad header\r\n")
+    assert f"X-Request-Id: {problem(answer, 400)['request_id']}\r\n".encode() in answer
+    assert b"\r\ntraceparent: 00-" in answer.lower()
 
 
 def test_a_chunked_body_within_the_limit_is_served(live: Live) -> None:

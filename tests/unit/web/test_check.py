@@ -113,3 +113,7 @@ def test_a_patch_clears_nothing_that_a_session_always_has(name: str) -> None:
 @pytest.mark.parametrize("name", ["title", "model", "budget"])
 def test_a_patch_may_clear_what_a_session_can_be_without(name: str) -> None:
     assert places(SESSION_PATCH, {name: None}) == []
+
+
+def test_a_text_that_may_not_be_empty_is_told_so_in_words() -> None:
+    assert [flaw.detail for flaw in SESSION_PATCH.flaws({"model": ""})] == ["must not be empty"]

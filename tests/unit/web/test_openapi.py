@@ -18,7 +18,7 @@ from tests.unit.blobs.made import reference
 from web import request_schemas
 from web.catalog import GROUPS
 from web.openapi import document
-from web.operations import PARAMETERS
+from web.operations import OPERATIONS, PARAMETERS
 
 DOCUMENT = document()
 
@@ -99,6 +99,8 @@ CALLS: list[tuple[str, str, str, Any]] = [
     ("GET", "/v1/errors?session=s1&since=2026-11-21T09:30:00Z", "/v1/errors", None),
     ("GET", "/v1/errors?until=yesterday", "/v1/errors", None),
     ("GET", "/v1/errors?after=nowhere", "/v1/errors", None),
+    ("GET", "/v1/sessions?after=nowhere", "/v1/sessions", None),
+    ("GET", "/v1/sessions/s1/messages?after=nowhere", "/v1/sessions/{session_id}/messages", None),
     ("GET", f"/v1/errors/{FAILED.id}", "/v1/errors/{error_id}", None),
     ("GET", "/v1/errors/none", "/v1/errors/{error_id}", None),
     ("GET", "/v1/blobs/none", "/v1/blobs/{ref}", None),
@@ -202,3 +204,13 @@ def test_a_body_is_required_where_there_is_something_to_say() -> None:
         "/v1/sessions/{session_id}/turns",
         "/v1/turns/{turn_id}/approvals/{call_id}",
     ]
+
+
+def test_every_list_with_cursors_may_refuse_one() -> None:
+    told = {
+        operation.path: document()["paths"][operation.path]["get"]["responses"].keys()
+        for operation in OPERATIONS
+        if "after" in operation.parameters
+    }
+    assert len(told) == 7
+    assert [path for path, statuses in told.items() if "422" not in statuses] == []

@@ -208,3 +208,31 @@ def test_a_model_without_a_name_is_refused(client: FlaskClient) -> None:
         client.patch("/v1/sessions/s", json={"model": ""}),
     ):
         assert (answer.status_code, answer.get_json()["errors"][0]["pointer"]) == (422, "/model")
+
+
+LISTS = ("sessions", "turns", "deliveries", "errors", "sessions/s/turns", "sessions/s/messages", "sessions/s/snapshots")
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_what_is_no_cursor_is_refused_alike_by_every_list(client: FlaskClient, submit: Submit, path: str) -> None:
+    submit("s")
+    answer = client.get(f"/v1/{path}?after=bogus")
+    flaw = {"pointer": "/after", "detail": "must be the `next` of a page of this list"}
+    assert (answer.status_code, answer.get_json()["errors"]) == (422, [flaw])
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_step_of_a_path_names_no_session(client: FlaskClient, name: str) -> None:
+    told = "must be 1 to 128 of A-Z a-z 0-9 . _ -, but neither . nor .."
+    answer = client.post("/v1/sessions", json={"id": name})
+    assert (answer.status_code, answer.get_json()["errors"]) == (422, [{"pointer": "/id", "detail": told}])
+    answer = client.post(f"/v1/sessions/{name}/turns", json={"input": "x"})
+    flaw = {"pointer": "/session_id", "detail": f"in the path: {told}"}
+    assert (answer.status_code, answer.get_json()["errors"]) == (422, [flaw])
+    assert client.get("/v1/sessions").get_json()["data"] == []
+
+
+@pytest.mark.parametrize("name", ["...", ".a", "a..", "-"])
+def test_a_session_may_have_dots_in_its_name(client: FlaskClient, submit: Submit, name: str) -> None:
+    assert client.post("/v1/sessions", json={"id": name}).status_code == 201
+    assert submit(name)["session_id"] == name

@@ -9,6 +9,7 @@ from flask.testing import FlaskClient
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Submit, Worker
 from web.doors import Doors
+from web.openapi import document
 
 
 def test_an_accepted_turn_tells_where_to_look(client: FlaskClient) -> None:
@@ -161,6 +162,9 @@ def test_a_turn_that_is_deleted_while_it_is_waited_for_is_not_shown_as_it_was() 
     client = create_app(Deleting()).test_client()  # type: ignore[arg-type]
     turn = client.post("/v1/sessions/s/turns", json={"input": "x"}).get_json()
     assert client.get(f"/v1/turns/{turn['id']}?wait=5").status_code == 404
+    answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=5"})
+    assert answer.status_code == 404
+    assert "404" in document()["paths"]["/v1/sessions/{session_id}/turns"]["post"]["responses"]
 
 
 def test_a_long_poll_returns_as_soon_as_the_turn_ends(app: Flask, submit: Submit, memory: MemoryFront) -> None:
@@ -230,3 +234,15 @@ def test_a_repeat_gets_the_turn_at_once_while_the_first_request_still_waits(app:
     memory.finish(again.get_json()["id"])
     thread.join(5)
     assert (answers[0].status_code, answers[0].get_json()["id"]) == (200, again.get_json()["id"])
+
+
+@pytest.mark.parametrize("unseen", ["", " ", "\u00a0\u2003\u200b", "\u200b", "\u200d\ufe0f", "\u3164", "\u200b" * 3000])
+def test_a_question_in_which_nothing_can_be_seen_is_blank(client: FlaskClient, unseen: str) -> None:
+    answer = client.post("/v1/sessions/s/turns", json={"input": unseen})
+    flaw = {"pointer": "/input", "detail": "must not be blank"}
+    assert (answer.status_code, answer.get_json()["errors"]) == (422, [flaw])
+
+
+@pytest.mark.parametrize("seen", ["\u200bx", "👍", "\u200b" * 3000 + "x", "表", "0"])
+def test_a_question_in_which_anything_can_be_seen_is_accepted(submit: Submit, seen: str) -> None:
+    assert submit(input=seen)["input"] == seen
