@@ -66,14 +66,8 @@ class Calling:
         return outcome
 
     def _run(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
-        return call_tool(
-            tool,
-            arguments,
-            caller,
-            timeout_s=self.settings.limits.tool_timeout_s,
-            pool=self.pool,
-            max_bytes=self.settings.tools.max_result_bytes,
-        )
+        timeout_s, max_bytes = self.settings.limits.tool_timeout_s, self.settings.tools.max_result_bytes
+        return call_tool(tool, arguments, caller, timeout_s=timeout_s, pool=self.pool, max_bytes=max_bytes)
 
     def concluded(self, call: Call, outcome: Outcome, caller: Caller) -> Call:
         """The call with what the model reads of its outcome, and where the whole of it is."""

@@ -28,31 +28,27 @@ _COMMON = """
 _POSTGRESQL = """
     regexp_match regexp_split_to_array regexp_split_to_table string_to_array string_to_table array_to_string
     quote_literal array_length array_position array_positions array_append array_cat array_prepend array_remove
-    array_replace
-    array_ndims array_lower array_upper cardinality generate_series generate_subscripts
-    json_build_object json_build_array jsonb_build_object jsonb_build_array jsonb_agg jsonb_object_agg to_json to_jsonb
-    json_array_elements json_array_elements_text jsonb_array_elements jsonb_array_elements_text json_each
-    json_each_text jsonb_each jsonb_each_text json_object_keys jsonb_object_keys jsonb_array_length json_typeof
-    jsonb_typeof json_extract_path json_extract_path_text jsonb_extract_path jsonb_extract_path_text jsonb_path_exists
+    array_replace array_ndims array_lower array_upper cardinality generate_series generate_subscripts json_build_object
+    json_build_array jsonb_build_object jsonb_build_array jsonb_agg jsonb_object_agg to_json to_jsonb
+    json_array_elements json_array_elements_text jsonb_array_elements jsonb_array_elements_text json_each json_each_text
+    jsonb_each jsonb_each_text json_object_keys jsonb_object_keys jsonb_array_length json_typeof jsonb_typeof
+    json_extract_path json_extract_path_text jsonb_extract_path jsonb_extract_path_text jsonb_path_exists
     jsonb_path_query jsonb_path_query_array jsonb_path_query_first jsonb_pretty jsonb_set jsonb_strip_nulls
-    json_strip_nulls jsonb_exists jsonb_exists_any jsonb_exists_all row_to_json
-    clock_timestamp statement_timestamp transaction_timestamp isfinite justify_days justify_hours justify_interval
-    timezone date_bin date_add date_subtract
+    json_strip_nulls jsonb_exists jsonb_exists_any jsonb_exists_all row_to_json clock_timestamp statement_timestamp
+    transaction_timestamp isfinite justify_days justify_hours justify_interval timezone date_bin date_add date_subtract
     to_tsvector to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery ts_rank ts_rank_cd ts_headline
-    similarity word_similarity num_nulls num_nonnulls scale gcd lcm factorial encode decode to_hex
-    lower_inc upper_inc isempty range_merge int4range int8range numrange daterange tsrange tstzrange
+    similarity word_similarity num_nulls num_nonnulls scale gcd lcm factorial encode decode to_hex lower_inc upper_inc
+    isempty range_merge int4range int8range numrange daterange tsrange tstzrange
 """
 
 _MYSQL = """
     adddate addtime date_add date_sub date_format datediff dayname monthname from_days from_unixtime makedate maketime
     period_add period_diff sec_to_time str_to_date subdate subtime time_format time_to_sec timediff timestampadd
     timestampdiff to_days to_seconds unix_timestamp utc_date utc_time utc_timestamp weekofyear yearweek curdate curtime
-    sysdate convert_tz
-    bin conv crc32 elt export_set field find_in_set hex isnull make_set oct ord quote rlike sha1 sha2
-    soundex strcmp substring_index unhex isnumeric std
-    json_arrayagg json_objectagg json_contains json_contains_path json_depth json_length json_merge_patch json_quote
-    json_search json_type json_unquote json_table json_overlaps json_pretty member
-    match against values
+    sysdate convert_tz bin conv crc32 elt export_set field find_in_set hex isnull make_set oct ord quote rlike sha1 sha2
+    soundex strcmp substring_index unhex isnumeric std json_arrayagg json_objectagg json_contains json_contains_path
+    json_depth json_length json_merge_patch json_quote json_search json_type json_unquote json_table json_overlaps
+    json_pretty member match against values
 """
 
 _DUCKDB = """
@@ -75,9 +71,9 @@ _DUCKDB = """
 _STRUCTURE = """
     select from where and or not in exists as over partition by on using values with recursive filter group when then
     else case end having union all any some between like ilike similar to is distinct limit offset fetch join lateral
-    cube rollup sets interval order except intersect cross inner left right full outer materialized within escape
-    regexp rlike window rows qualify columns pivot unpivot for return returning xor binary collate
-    div mod straight_join force use ignore index key first next only
+    cube rollup sets interval order except intersect cross inner left right full outer materialized within escape regexp
+    rlike window rows qualify columns pivot unpivot for return returning xor binary collate div mod straight_join force
+    use ignore index key first next only
 """
 """Words of the grammar itself that may stand before a bracket."""
 

@@ -1,20 +1,17 @@
 """The memory tier: the bytes used last, in Redis, within one bound for all workers. All of it may vanish any time."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis as client
 
 from loom_worker.blobs import counters
 from loom_worker.blobs.tier import digits
 from loom_worker.redis_client import in_our_words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +83,7 @@ class Memory:
 
 
 @contextmanager
-def _forgiven(what: str) -> "Iterator[None]":
+def _forgiven(what: str) -> Iterator[None]:
     try:
         yield
     except client.RedisError as error:

@@ -1,14 +1,12 @@
 """The group of all commands, and what an error of each kind exits with."""
 
 import importlib
-import os
-import sys
-import traceback
 from typing import Any
 
 import click
 
 from loom_worker import __version__
+from loom_worker.cli import output
 from loom_worker.errors import BadSettings, LoomError
 from loom_worker.visible import clean
 
@@ -54,15 +52,8 @@ class Commands(click.Group):
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run the program; output that cannot be written is a sentence, too."""
-        try:
+        with output.or_exit():
             return super().main(*args, **options)
-        except OSError as error:
-            if not _is_of_output(error):
-                raise
-            click.echo(f"loom: the output cannot be written: {error.strerror}", err=True)
-            # What is left in the buffer goes nowhere, or the interpreter would try, and fail, again as it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error of ours is a sentence, not a traceback."""
@@ -75,11 +66,6 @@ class Commands(click.Group):
         except LoomError as error:
             click.echo(f"loom: {_shown(error)}", err=True)
             ctx.exit(1)
-
-
-def _is_of_output(error: OSError) -> bool:
-    """True if it arose while a command wrote what it has to say; any other is a bug, and shows."""
-    return any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _shown(error: LoomError) -> str:
