@@ -6,10 +6,13 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from loom_worker.settings import Settings
+from loom_worker.visible import one_line
 
 QUESTION = "Which three products sold best last year, and how much did each bring in?"
 SOUND_SQLITE = (3, 51, 3)
 """Older ones have a rare WAL-reset corruption when several connections write: https://sqlite.org/wal.html."""
+PROBLEM_CHARS = 500
+"""Of a problem with a file, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class Facts:
     port: int
     webhook_secret_file: Path | None
     """None if the secret came from LOOM_WEBHOOK_SECRET."""
+    agent_problems: tuple[str, ...] = ()
+    """What is wrong with the agents' files."""
 
 
 def screen(facts: Facts) -> str:
@@ -78,12 +83,11 @@ def _webhooks(facts: Facts) -> str:
 
 
 def _warnings(facts: Facts) -> list[str]:
-    if facts.sqlite_version >= SOUND_SQLITE:
-        return []
-    version = ".".join(map(str, facts.sqlite_version))
-    return [
-        f"\nWarning: SQLite {version} has a rare WAL-reset corruption with several connections; 3.51.3 has the fix."
-    ]
+    found = [f"agent file: {one_line(problem, PROBLEM_CHARS)}" for problem in facts.agent_problems]
+    if facts.sqlite_version < SOUND_SQLITE:
+        version = ".".join(map(str, facts.sqlite_version))
+        found.append(f"SQLite {version} has a rare WAL-reset corruption with several connections; 3.51.3 has the fix.")
+    return [f"\nWarning: {each}" for each in found]
 
 
 def _try_it(facts: Facts) -> str:

@@ -111,6 +111,8 @@ class Watcher:
         return "\n".join([*parts, *(f"--- {name}\n{end}" for name, end in ends if end)])
 
     def _facts(self, waited_s: float) -> screen.Facts:
+        from loom_worker.agents.load import load
+
         return screen.Facts(
             settings=self._settings,
             url=self._places.url,
@@ -121,4 +123,5 @@ class Watcher:
             wanted_port=self._places.wanted_port,
             port=self._places.port,
             webhook_secret_file=self._secret_file,
+            agent_problems=load(self._settings.agents_dir).problems,
         )

@@ -67,6 +67,15 @@ def test_with_api_keys_the_try_line_has_a_header_and_no_key_is_shown() -> None:
     assert "only this machine" not in text
 
 
+def test_a_fault_in_an_agents_file_is_warned_of_in_one_line() -> None:
+    [warning] = [
+        line
+        for line in screen(replace(FACTS, agent_problems=("a.yaml:3: max_turns:\n\x1b[2Jten",))).splitlines()
+        if line.startswith("Warning")
+    ]
+    assert warning == "Warning: agent file: a.yaml:3: max_turns: [2Jten"
+
+
 def test_an_old_sqlite_is_warned_of_once_and_a_sound_one_is_not() -> None:
     assert screen(replace(FACTS, sqlite_version=(3, 40, 1))).count("3.40.1") == 1
     assert "Warning" not in screen(FACTS)
