@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from loom_worker.errors import Unavailable
 from loom_worker.store.failures import DAMAGED, FOREIGN, Failure, failure_of
-from loom_worker.store.file import path_of
+from loom_worker.store.file import into_wal, path_of
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +179,8 @@ def _engine(url: str, *, readers: int, busy_timeout_s: float) -> Engine:
 def _set_pragmas(dbapi_connection: Any, _record: Any) -> None:
     # pysqlite would open transactions by itself, deferred; 8 writers of deferred ones met 271,198 SQLITE_BUSY in 4 s.
     dbapi_connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY"):
+    into_wal(dbapi_connection)
+    for pragma in ("foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY"):
         dbapi_connection.execute(f"PRAGMA {pragma}")
 
 

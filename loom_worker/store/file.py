@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from loom_worker.errors import BadFile, LoomError, Unavailable
 from loom_worker.store.failures import failure_of
 
 PATIENCE_S = 10.0
+AGAIN_S = 0.01
 MOST_FLAWS = 5
 """Flaws that are told; a damaged file has thousands."""
 
@@ -44,6 +46,26 @@ def reading(file: Path, *, patience_s: float = PATIENCE_S) -> Iterator[sqlite3.C
             yield connection
     except sqlite3.Error as error:
         raise told(error, file) from error
+
+
+def into_wal(connection: sqlite3.Connection, *, patience_s: float = PATIENCE_S) -> None:
+    """Let the file have a write-ahead log, if it has none yet.
+
+    SQLite's own timeout does not hold for that: two that switch at once would wait for each other, so one is refused
+    (of four processes that opened 400 new files together, one in 18).
+
+    Raises:
+        sqlite3.OperationalError: others held the file for so long, or it cannot be written.
+    """
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline_s:
+                raise
+            time.sleep(AGAIN_S)
 
 
 def told(error: sqlite3.Error, file: Path) -> LoomError:

@@ -1,36 +1,22 @@
 """Alembic's entry: runs the migrations on the database that prepare.py names."""
 
-import sqlite3
-import time
 from typing import Any
 
 from alembic import context
 from sqlalchemy import Connection, create_engine, event
 
+from loom_worker.store.file import into_wal
 from loom_worker.store.schema import metadata
 
 # Processes that start together wait for the one that migrates: on a busy machine it takes longer than the usual 5 s.
 PATIENCE_S = 60
-AGAIN_S = 0.01
 engine = create_engine(context.config.attributes["url"], connect_args={"timeout": PATIENCE_S})
 
 
 @event.listens_for(engine, "connect")
 def _connected(dbapi_connection: Any, _record: Any) -> None:
     dbapi_connection.isolation_level = None
-    _into_wal(dbapi_connection, time.monotonic() + PATIENCE_S)
-
-
-def _into_wal(connection: sqlite3.Connection, deadline_s: float) -> None:
-    """SQLite's own timeout does not hold here: two that switch at once would wait for each other, so it refuses one."""
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline_s:
-                raise
-            time.sleep(AGAIN_S)
+    into_wal(dbapi_connection, patience_s=PATIENCE_S)
 
 
 @event.listens_for(engine, "begin")
