@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(wildcard constraints.txt),-c constraints.txt)
 NEEDS := pyproject.toml $(wildcard constraints.txt)
 
-.PHONY: up test lint bench chaos
+.PHONY: up test lint bench chaos hostile
 
 # exec: make's only child is Loom itself, so Ctrl-C and SIGTERM reach it and make waits for its end.
 up: $(VENV)/.installed
@@ -38,6 +38,11 @@ bench: $(VENV)/.installed-dev
 # Kills processes by the dozen and looks from outside whether a promise broke; ARGS="--form long", --help tells the rest.
 chaos: $(VENV)/.installed-dev
 	@exec $(BIN)/python -m tests.chaos $(ARGS)
+
+# What strangers do to a running Loom: floods, slow clients, full disks, bad messages, huge replies. FORM=long adds what
+# takes many minutes, such as growth over thousands of turns.
+hostile: $(VENV)/.installed-dev
+	@exec $(BIN)/python -m pytest $(if $(filter long,$(FORM)),-m 'long or not long') $(or $(ARGS),tests/hostile)
 
 $(VENV)/.installed: $(NEEDS) | $(BIN)/python
 	@echo "installing Loom into $(VENV); the first time takes a minute"
