@@ -37,8 +37,6 @@ def query(order: Order) -> Json:
         asked = encode(order).encode()
     except UnicodeEncodeError as error:
         raise ToolFailed("the query contains half of a character (a lone surrogate)", "INVALID_INPUT") from error
-    except ValueError as error:  # not finite, or of more digits than Python writes
-        raise ToolFailed(f"a parameter is no number that can be passed: {error}", "INVALID_INPUT") from error
     try:
         done = subprocess.run(command, input=asked, capture_output=True, timeout=timeout_s + START_S, check=False)
     except subprocess.TimeoutExpired as error:

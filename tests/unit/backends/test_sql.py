@@ -313,7 +313,7 @@ def test_parameters_are_bound_by_name_or_place(shop_path: Path, scope: Scope) ->
 
 
 @pytest.mark.parametrize("scope", [Scope(), SCOPE])
-@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**400, 10**5000], ids=["64", "-64", "400", "5000"])
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**400], ids=["64", "-64", "400"])
 def test_an_integer_beyond_sqlites_is_the_statements_fault(shop_path: Path, scope: Scope, number: int) -> None:
     with contextlib.closing(backend_of(shop_path, scope=scope)) as backend:
         with pytest.raises(ToolFailed, match=r"^a parameter is ") as failed:
