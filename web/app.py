@@ -19,6 +19,7 @@ from web.memory import Memory
 from web.metrics import Metrics
 from web.pages import Pages
 from web.patterns import PatternViews
+from web.query import require_declared_parameters
 from web.sessions import Sessions
 from web.turns import Turns
 
@@ -86,6 +87,8 @@ def _admit(web: WebSettings, doors: Doors) -> None:
     g.caller = Caller(workspace, g.request_id, g.traceparent)
     if doors.is_draining and request.method == "POST":
         raise problems.busy("draining", "this process is stopping; send the request again")
+    if request.path.startswith("/v1/"):
+        require_declared_parameters(request)
 
 
 def _sign(answer: Response) -> Response:
