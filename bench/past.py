@@ -1,11 +1,11 @@
 """Sessions that have been there for long: written straight into the database, beside the running Loom."""
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store import sessions
 from loom_worker.store.database import Database
 from loom_worker.values.ids import new_id, now_ms

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FLOOR_0 = (
     "values errors settings settings_tree environ net scripts visible crash_points yaml_files redis_client"
-    " __init__ __version__"
+    " sqlite_driver __init__ __version__"
 )
 FLOOR_1 = "lanes patterns memory llm tools judge store webhook trace events backends guard blobs agents skills"
 FLOORS = {
@@ -84,5 +84,17 @@ def test_nothing_anywhere_is_pickled() -> None:
         for name, path in python_files(package)
         for target in imports(path)
         if target.split(".")[0] in serializers
+    ]
+    assert found == []
+
+
+def test_no_process_of_loom_opens_files_with_two_copies_of_sqlite() -> None:
+    allowed = {"loom_worker/sqlite_driver.py", "loom_worker/backends/sqlite_guard.py"}  # the guard is its own process
+    found = [
+        f"{name} imports {target}"
+        for package in ("loom_worker", "web")
+        for name, path in python_files(package)
+        for target in imports(path)
+        if target.split(".")[0] in {"sqlite3", "pysqlite3"} and name not in allowed
     ]
     assert found == []

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sqlite3
 import tempfile
 from datetime import date, timedelta
 from pathlib import Path
@@ -12,6 +11,7 @@ from loom_worker.backends.shop_catalogue import Row
 from loom_worker.backends.shop_days import Trade
 from loom_worker.backends.shop_schema import INDEXES, INSERTS, TABLES
 from loom_worker.backends.shop_words import CATEGORIES, STORES, SUPPLIERS
+from loom_worker.sqlite_driver import sqlite3
 
 
 def ensure(path: Path, *, today: date) -> bool:

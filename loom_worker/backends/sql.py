@@ -4,8 +4,8 @@ On SQLite the statement runs in a guarded child process; see ``servers`` for the
 """
 
 import hashlib
-import sqlite3
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -26,6 +26,7 @@ from loom_worker.backends.sqlite_guard import Seen
 from loom_worker.backends.sqlite_process import query
 from loom_worker.backends.statements import only_statement
 from loom_worker.errors import BadSettings, ToolFailed
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.values.agents import Scope
 from loom_worker.values.json import Json
 from loom_worker.values.tools import Caller, Tool
@@ -248,7 +249,8 @@ def _existing(path: Path) -> None:
 def _file_engine(path: Path) -> Engine:
     """An engine for reflection, which needs PRAGMA; the model's SQL never runs on it."""
     uri = _read_only(path)
-    return create_engine("sqlite://", creator=lambda: sqlite3.connect(uri, uri=True), poolclass=NullPool)
+    connect = partial(sqlite3.connect, uri, uri=True)
+    return create_engine("sqlite://", module=sqlite3, creator=connect, poolclass=NullPool)
 
 
 def _read_only(path: Path) -> str:

@@ -3,17 +3,18 @@
 import importlib.metadata
 import os
 import re
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from loom_worker import sqlite_driver
 from loom_worker.agents.load import load
 from loom_worker.errors import BadSettings, LoomError, Unavailable
 from loom_worker.settings import Settings
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.supervise import home, ready, valkey
-from loom_worker.supervise.screen import SOUND_SQLITE, model_line, without_password
+from loom_worker.supervise.screen import model_line, without_password
 
 LEAST_PYTHON = (3, 11)
 
@@ -84,8 +85,9 @@ def _package(name: str, *, is_optional: bool) -> Check:
 
 def sqlite() -> Check:
     """Has it the fix of the WAL-reset corruption? Only a warning: it is rare."""
-    warning = "" if sqlite3.sqlite_version_info >= SOUND_SQLITE else "3.51.3 mends a rare WAL-reset corruption"
-    return Check("sqlite", True, sqlite3.sqlite_version, warning=warning)
+    version = sqlite3.sqlite_version
+    warning = "" if sqlite_driver.is_sound() else sqlite_driver.unsound(version)
+    return Check("sqlite", True, f"{version}, of the module {sqlite_driver.driver_name()}", warning=warning)
 
 
 def data_directory(settings: Settings) -> Check:
@@ -165,9 +167,10 @@ def backend(settings: Settings) -> Check:
         return Check("backend", True, "the sample shop (will be made by `loom up`)")
 
     def connect() -> None:
-        from sqlalchemy import create_engine
+        from sqlalchemy import create_engine, make_url
 
-        engine = create_engine(settings.backend_url)
+        own = {"module": sqlite3} if make_url(settings.backend_url).get_backend_name() == "sqlite" else {}
+        engine = create_engine(settings.backend_url, **own)
         try:
             engine.connect().close()
         finally:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,12 +11,13 @@ from loom_worker.backends.sqlite_guard import LIMITS, Order
 from loom_worker.blobs.copies import Copies
 from loom_worker.errors import ToolFailed
 from loom_worker.results.rows import Content
+from loom_worker.sqlite_driver import codes, sqlite3
 from loom_worker.values.json import Json
 
 TABLE = "result"
 MOST_COLUMNS = 1900
 """SQLite takes 2,000 columns of a table."""
-ROW_BYTES = LIMITS[sqlite3.SQLITE_LIMIT_LENGTH] * 9 // 10
+ROW_BYTES = LIMITS[codes.SQLITE_LIMIT_LENGTH] * 9 // 10
 """The guard refuses to read a row that is longer than its limit, so cells of such rows are cut."""
 CELL_BYTES = 100_000
 QUERY_S = 10.0

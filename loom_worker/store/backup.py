@@ -1,7 +1,6 @@
 """A copy of the database while others write it: whole, checked and on the disk before it has its name."""
 
 import os
-import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_worker.errors import BadFile, Conflict, LoomError, Unavailable
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store.failures import FULL, failure_of
 from loom_worker.store.file import damage, reading, told
 

@@ -1,7 +1,6 @@
 """Connections and transactions: many readers, one writer a process, every failure in our own words."""
 
 import logging
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from loom_worker.errors import Unavailable
+from loom_worker.sqlite_driver import codes, sqlite3
 from loom_worker.store.failures import DAMAGED, FOREIGN, Failure, failure_of
 from loom_worker.store.file import into_wal, path_of
 
@@ -21,6 +21,20 @@ log = logging.getLogger(__name__)
 BUSY_TIMEOUT_S = 10.0
 """How long a statement waits for another process's lock. It must be set on every connection: one pooled connection
 without it lost rows in a sister project."""
+
+WAL_BYTES = 16 * 1024 * 1024
+"""The write-ahead log is cut to this size when it starts anew. It is 4 MB as a rule; a reader that stays for long, or a
+large transaction, makes it grow, and without a limit it would keep its largest size for good."""
+
+PRAGMAS = (
+    "foreign_keys=ON",
+    "synchronous=NORMAL",
+    "temp_store=MEMORY",
+    f"journal_size_limit={WAL_BYTES}",
+    # What is deleted is overwritten. Only some builds of SQLite do so by default.
+    "secure_delete=ON",
+)
+"""Set on every connection."""
 
 LOCK_STEP_S = 0.0003
 """Pause between two tries for the lock that another process holds."""
@@ -167,6 +181,7 @@ def _unavailable(failure: Failure) -> Unavailable:
 def _engine(url: str, *, readers: int, busy_timeout_s: float) -> Engine:
     engine = create_engine(
         url,
+        module=sqlite3,
         pool_size=min(readers, 8),
         max_overflow=readers,
         connect_args={"check_same_thread": False, "timeout": busy_timeout_s},
@@ -180,8 +195,8 @@ def _set_pragmas(dbapi_connection: Any, _record: Any) -> None:
     # pysqlite would open transactions by itself, deferred; 8 writers of deferred ones met 271,198 SQLITE_BUSY in 4 s.
     dbapi_connection.isolation_level = None
     into_wal(dbapi_connection)
-    for pragma in ("foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY"):
-        dbapi_connection.execute(f"PRAGMA {pragma}")
+    for pragma in PRAGMAS:
+        dbapi_connection.execute(f"PRAGMA {pragma}").fetchall()
 
 
 def _begin_statement(connection: Connection) -> None:
@@ -214,7 +229,7 @@ def _has_begun(raw: Any) -> bool:
     try:
         raw.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+        if error.sqlite_errorcode & 0xFF == codes.SQLITE_BUSY:
             return False
         raise
     return True

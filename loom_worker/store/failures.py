@@ -1,9 +1,10 @@
 """What SQLite cannot do, in our words: the same for clients, for the log and for who starts Loom."""
 
 import shutil
-import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
+
+from loom_worker.sqlite_driver import codes
 
 NOTHING_FREE_BYTES = 64 * 1024
 """With less free space an I/O error is a full disk: SQLite grows its -shm file by 32 kB, and reports that it could not
@@ -40,25 +41,34 @@ LOCKED = Failure("is locked by another program", "end what holds it", is_passing
 FAULTY = Failure("cannot be read or written: disk I/O error", "look at the disk (`dmesg`)", is_passing=True)
 
 _BY_CODE = {
-    sqlite3.SQLITE_FULL: FULL,
-    sqlite3.SQLITE_CORRUPT: DAMAGED,
-    sqlite3.SQLITE_NOTADB: FOREIGN,
-    sqlite3.SQLITE_CANTOPEN: CLOSED,
-    sqlite3.SQLITE_PERM: CLOSED,
-    sqlite3.SQLITE_READONLY: CLOSED,
-    sqlite3.SQLITE_BUSY: LOCKED,
-    sqlite3.SQLITE_LOCKED: LOCKED,
-    sqlite3.SQLITE_IOERR: FAULTY,
+    codes.SQLITE_FULL: FULL,
+    codes.SQLITE_CORRUPT: DAMAGED,
+    codes.SQLITE_NOTADB: FOREIGN,
+    codes.SQLITE_CANTOPEN: CLOSED,
+    codes.SQLITE_PERM: CLOSED,
+    codes.SQLITE_READONLY: CLOSED,
+    codes.SQLITE_BUSY: LOCKED,
+    codes.SQLITE_LOCKED: LOCKED,
+    codes.SQLITE_IOERR: FAULTY,
 }
+
+
+_BY_TEXT = {"database or disk is full": codes.SQLITE_FULL, "disk I/O error": codes.SQLITE_IOERR}
+"""pysqlite3 gives the errors of a backup no code."""
 
 
 def failure_of(error: BaseException | None, file: Path) -> Failure | None:
     """The failure behind an exception of the sqlite3 module; None if it is one of the statement, such as a typo."""
-    code: int = getattr(error, "sqlite_errorcode", 0)
-    if code == sqlite3.SQLITE_CORRUPT_VTAB:  # an index of one virtual table, which can be built anew
+    if _is_of_one_index(error):
         return None
+    code: int = getattr(error, "sqlite_errorcode", None) or _BY_TEXT.get(str(error), 0)
     failure = _BY_CODE.get(code & 0xFF)
     return FULL if failure is FAULTY and _is_full(file) else failure
+
+
+def _is_of_one_index(error: BaseException | None) -> bool:
+    """True of damage to a full-text index alone, which can be built anew. pysqlite3 knows no extended codes."""
+    return getattr(error, "sqlite_errorcode", 0) == codes.SQLITE_CORRUPT_VTAB or str(error).startswith("fts5: ")
 
 
 def _is_full(file: Path) -> bool:

@@ -1,7 +1,6 @@
 """The database as a file: where it is, looked at without a change, checked."""
 
 import os
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -11,6 +10,7 @@ from urllib.parse import quote
 from sqlalchemy.engine import make_url
 
 from loom_worker.errors import BadFile, LoomError, Unavailable
+from loom_worker.sqlite_driver import codes, sqlite3
 from loom_worker.store.failures import failure_of
 
 PATIENCE_S = 10.0
@@ -63,7 +63,7 @@ def into_wal(connection: sqlite3.Connection, *, patience_s: float = PATIENCE_S) 
             connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline_s:
+            if error.sqlite_errorcode & 0xFF != codes.SQLITE_BUSY or time.monotonic() > deadline_s:
                 raise
             time.sleep(AGAIN_S)
 
@@ -116,7 +116,8 @@ def _opened(file: Path, patience_s: float) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         # A process died in the middle of a transaction, before the file was in WAL mode, as a backup just put in place
         # is: to read such a file is to undo that transaction first.
-        if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+        has_journal = file.with_name(f"{file.name}-journal").exists()
+        if error.sqlite_errorcode & 0xFF != codes.SQLITE_READONLY or not has_journal:
             raise
         return _connected(file, "rw", patience_s)
 

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from loom_worker import sqlite_driver
 from loom_worker.settings import Settings
 from loom_worker.visible import one_line
 
 QUESTION = "Which three products sold best last year, and how much did each bring in?"
-SOUND_SQLITE = (3, 51, 3)
-"""Older ones have a rare WAL-reset corruption when several connections write: https://sqlite.org/wal.html."""
 PROBLEM_CHARS = 500
 """Of a problem with a file, in one line."""
 
@@ -84,9 +83,8 @@ def _webhooks(facts: Facts) -> str:
 
 def _warnings(facts: Facts) -> list[str]:
     found = [f"agent file: {one_line(problem, PROBLEM_CHARS)}" for problem in facts.agent_problems]
-    if facts.sqlite_version < SOUND_SQLITE:
-        version = ".".join(map(str, facts.sqlite_version))
-        found.append(f"SQLite {version} has a rare WAL-reset corruption with several connections; 3.51.3 has the fix.")
+    if facts.sqlite_version < sqlite_driver.SOUND:
+        found.append(sqlite_driver.unsound(".".join(map(str, facts.sqlite_version))))
     return [f"\nWarning: {each}" for each in found]
 
 

@@ -1,7 +1,6 @@
 """What is done beside the loop: the state file, the logs, and telling once when everything serves or is late."""
 
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from loom_worker.settings import Settings
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.supervise import home, logs, ports, ready, screen
 from loom_worker.supervise.decide import Row
 from loom_worker.supervise.processes import Processes

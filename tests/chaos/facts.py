@@ -5,7 +5,6 @@ its JSON with what clients and receivers were shown.
 """
 
 import json
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -16,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import JSON
 
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store import rows
 from loom_worker.store.schema import metadata
 from loom_worker.values.turns import Call, Turn

@@ -5,13 +5,13 @@ import os
 import random
 import resource
 import signal
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from loom_worker.sqlite_driver import sqlite3
 from tests.chaos.messages import Messages
 from tests.chaos.records import Injection
 from tests.chaos.recovery import Recoveries

@@ -1,12 +1,12 @@
 """How long a turn is without an owner: from the kill of its worker to its next claim, or its end."""
 
-import sqlite3
 import threading
 import time
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 
+from loom_worker.sqlite_driver import sqlite3
 from tests.chaos.world import World
 
 LOOK_S = 0.02

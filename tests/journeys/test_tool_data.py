@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.llm.tokens import cl100k_tokens
+from loom_worker.sqlite_driver import sqlite3
 from tests.integration.backends_rest import api as rest_api
 from tests.support import mcp_servers
 from tests.support.agents import written

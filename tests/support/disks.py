@@ -1,13 +1,14 @@
 """Files and disks that fail: pages overwritten, and a file system that is soon full."""
 
 import os
-import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+
+from loom_worker.sqlite_driver import sqlite3
 
 
 def spoil(file: Path, name: str) -> None:

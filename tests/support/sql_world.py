@@ -1,6 +1,5 @@
 """The same small data in each kind of database: what an agent may see of it, and a canary in all the rest."""
 
-import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import jsonschema
 from sqlalchemy import create_engine
 
 from loom_worker.backends.sql import SqlBackend
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.values.agents import Scope
 from tests.support.callers import CALLER
 from tests.support.sql_attacks import CANARY

@@ -10,7 +10,6 @@ Leaving the ``with`` stops it and asserts that none of its processes is left.
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -25,6 +24,7 @@ import urllib3
 
 from loom_worker.lanes import keys
 from loom_worker.settings import embedded_socket
+from loom_worker.sqlite_driver import sqlite3
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 

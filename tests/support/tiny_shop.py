@@ -1,8 +1,9 @@
 """A shop of a few rows with the tables of the sample shop, and its three tools over plain sqlite3."""
 
 import json
-import sqlite3
 from typing import Any
+
+from loom_worker.sqlite_driver import sqlite3
 
 _TABLES = {
     "customers": "id, name, email, city, country, segment, signed_up_on",

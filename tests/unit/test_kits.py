@@ -1,6 +1,5 @@
 """Agents with everything in their hands; a broken one says so and stops nobody."""
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,6 +13,7 @@ from loom_worker.kits import Kits
 from loom_worker.llm.retry import Retrying
 from loom_worker.llm.scripted import Scripted
 from loom_worker.settings import LlmSettings, Settings
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store.database import Database
 from loom_worker.turn.loom import Kit
 from loom_worker.values.agents import Agent, Auth, Backend, Compressor

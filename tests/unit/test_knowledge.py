@@ -1,7 +1,6 @@
 """What stands beside a question, and what the system text says of skills."""
 
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -17,6 +16,7 @@ from loom_worker.knowledge import Knowledge, beside_tokens
 from loom_worker.outfit import Outfit
 from loom_worker.patterns.library import packaged_root
 from loom_worker.settings import PatternSettings, Settings
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store.database import Database
 from loom_worker.store.patterns import PatternUses, enter_uses
 from loom_worker.turn.loom import Beside, Kit

@@ -3,7 +3,6 @@
 Paths that a model gives are only looked up among the names of the index; they never reach the file system.
 """
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from loom_worker.backends.documents.page import numbered, printed
 from loom_worker.backends.documents.refresh import Patience, listing, refresh
 from loom_worker.backends.documents.specs import LIST_DOCUMENTS, READ_DOCUMENT, SEARCH_DOCUMENTS
 from loom_worker.errors import ToolFailed
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.json import Json
 from loom_worker.values.tools import Caller, Tool

@@ -1,6 +1,5 @@
 """What the index is given: the names a folder holds now, and the content of one file at a time."""
 
-import sqlite3
 from dataclasses import dataclass
 
 from loom_worker.backends.documents.extract import MAX_CHARS
@@ -8,6 +7,7 @@ from loom_worker.backends.documents.folder import Entry, Listing
 from loom_worker.backends.documents.index import transaction
 from loom_worker.backends.documents.reader import Answer
 from loom_worker.backends.documents.words import grams
+from loom_worker.sqlite_driver import sqlite3
 
 MAX_TOTAL_CHARS = 200_000_000
 """Characters kept of all documents of a folder: an index of some 600 MB."""

@@ -7,18 +7,18 @@ It is a cache: made by another version of Loom, or damaged, it is made anew. One
 import contextlib
 import hashlib
 import os
-import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from loom_worker.errors import ToolFailed
+from loom_worker.sqlite_driver import codes, sqlite3
 
 VERSION = 1
 """Of tables and of how texts are cut; another one makes every index anew."""
 BUSY_S = 10.0
 
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DAMAGED = (codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB)
 
 _SCHEMA = f"""
 PRAGMA journal_mode=WAL;

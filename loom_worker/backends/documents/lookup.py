@@ -1,6 +1,5 @@
 """What the index is asked: names, passages that fit a question, lines of one document. Reads alone."""
 
-import sqlite3
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from difflib import get_close_matches
 
 from loom_worker.backends.documents.extract import Passage
 from loom_worker.backends.documents.words import expression
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.values.json import Json
 from loom_worker.visible import one_line
 

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from loom_worker.backends.documents.extract import Unreadable
 from loom_worker.backends.documents.filling import Waiting
 from loom_worker.backends.documents.reading import Reading
 from loom_worker.errors import ToolFailed
+from loom_worker.sqlite_driver import sqlite3
 
 POLL_S = 0.05
 

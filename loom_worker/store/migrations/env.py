@@ -5,12 +5,13 @@ from typing import Any
 from alembic import context
 from sqlalchemy import Connection, create_engine, event
 
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store.file import into_wal
 from loom_worker.store.schema import metadata
 
 # Processes that start together wait for the one that migrates: on a busy machine it takes longer than the usual 5 s.
 PATIENCE_S = 60
-engine = create_engine(context.config.attributes["url"], connect_args={"timeout": PATIENCE_S})
+engine = create_engine(context.config.attributes["url"], module=sqlite3, connect_args={"timeout": PATIENCE_S})
 
 
 @event.listens_for(engine, "connect")

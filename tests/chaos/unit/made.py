@@ -1,7 +1,6 @@
 """A small run that kept every promise: a database written by Loom's own store, and what the witnesses saw of it."""
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import Assembly
 from loom_worker.memory.kernel import memory_text
 from loom_worker.settings import LimitSettings, Settings
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store.approvals import decide
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims

@@ -1,11 +1,11 @@
 """I9 and I10: each test breaks a good run in one way, or does what is allowed."""
 
-import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.values.turns import Ending
 from tests.chaos.checker import check, figures
 from tests.chaos.records import Injection

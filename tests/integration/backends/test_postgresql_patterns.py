@@ -6,7 +6,6 @@ who may read the shop and the views that the owner made of those reports.
 
 import json
 import re
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -21,6 +20,7 @@ from loom_worker.backends.sql import SqlBackend
 from loom_worker.errors import ToolFailed
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.render import fill
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.values.patterns import Pattern
 from tests.support.callers import CALLER
 from tests.support.postgres import Postgres

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import sqlite3
 import time
 from datetime import date
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from loom_worker.backends import shop
+from loom_worker.sqlite_driver import sqlite3
 from tests.support.shop_file import TODAY
 
 DATED = {

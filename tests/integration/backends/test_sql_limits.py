@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import json
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ import pytest
 
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.errors import ToolFailed
+from loom_worker.sqlite_driver import sqlite3
 from tests.support.sql_world import ask
 
 BIG_TEXT = "WITH x(s) AS MATERIALIZED (SELECT printf('%.*c', 990000, 'a')) "

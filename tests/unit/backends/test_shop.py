@@ -1,5 +1,4 @@
 import contextlib
-import sqlite3
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -8,6 +7,7 @@ import pytest
 
 from loom_worker.backends import shop_days
 from loom_worker.backends.shop_words import CATEGORIES
+from loom_worker.sqlite_driver import sqlite3
 
 BEST = """
 SELECT p.name FROM order_lines l JOIN orders o ON o.id = l.order_id JOIN products p ON p.id = l.product_id

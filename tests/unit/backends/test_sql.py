@@ -1,7 +1,6 @@
 import contextlib
 import json
 import re
-import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.errors import BadSettings, ToolFailed
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.values.agents import Scope
 from tests.support.callers import CALLER
 

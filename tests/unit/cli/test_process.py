@@ -1,6 +1,5 @@
 import logging
 import os
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from loom_worker.cli.main import main
+from loom_worker.sqlite_driver import sqlite3
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,4 @@
 import json
-import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ from loom_worker.llm.scripted import Scripted, latency_s
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import for_message
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.values.chat import ChatMessage, Reply, Request, TextDelta, ToolOutcome, ToolSpec
 from loom_worker.values.patterns import Pattern, PatternMatch
 from tests.support.tiny_shop import call, open_shop

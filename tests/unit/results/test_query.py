@@ -1,4 +1,3 @@
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from loom_worker.blobs.copies import Copies
 from loom_worker.errors import ToolFailed
 from loom_worker.results.query import CELL_BYTES, MOST_ROWS, ask, ask_copy, build, column_names
 from loom_worker.results.rows import Content, content_of, parsed
+from loom_worker.sqlite_driver import sqlite3
 from tests.unit.blobs.made import new_ref
 from tests.unit.results.made import csv_text, objects, table
 

@@ -1,5 +1,4 @@
 import os
-import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,6 +8,7 @@ import pytest
 
 from loom_worker.errors import BadFile, Conflict, LoomError, Unavailable
 from loom_worker.settings import Settings
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store.backup import Backup, back_up
 from loom_worker.store.database import Database
 from loom_worker.store.file import flaws, path_of

@@ -1,5 +1,4 @@
 import shutil
-import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -11,7 +10,8 @@ from sqlalchemy.exc import IntegrityError
 
 from loom_worker.errors import Unavailable
 from loom_worker.settings import Settings
-from loom_worker.store.database import Database
+from loom_worker.sqlite_driver import sqlite3
+from loom_worker.store.database import WAL_BYTES, Database
 from tests.support.disks import filled, small_disk, spoil
 from tests.unit.store.made import counts, submitted
 
@@ -282,3 +282,32 @@ def test_two_processes_that_write_at_once_lose_nothing(settings: Settings) -> No
     assert counts(databases[0])["turns"] == 100
     for one in databases:
         one.close()
+
+
+def test_what_was_deleted_cannot_be_read_in_the_file(settings: Settings) -> None:
+    database = Database(settings.database_url)
+    with database.write() as tx:
+        tx.exec_driver_sql("CREATE TABLE said (text)")
+        tx.exec_driver_sql("INSERT INTO said VALUES (?)", ("a secret " * 2000,))
+    with database.write() as tx:
+        tx.exec_driver_sql("DELETE FROM said")
+    database.close()  # the last connection writes the log back
+    assert not Path(f"{path_of(settings)}-wal").exists()
+    assert b"a secret" not in Path(path_of(settings)).read_bytes()
+
+
+def test_the_write_ahead_log_gives_back_what_a_large_transaction_took(settings: Settings) -> None:
+    database = Database(settings.database_url)
+    wal = Path(f"{path_of(settings)}-wal")
+    try:
+        with database.write() as tx:
+            tx.exec_driver_sql("CREATE TABLE large (bytes)")
+            for _ in range(3 * WAL_BYTES // 1_000_000):
+                tx.exec_driver_sql("INSERT INTO large VALUES (zeroblob(1000000))")
+        assert wal.stat().st_size > 2 * WAL_BYTES
+        for _ in range(3):  # the first commit writes the log back, the next one starts it anew
+            with database.write() as tx:
+                tx.exec_driver_sql("INSERT INTO large VALUES (1)")
+        assert wal.stat().st_size <= WAL_BYTES
+    finally:
+        database.close()

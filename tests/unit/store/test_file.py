@@ -1,5 +1,4 @@
 import os
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -7,6 +6,7 @@ import pytest
 
 from loom_worker.errors import BadFile, Unavailable
 from loom_worker.settings import Settings
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store.database import Database
 from loom_worker.store.file import MOST_FLAWS, flaws, path_of, reading
 from tests.support.disks import spoil
@@ -99,7 +99,10 @@ def test_a_spoiled_page_is_found(file: Path, name: str) -> None:
 def test_an_index_that_misses_a_row_is_found_by_the_full_check(file: Path) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute("PRAGMA writable_schema=ON")
-        connection.execute("UPDATE sqlite_schema SET sql = sql || ' WHERE seq < 0' WHERE name = 'turns_by_workspace'")
+        connection.execute(
+            "UPDATE sqlite_schema SET sql = replace(sql, '(workspace, id)', '(id, workspace)') "
+            "WHERE name = 'turns_by_workspace'"
+        )
     assert flaws(file, is_full=False) == ()
     assert flaws(file, is_full=True)
 

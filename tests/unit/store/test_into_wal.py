@@ -1,10 +1,10 @@
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store.file import into_wal
 
 

@@ -10,6 +10,7 @@ from alembic.config import Config
 from sqlalchemy import create_engine, inspect, text
 
 from loom_worker.settings import from_env
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store import schema
 from loom_worker.store.prepare import prepare, version_of
 
@@ -26,7 +27,7 @@ def made(url: str, version: str) -> None:
 
 def shape(url: str) -> Mapping[str, Any]:
     """Every table's columns and keys, and every index."""
-    engine = create_engine(url)
+    engine = create_engine(url, module=sqlite3)
     looked = inspect(engine)
     found: dict[str, Any] = {
         name: (
@@ -51,7 +52,7 @@ def test_a_file_of_any_version_becomes_what_the_code_expects(tmp_path: Path, ver
     assert prepare(settings) == (version != schema.VERSION)
     assert version_of(settings.database_url) == schema.VERSION
     fresh = f"sqlite:///{tmp_path / 'fresh.db'}"
-    engine = create_engine(fresh)
+    engine = create_engine(fresh, module=sqlite3)
     schema.metadata.create_all(engine)
     engine.dispose()
     assert shape(settings.database_url) == shape(fresh)
@@ -60,7 +61,7 @@ def test_a_file_of_any_version_becomes_what_the_code_expects(tmp_path: Path, ver
 def test_a_migration_keeps_every_row(tmp_path: Path) -> None:
     settings = from_env({"LOOM_HOME": str(tmp_path)})
     made(settings.database_url, "0001")
-    engine = create_engine(settings.database_url)
+    engine = create_engine(settings.database_url, module=sqlite3)
     with engine.begin() as tx:
         tx.execute(
             text(
@@ -84,7 +85,7 @@ def test_a_migration_keeps_every_row(tmp_path: Path) -> None:
 def test_messages_of_an_older_file_are_found_by_their_words(tmp_path: Path) -> None:
     settings = from_env({"LOOM_HOME": str(tmp_path)})
     made(settings.database_url, "0002")
-    engine = create_engine(settings.database_url)
+    engine = create_engine(settings.database_url, module=sqlite3)
     with engine.begin() as tx:
         tx.execute(
             text(

@@ -1,6 +1,5 @@
 import hashlib
 import os
-import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from loom_worker.errors import BadSettings, Unavailable
 from loom_worker.settings import Settings, from_env
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store import schema
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import check, prepare, version_of
@@ -48,7 +48,7 @@ def test_preparing_again_leaves_the_rows(settings: Settings) -> None:
 
 
 def test_the_migrations_make_the_schema_that_the_code_has(settings: Settings) -> None:
-    engine = create_engine(settings.database_url)
+    engine = create_engine(settings.database_url, module=sqlite3)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": "loom_version"})
         changes = compare_metadata(context, schema.metadata)

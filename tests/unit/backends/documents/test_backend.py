@@ -1,6 +1,5 @@
 import fcntl
 import os
-import sqlite3
 import stat
 import threading
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from loom_worker.backends.documents.backend import DocumentsBackend, from_origin
 from loom_worker.errors import ToolFailed
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.values.tools import Tool
 from tests.unit.backends.documents.made import CALLER, Folder, docx, pdf
 
