@@ -20,7 +20,7 @@ from loom_worker.events.rebuild import queued
 from loom_worker.front.following import Following
 from loom_worker.front.front import Front, Outward
 from loom_worker.front.patterns import PatternDesk
-from loom_worker.lanes import consuming
+from loom_worker.lanes import consuming, dropped
 from loom_worker.lanes.keeper import Keeper, alive_workers
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.outfit import Outfit, outfit
@@ -264,6 +264,7 @@ def _sources(database: Database, client: Any, fitted: Outfit) -> dict[str, Calla
         "workers": lambda: {"workers": len(alive_workers(client)), "breakers": fitted.breakers.states()},
         "tools": lambda: store_figures.figures(database, now_ms=now_ms()),
         "results": fitted.references.figures,
+        "messages": lambda: {"dropped_messages": dropped.counts(client)},
         "patterns": lambda: {**fitted.knowledge.figures(), "pattern_reloads": fitted.news.counts()},
     }
 

@@ -50,6 +50,7 @@ GAUGES = (
 LABELLED = {
     "loom_turns": ("status", "Unfinished turns."),
     "loom_breaker_open": ("name", "Circuit breakers: 1 open, 0.5 half-open, 0 closed."),
+    "loom_dropped_messages_total": ("queue", "Malformed messages that workers dropped, since Redis began."),
     "loom_large_result_events_total": ("event", "What large results met with, since Redis began."),
     "loom_pattern_reloads_total": (
         "result",
@@ -58,13 +59,14 @@ LABELLED = {
     "loom_figures_known": ("of", "0: these figures cannot be had now."),
 }
 """Families with a label: its name, and what is counted."""
-COUNTERS = frozenset({"loom_large_result_events_total", "loom_pattern_reloads_total"})
+COUNTERS = frozenset({"loom_dropped_messages_total", "loom_large_result_events_total", "loom_pattern_reloads_total"})
 OPENNESS = {"closed": 0.0, "half-open": 0.5, "open": 1.0}
 KEYS = (*STATUSES, *(figure.key for figure in GAUGES))
 """The plain figures of ``Front.metrics``; None is 0, and one that is missing is not known now and left out.
 
 Beside them there are ``breakers`` (name to state), ``counters`` (what happened to large results, to how often since
-Redis began), ``pattern_reloads`` (result to how often) and ``known`` (what figures are of, to whether it told them)."""
+Redis began), ``dropped_messages`` (queue to how many), ``pattern_reloads`` (result to how often) and ``known`` (what
+figures are of, to whether it told them)."""
 
 
 class Metrics:
@@ -123,6 +125,8 @@ def _values(name: str, told: Json) -> Json:
             return {status: told[status] for status in STATUSES if status in told}
         case "loom_breaker_open":
             return {breaker: OPENNESS[state] for breaker, state in told.get("breakers", {}).items()}
+        case "loom_dropped_messages_total":
+            return dict(told.get("dropped_messages", {}))
         case "loom_large_result_events_total":
             return dict(told.get("counters", {}))
         case "loom_pattern_reloads_total":

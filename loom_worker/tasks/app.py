@@ -9,15 +9,14 @@ from loom_worker.tasks import transport
 
 TASK_MODULES = tuple(f"loom_worker.tasks.{room}" for room in ("turn", "tool", "webhook", "summary"))
 
-QUEUES = ("turn", "tool", "webhook", "summary")
-"""Every queue there is; a task's queue is the second word of its name."""
+QUEUES = transport.QUEUES
 
 app = Celery("loom", set_as_current=False)
 
 
 def configure(settings: Settings) -> Celery:
     """Point the app at this installation's Redis."""
-    transport.install()
+    transport.install(app)
     broker = broker_url(settings)
     app.conf.update(
         broker_url=broker,

@@ -16,7 +16,7 @@ def test_a_slot_is_given_back_also_if_redis_refuses_the_acknowledgement(valkey: 
         channel = connection.channel()
         channel.qos.prefetch_count = 1
         queue = connection.SimpleQueue("slots", channel=channel)
-        queue.put("one")
+        queue.put(["one"])
         message = queue.get(timeout=5)
         assert not channel.qos.can_consume()
         valkey.execute_command("ACL", "SETUSER", "default", "-zrem")

@@ -70,6 +70,7 @@ def test_every_figure_says_what_it_is() -> None:
     labelled = {
         "breakers": {"tool:dice": "open"},
         "counters": {"kept": 1},
+        "dropped_messages": {"turn": 1},
         "pattern_reloads": {"ok": 1},
         "known": {"turns": True},
     }
@@ -78,7 +79,7 @@ def test_every_figure_says_what_it_is() -> None:
     assert [family.name for family in families if not family.documentation] == []
     # All else is of what there is now, and goes with it.
     lasting = {family.name for family in families if family.type != "gauge"}
-    assert lasting == {"loom_large_result_events", "loom_pattern_reloads"}
+    assert lasting == {"loom_dropped_messages", "loom_large_result_events", "loom_pattern_reloads"}
 
 
 def test_breakers_results_and_what_is_known_come_by_name() -> None:
