@@ -55,7 +55,12 @@ class Models:
         """A model by its provider, None: LOOM_PROVIDER; one that cannot be had says so at every call."""
         provider = provider or self._settings.llm.provider
         if provider == "scripted":
-            return Scripted(self.count(name), model=name, is_stopping=lambda: self._stopping.is_due)
+            return Scripted(
+                self.count(name),
+                model=name,
+                is_stopping=lambda: self._stopping.is_due,
+                max_reply_bytes=self._settings.llm.max_reply_bytes,
+            )
         try:
             adapter = self._adapter(provider, name)
         except LoomError as error:
@@ -86,17 +91,29 @@ class Models:
         if provider == "ollama":
             from loom_worker.llm.ollama import Ollama
 
-            return Ollama(model=name, host=llm.ollama_host, call_timeout_s=llm.call_timeout_s, is_stopping=is_stopping)
+            return Ollama(
+                model=name,
+                host=llm.ollama_host,
+                call_timeout_s=llm.call_timeout_s,
+                is_stopping=is_stopping,
+                max_reply_bytes=llm.max_reply_bytes,
+            )
         if provider == "bedrock":
             from loom_worker.llm.bedrock import Bedrock
 
-            return Bedrock(model=name, call_timeout_s=llm.call_timeout_s, is_stopping=is_stopping)
+            return Bedrock(
+                model=name,
+                call_timeout_s=llm.call_timeout_s,
+                is_stopping=is_stopping,
+                max_reply_bytes=llm.max_reply_bytes,
+            )
         return Anthropic(
             model=name,
             api_key=llm.api_key,
             base_url=llm.base_url,
             call_timeout_s=llm.call_timeout_s,
             is_stopping=is_stopping,
+            max_reply_bytes=llm.max_reply_bytes,
         )
 
     def _pause(self, wait_s: float, is_given_up: Callable[[], bool]) -> None:

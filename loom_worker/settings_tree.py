@@ -31,6 +31,9 @@ class LlmSettings:
     """LOOM_RESERVED_OUTPUT_TOKENS: kept free for the answer; 10 % of the window unless set."""
     call_timeout_s: float = 120.0
     """LOOM_LLM_TIMEOUT_S: total deadline of one call; the SDK's own timeout is per read, a slow drip outlives it."""
+    max_reply_bytes: int = 2 * 1024 * 1024
+    """LOOM_MAX_REPLY_BYTES: of text, thinking and tool arguments in one reply, in UTF-8; four times the 128,000 tokens
+    that the largest models write. 60 MB of them cost a worker 834 MB (measured)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ VALUE_OF: Mapping[str, Callable[[Settings], object]] = {
     "LOOM_MAX_CONTEXT_TOKENS": lambda s: s.llm.max_context_tokens,
     "LOOM_RESERVED_OUTPUT_TOKENS": lambda s: s.llm.reserved_output_tokens,
     "LOOM_LLM_TIMEOUT_S": lambda s: s.llm.call_timeout_s,
+    "LOOM_MAX_REPLY_BYTES": lambda s: s.llm.max_reply_bytes,
     "LOOM_MAX_ATTEMPTS": lambda s: s.limits.max_attempts,
     "LOOM_LEASE_S": lambda s: s.lanes.lease_s,
     "LOOM_TOOL_TIMEOUT_S": lambda s: s.limits.tool_timeout_s,

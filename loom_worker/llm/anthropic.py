@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from loom_worker.errors import LoomError, ProviderFailed
+from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
 from loom_worker.llm.messages import CALL_TIMEOUT_S, NO_KEY, MessagesModel, Server, shared_client
+from loom_worker.llm.response import bounded_client
 
 if TYPE_CHECKING:
     from anthropic._base_client import SyncAPIClient
@@ -23,15 +25,22 @@ class Anthropic(MessagesModel):
         base_url: str | None = None,
         call_timeout_s: float = CALL_TIMEOUT_S,
         is_stopping: Callable[[], bool] = lambda: False,
+        max_reply_bytes: int = MAX_REPLY_BYTES,
     ) -> None:
         """Nothing is imported or connected before the first reply.
 
         Args:
             base_url: None: Anthropic's own.
-            model, call_timeout_s, is_stopping: see MessagesModel.
+            model, call_timeout_s, is_stopping, max_reply_bytes: see MessagesModel.
         """
         server = AnthropicServer(api_key or (NO_KEY if base_url else None), base_url)
-        super().__init__(server, model=model, call_timeout_s=call_timeout_s, is_stopping=is_stopping)
+        super().__init__(
+            server,
+            model=model,
+            call_timeout_s=call_timeout_s,
+            is_stopping=is_stopping,
+            max_reply_bytes=max_reply_bytes,
+        )
 
 
 class AnthropicServer(Server):
@@ -60,7 +69,7 @@ class AnthropicServer(Server):
 def _build(api_key: str | None, base_url: str | None) -> "SyncAPIClient":
     import anthropic
 
-    client = anthropic.Anthropic(api_key=api_key, base_url=base_url, max_retries=0)
+    client = anthropic.Anthropic(api_key=api_key, base_url=base_url, max_retries=0, http_client=bounded_client())
     if not (client.api_key or client.auth_token or client.credentials):
         raise ProviderFailed(NO_CREDENTIALS)
     return client

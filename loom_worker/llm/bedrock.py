@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 from loom_worker.errors import BadSettings, LoomError, ProviderFailed, StreamBroken
 from loom_worker.llm.anthropic_errors import ADVICE, Refused, safe_detail
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.llm.anthropic_stream import ErrorEvent
+from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES, ErrorEvent
 from loom_worker.llm.messages import CALL_TIMEOUT_S, MessagesModel, Server, shared_client
+from loom_worker.llm.response import bounded_client
 from loom_worker.llm.sse import MALFORMED, json_object
+from loom_worker.llm.watched import TooLong
 from loom_worker.values.chat import Request
 from loom_worker.values.json import Json
 
@@ -58,13 +60,14 @@ class Bedrock(MessagesModel):
         base_url: str | None = None,
         call_timeout_s: float = CALL_TIMEOUT_S,
         is_stopping: Callable[[], bool] = lambda: False,
+        max_reply_bytes: int = MAX_REPLY_BYTES,
     ) -> None:
         """Nothing is imported or connected before the first reply; AWS' packages read their own settings then.
 
         Args:
             region: None: as AWS' own settings say.
             base_url: None: the region's own; else a VPC endpoint, say.
-            model, call_timeout_s, is_stopping: see MessagesModel.
+            model, call_timeout_s, is_stopping, max_reply_bytes: see MessagesModel.
 
         Raises:
             BadSettings: AWS' packages are not installed.
@@ -72,7 +75,13 @@ class Bedrock(MessagesModel):
         if any(find_spec(name) is None for name in PACKAGES):
             raise BadSettings(NO_PACKAGES)
         server = BedrockServer(region, base_url)
-        super().__init__(server, model=model, call_timeout_s=call_timeout_s, is_stopping=is_stopping)
+        super().__init__(
+            server,
+            model=model,
+            call_timeout_s=call_timeout_s,
+            is_stopping=is_stopping,
+            max_reply_bytes=max_reply_bytes,
+        )
 
 
 class BedrockServer(Server):
@@ -98,15 +107,20 @@ class BedrockServer(Server):
         """See Server.body."""
         return {"anthropic_version": VERSION} | request_body(request, model)
 
-    def events(self, chunks: Iterable[bytes]) -> Iterator[Json]:
+    def events(self, chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[Json]:
         """See Server.events."""
         eventstream = import_module("botocore.eventstream")
         buffer = eventstream.EventStreamBuffer()
+        waiting_bytes = 0
         try:
             for chunk in chunks:
                 buffer.add_data(chunk)
+                waiting_bytes += len(chunk)
                 for frame in buffer:
+                    waiting_bytes = 0
                     yield from _events(frame.headers, frame.payload)
+                if waiting_bytes > 2 * max_bytes:  # of base64, which is a third longer than what it holds
+                    raise TooLong(f"more than {2 * max_bytes} bytes in one frame")
         except eventstream.ParserError as error:
             raise StreamBroken(MALFORMED) from error
 
@@ -150,7 +164,9 @@ def _build(region: str | None, base_url: str | None) -> "SyncAPIClient":
     import anthropic
 
     try:
-        client = anthropic.AnthropicBedrock(aws_region=region, base_url=base_url, max_retries=0)
+        client = anthropic.AnthropicBedrock(
+            aws_region=region, base_url=base_url, max_retries=0, http_client=bounded_client()
+        )
     except ValueError as error:
         raise ProviderFailed(NO_REGION) from error
     # The SDK finds out at the first request only, and raises a bare RuntimeError then.

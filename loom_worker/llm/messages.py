@@ -7,30 +7,27 @@ file that knows the errors which the SDK and its HTTP client share among all of 
 """
 
 import os
-import socket
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from loom_worker import crash_points
 from loom_worker.errors import LoomError, ProviderFailed, StreamBroken
 from loom_worker.llm.anthropic_errors import ADVICE, Refused, refusal
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.llm.anthropic_stream import Assembly, ErrorEvent
+from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES, Assembly, ErrorEvent
 from loom_worker.llm.arguments import flaw_of
 from loom_worker.llm.model import NotSent
 from loom_worker.llm.prices import with_cost
+from loom_worker.llm.response import PLAIN, Response
 from loom_worker.llm.sse import events
 from loom_worker.llm.watched import TooLate, TooLong, WatchedBody
 from loom_worker.values.chat import Reply, ReplyEvent, Request, TextDelta
 from loom_worker.values.json import Json
 
 if TYPE_CHECKING:
-    import anthropic
     from anthropic._base_client import SyncAPIClient
 
 NO_KEY = "no-key"
@@ -40,6 +37,9 @@ CONNECT_S = 10.0
 DRAIN_S = 0.25
 """How long the end of a response may take after its last event; then the connection is dropped, not reused."""
 CALL_TIMEOUT_S = 120.0
+EVENT_SLACK_BYTES = 64 * 1024
+"""What one event may have around a whole reply. Twice the reply's bytes and this is the longest event: JSON writes
+quotes, line breaks and letters beyond ASCII longer than they are."""
 
 _building = threading.Lock()
 _clients: dict[tuple[object, ...], "SyncAPIClient"] = {}
@@ -70,14 +70,18 @@ class Server(ABC):
         """The JSON body of ``POST /v1/messages``."""
         return request_body(request, model)
 
-    def events(self, chunks: Iterable[bytes]) -> Iterator[Json]:
+    def events(self, chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[Json]:
         """The events in a response's body.
+
+        Args:
+            max_bytes: of one event.
 
         Raises:
             StreamBroken: it is malformed.
             ErrorEvent: it says that the call failed.
+            TooLong: an event is longer than it may be.
         """
-        return events(chunks)
+        return events(chunks, max_bytes=max_bytes)
 
     def finished(self, reply: Reply, body: Json) -> Reply:
         """A complete reply to a request's body, as the rest of Loom shall have it: with its price."""
@@ -99,15 +103,25 @@ class Server(ABC):
 class MessagesModel:
     """A Model behind the Messages API."""
 
-    def __init__(self, server: Server, *, model: str, call_timeout_s: float, is_stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        *,
+        model: str,
+        call_timeout_s: float,
+        is_stopping: Callable[[], bool],
+        max_reply_bytes: int = MAX_REPLY_BYTES,
+    ) -> None:
         """Nothing is imported or connected before the first reply.
 
         Args:
             model: as the provider names it.
             call_timeout_s: total deadline of one call, from its first byte out to its last event in.
             is_stopping: asked several times a second during a call; True ends it with Interrupted.
+            max_reply_bytes: of text, thinking and tool arguments; a longer reply is cut there.
         """
         self._server = server
+        self._max_reply_bytes = max_reply_bytes
         self._model = model
         self._call_timeout_s = call_timeout_s
         self._is_stopping = is_stopping
@@ -134,17 +148,24 @@ class MessagesModel:
             watched.close()
 
     def _read(self, watched: WatchedBody, body: Json) -> Iterator[ReplyEvent]:
-        assembly = Assembly(self._model)
-        for event in self._server.events(watched):
-            if text := assembly.feed(event):
-                yield TextDelta(text)
-            if assembly.is_complete:
-                break
+        assembly = Assembly(self._model, max_bytes=self._max_reply_bytes)
+        try:
+            yield from self._deltas(watched, assembly)
+        except TooLong:  # a stream that is longer than any reply, or one event that is: what came before it stands
+            assembly.is_too_large = True
         reply = self._server.finished(assembly.reply(), body)
-        watched.finish_by(time.monotonic() + DRAIN_S)
+        if not assembly.is_too_large:
+            watched.finish_by(time.monotonic() + DRAIN_S)
         yield reply
 
-    def _open(self, body: Json) -> "_Response":
+    def _deltas(self, watched: WatchedBody, assembly: Assembly) -> Iterator[ReplyEvent]:
+        for event in self._server.events(watched, max_bytes=2 * self._max_reply_bytes + EVENT_SLACK_BYTES):
+            if text := assembly.feed(event):
+                yield TextDelta(text)
+            if assembly.is_complete or assembly.is_too_large:
+                return
+
+    def _open(self, body: Json) -> Response:
         import anthropic
 
         timeout = anthropic.Timeout(self._call_timeout_s, connect=min(CONNECT_S, self._call_timeout_s))
@@ -154,7 +175,7 @@ class MessagesModel:
                 "/v1/messages",
                 body=body,
                 cast_to=object,
-                options={"timeout": timeout},
+                options={"timeout": timeout, "headers": PLAIN},
                 stream=True,
                 stream_cls=anthropic.Stream[object],
             )
@@ -163,7 +184,7 @@ class MessagesModel:
                 raise
             raise NotSent(f"The request cannot be written as JSON, so it was not sent: {flaw[:100]}") from error
         crash_points.reached("llm.sent")
-        return _Response(stream)
+        return Response(stream)
 
     def _translated(self, error: Exception) -> LoomError:
         import anthropic
@@ -190,28 +211,6 @@ class MessagesModel:
         return refusal(known, model=self._model, now_s=time.time(), secret=server.secret, advice=server.advice)
 
 
-@dataclass(frozen=True, slots=True)
-class _Response:
-    """An open response of the SDK's, as WatchedBody wants it."""
-
-    stream: "anthropic.Stream[object]"
-
-    def chunks(self) -> Iterator[bytes]:
-        return self.stream.response.iter_bytes()
-
-    def close(self) -> None:
-        self.stream.close()
-
-    def hang_up(self) -> None:
-        # Closing a socket does not wake a thread that reads from it, shutting it down does. SSLSocket's own method
-        # would take the TLS object away from under that thread.
-        network = self.stream.response.extensions.get("network_stream")
-        connection = network.get_extra_info("socket") if network else None
-        if isinstance(connection, socket.socket):
-            with suppress(OSError):
-                socket.socket.shutdown(connection, socket.SHUT_RDWR)
-
-
 def shared_client(build: Callable[..., "SyncAPIClient"], *args: str | None) -> "SyncAPIClient":
     """The client that this process built from these arguments before, or a new one."""
     # The process id is in the key because a forked child must not share its parent's connections.
@@ -226,7 +225,7 @@ def _failures() -> tuple[type[Exception], ...]:
     import anthropic
     import httpx2
 
-    ours = (TooLate, TooLong, ErrorEvent)
+    ours = (TooLate, ErrorEvent)
     theirs = (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)
     return (*ours, *theirs, OSError, ValueError, AssertionError)
 

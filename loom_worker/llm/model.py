@@ -38,9 +38,11 @@ def whole_reply(model: Model, request: Request) -> Reply:
     """Ask, and pass over what streams meanwhile.
 
     Raises:
-        LoomError: as Model.reply; StreamBroken also where no reply came.
+        LoomError: as Model.reply; StreamBroken also where no reply came; ProviderFailed for one that is too large.
     """
     for event in model.reply(request):
         if isinstance(event, Reply):
+            if event.stop_reason == "reply_too_large":
+                raise ProviderFailed("The model's reply is too large (LOOM_MAX_REPLY_BYTES).")
             return event
     raise StreamBroken("The model's stream ended without a reply.")

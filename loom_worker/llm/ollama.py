@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 from loom_worker.errors import BadSettings, LoomError, ProviderFailed
 from loom_worker.llm.anthropic_errors import ADVICE, safe_detail
 from loom_worker.llm.anthropic_request import request_body
+from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
 from loom_worker.llm.messages import CALL_TIMEOUT_S, NO_KEY, MessagesModel, Server, kind_and_message, shared_client
 from loom_worker.llm.prices import OLLAMA, with_cost
+from loom_worker.llm.response import bounded_client
 from loom_worker.values.chat import Reply, Request
 from loom_worker.values.json import Json
 
@@ -51,18 +53,25 @@ class Ollama(MessagesModel):
         host: str | None = None,
         call_timeout_s: float = CALL_TIMEOUT_S,
         is_stopping: Callable[[], bool] = lambda: False,
+        max_reply_bytes: int = MAX_REPLY_BYTES,
     ) -> None:
         """Nothing is imported or connected before the first reply.
 
         Args:
             host: as in OLLAMA_HOST, see address.
-            model, call_timeout_s, is_stopping: see MessagesModel.
+            model, call_timeout_s, is_stopping, max_reply_bytes: see MessagesModel.
 
         Raises:
             BadSettings: the host is no address.
         """
         server = OllamaServer(address(host))
-        super().__init__(server, model=model, call_timeout_s=call_timeout_s, is_stopping=is_stopping)
+        super().__init__(
+            server,
+            model=model,
+            call_timeout_s=call_timeout_s,
+            is_stopping=is_stopping,
+            max_reply_bytes=max_reply_bytes,
+        )
 
     @property
     def name(self) -> str:
@@ -155,4 +164,4 @@ def _build(url: str) -> "SyncAPIClient":
     import anthropic
 
     # The key is given, so that one of Anthropic's in the environment is never sent to this server.
-    return anthropic.Anthropic(api_key=NO_KEY, base_url=url, max_retries=0)
+    return anthropic.Anthropic(api_key=NO_KEY, base_url=url, max_retries=0, http_client=bounded_client())

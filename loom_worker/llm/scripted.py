@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from loom_worker.errors import Interrupted, ProviderFailed
+from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
 from loom_worker.llm.demo import (
     INTRODUCTION,
     Task,
@@ -48,18 +49,25 @@ class Scripted:
     name = "scripted-demo"
 
     def __init__(
-        self, count: Callable[[str], int], *, model: str = name, is_stopping: Callable[[], bool] = lambda: False
+        self,
+        count: Callable[[str], int],
+        *,
+        model: str = name,
+        is_stopping: Callable[[], bool] = lambda: False,
+        max_reply_bytes: int = MAX_REPLY_BYTES,
     ) -> None:
         """Make the model that ``model`` names; any name is the demo's, and only its own may carry a latency.
 
         Args:
             count: tokens of a text, for the usage that replies report.
             is_stopping: asked several times a second while a reply waits; True ends it with Interrupted.
+            max_reply_bytes: a longer reply is cut there, its calls are left out.
 
         Raises:
             ProviderFailed: the latency is not written as in ``scripted-demo+1000ms``.
         """
         self._count = count
+        self._max_reply_bytes = max_reply_bytes
         self._latency_s = latency_s(model)
         self._is_stopping = is_stopping
 
@@ -69,13 +77,14 @@ class Scripted:
         Raises:
             Interrupted: this process was asked to stop meanwhile, or the request is given up.
         """
-        said = _script(request)
+        whole = _script(request)
+        said = _within(whole, self._max_reply_bytes)
         self._take_time(request)
         yield from (TextDelta(piece) for piece in _PIECE.findall(said.text))
         uses = tuple(ToolUse(_call_id(request, n), name, arguments) for n, (name, arguments) in enumerate(said.calls))
         yield Reply(
             text=said.text,
-            stop_reason="tool_use" if uses else "end_turn",
+            stop_reason="reply_too_large" if said is not whole else "tool_use" if uses else "end_turn",
             usage=self._usage(request, said),
             model=self.name,
             tool_uses=uses,
@@ -135,6 +144,13 @@ def _script(request: Request) -> _Said:
     if looks and not outcomes:
         return _Said(f'I follow the pattern "{task.title}" and look at the tables first.', looks)
     return _query(task, slots, outcomes)
+
+
+def _within(said: _Said, max_bytes: int) -> _Said:
+    """The same if it is no larger, else the beginning of its text alone."""
+    text = said.text.encode()
+    size_bytes = len(text) + (len(json.dumps(said.calls)) if said.calls else 0)
+    return said if size_bytes <= max_bytes else _Said(text[:max_bytes].decode(errors="ignore"))
 
 
 def _current(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, dict[str, ToolOutcome]]:

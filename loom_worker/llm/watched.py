@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import Empty, Full, Queue
 from typing import Protocol
 
 from loom_worker.errors import Interrupted
@@ -18,6 +18,8 @@ POLL_S = 0.25
 """How often the caller looks whether it must stop."""
 MAX_BYTES = 64 * 1024 * 1024
 """Longest body that is read; a million tokens are a tenth of it."""
+MAX_WAITING = 16
+"""Chunks (64 KiB each at most) that are read ahead: a server that is faster than we are fills no memory with them."""
 
 
 class Body(Protocol):
@@ -62,7 +64,7 @@ class WatchedBody:
         self._deadline = deadline
         self._is_stopping = is_stopping
         self._max_bytes = max_bytes
-        self._chunks: SimpleQueue[bytes | BaseException | None] = SimpleQueue()
+        self._chunks: Queue[bytes | BaseException | None] = Queue(MAX_WAITING)
         self._is_abandoned = threading.Event()
         self._lock = threading.Lock()
         self._body: Body | None = None
@@ -114,15 +116,26 @@ class WatchedBody:
     def _read(self, open_body: Callable[[], Body]) -> None:
         try:
             self._pass_on(open_body())
-            self._chunks.put(None)
+            self._put(None)
         except BaseException as error:  # top of a thread: the caller raises it
-            self._chunks.put(error)
+            self._put(error)
+
+    def _put(self, got: bytes | BaseException | None) -> None:
+        """Hand it to the caller, who may be slow or gone."""
+        while not self._is_abandoned.is_set():
+            try:
+                self._chunks.put(got, timeout=POLL_S)
+            except Full:
+                continue
+            return
 
     def _pass_on(self, body: Body) -> None:
         self._body = body
         try:
             for chunk in () if self._is_abandoned.is_set() else body.chunks():
-                self._chunks.put(chunk)
+                self._put(chunk)
+                if self._is_abandoned.is_set():
+                    return
         finally:
             # Once the body is closed its connection may serve another call, which close() must not hang up.
             with self._lock:

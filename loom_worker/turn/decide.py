@@ -173,7 +173,7 @@ def _is_spent(work: Work) -> bool:
 
 def _answer(last: Step) -> Ending:
     text, stop = last.payload["text"], last.payload["stop_reason"]
-    if stop in ("max_tokens", "refusal"):
+    if stop in ("max_tokens", "refusal", "reply_too_large"):
         return Ending("incomplete", stop, output_text=text)
     if not text.strip():
         return Ending("incomplete", "limits", output_text=text, error=problem("empty", "The model gave no answer."))

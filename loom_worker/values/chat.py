@@ -7,8 +7,11 @@ from typing import Literal
 from loom_worker.values.json import Json
 
 Role = Literal["user", "assistant", "tool"]
-StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn", "cancelled"]
-"""Why a reply ended; cancelled: the client wished so, and what was said until then stands."""
+StopReason = Literal[
+    "end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn", "cancelled", "reply_too_large"
+]
+"""Why a reply ended; cancelled: the client wished so, and what was said until then stands. reply_too_large: Loom read
+no further; the text until then stands, its tool calls do not."""
 
 
 @dataclass(frozen=True, slots=True)

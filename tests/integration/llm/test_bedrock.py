@@ -24,7 +24,7 @@ from tests.support.bedrock_wire import (
     refusal,
 )
 from tests.support.messages_server import Cut, Drip, Hang, Plain
-from tests.support.messages_wire import WireCall, answer, start, text_block
+from tests.support.messages_wire import WireCall, answer, finish, start, text_block
 from tests.support.until import until
 
 pytest.importorskip("boto3", reason="the extra packages of bedrock are not installed")
@@ -316,3 +316,18 @@ def test_a_request_that_cannot_be_written_is_refused_as_such(server):
     spec = ToolSpec("find", "Finds.", {"type": "object", "default": float("inf")})
     with pytest.raises(NotSent):
         list(model_of(server).reply(Request("", REQUEST.messages, tools=(spec,))))
+
+
+def test_a_reply_without_end_is_cut(server):
+    events = [start(), *text_block(0, ["word " * 1_000] * 50)]
+    server.then(Frames(frames([*events, *finish("end_turn")])))
+    reply = list(model_of(server, max_reply_bytes=20_000).reply(REQUEST))[-1]
+    assert reply.stop_reason == "reply_too_large"
+    assert 19_900 < len(reply.text) <= 20_000
+
+
+def test_a_frame_without_end_is_not_waited_for(server):
+    large = raw_chunk(b"x" * 5_000_000)
+    server.then(Cut(large, len(large) - 1))
+    reply = list(model_of(server, max_reply_bytes=20_000).reply(REQUEST))[-1]
+    assert (reply.text, reply.stop_reason) == ("", "reply_too_large")

@@ -232,6 +232,7 @@ def test_an_answer_that_used_up_the_budget_is_still_an_answer() -> None:
         ("42", "stop_sequence", ("completed", None)),
         ("4", "max_tokens", ("incomplete", "max_tokens")),
         ("", "refusal", ("incomplete", "refusal")),
+        ("4", "reply_too_large", ("incomplete", "reply_too_large")),
         (" \n", "end_turn", ("incomplete", "limits")),
     ],
 )

@@ -1,0 +1,170 @@
+"""A reply that is larger than it may be: read no further, kept as far as it came, in every shape it can have."""
+
+import gzip
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from loom_worker.errors import ProviderFailed
+from loom_worker.llm.anthropic import Anthropic
+from loom_worker.llm.model import whole_reply
+from loom_worker.llm.ollama import Ollama
+from loom_worker.llm.response import MAX_ERROR_BYTES
+from loom_worker.values.chat import ChatMessage, Reply, Request, TextDelta
+from tests.support.messages_server import MessagesServer, Outgoing, Plain, Stream
+from tests.support.messages_wire import WireCall, answer, block, call_block, finish, sse, start, thinking_block
+
+pytestmark = pytest.mark.integration
+
+REQUEST = Request("You help.", (ChatMessage("user", "hello"),))
+MAX = 20_000
+MEGABYTE = 1_000_000
+USAGE = {"input_tokens": 7, "output_tokens": 1}
+
+
+@dataclass
+class Endless:
+    """A beginning, then the same piece again and again, 64 MB at the most; says how much the client took."""
+
+    beginning: bytes
+    piece: bytes
+    sent_bytes: int = 0
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def send(self, out: Outgoing) -> None:
+        try:
+            out.begin()
+            out.piece(self.beginning)
+            while self.sent_bytes < 64 * MEGABYTE:
+                out.piece(self.piece)
+                self.sent_bytes += len(self.piece)
+        except OSError:  # hung up, as it should be
+            out.cut()
+        finally:
+            self.ended.set()
+
+
+def delta(index, kind, name, piece):
+    return sse([{"type": "content_block_delta", "index": index, "delta": {"type": kind, name: piece}}])
+
+
+def opened(index, opening):
+    return sse([start(usage=USAGE), {"type": "content_block_start", "index": index, "content_block": opening}])
+
+
+WORDS = "word " * 200
+TEXT = Endless(opened(0, {"type": "text", "text": ""}), delta(0, "text_delta", "text", WORDS))
+ARGUMENTS = Endless(
+    opened(0, {"type": "tool_use", "id": "c1", "name": "find", "input": {}}),
+    delta(0, "input_json_delta", "partial_json", "[1," * 300),
+)
+THINKING = Endless(
+    opened(0, {"type": "thinking", "thinking": "", "signature": ""}), delta(0, "thinking_delta", "thinking", WORDS)
+)
+BLOCKS = Endless(sse([start(usage=USAGE)]), sse(thinking_block(0, "hm", "sig")))
+LINE = Endless(b"data: ", b"x" * 50_000)
+DATA_LINES = Endless(b"", b"data: 1\n" * 5_000)
+COMMENT = Endless(b": ", b"y" * 50_000)
+
+
+@pytest.fixture
+def server():
+    with MessagesServer() as running:
+        yield running
+
+
+@pytest.fixture(params=["anthropic", "ollama"])
+def model(request, server):
+    if request.param == "ollama":
+        return Ollama(model="m", host=server.url, max_reply_bytes=MAX)
+    return Anthropic(model="claude-test", api_key="k", base_url=server.url, max_reply_bytes=MAX)
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [TEXT, ARGUMENTS, THINKING, BLOCKS, LINE, DATA_LINES, COMMENT],
+    ids=["text", "arguments", "thinking", "blocks", "line", "data lines", "comment"],
+)
+def test_a_reply_without_end_is_cut_and_its_connection_closed(server, model, endless):
+    behaviour = Endless(endless.beginning, endless.piece)
+    server.then(behaviour)
+    *deltas, reply = model.reply(REQUEST)
+    assert isinstance(reply, Reply)
+    assert (reply.stop_reason, reply.tool_uses, reply.opaque) == ("reply_too_large", (), ())
+    assert reply.text == "".join(each.text for each in deltas if isinstance(each, TextDelta))
+    assert len(reply.text) == (MAX - len('{"type": "text"}') if endless is TEXT else 0)
+    assert behaviour.ended.wait(30)
+    # What the two sockets and the chunks that are read ahead hold comes on top.
+    assert behaviour.sent_bytes < 24 * MEGABYTE
+
+
+def test_what_a_cut_reply_used_is_what_is_known(server):
+    model = Anthropic(model="claude-haiku-4-5-20251001", api_key="k", base_url=server.url, max_reply_bytes=MAX)
+    server.then(Endless(TEXT.beginning, TEXT.piece))
+    reply = whole(model)
+    assert (reply.usage.input_tokens, reply.usage.llm_calls) == (7, 1)
+    assert reply.usage.output_tokens == MAX // 4  # the provider did not get to say it
+
+
+def test_text_before_a_call_that_is_too_large_is_kept(server):
+    call = WireCall("c1", "find", {"q": "x" * MAX})
+    server.then(Stream(sse(answer("Let me look.", [call], usage=USAGE))))
+    reply = whole(Anthropic(model="claude-test", api_key="k", base_url=server.url, max_reply_bytes=MAX))
+    assert (reply.text, reply.stop_reason, reply.tool_uses) == ("Let me look.", "reply_too_large", ())
+
+
+def test_thousands_of_calls_are_no_reply(server):
+    calls = [event for n in range(3_000) for event in call_block(n, WireCall(f"c{n}", "f", {}))]
+    server.then(Stream(sse([start(usage=USAGE), *calls, *finish("tool_use")])))
+    reply = whole(Anthropic(model="claude-test", api_key="k", base_url=server.url))
+    assert (reply.stop_reason, reply.tool_uses) == ("reply_too_large", ())
+
+
+def test_a_letter_is_never_cut_in_two(server):
+    pieces = [{"type": "text_delta", "text": "é€😀" * 100}] * 9
+    events = block(0, {"type": "text", "text": ""}, pieces)
+    server.then(Stream(sse([start(), *events, *finish("end_turn")])))
+    reply = whole(Anthropic(model="claude-test", api_key="k", base_url=server.url, max_reply_bytes=3_000))
+    assert reply.stop_reason == "reply_too_large"
+    assert ("é€😀" * 900).startswith(reply.text)
+    assert 2_950 < len(reply.text.encode()) <= 3_000
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_a_reply_that_is_compressed_all_the_same_is_read(server, encoding):
+    import zlib
+
+    packed = {"gzip": gzip.compress, "deflate": zlib.compress}[encoding](sse(answer("one two")))
+    server.then(Stream(packed, headers={"content-encoding": encoding}))
+    reply = whole(Anthropic(model="claude-test", api_key="k", base_url=server.url))
+    assert reply.text == "one two"
+    assert server.headers[0]["accept-encoding"] == "identity"
+
+
+def test_a_bomb_is_not_unpacked(server):
+    bomb = gzip.compress(b"data: " + b"x" * 200 * MEGABYTE, compresslevel=1)
+    server.then(Stream(bomb, headers={"content-encoding": "gzip"}))
+    reply = whole(Anthropic(model="claude-test", api_key="k", base_url=server.url, max_reply_bytes=MAX))
+    assert reply.stop_reason == "reply_too_large"
+
+
+@pytest.mark.parametrize("status", [400, 404, 307])
+def test_of_a_refusal_only_the_beginning_is_read(server, status):
+    said = '{"error": {"type": "x", "message": "' + "no " * 20 * MEGABYTE
+    server.then(Plain(status, said.encode()))
+    with pytest.raises(ProviderFailed) as failed:
+        whole(Anthropic(model="claude-test", api_key="k", base_url=server.url))
+    cause = failed.value.__cause__
+    assert len(cause.response.content) == MAX_ERROR_BYTES  # type: ignore[union-attr]
+
+
+def test_whoever_wants_a_whole_reply_is_given_none(server):
+    server.then(Endless(TEXT.beginning, TEXT.piece))
+    model = Anthropic(model="claude-test", api_key="k", base_url=server.url, max_reply_bytes=MAX)
+    with pytest.raises(ProviderFailed, match="LOOM_MAX_REPLY_BYTES"):
+        whole_reply(model, REQUEST)
+
+
+def whole(model):
+    return list(model.reply(REQUEST))[-1]
