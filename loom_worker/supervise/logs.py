@@ -1,38 +1,66 @@
-"""One log file for each process, rotated at its start and when it has grown."""
+"""One log file for each process: it is appended to over all starts, and rotated by size alone."""
 
+import contextlib
+import json
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROTATE_AT_BYTES = 10 * 1024 * 1024
 KEPT = 3
-"""Older files of a log: ``name.log.1`` is the youngest."""
+"""Older files of a log: ``name.log.1`` is the youngest. So a process takes at most four times ROTATE_AT_BYTES, and what
+it writes between two looks."""
 TAIL_BYTES = 64 * 1024
 
 
 def open_log(path: Path) -> int:
-    """Put the last run's log aside; returns a descriptor for this run's, which the caller closes."""
-    if path.exists() and path.stat().st_size:
-        _shift(path)
-        path.rename(_older(path, 1))
+    """A descriptor that appends to the log, which the caller closes.
+
+    No start puts anything aside: whoever looks for a crash has restarted first, and often more than once.
+    """
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
-def reopen_log(path: Path) -> int:
-    """A descriptor that goes on with the log of this run, for a process that is started again."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+def note(path: Path, text: str, *, moment: datetime, as_json: bool) -> None:
+    """Append a line of the supervisor's own, such as that the process starts here.
+
+    Nothing is raised: on a full disk the process matters more than a line about it.
+    """
+    when = moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    line = f"--- {when} {text}"
+    if as_json:
+        line = json.dumps({"time": when, "level": "INFO", "logger": __name__, "message": text}, ensure_ascii=False)
+    with contextlib.suppress(OSError):
+        log = open_log(path)
+        try:
+            # What was killed may have stopped in the middle of a line.
+            before = "\n" if _is_cut(path) else ""
+            os.write(log, f"{before}{line}\n".encode())
+        finally:
+            os.close(log)
 
 
 def rotate_if_large(path: Path, *, limit_bytes: int = ROTATE_AT_BYTES) -> None:
     """Copy a log that has grown over the limit aside and empty it.
 
     Its writer keeps the descriptor: it appends (O_APPEND), so it goes on at the new start. Lines written between
-    copy and cut are lost; a pipe through the supervisor would lose more when the supervisor is killed.
+    copy and cut are lost; a pipe through the supervisor would lose more when the supervisor is killed. Without room
+    for the copy all files stay as they are until there is some: a disk that is full gains nothing by losing a log.
     """
     if not path.exists() or path.stat().st_size <= limit_bytes:
         return
-    _shift(path)
-    shutil.copyfile(path, _older(path, 1))
+    copy = path.with_name(f"{path.name}.new")
+    try:
+        shutil.copyfile(path, copy)
+        copy.chmod(0o600)
+    except OSError:
+        copy.unlink(missing_ok=True)
+        return
+    for age in range(KEPT, 1, -1):
+        if _older(path, age - 1).exists():
+            _older(path, age - 1).replace(_older(path, age))
+    copy.replace(_older(path, 1))
     os.truncate(path, 0)
 
 
@@ -46,10 +74,10 @@ def tail(path: Path, *, lines: int = 15) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def _shift(path: Path) -> None:
-    for age in range(KEPT, 1, -1):
-        if _older(path, age - 1).exists():
-            _older(path, age - 1).replace(_older(path, age))
+def _is_cut(path: Path) -> bool:
+    with path.open("rb") as log:
+        log.seek(max(path.stat().st_size - 1, 0))
+        return log.read(1) not in (b"", b"\n")
 
 
 def _older(path: Path, age: int) -> Path:

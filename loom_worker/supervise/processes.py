@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from loom_worker.supervise import child, logs
@@ -23,8 +24,10 @@ def shimmed(argv: tuple[str, ...]) -> list[str]:
 class Processes:
     """The children of this process, by name. Use it from the main thread only: children die with their thread."""
 
-    def __init__(self, log_dir: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, log_dir: Path, environ: Mapping[str, str], *, logs_json: bool = False) -> None:
+        """Args: logs_json: the processes log one JSON object a line, and so do notes about them."""
         self._log_dir = log_dir
+        self._logs_json = logs_json
         self._environ = dict(environ)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._seen: set[str] = set()
@@ -33,11 +36,15 @@ class Processes:
         """Where the output of this process goes."""
         return self._log_dir / f"{name}.log"
 
+    def note(self, name: str, text: str) -> None:
+        """Write into the log of a process what became of it."""
+        logs.note(self.log(name), f"{name} {text}", moment=datetime.now(UTC), as_json=self._logs_json)
+
     def start(self, spec: Spec) -> int:
         """Run it in a session of its own, so that the terminal's Ctrl-C reaches the supervisor alone; its pid."""
-        is_first = spec.name not in self._seen
         self._seen.add(spec.name)
-        output = (logs.open_log if is_first else logs.reopen_log)(self.log(spec.name))
+        self.note(spec.name, "starts")
+        output = logs.open_log(self.log(spec.name))
         try:
             running = subprocess.Popen(
                 shimmed(spec.argv),

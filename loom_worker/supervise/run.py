@@ -61,6 +61,7 @@ class Supervisor:
     def _reap(self, now_s: float) -> None:
         for name, status in self._processes.ended().items():
             row = self._rows[name]
+            self._processes.note(name, f"ended ({how(status)})")
             if self._goal == "up":
                 self._rows[name] = row = died(row, now_s)
                 self._say(f"{name} ended ({how(status)}); {_sequel(row, now_s)}")

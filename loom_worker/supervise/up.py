@@ -54,7 +54,8 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
         socket_path = embedded_socket(settings.home)
         if settings.has_embedded_redis:
             valkey.make_room(socket_path, settings.home / "valkey")
-        processes = Processes(settings.home / home.LOGS, child_env)
+        logs_json = settings.log.format == "json"
+        processes = Processes(settings.home / home.LOGS, child_env, logs_json=logs_json)
         watcher = Watcher(settings, places, processes, secret_file=secret_file, began_s=began_s, say=say)
         stamped = partial(_stamped, say)
         supervisor = Supervisor(

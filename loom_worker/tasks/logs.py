@@ -33,10 +33,10 @@ class JsonLines(logging.Formatter):
 
 
 class Console(logging.Formatter):
-    """A line for a person: time, level, message, ids."""
+    """A line for a person: local time, level, message, ids. With the date, as a log goes on for days and starts."""
 
     def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S")
 
     def format(self, record: logging.LogRecord) -> str:
         """Render a record."""

@@ -107,9 +107,22 @@ def test_five_deaths_in_a_minute_stop_everything_and_show_the_end_of_the_log(roo
     assert supervisor.wait(timeout=20) == 1
     assert not is_alive(web)
     said = room.said()
-    assert said.count("worker ended (exit code 3)") == 5
+    assert said.count("worker ended (exit code 3); ") == 5
     assert "worker died 5 times in a minute" in said
-    assert said.rstrip().endswith("about to fail")
+    assert re.search(r"about to fail\n--- \S+Z worker ended \(exit code 3\)\n*$", said)
+
+
+def test_the_traceback_of_a_crash_is_still_there_after_four_more_starts_and_deaths(room: Room) -> None:
+    once = "import pathlib; it = pathlib.Path('crashed')\nif not it.exists(): it.touch(); raise OSError('that night')"
+    for start in range(1, 6):
+        supervisor = room.run(child("worker", once))
+        os.kill(room.started("worker", times=2 * start - 1), signal.SIGKILL)
+        room.started("worker", times=2 * start)
+        supervisor.terminate()
+        assert supervisor.wait(timeout=10) == 0
+    story = re.findall(r"Traceback|OSError: that night|worker (?:starts|ended \(.+\))", room.log("worker"))
+    assert story[:4] == ["worker starts", "Traceback", "OSError: that night", "worker ended (exit code 1)"]
+    assert story[4:] == ["worker starts", "worker ended (SIGKILL)", "worker starts", "worker ended (SIGTERM)"] * 5
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
