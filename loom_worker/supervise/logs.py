@@ -1,5 +1,6 @@
 """One log file for each process, rotated at its start and when it has grown."""
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -12,9 +13,11 @@ TAIL_BYTES = 64 * 1024
 
 def open_log(path: Path) -> int:
     """Put the last run's log aside; returns a descriptor for this run's, which the caller closes."""
-    if path.exists() and path.stat().st_size:
-        _shift(path)
-        path.rename(_older(path, 1))
+    # Where nothing can be put aside, this run's log goes on behind the last one's.
+    with contextlib.suppress(OSError):
+        if path.stat().st_size:
+            _shift(path)
+            path.rename(_older(path, 1))
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
@@ -28,11 +31,21 @@ def rotate_if_large(path: Path, *, limit_bytes: int = ROTATE_AT_BYTES) -> None:
 
     Its writer keeps the descriptor: it appends (O_APPEND), so it goes on at the new start. Lines written between
     copy and cut are lost; a pipe through the supervisor would lose more when the supervisor is killed.
+
+    Raises:
+        OSError: the disk has no room for the copy; nothing was changed.
     """
     if not path.exists() or path.stat().st_size <= limit_bytes:
         return
+    copy = path.with_name(f"{path.name}.copy")
+    try:
+        shutil.copyfile(path, copy)
+    except OSError:
+        # The older ones stay where they are: shifted with every try, they would soon be gone.
+        copy.unlink(missing_ok=True)
+        raise
     _shift(path)
-    shutil.copyfile(path, _older(path, 1))
+    copy.replace(_older(path, 1))
     os.truncate(path, 0)
 
 
