@@ -1,11 +1,14 @@
 """The single processes, as `loom up`, a Procfile or a container runs them."""
 
+import sqlite3
 from datetime import date
+from pathlib import Path
 
 import click
 
 from loom_worker import settings as knobs
 from loom_worker.cli import judges
+from loom_worker.errors import Unavailable
 
 QUEUES = ("turn", "tool", "webhook", "summary")
 """Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
@@ -21,9 +24,29 @@ def prepare() -> None:
     home.prepare(settings.home)
     database.prepare(settings)
     if settings.has_sample_backend:
-        from loom_worker.backends import shop
+        _make_shop(settings.home)
 
-        shop.ensure(settings.home / "shop.db", today=date.today())
+
+def _make_shop(folder: Path) -> None:
+    """Make the sample shop, unless it is there.
+
+    Raises:
+        BadSettings, NoRoom: the folder cannot be written.
+        Unavailable: its disk is full.
+    """
+    from loom_worker.backends import shop
+    from loom_worker.store.failures import failure_of
+    from loom_worker.supervise import home
+
+    file = folder / "shop.db"
+    try:
+        with home.usable(folder):
+            shop.ensure(file, today=date.today())
+    except sqlite3.OperationalError as error:
+        failure = failure_of(error, file)
+        if failure is None:
+            raise
+        raise Unavailable(f"{file} {failure.text}; {failure.fix}", failure.slug) from error
 
 
 def _settings(*, judged_by: tuple[knobs.Judge, ...]) -> knobs.Settings:

@@ -34,6 +34,7 @@ def status(ctx: click.Context, url: str | None, *, as_json: bool) -> None:
         "flower_url": state.flower_url if state else None,
         "started": state.started if state else None,
         "children": state.children if state else {},
+        "failing": state.failing if state else {},
         "readyz": body,
     }
     click.echo(json.dumps(report, indent=2) if as_json else _told(report))
@@ -57,6 +58,7 @@ def _told(report: Json) -> str:
         lines.append(f"supervisor pid {report['pid']}, since {report['started']}, data in {report['home']}")
         lines.append(f"Flower at {report['flower_url']}")
         lines += [f"  {name:<10} pid {pid}" for name, pid in report["children"].items()]
+        lines += [f"  {name:<10} DOES NOT STAY UP ({n} deaths in a row)" for name, n in report["failing"].items()]
     if not report["ready"]:
         lines.append(f"/readyz says: {report['readyz'] or 'nothing'}")
     return "\n".join(lines)

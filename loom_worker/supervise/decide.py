@@ -11,10 +11,12 @@ Remedy = Literal["ask", "kill"]
 """For a process that runs and does no work: end it in its own time, or at once if it would not hear."""
 
 DEATHS_TOO_MANY = 5
-DEATHS_WITHIN_S = 60.0
-"""This many deaths of one process within so many seconds are no accident: everything is stopped."""
+"""This many deaths of one process in a row are no accident: it is failing."""
+STEADY_S = 15.0
+"""A process that has run for so long came up; the deaths before no longer count. One that is killed four times a minute
+is so started again at once each time."""
 FIRST_PAUSE_S = 0.2
-LONGEST_PAUSE_S = 5.0
+LONGEST_PAUSE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Spec:
     """From SIGTERM to SIGKILL."""
     is_foundation: bool = False
     """True for what the others need: they start once it is open."""
+    is_indispensable: bool = False
+    """True for that without which nobody is served: if it fails before anybody was, all is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,10 @@ class Row:
 
     spec: Spec
     pid: int | None = None
-    deaths: tuple[float, ...] = ()
-    """Moments of the deaths that still count."""
+    deaths: int = 0
+    """In a row, none after STEADY_S of running."""
+    started_at_s: float = 0.0
+    """When it was last started."""
     start_at_s: float = 0.0
     """Not to be started before."""
     asked_at_s: float | None = None
@@ -56,14 +62,16 @@ class Action:
     name: str
 
 
-def decide(rows: Sequence[Row], *, goal: Goal, now_s: float, is_open: bool) -> tuple[Action, ...]:
+def decide(rows: Sequence[Row], *, goal: Goal, now_s: float, is_open: bool, has_served: bool) -> tuple[Action, ...]:
     """Say what to do now, in order; nothing if there is only to wait.
 
     Args:
         is_open: whether the foundation (if any) takes connections.
+        has_served: whether the web has answered since the start; from then on nothing is given up.
     """
     if goal == "up":
-        return _keep_up(rows, now_s, is_open)
+        hopeless = () if has_served else (row for row in rows if row.spec.is_indispensable and _has_failed(row))
+        return tuple(Action("give_up", row.spec.name) for row in hopeless)[:1] or _keep_up(rows, now_s, is_open)
     running = [row for row in rows if row.pid is not None]
     if goal == "dead":
         return tuple(Action("kill", row.spec.name) for row in running if not row.is_killed)
@@ -71,9 +79,6 @@ def decide(rows: Sequence[Row], *, goal: Goal, now_s: float, is_open: bool) -> t
 
 
 def _keep_up(rows: Sequence[Row], now_s: float, is_open: bool) -> tuple[Action, ...]:
-    for row in rows:
-        if len(row.deaths) >= DEATHS_TOO_MANY:
-            return (Action("give_up", row.spec.name),)
     due = (row for row in rows if row.pid is None and row.start_at_s <= now_s)
     starts = [Action("start", row.spec.name) for row in due if row.spec.is_foundation or is_open]
     ends = [_end(row, now_s) for row in rows if row.pid is not None and row.remedy is not None]
@@ -107,7 +112,18 @@ def next_look_s(rows: Sequence[Row], *, goal: Goal) -> float | None:
 
 
 def died(row: Row, now_s: float) -> Row:
-    """The row after its process ended unasked: the pause before the next start doubles with every recent death."""
-    deaths = (*(at for at in row.deaths if now_s - at < DEATHS_WITHIN_S), now_s)
-    pause_s = min(FIRST_PAUSE_S * 2 ** (len(deaths) - 1), LONGEST_PAUSE_S)
+    """The row after its process ended unasked, or could not be started: the next pause is twice as long."""
+    has_run = row.pid is not None and now_s - row.started_at_s >= STEADY_S
+    deaths = 1 if has_run else row.deaths + 1
+    # The exponent has an end, or a month of deaths would be a number too large for a float.
+    pause_s = min(FIRST_PAUSE_S * 2 ** min(deaths - 1, 20), LONGEST_PAUSE_S)
     return Row(row.spec, deaths=deaths, start_at_s=now_s + pause_s)
+
+
+def is_failing(row: Row, now_s: float) -> bool:
+    """True for a process that has died too often and has not run for long since."""
+    return _has_failed(row) and not (row.pid is not None and now_s - row.started_at_s >= STEADY_S)
+
+
+def _has_failed(row: Row) -> bool:
+    return row.deaths >= DEATHS_TOO_MANY

@@ -1,6 +1,8 @@
 """The data directory: its lock, the state file beside it, and the secrets made once."""
 
 import base64
+import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -11,12 +13,18 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from loom_worker.errors import BadSettings, Conflict
+from loom_worker.errors import BadSettings, Conflict, LoomError
 
 LOCK = "loom.lock"
 STATE = "up.json"
 LOGS = "logs"
+PROBE_BYTES = 1024 * 1024
+"""Of free disk without which nothing is started; an empty database, the sample shop and Valkey's file take about it."""
 _LOCK_PATIENCE_S = 0.5
+
+
+class NoRoom(LoomError):
+    """The disk of the home is full; the text says which and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,8 @@ class State:
     """RFC 3339, UTC."""
     children: dict[str, int] = field(default_factory=dict)
     """Process name to pid, of those that run."""
+    failing: dict[str, int] = field(default_factory=dict)
+    """Process name to deaths in a row, of those that do not stay up."""
 
 
 def prepare(home: Path) -> None:
@@ -38,13 +48,44 @@ def prepare(home: Path) -> None:
 
     Raises:
         BadSettings: it cannot be made, or belongs to somebody else.
+        NoRoom: its disk is full.
     """
-    try:
+    with usable(home):
         for folder in (home, home / LOGS):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.chmod(0o700)
+
+
+@contextmanager
+def usable(home: Path) -> Iterator[None]:
+    """Say in one line why the home cannot be used, should something within fail for that.
+
+    Raises:
+        BadSettings: it cannot be made, read or written.
+        NoRoom: its disk is full.
+    """
+    try:
+        yield
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoRoom(
+                f"LOOM_HOME={home}: its disk is full ({error.strerror}); make room (`df -h {home}`), or set LOOM_HOME"
+                " to a folder on another disk"
+            ) from error
         raise BadSettings(f"LOOM_HOME={home} cannot be used ({error.strerror}); name another folder") from error
+
+
+def probe(home: Path) -> None:
+    """Write, and remove, as much as a start needs at least.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    file = home / "probe"
+    try:
+        file.write_bytes(b"\0" * PROBE_BYTES)
+    finally:
+        file.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -53,8 +94,10 @@ def locked(home: Path) -> Iterator[None]:
 
     Raises:
         Conflict: another supervisor holds it; the text names its pid and URL.
+        BadSettings, NoRoom: the lock cannot be made.
     """
-    handle = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with usable(home):
+        handle = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _take(handle, home)
         yield
@@ -94,16 +137,26 @@ def is_held(home: Path) -> bool:
 
 
 def write_state(home: Path, state: State) -> None:
-    """Replace the state file in one step, so that no reader sees half of it."""
+    """Replace the state file in one step, so that no reader sees half of it.
+
+    Raises:
+        OSError: it cannot be written; the old one stays.
+    """
     fresh = home / f"{STATE}.new"
-    fresh.write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")
-    fresh.chmod(0o600)
-    fresh.replace(home / STATE)
+    try:
+        fresh.write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")
+        fresh.chmod(0o600)
+        fresh.replace(home / STATE)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
 
 
 def forget_state(home: Path) -> None:
-    """Remove the state file, at a clean stop."""
-    (home / STATE).unlink(missing_ok=True)
+    """Remove the state file, at a clean stop; one that cannot be removed is known to be stale by the lock."""
+    with contextlib.suppress(OSError):
+        (home / STATE).unlink(missing_ok=True)
 
 
 def read_state(home: Path) -> State | None:
@@ -134,8 +187,12 @@ def _kept(path: Path, fresh: str) -> str:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         return path.read_text(encoding="ascii").strip() or _rewritten(path, fresh)
-    with open(handle, "w", encoding="ascii") as file:
-        file.write(fresh + "\n")
+    try:
+        with open(handle, "w", encoding="ascii") as file:
+            file.write(fresh + "\n")
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
     return fresh
 
 

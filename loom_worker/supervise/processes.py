@@ -31,6 +31,8 @@ class Processes:
         self._environ = dict(environ)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._seen: set[str] = set()
+        self.unlogged: set[str] = set()
+        """Those whose output goes nowhere, for their log could not be opened."""
 
     def log(self, name: str) -> Path:
         """Where the output of this process goes."""
@@ -41,10 +43,14 @@ class Processes:
         logs.note(self.log(name), f"{name} {text}", moment=datetime.now(UTC), as_json=self._logs_json)
 
     def start(self, spec: Spec) -> int:
-        """Run it in a session of its own, so that the terminal's Ctrl-C reaches the supervisor alone; its pid."""
+        """Run it in a session of its own, so that the terminal's Ctrl-C reaches the supervisor alone; its pid.
+
+        Raises:
+            OSError: the system has no room for a further process.
+        """
         self._seen.add(spec.name)
         self.note(spec.name, "starts")
-        output = logs.open_log(self.log(spec.name))
+        output = self._output(spec.name)
         try:
             running = subprocess.Popen(
                 shimmed(spec.argv),
@@ -58,6 +64,15 @@ class Processes:
             os.close(output)
         self._running[spec.name] = running
         return running.pid
+
+    def _output(self, name: str) -> int:
+        """A descriptor of its log; on a disk that takes no new file, one that leads nowhere."""
+        self.unlogged.discard(name)
+        try:
+            return logs.open_log(self.log(name))
+        except OSError:
+            self.unlogged.add(name)
+            return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
     def ended(self) -> dict[str, int]:
         """Those that ended since the last call: name to exit status, negative for a signal."""
@@ -77,9 +92,10 @@ class Processes:
         self._signal_group(self._running[name].pid, signal.SIGKILL)
 
     def rotate_logs(self) -> None:
-        """Put aside what has grown too large."""
+        """Put aside what has grown too large; where there is no room for that, it waits."""
         for name in self._seen:
-            logs.rotate_if_large(self.log(name))
+            with contextlib.suppress(OSError):
+                logs.rotate_if_large(self.log(name))
 
     @staticmethod
     def _signal_group(pid: int, number: signal.Signals) -> None:

@@ -31,7 +31,7 @@ def specs(settings: Settings, *, flower_port: int) -> tuple[Spec, ...]:
     )
     return (
         *_embedded_server(settings),
-        Spec("web", (*loom, "web"), stop_stage=0),
+        Spec("web", (*loom, "web"), stop_stage=0, is_indispensable=True),
         *workers,
         Spec("beat", (*loom, "beat"), stop_stage=2),
         Spec("flower", (*loom, "flower", "--port", str(flower_port)), stop_stage=2),
@@ -44,7 +44,7 @@ def _embedded_server(settings: Settings) -> tuple[Spec, ...]:
     command = valkey.argv(
         valkey.find_binary(), socket_path=embedded_socket(settings.home), data_dir=settings.home / "valkey"
     )
-    return (Spec("valkey", command, stop_stage=3, is_foundation=True),)
+    return (Spec("valkey", command, stop_stage=3, is_foundation=True, is_indispensable=True),)
 
 
 def loom_command() -> tuple[str, ...]:

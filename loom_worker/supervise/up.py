@@ -1,5 +1,6 @@
 """`loom up`: prepare the home, start everything, say what runs where, stop it all again."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -41,19 +42,25 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
         BadSettings: the home cannot be made, nobody can listen on the host, or the database is not Loom's.
         NoServer: no embedded server is installed.
         NotPrepared: the database could not be made.
+        NoRoom: the disk of the home is full.
     """
     began_s = time.monotonic()
     os.umask(0o077)
     home.prepare(settings.home)
     with home.locked(settings.home), _places(settings, is_port_explicit=is_port_explicit) as places:
-        settings, secret_file = _with_secret(settings)
+        with home.usable(settings.home):
+            home.probe(settings.home)
+            settings, secret_file = _with_secret(settings)
+            home.flower_password(settings.home)  # made now: later there may be no room for it
         wanted = specs(settings, flower_port=places.flower_port)
         child_env = _child_env(settings, environ, places)
         say(f"starting on {settings.home} …")
         _prepare_data(child_env)
         socket_path = embedded_socket(settings.home)
         if settings.has_embedded_redis:
-            valkey.make_room(socket_path, settings.home / "valkey")
+            with home.usable(settings.home):
+                valkey.make_room(socket_path, settings.home / "valkey")
+        say = partial(_if_possible, say)
         logs_json = settings.log.format == "json"
         processes = Processes(settings.home / home.LOGS, child_env, logs_json=logs_json)
         watcher = Watcher(settings, places, processes, secret_file=secret_file, began_s=began_s, say=say)
@@ -70,6 +77,12 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
             return supervisor.run()
         finally:
             home.forget_state(settings.home)
+
+
+def _if_possible(say: Callable[[str], None], text: str) -> None:
+    """Say it; output on a full disk, or to a reader that is gone, is no reason to stop what runs."""
+    with contextlib.suppress(OSError):
+        say(text)
 
 
 def _stamped(say: Callable[[str], None], text: str) -> None:
@@ -118,5 +131,7 @@ def _prepare_data(child_env: Mapping[str, str]) -> None:
     complaints = [line.removeprefix("loom: ") for line in done.stderr.splitlines() if line.startswith("loom: ")]
     if done.returncode == WRONG_SETTING and complaints:
         raise BadSettings("\n".join(complaints))
+    if done.returncode and complaints:
+        raise NotPrepared("\n".join(complaints))
     if done.returncode:
         raise NotPrepared(f"cannot prepare the data:\n{(done.stderr or done.stdout).strip()[-2000:]}")

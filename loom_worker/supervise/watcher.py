@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from loom_worker.settings import Settings
 from loom_worker.sqlite_driver import sqlite3
 from loom_worker.supervise import home, logs, ports, ready, screen
-from loom_worker.supervise.decide import Row
+from loom_worker.supervise.decide import Row, is_failing
 from loom_worker.supervise.processes import Processes
 from loom_worker.supervise.run import LONGEST_SLEEP_S
 
@@ -61,11 +61,14 @@ class Watcher:
         self._started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         self._is_ready = self._is_late = False
         self._rotated_s = self._began_s
-        self._written: dict[str, int] | None = None
+        self._written: home.State | None = None
+        self._is_unwritable = False
+        self.has_served = False
+        """Whether the web has answered since the start."""
 
     def look(self, rows: Sequence[Row], now_s: float) -> float:
         """What ``run`` asks of an ``Onlooker``."""
-        self._write_state(rows)
+        self._write_state(rows, now_s)
         if now_s >= self._rotated_s + LONGEST_SLEEP_S:
             self._rotated_s = now_s
             self._processes.rotate_logs()
@@ -73,19 +76,25 @@ class Watcher:
             self._look_whether_ready()
         return LONGEST_SLEEP_S if self._is_ready else LOOK_EVERY_S
 
-    def _write_state(self, rows: Sequence[Row]) -> None:
-        children = {row.spec.name: row.pid for row in rows if row.pid is not None}
-        if children == self._written:
-            return
-        self._written = children
+    def _write_state(self, rows: Sequence[Row], now_s: float) -> None:
         state = home.State(
             pid=os.getpid(),
             url=self._places.url,
             flower_url=self._places.flower_url,
             started=self._started,
-            children=children,
+            children={row.spec.name: row.pid for row in rows if row.pid is not None},
+            failing={row.spec.name: row.deaths for row in rows if is_failing(row, now_s)},
         )
-        home.write_state(self._settings.home, state)
+        if state == self._written:
+            return
+        try:
+            home.write_state(self._settings.home, state)
+        except OSError as error:
+            if not self._is_unwritable:
+                self._say(f"{self._settings.home / home.STATE} cannot be written ({error.strerror}); still trying")
+            self._is_unwritable = True
+            return
+        self._written, self._is_unwritable = state, False
 
     def _look_whether_ready(self) -> None:
         waited_s = time.monotonic() - self._began_s
@@ -99,6 +108,7 @@ class Watcher:
 
     def _missing(self) -> str:
         body = ready.readiness(self._places.url)
+        self.has_served = self.has_served or body is not None
         if body is None:
             return f"nothing answers at {self._places.url}"
         if not body["ready"]:
@@ -106,9 +116,12 @@ class Watcher:
         return "" if ready.listens(FLOWER_HOST, self._places.flower_port) else "Flower does not listen"
 
     def _late(self, missing: str) -> str:
-        ends = ((name, logs.tail(self._processes.log(name), lines=5)) for name in self._written or {})
+        ends = ((name, logs.tail(self._processes.log(name), lines=5)) for name in self._children())
         parts = [f"not ready after {LATE_AFTER_S:.0f} s: {missing}", "still trying; the ends of the logs:"]
         return "\n".join([*parts, *(f"--- {name}\n{end}" for name, end in ends if end)])
+
+    def _children(self) -> Iterable[str]:
+        return self._written.children if self._written else ()
 
     def _facts(self, waited_s: float) -> screen.Facts:
         from loom_worker.agents.load import load

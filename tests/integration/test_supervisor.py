@@ -34,7 +34,9 @@ class Room:
         self.supervisor: subprocess.Popen[bytes] | None = None
 
     def run(self, *specs: Spec) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.support.supervising", json.dumps([asdict(s) for s in specs])]
+        table = self.folder / "specs.json"
+        table.write_text(json.dumps([asdict(s) for s in specs]))
+        command = [sys.executable, "-m", "tests.support.supervising", str(table)]
         with (self.folder / "said").open("wb") as said:
             self.supervisor = subprocess.Popen(
                 [*command, str(self.folder)], cwd=self.folder, stdout=said, stderr=said, env={**os.environ, **PATHS}
@@ -101,15 +103,42 @@ def test_a_supervisor_that_is_killed_takes_every_child_with_it(room: Room) -> No
     until(lambda: not any(map(is_alive, children)), 5, "the children end")
 
 
-def test_five_deaths_in_a_minute_stop_everything_and_show_the_end_of_the_log(room: Room) -> None:
+def test_a_web_that_never_comes_up_stops_everything_and_shows_the_end_of_its_log(room: Room) -> None:
+    supervisor = room.run(child("beat"), Spec("web", failing(3), is_indispensable=True))
+    beat = room.started("beat")
+    assert supervisor.wait(timeout=40) == 1
+    assert not is_alive(beat)
+    said = room.said()
+    assert said.count("web ended (exit code 3); ") == 5
+    assert "web ended 5 times and never served" in said
+    assert re.search(r"about to fail\n--- \S+Z web ended \(exit code 3\)\n*$", said)
+
+
+def test_a_worker_that_does_not_stay_up_is_told_loudly_once_and_ends_nobody(room: Room) -> None:
     supervisor = room.run(child("web"), Spec("worker", failing(3)))
     web = room.started("web")
-    assert supervisor.wait(timeout=20) == 1
-    assert not is_alive(web)
-    said = room.said()
-    assert said.count("worker ended (exit code 3); ") == 5
-    assert "worker died 5 times in a minute" in said
-    assert re.search(r"about to fail\n--- \S+Z worker ended \(exit code 3\)\n*$", said)
+    until(lambda: room.said().count("worker ended (exit code 3)") >= 6, 40, "the worker has died six times")
+    assert supervisor.poll() is None
+    assert is_alive(web)
+    assert room.pids("web") == [web]
+    assert room.said().count("worker DOES NOT STAY UP") == 1
+    assert "about to fail" in room.said()
+
+
+def test_a_child_that_cannot_be_started_is_tried_again_and_ends_nobody(room: Room) -> None:
+    supervisor = room.run(child("web"), Spec("worker", ("a" * 300_000,)))  # longer than the kernel takes
+    web = room.started("web")
+    until(lambda: room.said().count("worker cannot be started (Argument list too long)") >= 3, 20, "it is tried again")
+    assert supervisor.poll() is None
+    assert is_alive(web)
+
+
+def test_a_child_whose_log_cannot_be_written_runs_without_one(room: Room) -> None:
+    (room.folder / "web.log").symlink_to(room.folder / "nowhere" / "web.log")
+    room.run(child("web"), child("beat"))
+    room.started("beat")
+    until(lambda: "web.log cannot be written; the output of web is lost" in room.said(), 10, "it is told")
+    assert "web ended" not in room.said()
 
 
 def test_the_traceback_of_a_crash_is_still_there_after_four_more_starts_and_deaths(room: Room) -> None:

@@ -1,4 +1,4 @@
-"""A supervisor as a process of its own: ``python -m tests.support.supervising SPECS_JSON LOG_DIR``.
+"""A supervisor as a process of its own: ``python -m tests.support.supervising SPECS_FILE LOG_DIR``.
 
 It looks every 50 ms: the pids in the file ``hearts`` beat, and while there is a file ``unanswered`` they are idle. It
 writes those it saw into the file ``seen``.
@@ -18,7 +18,14 @@ from loom_worker.supervise.run import Supervisor
 
 
 class _Quiet:
-    """Looks at nothing; the loop wakes for signals and its own times."""
+    """Looks at nothing; the loop wakes for signals and its own times. The file ``served`` says that the web has."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def has_served(self) -> bool:
+        return (self._folder / "served").exists()
 
     def look(self, rows: Sequence[Row], now_s: float) -> float:
         return 60.0
@@ -32,14 +39,14 @@ def _look(folder: Path) -> Look:
     return Look(tuple(workers), 60.0 if (folder / "unanswered").exists() else 0.0)
 
 
-def main(specs_json: str, log_dir: str) -> int:
-    specs = [Spec(**{**fields, "argv": tuple(fields["argv"])}) for fields in json.loads(specs_json)]
+def main(specs_file: str, log_dir: str) -> int:
+    specs = [Spec(**{**fields, "argv": tuple(fields["argv"])}) for fields in json.loads(Path(specs_file).read_text())]
     gate = Path(log_dir) / "open"
     supervisor = Supervisor(
         specs,
         Processes(Path(log_dir), os.environ),
         is_open=lambda: gate.exists() or not any(spec.is_foundation for spec in specs),
-        onlooker=_Quiet(),
+        onlooker=_Quiet(Path(log_dir)),
         rounds=Rounds(lambda: _look(Path(log_dir)), host="here", every_s=0.05),
         say=lambda text: sys.stdout.write(text + "\n"),
     )

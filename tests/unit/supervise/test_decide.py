@@ -4,28 +4,30 @@ import pytest
 
 from loom_worker.supervise.decide import (
     DEATHS_TOO_MANY,
-    DEATHS_WITHIN_S,
     LONGEST_PAUSE_S,
+    STEADY_S,
     Action,
     Row,
     Spec,
     decide,
     died,
+    is_failing,
     next_look_s,
 )
 
-VALKEY = Row(Spec("valkey", ("v",), stop_stage=3, grace_s=5.0, is_foundation=True))
-WEB = Row(Spec("web", ("w",), stop_stage=0, grace_s=10.0))
+VALKEY = Row(Spec("valkey", ("v",), stop_stage=3, grace_s=5.0, is_foundation=True, is_indispensable=True))
+WEB = Row(Spec("web", ("w",), stop_stage=0, grace_s=10.0, is_indispensable=True))
 ONE = Row(Spec("worker-1", ("w",), stop_stage=1, grace_s=20.0))
 TWO = Row(Spec("worker-2", ("w",), stop_stage=1, grace_s=20.0))
 
 
-def up(*rows: Row, now_s: float = 100.0, is_open: bool = True) -> list[tuple[str, str]]:
-    return [(a.verb, a.name) for a in decide(rows, goal="up", now_s=now_s, is_open=is_open)]
+def up(*rows: Row, now_s: float = 100.0, is_open: bool = True, has_served: bool = False) -> list[tuple[str, str]]:
+    actions = decide(rows, goal="up", now_s=now_s, is_open=is_open, has_served=has_served)
+    return [(a.verb, a.name) for a in actions]
 
 
 def down(*rows: Row, now_s: float = 100.0) -> list[tuple[str, str]]:
-    return [(a.verb, a.name) for a in decide(rows, goal="down", now_s=now_s, is_open=False)]
+    return [(a.verb, a.name) for a in decide(rows, goal="down", now_s=now_s, is_open=False, has_served=True)]
 
 
 def running(row: Row) -> Row:
@@ -50,29 +52,48 @@ def test_a_restart_waits_for_its_pause() -> None:
     assert up(row, now_s=row.start_at_s) == [("start", "web")]
 
 
-def test_each_recent_death_doubles_the_pause_up_to_the_longest() -> None:
-    row, pauses = WEB, []
-    for at in range(4):
-        row = died(running(row), float(at))
-        pauses.append(row.start_at_s - at)
-    assert pauses == pytest.approx([0.2, 0.4, 0.8, 1.6])
-    for at in range(4, 12):
-        row = died(row, float(at))
-    assert row.start_at_s - 11.0 == pytest.approx(LONGEST_PAUSE_S)
+def failed(row: Row, times: int = DEATHS_TOO_MANY) -> Row:
+    """After so many deaths in a row, the last one just now."""
+    for _ in range(times):
+        row = died(replace(row, pid=7, started_at_s=99.0), 100.0)
+    return row
 
 
-def test_five_deaths_within_a_minute_end_everything_and_nothing_else_is_started() -> None:
-    row = ONE
-    for at in range(DEATHS_TOO_MANY):
-        row = died(running(row), float(at))
-    assert up(VALKEY, row, WEB) == [("give_up", "worker-1")]
+def test_each_death_in_a_row_doubles_the_pause_up_to_the_longest() -> None:
+    pauses = [failed(WEB, times).start_at_s - 100.0 for times in (1, 2, 3, 4, 5)]
+    assert pauses == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2])
+    assert failed(WEB, 5000).start_at_s - 100.0 == LONGEST_PAUSE_S
 
 
-def test_five_deaths_spread_over_more_than_a_minute_are_survived() -> None:
-    row = ONE
-    for n in range(DEATHS_TOO_MANY * 3):
-        row = died(running(row), n * DEATHS_WITHIN_S / 4)
-        assert all(verb != "give_up" for verb, _ in up(row, now_s=row.start_at_s))
+@pytest.mark.parametrize("name", ["valkey", "web"])
+def test_what_is_indispensable_and_fails_before_anybody_was_served_is_given_up(name: str) -> None:
+    rows = {"valkey": VALKEY, "web": WEB, "worker-1": ONE}
+    rows[name] = failed(rows[name])
+    assert up(*rows.values()) == [("give_up", name)]
+
+
+def test_a_worker_that_fails_ends_nothing_even_at_the_first_start() -> None:
+    row = failed(ONE, 100)
+    assert up(running(VALKEY), running(WEB), row, TWO, now_s=101.0) == [("start", "worker-2")]
+    assert up(running(WEB), row, now_s=row.start_at_s) == [("start", "worker-1")]
+
+
+def test_once_anybody_was_served_nothing_is_given_up() -> None:
+    web, valkey = failed(WEB, 100), failed(VALKEY, 100)
+    assert up(valkey, web, now_s=web.start_at_s, has_served=True) == [("start", "valkey"), ("start", "web")]
+
+
+def test_one_that_could_not_be_started_has_died_once_more() -> None:
+    assert died(failed(ONE, 3), 100.0).deaths == 4
+
+
+def test_a_process_that_ran_for_a_while_begins_anew() -> None:
+    again = replace(failed(ONE), pid=7, started_at_s=104.0)
+    assert is_failing(failed(ONE), 103.0)
+    assert is_failing(again, 104.0 + STEADY_S - 0.1)
+    assert not is_failing(again, 104.0 + STEADY_S)
+    assert died(again, 104.0 + STEADY_S).deaths == 1
+    assert died(again, 104.0 + STEADY_S - 0.1).deaths == DEATHS_TOO_MANY + 1
 
 
 @pytest.mark.parametrize(
@@ -100,7 +121,7 @@ def test_what_was_killed_is_not_killed_again() -> None:
 
 def test_a_second_interrupt_kills_everything_at_once_whatever_its_stage() -> None:
     rows = (running(VALKEY), replace(running(WEB), asked_at_s=99.0), ONE)
-    actions = decide(rows, goal="dead", now_s=100.0, is_open=False)
+    actions = decide(rows, goal="dead", now_s=100.0, is_open=False, has_served=False)
     assert actions == (Action("kill", "valkey"), Action("kill", "web"))
 
 
@@ -138,4 +159,4 @@ def test_while_one_is_ended_others_are_still_started() -> None:
 
 def test_the_end_of_one_that_did_no_work_counts_as_a_death_and_leaves_no_trace_on_the_next() -> None:
     row = died(replace(running(ONE), remedy="ask", asked_at_s=99.0, is_killed=True), 100.0)
-    assert row == Row(ONE.spec, deaths=(100.0,), start_at_s=pytest.approx(100.2))
+    assert row == Row(ONE.spec, deaths=1, start_at_s=pytest.approx(100.2))
