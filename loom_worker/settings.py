@@ -16,6 +16,7 @@ from loom_worker.environ import NAMED_PREFIX, Reader, within
 from loom_worker.errors import BadSettings
 from loom_worker.settings_tree import (
     BlobSettings,
+    EventSettings,
     LaneSettings,
     LimitSettings,
     LlmSettings,
@@ -32,6 +33,7 @@ from loom_worker.settings_tree import (
 __all__ = [
     "PROVIDERS",
     "BlobSettings",
+    "EventSettings",
     "LaneSettings",
     "LimitSettings",
     "LlmSettings",
@@ -81,6 +83,7 @@ def from_env(environ: Mapping[str, str] | None = None, *, judges: Iterable[Judge
         blobs=_blobs(read, home),
         patterns=_patterns(read),
         lanes=LaneSettings(lease_s=read.seconds("LOOM_LEASE_S", LaneSettings().lease_s)),
+        events=_events(read),
         web=_web(read),
         webhook=_webhook(read),
         log=_log(read),
@@ -210,6 +213,14 @@ def _patterns(read: Reader) -> PatternSettings:
         folder=_existing(read, "LOOM_PATTERNS_DIR"),
         debounce_ms=read.whole("LOOM_PATTERNS_DEBOUNCE_MS", PatternSettings().debounce_ms, least=0, most=60_000),
         learns=read.choice("LOOM_PATTERNS_LEARN", True, _YES_NO),
+    )
+
+
+def _events(read: Reader) -> EventSettings:
+    usual = EventSettings()
+    return EventSettings(
+        log_bytes=read.whole("LOOM_EVENT_LOG_BYTES", usual.log_bytes, least=64 * 1024, most=1 << 30),
+        ttl_s=read.whole("LOOM_EVENT_TTL_S", usual.ttl_s, most=7 * 86_400),
     )
 
 

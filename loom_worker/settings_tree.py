@@ -109,6 +109,17 @@ class LaneSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EventSettings:
+    """The event logs of turns in Redis; what they do not hold is made from the journal."""
+
+    log_bytes: int = 4 * 1024 * 1024
+    """LOOM_EVENT_LOG_BYTES: of one turn's log; its oldest events are dropped beyond it. Twice the longest reply, so
+    that a reader who keeps up is never sent to the database."""
+    ttl_s: int = 120
+    """LOOM_EVENT_TTL_S: a log is kept for so long after its turn has ended. An hour took 4.8 GB at 150 turns/s."""
+
+
+@dataclass(frozen=True, slots=True)
 class WebSettings:
     """The front end."""
 
@@ -192,6 +203,7 @@ class Settings:
     blobs: BlobSettings = BlobSettings()
     patterns: PatternSettings = PatternSettings()
     lanes: LaneSettings = LaneSettings()
+    events: EventSettings = EventSettings()
     web: WebSettings = WebSettings()
     webhook: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()

@@ -212,7 +212,9 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         is_stopping=lambda: stopping.is_asked,
         places=threading.Semaphore(max(1, settings.worker_concurrency // AT_ONCE)),
     )
-    sweep = Sweep(client, lanes, claims, outbox, memories, Sessions(database), ways, fitted.tidy, settings.lanes)
+    sweep = Sweep(
+        client, lanes, parts.events, claims, outbox, memories, Sessions(database), ways, fitted.tidy, settings.lanes
+    )
     return Process(parts, Mail(outbox, settings.webhook), desk, fitted, database, Sweeper(sweep, worker))
 
 
@@ -276,7 +278,7 @@ def _redis(settings: Settings) -> Any:
 
 def _events(settings: Settings) -> EventLog:
     waiting = redis_client.client(settings.redis_url, connections=settings.web.threads, wait_s=MAX_BLOCK_MS / 1000)
-    return EventLog(_redis(settings), waiting)
+    return EventLog(_redis(settings), waiting, settings.events)
 
 
 def _problems(database: Database, client: Any) -> tuple[str, ...]:

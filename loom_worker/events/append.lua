@@ -1,28 +1,37 @@
--- KEYS: 1 stream, 2 end. ARGV: ttl_s, least (-1: only if empty), fence (0: whoever), is_final, then (type, data) pairs.
+-- KEYS: 1 stream, 2 end, 3 gone. ARGV: 1 ttl_s while it runs, 2 ttl_s after the end, 3 max_bytes, 4 least (-1: only if
+-- empty), 5 fence (0: whoever), 6 is_final, then (type, data) pairs.
 -- The last id, or, with nothing written: -1: the stream is shorter than `least`, so it was lost and must be restored;
--- -2: an owner with a higher fence has written. Ids are 1, 2, 3… without gaps, whoever writes. Who only waits for the
--- end reads the second stream, and is not woken by every word.
-local last, fence = 0, tonumber(ARGV[3])
+-- -2: an owner with a higher fence has written; -3: the turn's session is deleted. Ids are 1, 2, 3… without gaps,
+-- whoever writes. Who only waits for the end reads the second stream, and is not woken by every word.
+if redis.call('EXISTS', KEYS[3]) == 1 then
+  return -3
+end
+local last, bytes, fence = 0, 0, tonumber(ARGV[5])
 local tail = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
 if tail[1] then
   last = tonumber(string.match(tail[1][1], '^%d+'))
-  local highest = tonumber(tail[1][2][6] or '0')  -- the fields are t, d, f
+  bytes = tonumber(tail[1][2][8] or '0')  -- the fields are t, d, f, b
+  local highest = tonumber(tail[1][2][6] or '0')
   if fence > 0 and fence < highest then
     return -2
   end
   fence = math.max(fence, highest)
 end
-local least = tonumber(ARGV[2])
+local least = tonumber(ARGV[4])
 if last < least or (least == -1 and last > 0) then
   return -1
 end
-for i = 5, #ARGV, 2 do
-  last = last + 1
-  redis.call('XADD', KEYS[1], string.format('%d-0', last), 't', ARGV[i], 'd', ARGV[i + 1], 'f', fence)
+for i = 7, #ARGV, 2 do
+  last, bytes = add(KEYS[1], last, bytes, ARGV[i], ARGV[i + 1], fence)
 end
-redis.call('EXPIRE', KEYS[1], ARGV[1])
-if ARGV[4] == '1' then
+trim(KEYS[1], last, bytes, tonumber(ARGV[3]))
+if ARGV[6] == '1' then
   redis.call('XADD', KEYS[2], '*', 'last', last)
-  redis.call('EXPIRE', KEYS[2], ARGV[1])
+end
+if redis.call('EXISTS', KEYS[2]) == 1 then
+  redis.call('EXPIRE', KEYS[1], ARGV[2])
+  redis.call('EXPIRE', KEYS[2], ARGV[2])
+else
+  redis.call('EXPIRE', KEYS[1], ARGV[1])
 end
 return last

@@ -4,25 +4,38 @@ What is lost here is rebuilt from the journal, so nothing durable depends on it.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from loom_worker.errors import Fenced
 from loom_worker.redis_client import in_our_words
+from loom_worker.settings_tree import EventSettings
 from loom_worker.values.events import TERMINAL, Event
 from loom_worker.values.json import Json
 
-TTL_S = 3600
-"""A stream nobody wrote to for so long is dropped; readers then get it from the journal."""
+RUNNING_TTL_S = 3600
+"""A stream of a turn that runs is dropped when nobody wrote to it for so long (it may wait for a person); readers then
+get it from the journal."""
+GONE_TTL_S = 3600
+"""For so long after its session was deleted nobody can write a turn's log anew."""
 FENCED = -2
 """What append.lua answers a writer whose turn is another's by now."""
+GONE = -3
+"""What both scripts answer a writer whose turn's session is deleted."""
+STUB_BYTES = 64 * 1024
+"""A final event that is larger is kept without its data: that is the turn, which readers find in the database."""
+FORGOTTEN = 200
+"""Turns forgotten at a time."""
+
+
+USUAL = EventSettings()
 
 
 class EventLog:
     """All streams, on one Redis."""
 
-    def __init__(self, redis: Any, waiting: Any) -> None:
+    def __init__(self, redis: Any, waiting: Any, settings: EventSettings = USUAL) -> None:
         """Make the log.
 
         Args:
@@ -31,7 +44,10 @@ class EventLog:
         """
         self._redis = redis
         self._waiting = waiting
-        self._append = redis.register_script((files("loom_worker.events") / "append.lua").read_text(encoding="utf-8"))
+        self._settings = settings
+        self._append, self._restore, self._forget = (
+            redis.register_script(_source(name)) for name in ("append", "restore", "forget")
+        )
 
     def append(self, turn_id: str, events: Sequence[tuple[str, Json]], *, least: int, fence: int = 0) -> int | None:
         """Add events; return the id of the last one.
@@ -44,15 +60,17 @@ class EventLog:
             None if the log has fewer, for it was lost (or any, where it should be empty); nothing was added then.
 
         Raises:
-            Fenced: an owner with a higher fence has written; nothing was added.
+            Fenced: an owner with a higher fence has written, or the session is deleted; nothing was added.
             Unavailable: Redis did not answer.
         """
-        pairs = [part for kind, data in events for part in (kind, _text(data))]
+        pairs = [part for kind, data in events for part in (kind, _text(kind, data))]
+        is_final = int(any(kind in TERMINAL for kind, _ in events))
+        args = [RUNNING_TTL_S, self._settings.ttl_s, self._settings.log_bytes, least, fence, is_final, *pairs]
         with in_our_words():
-            is_final = int(any(kind in TERMINAL for kind, _ in events))
-            last = self._append(keys=[_key(turn_id), _end(turn_id)], args=[TTL_S, least, fence, is_final, *pairs])
+            last = self._append(keys=[_key(turn_id), _end(turn_id), _gone(turn_id)], args=args)
         if last == FENCED:
             raise Fenced(f"Another worker writes the events of turn {turn_id}.")
+        _check_there(last, turn_id)
         return None if last == -1 else int(last)
 
     def last_id(self, turn_id: str) -> int:
@@ -66,27 +84,60 @@ class EventLog:
         return _number(tail[0][0]) if tail else 0
 
     def restore(self, turn_id: str, events: Iterable[Event], *, fence: int = 0) -> None:
-        """Write a whole log anew, as the owner with this fence.
+        """Write a whole log anew, as the owner with this fence: of a long one the end that it may hold.
+
+        Raises:
+            Fenced: the session is deleted; nothing was written.
+            Unavailable: Redis did not answer.
+        """
+        kept: list[tuple[Event, str]] = []
+        room = self._settings.log_bytes
+        for event in reversed(tuple(events)):
+            text = _text(event.type, event.data)
+            room -= len(text) + len(event.type)
+            if kept and room < 0:
+                break
+            kept.append((event, text))
+        kept.reverse()
+        if not kept:
+            return
+        is_final = kept[-1][0].is_final
+        ttl_s = self._settings.ttl_s if is_final else RUNNING_TTL_S
+        pairs = [part for event, text in kept for part in (event.type, text)]
+        with in_our_words():
+            keys = [_key(turn_id), _gone(turn_id)]
+            _check_there(self._restore(keys=keys, args=[ttl_s, fence, kept[0][0].id - 1, *pairs]), turn_id)
+
+    def forget(self, turns: Mapping[str, bool]) -> None:
+        """Remove the logs of a deleted session's turns for good.
+
+        Args:
+            turns: their ids, and whether each may have a writer: what that one writes from now on is refused.
 
         Raises:
             Unavailable: Redis did not answer.
         """
-        with in_our_words(), self._redis.pipeline(transaction=True) as pipe:
-            pipe.delete(_key(turn_id))
-            for event in events:
-                pipe.xadd(_key(turn_id), {"t": event.type, "d": _text(event.data), "f": fence}, id=f"{event.id}-0")
-            pipe.expire(_key(turn_id), TTL_S)
-            pipe.execute()
+        ids = list(turns)
+        for begin in range(0, len(ids), FORGOTTEN):
+            some = ids[begin : begin + FORGOTTEN]
+            keys = [key for turn_id in some for key in (_key(turn_id), _end(turn_id), _gone(turn_id))]
+            with in_our_words():
+                self._forget(keys=keys, args=[GONE_TTL_S, *(int(turns[turn_id]) for turn_id in some)])
 
-    def read(self, turn_id: str, *, after: int, wait_ms: int) -> tuple[Event, ...]:
+    def read(self, turn_id: str, *, after: int, wait_ms: int, most: int = 500) -> tuple[Event, ...]:
         """Events behind an id; waits for the first of them up to wait_ms (0: not at all), then returns none.
+
+        The first may be a later one than the next: what stood between was dropped, and is in the journal or will be.
+
+        Args:
+            most: events that are returned at a time.
 
         Raises:
             Unavailable: Redis did not answer.
         """
         block = wait_ms if wait_ms > 0 else None
         with in_our_words():
-            found = self._waiting.xread({_key(turn_id): f"{after}-0"}, count=500, block=block)
+            found = self._waiting.xread({_key(turn_id): f"{after}-0"}, count=most, block=block)
         entries = next(iter(found.values()))[0] if isinstance(found, dict) and found else _entries(found)
         return tuple(Event(_number(entry_id), fields["t"], json.loads(fields["d"])) for entry_id, fields in entries)
 
@@ -120,5 +171,26 @@ def _number(entry_id: str) -> int:
     return int(entry_id.partition("-")[0])
 
 
-def _text(data: Json) -> str:
-    return json.dumps(data, separators=(",", ":"))  # ASCII: a lone surrogate out of a model's arguments passes too
+def _gone(turn_id: str) -> str:
+    return f"loom:gone:{turn_id}"
+
+
+def _check_there(answer: int, turn_id: str) -> None:
+    if answer == GONE:
+        raise Fenced(f"The session of turn {turn_id} is deleted, and its events with it.")
+
+
+def _text(kind: str, data: Json) -> str:
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    if kind in TERMINAL and len(text) > STUB_BYTES:
+        return "{}"
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate out of a model's arguments
+        return json.dumps(data, separators=(",", ":"))
+    return text
+
+
+def _source(name: str) -> str:
+    folder = files("loom_worker.events")
+    return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("common", name))

@@ -15,6 +15,9 @@ log = logging.getLogger(__name__)
 
 DELTA = "output_text.delta"
 
+MOST_CHARS = 16 * 1024
+"""Of one delta; longer pieces are told in parts, so that no single event is large."""
+
 RETRY_S = 1.0
 """A Redis that did not answer is left alone for so long: a turn never waits for its readers."""
 
@@ -75,6 +78,10 @@ class Writer:
 
     def delta(self, text: str, *, reply_n: int) -> None:
         """Write a piece of the reply that will become step reply_n; it joins a piece that is still put off."""
+        for begin in range(0, len(text), MOST_CHARS):
+            self._delta(text[begin : begin + MOST_CHARS], reply_n)
+
+    def _delta(self, text: str, reply_n: int) -> None:
         last = self._log[-1] if self._log else {}
         if last.get("reply") != reply_n:
             self._add(DELTA, {"text": text}, {"reply": reply_n, "cuts": [len(text)]})
@@ -86,10 +93,13 @@ class Writer:
 
     def _join(self, text: str) -> bool:
         with self._lock:
-            is_put_off = len(self._told) > self._sent
-            if is_put_off:
-                self._told[-1] = (DELTA, {"text": self._told[-1][1]["text"] + text})
-            return is_put_off
+            if len(self._told) <= self._sent:
+                return False
+            before = self._told[-1][1]["text"]
+            if len(before) + len(text) > MOST_CHARS:
+                return False
+            self._told[-1] = (DELTA, {"text": before + text})
+            return True
 
     def drop_deltas(self, *, reply_n: int) -> bool:
         """A reply that was streaming will not be journaled: its deltas keep their ids, but have no text any more.

@@ -1,7 +1,10 @@
 """Waiting for a turn's end, and reading its events while it runs and after; no database connection is held."""
 
+import json
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from loom_worker.errors import Unavailable
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
@@ -10,6 +13,10 @@ from loom_worker.store.reading import Turns
 from loom_worker.values.events import Event
 from loom_worker.values.turns import Turn
 
+READ_EVENTS = 64
+"""Events that are fetched at a time, 16 KiB of text in each at the most: a slow reader holds those and no more."""
+READ_CHARS = 1024 * 1024
+"""Text of the events that are kept of a log made from the journal; a slow reader's next ones are made anew."""
 LOOK_MS = 1_000
 """A waiter looks up this often: whether it shall stop, and in the database should the live log be lost."""
 
@@ -20,6 +27,7 @@ class Following:
     def __init__(self, turns: Turns, events: EventLog) -> None:
         self._turns = turns
         self._events = events
+        self._rebuilding = threading.Lock()  # a whole journal is in memory meanwhile: one at a time
 
     def wait(self, workspace: str, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
         """Return the turn as soon as it has ended, or as it is after timeout_s.
@@ -45,39 +53,76 @@ class Following:
         Raises:
             NotFound: the workspace has no such turn.
         """
-        turn = self._turns.get(workspace, turn_id)
+        is_finished = self._turns.get(workspace, turn_id).is_finished  # not the turn: slow readers would keep it
         quiet_since_s = time.monotonic()
         while not is_stopping():
-            found = self._next(turn, after)
+            found = self._next(workspace, turn_id, after, is_finished=is_finished)
             for event in found:
                 yield event
                 if event.is_final:
                     return
             if found:
                 after, quiet_since_s = found[-1].id, time.monotonic()
-            elif turn.is_finished:
+            elif is_finished:
                 return  # the reader has had the end already
             else:
-                turn = self._turns.get(workspace, turn_id)
+                is_finished = self._turns.get(workspace, turn_id).is_finished
                 if time.monotonic() - quiet_since_s >= MAX_BLOCK_MS / 1000:
                     quiet_since_s = time.monotonic()
                     yield None
 
-    def _next(self, turn: Turn, after: int) -> tuple[Event, ...]:
-        found = self._look(turn.id, after=after, wait_ms=0 if turn.is_finished else LOOK_MS)
-        if found:
-            return found
-        if not turn.is_finished:
-            return (Event(0, "stream.reset", {"turn_id": turn.id}),) if self._is_ahead(turn, after) else ()
-        whole = rebuild(turn, self._turns.journal(turn.id))
-        if after > len(whole):
-            return (Event(0, "stream.reset", {"turn_id": turn.id}), *whole)
-        return whole[after:]
+    def forget(self, turns: Mapping[str, bool]) -> None:
+        """Remove the events of turns whose session is deleted; see EventLog.forget.
 
-    def _is_ahead(self, turn: Turn, after: int) -> bool:
+        Raises:
+            Unavailable: Redis did not answer.
+        """
+        self._events.forget(turns)
+
+    def _next(self, workspace: str, turn_id: str, after: int, *, is_finished: bool) -> tuple[Event, ...]:
+        found = self._look(turn_id, after=after, wait_ms=0 if is_finished else LOOK_MS)
+        if found and found[0].id == after + 1:
+            return tuple(self._whole(workspace, turn_id, event) for event in found)
+        if found:  # what stands between was dropped from the log, which holds so many bytes and no more
+            return self._dropped(workspace, turn_id, after, found)
+        if is_finished or self._is_lost(turn_id):
+            return self._journaled(workspace, turn_id, after)
+        return (_reset(turn_id),) if self._is_ahead(turn_id, after) else ()
+
+    def _whole(self, workspace: str, turn_id: str, event: Event) -> Event:
+        """The event; the data of a large final one is the turn, and is not in the log."""
+        if event.data or not event.is_final:
+            return event
+        return replace(event, data=self._turns.get(workspace, turn_id).as_json())
+
+    def _dropped(self, workspace: str, turn_id: str, after: int, found: tuple[Event, ...]) -> tuple[Event, ...]:
+        """What is missing before the events found, out of the journal, which may have it a little later only."""
+        missing = [event for event in self._journaled(workspace, turn_id, after) if event.id < found[0].id]
+        if missing or not self._turns.get(workspace, turn_id).is_finished:
+            _pause(0 if missing else LOOK_MS)
+            return tuple(missing)
+        return found
+
+    def _journaled(self, workspace: str, turn_id: str, after: int) -> tuple[Event, ...]:
+        """The next events as the journal has them."""
+        with self._rebuilding:
+            turn = self._turns.get(workspace, turn_id)
+            whole = rebuild(turn, self._turns.journal(turn_id))
+            if after <= len(whole):
+                return _beginning(whole[after:])
+            return (_reset(turn_id), *_beginning(whole)) if turn.is_finished else (_reset(turn_id),)
+
+    def _is_lost(self, turn_id: str) -> bool:
+        """True if Redis has nothing of the turn: it ran out of time while the turn waited, or with Redis' memory."""
+        try:
+            return self._events.last_id(turn_id) == 0
+        except Unavailable:
+            return False
+
+    def _is_ahead(self, turn_id: str, after: int) -> bool:
         """True for a reader that knows events the log does not have: it was lost, and is being written anew."""
         try:
-            return after > self._events.last_id(turn.id)
+            return after > self._events.last_id(turn_id)
         except Unavailable:
             return False
 
@@ -89,10 +134,25 @@ class Following:
 
     def _look(self, turn_id: str, *, after: int, wait_ms: int) -> tuple[Event, ...]:
         try:
-            return self._events.read(turn_id, after=after, wait_ms=wait_ms)
+            return self._events.read(turn_id, after=after, wait_ms=wait_ms, most=READ_EVENTS)
         except Unavailable:
             _pause(wait_ms)
             return ()
+
+
+def _reset(turn_id: str) -> Event:
+    return Event(0, "stream.reset", {"turn_id": turn_id})
+
+
+def _beginning(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """The first events, with READ_CHARS of text at the most, but one at the least."""
+    chars = 0
+    for place, event in enumerate(events):
+        text = event.data.get("text")
+        chars += len(text) if isinstance(text, str) else len(json.dumps(event.data))
+        if place and chars > READ_CHARS:
+            return events[:place]
+    return events
 
 
 def _pause(wait_ms: int) -> None:

@@ -158,10 +158,11 @@ class Front:
 
     def delete_session(self, workspace: str, session_id: str) -> None:
         """Delete a session and all that belongs to it, or raise NotFound; its rows go by and by."""
-        lane = self._sessions.delete(workspace, session_id)
+        deleted = self._sessions.delete(workspace, session_id)
         try:
-            self._lanes.forget(lane)
-        except Unavailable:  # what Redis keeps of the lane is dropped when somebody looks: the database has nothing
+            self._lanes.forget(deleted.lane)
+            self._following.forget(deleted.turns)
+        except Unavailable:  # of the lane nothing is in the database, and the sweep removes the event logs
             return
 
     def submit(self, workspace: str, session_id: str, new: NewTurn, *, agent: str | None) -> tuple[Turn, bool]:

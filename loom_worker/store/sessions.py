@@ -2,7 +2,8 @@
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
@@ -24,6 +25,15 @@ _OF_LANE = select(sessions).where(sessions.c.lane == bindparam("our_lane"), sess
 REST_S = 0.002
 """Pause behind a batch of removed rows. The lock of the process goes to whoever asks first, which would be the thread
 that has just released it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A session that is no more."""
+
+    lane: str
+    turns: Mapping[str, bool]
+    """Its turns' ids, and whether each had not ended, so that a worker may still run it."""
 
 
 class Sessions:
@@ -89,8 +99,8 @@ class Sessions:
                 tx.execute(update(memory).where(memory.c.lane == row["lane"]).values(schemas=None))
         return self.get(workspace, session_id)
 
-    def delete(self, workspace: str, session_id: str) -> str:
-        """Delete a session for good; return its lane.
+    def delete(self, workspace: str, session_id: str) -> Deleted:
+        """Delete a session for good; return what others may still know of it.
 
         From now on nobody finds it or anything of it, no turn of it runs, and its name is free. Its rows are removed
         by ``reap``.
@@ -101,8 +111,17 @@ class Sessions:
         with self._database.write(durable=True) as tx:
             lane: str = found(tx, workspace, session_id)["lane"]
             tx.execute(update(sessions).where(sessions.c.lane == lane).values(workspace=DELETED, id=lane))
+            live = tx.execute(select(turns.c.id).where(turns.c.lane == lane, unfinished())).scalars().all()
             reaping.forget_live(tx, lane)
-        return lane
+        with self._database.read() as tx:
+            ended = tx.execute(select(turns.c.id).where(turns.c.lane == lane)).scalars().all()
+        return Deleted(lane, {**dict.fromkeys(ended, False), **dict.fromkeys(live, True)})
+
+    def deleted_turns(self, *, limit: int) -> tuple[str, ...]:
+        """Ids of turns of deleted sessions whose rows are still there."""
+        of_deleted = turns.c.lane.in_(select(sessions.c.lane).where(sessions.c.workspace == DELETED))
+        with self._database.read() as tx:
+            return tuple(tx.execute(select(turns.c.id).where(of_deleted).limit(limit)).scalars())
 
     def reap(self, *, limit: int = 200) -> int:
         """Remove the next rows of any deleted session, a transaction of some milliseconds.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
+from loom_worker.events.log import EventLog
 from loom_worker.lanes import keys
 from loom_worker.lanes.keeper import alive_workers, memory_age_ms
 from loom_worker.lanes.lanes import Lanes
@@ -35,6 +36,8 @@ COMPRESS_GRACE_MS = 5_000
 COMPRESSED = 10
 """Sessions sent with one sweep: whoever takes one goes on to the others that are due."""
 
+FORGOTTEN = 400
+"""Turns of deleted sessions whose event logs one sweep removes, at least as many as rows it removes."""
 REAPED = 20
 """Batches of rows of deleted sessions that one sweep removes."""
 
@@ -69,6 +72,7 @@ class Sweep:
 
     redis: Any
     lanes: Lanes
+    events: EventLog
     claims: Claims
     outbox: Outbox
     memories: Memories
@@ -142,6 +146,8 @@ class Sweep:
 
     def _reap(self) -> None:
         """Remove what is left of deleted sessions, some thousand rows with every sweep."""
+        # Redis may have been away when they were deleted.
+        self.events.forget(dict.fromkeys(self.sessions.deleted_turns(limit=FORGOTTEN), False))
         batches = 0
         while batches < REAPED and self.sessions.reap():
             batches += 1

@@ -4,12 +4,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import redis
 
-from loom_worker.errors import Unavailable
-from loom_worker.events.log import TTL_S, EventLog
+from loom_worker.errors import Fenced, Unavailable
+from loom_worker.events.log import RUNNING_TTL_S, EventLog
+from loom_worker.settings_tree import EventSettings
 from loom_worker.values.events import Event
 
 
@@ -87,7 +89,70 @@ def test_any_text_survives(events: EventLog) -> None:
 def test_a_log_is_dropped_some_time_after_the_last_write(events: EventLog, valkey: redis.Redis) -> None:
     events.append("t", [("x", {})], least=0)
     events.restore("u", [Event(1, "x", {})])
-    assert all(0 < valkey.ttl(f"loom:events:{turn}") <= TTL_S for turn in "tu")
+    assert all(0 < valkey.ttl(f"loom:events:{turn}") <= RUNNING_TTL_S for turn in "tu")
+
+
+FEW = EventSettings(log_bytes=10_000, ttl_s=30)
+
+
+def test_a_log_holds_so_many_bytes_and_no_more_however_it_is_written(valkey: redis.Redis) -> None:
+    events = EventLog(valkey, valkey, FEW)
+    for n in range(300):
+        assert events.append("t", [("x", {"text": "é" * (n % 40)}), ("y", {})], least=0) == 2 * n + 2
+        assert held(valkey, "t") <= FEW.log_bytes
+    found = events.read("t", after=0, wait_ms=0)
+    assert [event.id for event in found] == list(range(found[0].id, 601))
+    assert len(found) > 60, "what fits is kept"
+    events.append("t", [("x", {"text": "z" * 20_000})], least=600)
+    assert [event.id for event in events.read("t", after=0, wait_ms=0)] == [601], "the newest stays, whatever its size"
+
+
+def test_a_restored_log_holds_no_more_either_and_goes_on(valkey: redis.Redis) -> None:
+    events = EventLog(valkey, valkey, FEW)
+    events.restore("t", [Event(n, "x", {"text": "a" * 100}) for n in range(1, 301)])
+    found = events.read("t", after=0, wait_ms=0)
+    assert found[-1].id == 300
+    assert 40 < len(found) < 100
+    assert events.append("t", [("y", {})], least=300) == 301
+
+
+def held(valkey: redis.Redis, turn_id: str) -> int:
+    """Bytes of types and data in a log."""
+    entries: Any = valkey.xrange(f"loom:events:{turn_id}")
+    return sum(len(fields["t"].encode()) + len(fields["d"].encode()) for _, fields in entries)
+
+
+@pytest.mark.parametrize("last", ["turn.completed", "tool_call.completed"])
+def test_a_log_is_kept_a_short_time_after_its_end_also_if_something_comes_late(valkey: redis.Redis, last: str) -> None:
+    events = EventLog(valkey, valkey, FEW)
+    events.append("t", [("turn.queued", {})], least=-1)
+    events.append("t", [("turn.completed", {})], least=1)
+    if last != "turn.completed":
+        events.append("t", [(last, {})], least=1)
+    assert 0 < valkey.ttl("loom:events:t") <= FEW.ttl_s
+    assert 0 < valkey.ttl("loom:end:t") <= FEW.ttl_s
+
+
+def test_what_is_forgotten_nobody_writes_again(events: EventLog, valkey: redis.Redis) -> None:
+    events.append("t", [("x", {})], least=0)
+    events.append("u", [("turn.completed", {})], least=0)
+    events.forget({"t": True, "u": False, "long ago": False, "not begun": True})
+    for turn_id in ("t", "u", "not begun"):
+        with pytest.raises(Fenced):
+            events.append(turn_id, [("y", {})], least=0)
+        with pytest.raises(Fenced):
+            events.restore(turn_id, [Event(1, "x", {})])
+    assert events.append("long ago", [("x", {})], least=0) == 1
+    valkey.delete("loom:events:long ago")
+    assert sorted(valkey.keys("loom:*")) == ["loom:gone:not begun", "loom:gone:t", "loom:gone:u"]
+    assert all(valkey.ttl(key) > 0 for key in valkey.keys("loom:*"))
+
+
+def test_many_turns_are_forgotten(events: EventLog, valkey: redis.Redis) -> None:
+    for n in range(450):
+        events.append(f"t{n}", [("x", {})], least=0)
+    events.forget({f"t{n}": False for n in range(450)})
+    assert valkey.keys("loom:e*") == []
 
 
 @pytest.mark.parametrize(
@@ -95,6 +160,7 @@ def test_a_log_is_dropped_some_time_after_the_last_write(events: EventLog, valke
     [
         lambda events: events.append("t", [("x", {})], least=0),
         lambda events: events.last_id("t"),
+        lambda events: events.forget({"t": True}),
         lambda events: events.restore("t", [Event(1, "x", {})]),
         lambda events: events.read("t", after=0, wait_ms=0),
         lambda events: events.read("t", after=0, wait_ms=10),

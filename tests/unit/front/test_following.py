@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,11 @@ from loom_worker import redis_client
 from loom_worker.errors import NotFound
 from loom_worker.events.log import EventLog
 from loom_worker.front.following import Following
+from loom_worker.settings_tree import EventSettings
+from loom_worker.values.chat import Reply, TextDelta
 from loom_worker.values.events import Event
 from loom_worker.values.turns import Turn
-from tests.support.models import Beat, says, wants
+from tests.support.models import ONE_CALL, Beat, says, wants
 from tests.support.stage import WORKSPACE, Stage
 from tests.support.until import until
 
@@ -25,8 +27,8 @@ class Fast(EventLog):
     def wait_end(self, turn_id: str, *, wait_ms: int) -> bool:
         return super().wait_end(turn_id, wait_ms=max(1, wait_ms // 20))
 
-    def read(self, turn_id: str, *, after: int, wait_ms: int) -> tuple[Event, ...]:
-        return super().read(turn_id, after=after, wait_ms=wait_ms // 20)
+    def read(self, turn_id: str, *, after: int, wait_ms: int, most: int = 500) -> tuple[Event, ...]:
+        return super().read(turn_id, after=after, wait_ms=wait_ms // 20, most=most)
 
 
 @pytest.fixture
@@ -197,11 +199,82 @@ def test_a_reader_of_a_running_turn_whose_log_was_lost_is_told_to_begin_again(st
     turn = stage.submit()
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text="Adding."), says("It is 3.")]
     stage.serve(turn, stage.worker("w1"))
-    reader = hasty.events(WORKSPACE, turn.id, after=len(stage.live(turn)), is_stopping=never)
+    whole = stage.live(turn)
+    # It knows one event more than the journal has, such as a word of a reply that was lost with its worker.
+    reader = hasty.events(WORKSPACE, turn.id, after=len(whole) + 1, is_stopping=never)
     stage.redis.flushall()
     reset = next(reader)
     assert reset is not None
     assert (reset.id, reset.type) == (0, "stream.reset")
+    assert [next(reader) for _ in whole] == list(whole)
+
+
+def small_log(stage: Stage, log_bytes: int = 700) -> EventLog:
+    """A log that holds little of a turn."""
+    return EventLog(stage.redis, stage.redis, EventSettings(log_bytes=log_bytes))
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_what_a_full_log_has_dropped_is_read_from_the_journal(
+    stage: Stage, following: Following, has_ended: bool
+) -> None:
+    text = "Adding these two, which takes some words to say. " * 20
+    stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text=text), says("It is 3.")]
+    turn, worker = stage.submit(), stage.worker("w1", events=small_log(stage))
+    stage.serve(turn, worker)
+    if has_ended:
+        stage.answer_calls(turn, worker)
+        stage.serve(turn, worker)
+    assert stage.live(turn)[0].id > 1, "nothing was dropped"
+    whole = stage.rebuilt(turn)
+    reader = following.events(WORKSPACE, turn.id, after=0, is_stopping=never)
+    assert [next(reader) for _ in whole] == list(whole)
+
+
+def test_a_reader_waits_for_what_a_full_log_has_dropped_until_the_journal_has_it(
+    stage: Stage, following: Following
+) -> None:
+    turn, log = stage.submit(), small_log(stage)
+    seen: list[Event] = []
+    pieces: list[Beat] = [TextDelta(f"{n} and more words " * 900) for n in range(6)]
+
+    def log_is_full() -> None:
+        until(lambda: log.read(turn.id, after=0, wait_ms=0)[0].id > 4, 5, "the log has dropped something")
+
+    with ThreadPoolExecutor(1) as pool:
+        reading: list[Future[None]] = []
+
+        def come_late() -> None:
+            reading.append(pool.submit(lambda: seen.extend(_all(following, turn))))
+
+        reply = Reply(
+            "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)), "end_turn", ONE_CALL, "m"
+        )
+        stage.model.scenes = [[*pieces, log_is_full, come_late, reply]]
+        stage.serve(turn, stage.worker("w1", events=log))
+        reading[0].result(timeout=10)
+    assert seen == list(stage.rebuilt(turn))
+
+
+def test_a_turn_that_is_too_large_for_the_log_still_ends_it_whole(stage: Stage, following: Following) -> None:
+    turn = stage.submit()
+    stage.model.scenes = [says("word " * 40_000)]
+    stage.serve(turn, stage.worker("w1"))
+    assert stage.live(turn)[-1].data == {}
+    *_, last = read(following, turn)
+    assert (last.type, last.data) == ("turn.completed", stage.turn(turn).as_json())
+
+
+def test_a_running_turn_whose_log_has_run_out_of_time_is_read_from_the_journal(
+    stage: Stage, following: Following
+) -> None:
+    turn = stage.submit()
+    stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text="Adding.")]
+    stage.serve(turn, stage.worker("w1"))
+    whole = stage.live(turn)
+    stage.redis.delete(f"loom:events:{turn.id}")
+    reader = following.events(WORKSPACE, turn.id, after=0, is_stopping=never)
+    assert [next(reader) for _ in whole] == list(whole)
 
 
 def test_a_stream_lost_in_the_middle_is_read_on_from_the_journal(stage: Stage, following: Following) -> None:

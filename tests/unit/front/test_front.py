@@ -9,7 +9,7 @@ import pytest
 
 from loom_worker import redis_client
 from loom_worker.agents import load as agent_files
-from loom_worker.errors import Conflict, Invalid, LoomError, NotFound, ProviderFailed
+from loom_worker.errors import Conflict, Fenced, Invalid, LoomError, NotFound, ProviderFailed
 from loom_worker.front.following import Following
 from loom_worker.front.front import Front
 from loom_worker.lanes.lanes import Lanes
@@ -142,10 +142,16 @@ def test_an_archived_session_takes_no_turn(front: Front, out: Out) -> None:
 
 
 def test_a_deleted_session_leaves_nothing_in_redis(stage: Stage, front: Front, out: Out) -> None:
+    stage.model.scenes = [says("Hello.")]
+    ended = stage.serve(stage.submit(), stage.worker("w1"))
     turn = stage.submit()
     front.delete_session(WORKSPACE, "s1")
     assert stage.redis.zscore("loom:leases", turn.lane) is None
     assert stage.lane_state(turn) is None
+    for deleted in (ended, turn):
+        assert stage.redis.exists(f"loom:events:{deleted.id}", f"loom:end:{deleted.id}") == 0
+        with pytest.raises(Fenced):
+            stage.events.append(deleted.id, [("tool_call.completed", {})], least=0)
     with pytest.raises(NotFound):
         front.turn(WORKSPACE, turn.id)
 

@@ -3,7 +3,8 @@ import pytest
 from loom_worker.errors import Conflict, NotFound, ToolFailed
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
-from loom_worker.store.sessions import Sessions
+from loom_worker.store.reading import Turns
+from loom_worker.store.sessions import Deleted, Sessions
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import NewSession, SessionPatch
 from loom_worker.values.turns import Step
@@ -91,7 +92,11 @@ def test_a_deleted_session_leaves_no_row_but_what_it_cost(database: Database) ->
         Journal(database).finish(claim, final(said=said, delivery=delivery(number, claim)))
         submitted(database, session)
     lane = Sessions(database).get(WORKSPACE, "s1").lane
-    assert Sessions(database).delete(WORKSPACE, "s1") == lane
+    listed = Turns(database).page(WORKSPACE, {"session_id": "s1"}, limit=9, after=None).items
+    deleted = Sessions(database).delete(WORKSPACE, "s1")
+    assert deleted == Deleted(lane, {turn.id: not turn.is_finished for turn in listed})
+    assert sorted(deleted.turns.values()) == [False, True]
+    assert Sessions(database).deleted_turns(limit=9) == tuple(turn.id for turn in listed if turn.is_finished)
     reaped(database)
     assert counts(database) == {
         "sessions": 1, "turns": 2, "steps": 1, "calls": 1, "messages": 1, "outbox": 1,

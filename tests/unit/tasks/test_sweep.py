@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import redis
 
+from loom_worker.events.log import EventLog
 from loom_worker.lanes import keys
 from loom_worker.lanes.keeper import BORN_FOR_MS, Keeper
 from loom_worker.lanes.lanes import Lanes
@@ -41,7 +42,7 @@ def lanes(valkey: redis.Redis) -> Lanes:
 def sweep(valkey: redis.Redis, database: Database, lanes: Lanes, book: Book, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     monkeypatch.setattr(made, "NOW_MS", now_ms() - 60_000)  # the constant of the builders of rows
     parts = (Claims(database), Outbox(database), Memories(database), Sessions(database))
-    return Sweep(valkey, lanes, *parts, book.doors(), lambda moment_ms: None, SETTINGS)
+    return Sweep(valkey, lanes, EventLog(valkey, valkey), *parts, book.doors(), lambda moment_ms: None, SETTINGS)
 
 
 def sweep_now(sweep: Sweep) -> Swept:
@@ -181,6 +182,19 @@ def test_what_is_left_of_a_deleted_session_is_removed(sweep: Sweep, database: Da
     sweep_now(sweep)
     with database.read() as tx:
         assert tx.exec_driver_sql("SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM turns)").scalar() == 0
+
+
+def test_event_logs_of_a_session_that_was_deleted_while_redis_was_away_are_removed(
+    sweep: Sweep, database: Database, valkey: redis.Redis
+) -> None:
+    claim = made.running(database, "s1")
+    Journal(database).finish(claim, made.final())
+    sweep.events.append(claim.turn.id, [("turn.queued", {}), ("turn.completed", {})], least=0)
+    sweep.sessions.delete(claim.turn.workspace, "s1")
+    sweep_now(sweep)
+    assert valkey.keys("loom:e*") == []
+    with pytest.raises(Fenced):
+        sweep.events.append(claim.turn.id, [("tool_call.completed", {})], least=0)
 
 
 def test_a_delivery_that_waits_for_a_worker_is_not_sent_with_every_sweep(

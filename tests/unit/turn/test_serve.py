@@ -186,8 +186,14 @@ def test_a_paused_session_keeps_its_turn_and_leaves_no_lease(stage: Stage) -> No
 
 def test_nothing_of_a_session_stays_that_was_deleted_while_its_turn_ran(stage: Stage) -> None:
     turn = stage.submit(webhook=Webhook("https://example.org/hook"))
-    stage.model.scenes = [[lambda: stage.sessions.delete(WORKSPACE, "s1"), *says("To nobody.")]]
+
+    def delete() -> None:
+        stage.events.forget(stage.sessions.delete(WORKSPACE, "s1").turns)
+
+    first, *rest = says("To nobody, and of some length.", pieces=9)
+    stage.model.scenes = [[first, delete, *rest]]
     serve.serve_lane(turn.lane, stage.worker("w1"))
+    assert stage.redis.keys("loom:e*") == []
     assert stage.book.delivered == []
     assert stage.outbox.page(WORKSPACE, limit=9, after=None).items == ()
     assert stage.claims.open_lane(turn.lane).turns == ()

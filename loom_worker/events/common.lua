@@ -1,0 +1,42 @@
+-- Each entry has the fields t (type), d (data), f (fence) and b: the bytes of all events so far, so that what a stream
+-- holds is the difference of two entries, whoever trimmed it.
+local OVERHEAD = 64  -- bytes of an entry beside its type and data, about
+
+local function size(kind, data)
+  return #kind + #data + OVERHEAD
+end
+
+local function add(stream, last, bytes, kind, data, fence)
+  last = last + 1
+  bytes = bytes + size(kind, data)
+  redis.call('XADD', stream, string.format('%d-0', last), 't', kind, 'd', data, 'f', fence, 'b', bytes)
+  return last, bytes
+end
+
+-- Drop the oldest events until the rest has max_bytes at the most; the last one stays whatever it has.
+local function trim(stream, last, bytes, max_bytes)
+  while true do
+    local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 50)
+    local kept = nil
+    for _, entry in ipairs(oldest) do
+      local fields = entry[2]
+      local before = tonumber(fields[8] or '0') - size(fields[2], fields[4])
+      if bytes - before <= max_bytes then
+        kept = entry[1]
+        break
+      end
+    end
+    if kept == oldest[1][1] then
+      return
+    end
+    local newest = tonumber(string.match(oldest[#oldest][1], '^%d+'))
+    if kept == nil and newest == last then
+      kept = oldest[#oldest][1]
+    end
+    if kept then
+      redis.call('XTRIM', stream, 'MINID', kept)
+      return
+    end
+    redis.call('XTRIM', stream, 'MINID', string.format('%d-0', newest + 1))
+  end
+end
