@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from loom_worker.errors import Unavailable
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
-from loom_worker.events.rebuild import rebuild
+from loom_worker.events.rebuild import is_purged, rebuild
 from loom_worker.store.reading import Turns
 from loom_worker.values.events import Event
 from loom_worker.values.turns import Turn
@@ -69,8 +69,10 @@ class Following:
             return found
         if not turn.is_finished:
             return (Event(0, "stream.reset", {"turn_id": turn.id}),) if self._is_ahead(turn, after) else ()
-        whole = rebuild(turn, self._turns.journal(turn.id))
-        if after > len(whole):
+        journal = self._turns.journal(turn.id)
+        whole = rebuild(turn, journal)
+        # Without its journal a log has other ids: whoever read a part of it gets all of it anew.
+        if after > len(whole) or (after and is_purged(turn, journal)):
             return (Event(0, "stream.reset", {"turn_id": turn.id}), *whole)
         return whole[after:]
 
