@@ -12,7 +12,10 @@ QUEUES = ("turn", "tool", "webhook", "summary")
 
 
 @click.command()
-def prepare() -> None:
+@click.option(
+    "--vacuum", "is_shrunk", is_flag=True, help="Make the database file as small as it can be; stop Loom first."
+)
+def prepare(*, is_shrunk: bool) -> None:
     """Make or migrate the database, and the sample shop if no other data is set; `loom up` does it itself."""
     from loom_worker.store import prepare as database
     from loom_worker.supervise import home
@@ -20,6 +23,12 @@ def prepare() -> None:
     settings = knobs.from_env(judges=judges.ALL)
     home.prepare(settings.home)
     database.prepare(settings)
+    if is_shrunk:
+        from loom_worker.store.file import path_of
+        from loom_worker.store.space import shrink
+
+        before, after = shrink(path_of(settings.database_url))
+        click.echo(f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
     if settings.has_sample_backend:
         from loom_worker.backends import shop
 
