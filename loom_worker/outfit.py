@@ -32,6 +32,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.errors import Errors
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.patterns import PatternUses
+from loom_worker.store.retention import Retention
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared import SharedMemory
 from loom_worker.toolbox import Toolbox
@@ -56,11 +57,13 @@ class Outfit:
     breakers: Breakers
     calling: Calling
     error_days: int
+    retention: Retention
 
     def tidy(self, moment_ms: int) -> None:
         """Remove a little of what has expired by then; the sweep calls this every second."""
         self.references.tidy(moment_ms)
         self.errors.expire(before_ms=moment_ms - self.error_days * DAY_MS)
+        self.retention.once(moment_ms)
 
     def close(self) -> None:
         """End child processes and servers, close connections."""
@@ -124,7 +127,8 @@ def outfit(
         failures=Failures(errors),
         pause=lambda wait_s: _pause(stopping, wait_s),
     )
-    return Outfit(kits, knowledge, news, references, errors, breakers, calling, settings.tools.error_days)
+    retention = Retention(database, settings.retention)
+    return Outfit(kits, knowledge, news, references, errors, breakers, calling, settings.tools.error_days, retention)
 
 
 def _knowledge(settings: Settings, database: Database, news: News) -> Knowledge:

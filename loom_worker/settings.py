@@ -23,6 +23,7 @@ from loom_worker.settings_tree import (
     LogSettings,
     PatternSettings,
     Provider,
+    RetentionSettings,
     Settings,
     ToolSettings,
     WebhookSettings,
@@ -39,6 +40,7 @@ __all__ = [
     "LlmSettings",
     "LogSettings",
     "PatternSettings",
+    "RetentionSettings",
     "Settings",
     "ToolSettings",
     "WebSettings",
@@ -82,6 +84,7 @@ def from_env(environ: Mapping[str, str] | None = None, *, judges: Iterable[Judge
         tools=_tools(read),
         blobs=_blobs(read, home),
         patterns=_patterns(read),
+        retention=_retention(read),
         lanes=LaneSettings(lease_s=read.seconds("LOOM_LEASE_S", LaneSettings().lease_s)),
         events=_events(read),
         web=_web(read),
@@ -205,6 +208,14 @@ def _blobs(read: Reader, home: Path) -> BlobSettings:
         memory_bytes=read.whole("LOOM_BLOB_MEMORY_BYTES", usual.memory_bytes, least=0, most=most),
         disk_bytes=read.whole("LOOM_BLOB_DISK_BYTES", usual.disk_bytes, least=0, most=most),
         ttl_s=read.seconds("LOOM_BLOB_TTL_S", usual.ttl_s),
+    )
+
+
+def _retention(read: Reader) -> RetentionSettings:
+    usual = RetentionSettings()
+    return RetentionSettings(
+        journal_days=read.whole("LOOM_JOURNAL_DAYS", usual.journal_days, least=0, most=3650),
+        conversation_days=read.whole("LOOM_CONVERSATION_DAYS", usual.conversation_days, least=0, most=3650),
     )
 
 

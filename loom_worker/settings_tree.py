@@ -89,6 +89,16 @@ class BlobSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    """How long the database keeps what has ended; 0 days: for ever."""
+
+    journal_days: int = 7
+    """LOOM_JOURNAL_DAYS: the journal of a turn after its end, and deliveries that are done."""
+    conversation_days: int = 0
+    """LOOM_CONVERSATION_DAYS: sessions after their last turn, and old turns of those that go on."""
+
+
+@dataclass(frozen=True, slots=True)
 class LaneSettings:
     """Leases. A killed worker's turn goes on after about lease_s + sweep_s."""
 
@@ -202,6 +212,7 @@ class Settings:
     tools: ToolSettings = ToolSettings()
     blobs: BlobSettings = BlobSettings()
     patterns: PatternSettings = PatternSettings()
+    retention: RetentionSettings = RetentionSettings()
     lanes: LaneSettings = LaneSettings()
     events: EventSettings = EventSettings()
     web: WebSettings = WebSettings()

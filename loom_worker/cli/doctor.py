@@ -2,13 +2,16 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import click
 
 from loom_worker import settings as all_settings
 from loom_worker.cli import judges
 from loom_worker.cli.checks import Check, of_installation, of_settings
+from loom_worker.cli.growth import Growth, growth
 from loom_worker.cli.knobs import Knob, knobs
 from loom_worker.errors import BadSettings
 
@@ -18,28 +21,34 @@ from loom_worker.errors import BadSettings
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.pass_context
 def doctor(ctx: click.Context, *, is_full: bool, as_json: bool) -> None:
-    """Check the installation, print every setting with its source; exit code 1 if something must be mended."""
-    found, table = _look(is_full=is_full)
+    """Check the installation, print every setting with its source and what grows; exit code 1 if anything is wrong."""
+    found, table, grown = _look(is_full=is_full)
     is_sound = all(check.is_ok for check in found)
     if as_json:
-        report = {"ok": is_sound, "checks": [asdict(c) for c in found], "settings": [asdict(k) for k in table]}
+        parts: dict[str, Sequence[Any]] = {"checks": found, "settings": table, "growth": grown}
+        report = {"ok": is_sound, **{name: [asdict(each) for each in part] for name, part in parts.items()}}
         click.echo(json.dumps(report, indent=2, ensure_ascii=False))
     else:
         for knob in table:
             click.echo(f"{knob.name:<30}{knob.value}  ({knob.source})")
         for check in found:
             click.echo(line(check))
+        if grown:
+            click.echo("\nWhat grows, and what bounds it:")
+        for each in grown:
+            click.echo(f"{each.name:<22}{each.size:<34}{each.bound}")
     ctx.exit(0 if is_sound else 1)
 
 
-def _look(*, is_full: bool) -> tuple[list[Check], list[Knob]]:
+def _look(*, is_full: bool) -> tuple[list[Check], list[Knob], list[Growth]]:
     try:
         settings = all_settings.from_env(judges=judges.LIGHT)
     except BadSettings as error:
         fix = "correct the variable; docs/settings.md lists them all"
         wrong = (Check("settings", False, complaint, fix) for complaint in str(error).splitlines())
-        return [*of_installation(), *wrong], []
-    return [*of_installation(), *of_settings(settings, is_full=is_full)], knobs(settings, os.environ)
+        return [*of_installation(), *wrong], [], []
+    checks = [*of_installation(), *of_settings(settings, is_full=is_full)]
+    return checks, knobs(settings, os.environ), list(growth(settings))
 
 
 def line(check: Check) -> str:

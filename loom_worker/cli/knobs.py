@@ -54,6 +54,8 @@ VALUE_OF: Mapping[str, Callable[[Settings], object]] = {
     "LOOM_EVENT_LOG_BYTES": lambda s: s.events.log_bytes,
     "LOOM_EVENT_TTL_S": lambda s: s.events.ttl_s,
     "LOOM_ERROR_DAYS": lambda s: s.tools.error_days,
+    "LOOM_JOURNAL_DAYS": lambda s: s.retention.journal_days,
+    "LOOM_CONVERSATION_DAYS": lambda s: s.retention.conversation_days,
     "LOOM_SQLITE_SYNC": lambda s: s.sqlite_sync,
     "LOOM_HOST": lambda s: s.web.host,
     "LOOM_PORT": lambda s: s.web.port,

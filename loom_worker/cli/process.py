@@ -1,6 +1,5 @@
 """The single processes, as `loom up`, a Procfile or a container runs them."""
 
-import sqlite3
 from datetime import date
 from pathlib import Path
 
@@ -9,13 +8,17 @@ import click
 from loom_worker import settings as knobs
 from loom_worker.cli import judges
 from loom_worker.errors import Unavailable
+from loom_worker.sqlite_driver import sqlite3
 
 QUEUES = ("turn", "tool", "webhook", "summary")
 """Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
 
 
 @click.command()
-def prepare() -> None:
+@click.option(
+    "--vacuum", "is_shrunk", is_flag=True, help="Make the database file as small as it can be; stop Loom first."
+)
+def prepare(*, is_shrunk: bool) -> None:
     """Make or migrate the database, and the sample shop if no other data is set; `loom up` does it itself."""
     from loom_worker.store import prepare as database
     from loom_worker.supervise import home
@@ -23,6 +26,12 @@ def prepare() -> None:
     settings = knobs.from_env(judges=judges.ALL)
     home.prepare(settings.home)
     database.prepare(settings)
+    if is_shrunk:
+        from loom_worker.store.file import path_of
+        from loom_worker.store.space import shrink
+
+        before, after = shrink(path_of(settings.database_url))
+        click.echo(f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
     if settings.has_sample_backend:
         _make_shop(settings.home)
 

@@ -15,8 +15,12 @@ LOST = ("output_text.delta", {"text": ""})
 
 
 def rebuild(turn: Turn, journal: Sequence[Step]) -> tuple[Event, ...]:
-    """The events of a turn so far, with a final one if it has ended."""
-    replies = {step.n: str(step.payload["text"]) for step in journal if step.kind == "reply"}
+    """The events of a turn so far, with a final one if it has ended.
+
+    Of a turn whose journal has been removed: its tool calls, its answer as one piece, and the final one.
+    """
+    answer = turn.output_text or ""
+    replies = {step.n: _text(step, answer) for step in journal if step.kind == "reply"}
     told = _Told(turn, _told_by_the_turn(journal))
     told_up_to = 0  # calls of later replies had not begun when the turn told this part
     for step in journal:
@@ -25,9 +29,22 @@ def rebuild(turn: Turn, journal: Sequence[Step]) -> tuple[Event, ...]:
             told.add(_entries(step.payload["log"], replies))
             told_up_to = step.n
     told.add(told.untold_calls())
+    if is_purged(turn, journal) and answer:
+        told.add([("output_text.delta", {"text": answer})])
     if turn.is_finished:
         told.add([(f"turn.{turn.status}", turn.as_json())])
     return tuple(told.events)
+
+
+def is_purged(turn: Turn, journal: Sequence[Step]) -> bool:
+    """True of a turn that ran and whose journal has been removed: its log is made of its row, in fewer events."""
+    return turn.is_finished and turn.started_ms is not None and not journal
+
+
+def _text(step: Step, answer: str) -> str:
+    """The text of a reply; the journal has none of the one that is the turn's answer."""
+    text = step.payload["text"]
+    return answer if text is None else str(text)
 
 
 class _Told:

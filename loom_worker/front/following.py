@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from loom_worker.errors import Unavailable
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
-from loom_worker.events.rebuild import rebuild
+from loom_worker.events.rebuild import is_purged, rebuild
 from loom_worker.store.reading import Turns
 from loom_worker.values.events import Event
 from loom_worker.values.turns import Turn
@@ -53,7 +53,13 @@ class Following:
         Raises:
             NotFound: the workspace has no such turn.
         """
-        is_finished = self._turns.get(workspace, turn_id).is_finished  # not the turn: slow readers would keep it
+        turn = self._turns.get(workspace, turn_id)
+        if after and turn.is_finished and is_purged(turn, self._turns.journal(turn_id)):
+            # Without its journal a log has other ids: whoever read a part of it gets all of it anew.
+            yield _reset(turn_id)
+            after = 0
+        is_finished = turn.is_finished
+        del turn  # slow readers would keep it
         quiet_since_s = time.monotonic()
         while not is_stopping():
             found = self._next(workspace, turn_id, after, is_finished=is_finished)

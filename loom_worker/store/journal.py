@@ -1,7 +1,7 @@
 """What a turn did: a step that is written is not done again, and its end is one transaction."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Float, Integer, String, Text, and_, bindparam, case, func, insert, update
@@ -131,9 +131,9 @@ class Journal:
         """
         now_ms = final.progress["completed_ms"]
         with self._database.write(durable=True) as tx:
-            columns = {**final.progress, **_ended(final.ending), "held_by": None, "parked_until_ms": None}
+            columns = {**final.progress, **_ended(final), "held_by": None, "parked_until_ms": None}
             final_update(tx, claim, columns, heard=final.heard)
-            _append(tx, claim, final.steps, final.calls)
+            _append(tx, claim, _without(final.ending.output_text, final.steps), final.calls)
             if final.open_calls:
                 _cancel_calls(tx, claim, final.open_calls, now_ms=now_ms)
             if final.said:
@@ -149,13 +149,31 @@ class Journal:
             crash_points.reached("turn.committing")
 
 
-def _ended(ending: Ending) -> dict[str, Any]:
+def _ended(final: Final) -> dict[str, Any]:
+    ending, answer = final.ending, _answer(final)
     return {
         "status": ending.status,
         "reason": ending.reason,
-        "output_text": ending.output_text,
+        "output_text": ending.output_text if answer is None else None,
+        "answer_id": None if answer is None else answer.id,
         "error": ending.error,
     }
+
+
+def _answer(final: Final) -> Message | None:
+    """The message that holds the answer: the text is kept there alone."""
+    last = final.said[-1] if final.said else None
+    return last if last is not None and last.chat.text and last.chat.text == final.ending.output_text else None
+
+
+def _without(answer: str | None, new_steps: Sequence[Step]) -> Sequence[Step]:
+    """The steps as the journal keeps them: a reply that is the answer has no text of its own."""
+    return [
+        replace(step, payload={**step.payload, "text": None})
+        if answer and step.kind == "reply" and step.payload.get("text") == answer
+        else step
+        for step in new_steps
+    ]
 
 
 def _append(tx: Connection, claim: Claim, new_steps: Sequence[Step], new_calls: Sequence[Call]) -> None:

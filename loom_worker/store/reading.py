@@ -7,13 +7,15 @@ from sqlalchemy import Connection, bindparam, func, select
 from loom_worker.errors import NotFound
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.schema import calls, kept, steps, turns, unfinished
+from loom_worker.store.schema import calls, kept, steps, turn_columns, turns, unfinished
 from loom_worker.store.sessions import found
 from loom_worker.values.json import Json
 from loom_worker.values.pages import Page, no_cursor
 from loom_worker.values.turns import Call, Step, Turn
 
-_TURN = select(turns).where(turns.c.id == bindparam("our_id"), turns.c.workspace == bindparam("our_workspace"), kept())
+_TURN = select(*turn_columns()).where(
+    turns.c.id == bindparam("our_id"), turns.c.workspace == bindparam("our_workspace"), kept()
+)
 _CALLS = select(calls).where(calls.c.turn_id == bindparam("our_id")).order_by(calls.c.position)
 _AHEAD = select(func.count()).where(
     turns.c.lane == bindparam("our_lane"), turns.c.seq < bindparam("our_seq"), unfinished()
@@ -44,7 +46,7 @@ class Turns:
         Raises:
             NotFound: the workspace has no such session.
         """
-        query = select(turns).where(turns.c.workspace == workspace, kept())
+        query = select(*turn_columns()).where(turns.c.workspace == workspace, kept())
         query = query.order_by(turns.c.id.desc()).limit(limit + 1)
         for name, value in where.items():
             query = query.where(turns.c[name] == value)

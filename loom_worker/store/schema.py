@@ -1,5 +1,7 @@
 """The tables. Rows of conversation and journal are only ever appended; no history is rewritten."""
 
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -16,6 +18,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     and_,
+    func,
     literal_column,
     select,
     text,
@@ -23,7 +26,7 @@ from sqlalchemy import (
 
 from loom_worker.values.turns import UNFINISHED
 
-VERSION = "0006"
+VERSION = "0007"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -81,7 +84,8 @@ turns = Table(
     Column("cancel", String(16)),  # how a client wishes it to end, while it has not ended
     Column("max_attempts", Integer, nullable=False),
     Column("input", Text, nullable=False),
-    Column("output_text", Text),
+    Column("output_text", Text),  # null for an answer that is a message
+    Column("answer_id", String(40)),  # that message; read with turn_columns()
     Column("error", _json),
     Column("usage", _json, nullable=False),
     Column("patterns", _json, nullable=False),
@@ -319,6 +323,13 @@ pattern_uses = Table(
 """What came of turns that used a pattern: sums by the pattern's text, which outlive the turns."""
 
 _OWNS = (sessions.c.lane == turns.c.lane, sessions.c.workspace == turns.c.workspace)
+
+
+def turn_columns() -> list[ColumnElement[Any]]:
+    """The columns of a turn as readers know it: ``output_text`` is taken from the message that holds the answer."""
+    answer = select(messages.c.content).where(messages.c.id == turns.c.answer_id).scalar_subquery()
+    whole = func.coalesce(turns.c.output_text, answer).label("output_text")
+    return [whole if column is turns.c.output_text else column for column in turns.c]
 
 
 def kept() -> ColumnElement[bool]:

@@ -94,7 +94,8 @@ class TurnFact:
     def kept(self) -> frozenset[tuple[str, int]]:
         """The model's replies that the journal has: mark and number of each."""
         texts = [step["payload"]["text"] for step in self.steps if step["kind"] == "reply"]
-        return frozenset(name for text in texts for name in replies_in(text))
+        answer = self.row["output_text"] or ""  # the journal has no text for the reply that is the answer
+        return frozenset(name for text in texts for name in replies_in(answer if text is None else text))
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,10 @@ def read_facts(home: Path) -> Facts:
         connection.execute("BEGIN")  # one snapshot of all tables
         tables = {name: tuple(_rows(connection, name, order)) for name, order in _ORDERS.items()}
         faults = tuple(_faults(connection))
+    said = {message["id"]: message["content"] for message in tables["messages"]}
+    for turn in tables["turns"]:
+        if turn["output_text"] is None:
+            turn["output_text"] = said.get(turn["answer_id"])
     hanging = {name: _grouped(tables[name], lambda row: row["turn_id"]) for name in ORPHANS}
     return Facts(
         turns=tuple(_turn(row, hanging) for row in tables["turns"]),

@@ -17,6 +17,9 @@ engine = create_engine(context.config.attributes["url"], module=sqlite3, connect
 @event.listens_for(engine, "connect")
 def _connected(dbapi_connection: Any, _record: Any) -> None:
     dbapi_connection.isolation_level = None
+    if dbapi_connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+        # Only before the first page is there can a file be told to become smaller in steps; later it takes a VACUUM.
+        dbapi_connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     into_wal(dbapi_connection, patience_s=PATIENCE_S)
 
 

@@ -96,7 +96,7 @@ def test_messages_after_the_answer_are_found(run: Run) -> None:
 
 
 def test_a_final_message_that_is_not_the_answer_is_found(run: Run) -> None:
-    run.sql("UPDATE messages SET content = content || '!' WHERE turn_id = ? AND role <> 'user'", run.id_of("T00001"))
+    run.sql("UPDATE turns SET output_text = 'another' WHERE id = ?", run.id_of("T00001"))
     assert_found(run.evidence(), "I2", "its final message is not its output_text")
 
 

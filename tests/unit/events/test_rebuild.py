@@ -115,3 +115,23 @@ def test_a_finished_turn_ends_with_itself() -> None:
     done = replace(TURN, status="incomplete", reason="limits")
     last = rebuild(done, ())[-1]
     assert (last.id, last.type, last.data, last.is_final) == (2, "turn.incomplete", done.as_json(), True)
+
+
+def test_deltas_of_the_answer_are_cut_out_of_the_turn_which_alone_has_its_text() -> None:
+    ended = replace(TURN, status="completed", output_text="Grüße!", started_ms=1)
+    journal = (Step(0, "reply", {"text": None}), told(1, 2, {"reply": 0, "cuts": [3, 3]}))
+    assert [text for _, _, text in shown(ended, *journal)] == [None, "Grü", "ße!", None]
+
+
+def test_a_turn_whose_journal_was_removed_tells_its_calls_its_answer_and_its_end() -> None:
+    ended = replace(TURN, status="completed", output_text="Three.", started_ms=1, calls=(call(0),))
+    assert shown(ended) == [
+        (1, "turn.queued", None),
+        (2, "tool_call.completed", "toolu_0"),
+        (3, "output_text.delta", "Three."),
+        (4, "turn.completed", None),
+    ]
+
+
+def test_a_turn_that_ended_before_it_ran_has_no_answer_to_tell() -> None:
+    assert [kind for _, kind, _ in shown(replace(TURN, status="cancelled"))] == ["turn.queued", "turn.cancelled"]

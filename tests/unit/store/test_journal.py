@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from loom_worker.errors import Fenced, Interrupted
+from loom_worker.events.rebuild import rebuild
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger, charge
@@ -236,3 +237,29 @@ def test_the_first_journal_write_of_a_second_turn_leaves_the_first_alone(databas
     second = claimed(database, submitted(database).lane)
     Journal(database).save(second, (Step(1, "matched", {"of": "second"}),), (call(0),), PROGRESS)
     assert Turns(database).journal(first.turn.id)[0].payload == {"of": "first"}
+
+
+def test_an_answer_is_stored_once_and_read_everywhere(database: Database) -> None:
+    claim, text = running(database, idempotency_key="k"), "a long answer"
+    chats = (ChatMessage("user", "hi"), ChatMessage("assistant", text))
+    said = [message(n, claim, chat=chat) for n, chat in enumerate(chats)]
+    steps = [Step(0, "matched", {}), Step(1, "reply", {"text": text}), Step(2, "events", {"first": 2, "log": []})]
+    Journal(database).finish(claim, final(ending=Ending("completed", output_text=text), steps=steps, said=said))
+    assert [stored(database, table).count(text) for table in ("turns", "steps", "messages")] == [0, 0, 1]
+    turns = Turns(database)
+    assert turns.get(WORKSPACE, claim.turn.id).output_text == text
+    assert turns.page(WORKSPACE, {}, limit=5, after=None).items[0].output_text == text
+    assert submitted(database, idempotency_key="k").output_text == text
+    assert rebuild(turns.get(WORKSPACE, claim.turn.id), turns.journal(claim.turn.id))[-1].data["output_text"] == text
+
+
+def test_an_answer_that_leaves_no_message_stays_with_its_turn(database: Database) -> None:
+    claim = running(database)
+    ending = Ending("incomplete", "limits", output_text="half")
+    Journal(database).finish(claim, final(ending=ending, said=[message(1, claim)]))
+    assert Turns(database).get(WORKSPACE, claim.turn.id).output_text == "half"
+
+
+def stored(database: Database, table: str) -> str:
+    with database.read() as tx:
+        return str([tuple(row) for row in tx.exec_driver_sql(f"SELECT * FROM {table}")])

@@ -1,0 +1,142 @@
+"""What of an installation grows, how large it is, and what bounds it: for `loom doctor`."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from loom_worker.errors import LoomError
+from loom_worker.settings import Settings
+from loom_worker.supervise import home
+
+CONVERSATIONS = "LOOM_CONVERSATION_DAYS"
+JOURNALS = "LOOM_JOURNAL_DAYS"
+BOUNDS = {
+    "sessions": CONVERSATIONS,
+    "turns": CONVERSATIONS,
+    "messages": CONVERSATIONS,
+    "calls": CONVERSATIONS,
+    "memory": CONVERSATIONS,
+    "memory_snapshots": CONVERSATIONS,
+    "steps": JOURNALS,
+    "outbox": JOURNALS,
+    "agent_errors": "LOOM_ERROR_DAYS",
+    "blobs": "LOOM_BLOB_TTL_S",
+    "blob_grants": "LOOM_BLOB_TTL_S",
+    "shared_memory": "the agents that write it",
+    "pattern_uses": "the number of patterns",
+    "usage": "nothing: a row a turn",
+}
+"""Tables and what bounds their rows; a test holds it against the schema."""
+REDIS_BOUNDS = {
+    "loom:events": "an hour after the last event",
+    "loom:end": "an hour after the last event",
+    "loom:blob": "LOOM_BLOB_MEMORY_BYTES",
+    "loom:q": "the turns, calls and webhooks that wait",
+}
+_CLIENT: dict[str, Any] = {
+    "socket_timeout": 3,
+    "socket_connect_timeout": 3,
+    "decode_responses": True,
+    "encoding_errors": "replace",  # other programs may keep keys there
+}
+SAMPLE = 2_000
+"""Keys of Redis that are measured; the rest is estimated from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """One thing that grows."""
+
+    name: str
+    size: str
+    bound: str
+    """A setting, or what else keeps it from growing; ``nothing`` where nothing does."""
+
+
+def growth(settings: Settings) -> Iterator[Growth]:
+    """All that can be measured; what cannot be read is left out, for the checks say so of it."""
+    yield from _database(settings)
+    yield Growth("blobs on disk", _mb(_bytes_below(settings.blobs.folder)), "LOOM_BLOB_DISK_BYTES")
+    yield Growth("logs", _mb(_bytes_below(settings.home / home.LOGS)), "10 MB a file, three of each process")
+    yield from _redis(settings)
+
+
+def _database(settings: Settings) -> Iterator[Growth]:
+    from loom_worker.store.file import path_of
+    from loom_worker.store.sizes import sizes
+
+    file = path_of(settings.database_url)
+    if not file.exists():
+        return
+    try:
+        found = sizes(file)
+    except LoomError:
+        return
+    free = f"{_mb(found.file_bytes)}, {_mb(found.free_bytes)} of it free"
+    yield Growth("database", free, "given back by itself" if found.can_shrink else "`loom prepare --vacuum`, once")
+    yield Growth("write-ahead log", _mb(found.wal_bytes), "16 MB")
+    for table, rows in sorted(found.rows.items(), key=lambda each: -each[1]):
+        yield Growth(table, f"{rows:,} rows", _with_value(BOUNDS[table], settings))
+
+
+def _with_value(bound: str, settings: Settings) -> str:
+    days = {CONVERSATIONS: settings.retention.conversation_days, JOURNALS: settings.retention.journal_days}
+    if bound not in days:
+        return bound
+    return f"{bound} = {days[bound]}" if days[bound] else f"nothing: {bound} = 0"
+
+
+def _redis(settings: Settings) -> Iterator[Growth]:
+    from redis import Redis
+    from redis.exceptions import RedisError
+
+    if settings.has_embedded_redis and home.running(settings.home) is None:
+        return
+    client: Any = Redis.from_url(settings.redis_url, **_CLIENT)
+    try:
+        used: dict[str, Any] = client.info("memory")
+        kinds, share = _kinds(client)
+    except RedisError:
+        return
+    finally:
+        client.close()
+    most = used["maxmemory"]
+    yield Growth("redis", _mb(used["used_memory"]), f"its maxmemory, {_mb(most)}" if most else "nothing: no maxmemory")
+    for kind, (keys, size_bytes) in sorted(kinds.items(), key=lambda each: -each[1][1]):
+        about = "" if share == 1 else "about "
+        shown = f"{about}{round(keys / share):,} keys, {_mb(round(size_bytes / share))}"
+        yield Growth(f"redis {kind}", shown, REDIS_BOUNDS.get(kind, "the sessions and processes there are"))
+
+
+def _kinds(client: Any) -> tuple[dict[str, tuple[int, int]], float]:
+    """Keys and bytes by the first two parts of their name, and what share of all keys was looked at (0-1)."""
+    sampled = list(islice(client.scan_iter(count=500), SAMPLE))
+    found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for key, size_bytes in _measured(client, sampled):
+        kind = ":".join(key.split(":")[:2])
+        keys, total_bytes = found[kind]
+        found[kind] = keys + 1, total_bytes + size_bytes
+    return found, min(1.0, len(sampled) / max(1, client.dbsize()))
+
+
+def _measured(client: Any, keys: Sequence[str]) -> Iterator[tuple[str, int]]:
+    for start in range(0, len(keys), 200):
+        some = keys[start : start + 200]
+        pipe = client.pipeline(transaction=False)
+        for key in some:
+            pipe.memory_usage(key, samples=5)
+        yield from zip(some, (size or 0 for size in pipe.execute()), strict=True)
+
+
+def _bytes_below(folder: Path) -> int:
+    try:
+        return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    except OSError:  # a file went while it was looked at
+        return 0
+
+
+def _mb(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:,.1f} MB"

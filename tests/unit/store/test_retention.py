@@ -1,0 +1,245 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from loom_worker.errors import Unavailable
+from loom_worker.events.rebuild import rebuild
+from loom_worker.settings import RetentionSettings, Settings
+from loom_worker.store import space
+from loom_worker.store.database import Database
+from loom_worker.store.file import path_of
+from loom_worker.store.journal import Journal
+from loom_worker.store.messages import Messages
+from loom_worker.store.reading import Turns
+from loom_worker.store.retention import DAY_MS, PAUSE_MS, Retention
+from loom_worker.store.schema import memory, outbox, sessions, turns
+from loom_worker.store.search import Search
+from loom_worker.values.ids import sortable_id
+from loom_worker.values.turns import Step
+from tests.unit.store.made import NOW_MS, WORKSPACE, counts, delivery, final, reaped, running, said, submitted
+
+DAYS = 3
+LATER_MS = NOW_MS + DAYS * DAY_MS
+"""What ended at NOW_MS + 100 is kept until just behind it."""
+OVER_MS = LATER_MS + 60_000
+
+
+@pytest.fixture
+def retention(database: Database) -> Retention:
+    return Retention(database, RetentionSettings(journal_days=DAYS, conversation_days=DAYS))
+
+
+@pytest.fixture
+def journals(database: Database) -> Retention:
+    """Keeps conversations for ever, as by default."""
+    return Retention(database, RetentionSettings(journal_days=DAYS))
+
+
+def ended(database: Database, session: str = "s1", **fields: object) -> str:
+    """A turn with a journal that ended at NOW_MS + 100; its id."""
+    claim = running(database, session)
+    steps = [Step(0, "reply", {"text": "done"}), Step(1, "events", {"first": 2, "log": [{"reply": 0, "cuts": [4]}]})]
+    Journal(database).finish(claim, final(steps=steps, **fields))
+    return claim.turn.id
+
+
+def test_the_journal_of_an_ended_turn_goes_after_its_days_and_the_turn_stays(
+    database: Database, journals: Retention
+) -> None:
+    ended(database)
+    journals.once(LATER_MS)
+    assert counts(database)["steps"] == 2
+    journals.once(OVER_MS + PAUSE_MS)
+    assert (counts(database)["steps"], counts(database)["turns"]) == (0, 1)
+
+
+def test_a_late_reader_gets_a_log_without_the_journal(database: Database, journals: Retention) -> None:
+    turn_id = ended(database)
+    journals.once(OVER_MS)
+    reading = Turns(database)
+    log = rebuild(reading.get(WORKSPACE, turn_id), reading.journal(turn_id))
+    assert [event.type for event in log] == ["turn.queued", "output_text.delta", "turn.completed"]
+    assert log[1].data == {"text": "done"}
+
+
+def test_a_turn_that_has_not_ended_keeps_its_journal_whatever_its_age(database: Database, retention: Retention) -> None:
+    claim = running(database)
+    Journal(database).save(claim, [Step(0, "reply", {"text": "so far"})], (), {"run_ms": 1})
+    retention.once(OVER_MS + 1000 * DAY_MS)
+    assert (counts(database)["steps"], counts(database)["turns"], counts(database)["sessions"]) == (1, 1, 1)
+
+
+def test_a_turn_that_ended_late_keeps_its_journal_from_its_end_on(database: Database, journals: Retention) -> None:
+    turn_id = ended(database)
+    with database.write() as tx:
+        tx.execute(update(turns).where(turns.c.id == turn_id).values(completed_ms=OVER_MS))
+    journals.once(OVER_MS)
+    assert counts(database)["steps"] == 2
+
+
+def test_hundreds_of_journals_go_in_one_sweep_and_the_next_walk_finds_those_of_later(
+    database: Database, journals: Retention
+) -> None:
+    for number in range(120):
+        ended(database, f"s{number}")
+    journals.once(OVER_MS)
+    assert counts(database)["steps"] == 0
+    ended(database, "later")
+    journals.once(OVER_MS + 1000)
+    assert counts(database)["steps"] == 2
+    journals.once(OVER_MS + PAUSE_MS)
+    assert counts(database)["steps"] == 0
+
+
+def test_deliveries_go_when_they_are_done_and_those_that_are_pending_stay(
+    database: Database, journals: Retention
+) -> None:
+    for number, status in enumerate(["delivered", "dead", "pending"]):
+        claim = running(database, f"s{number}")
+        made = replace(delivery(0, claim, status=status), id=sortable_id("whd_", now_ms=NOW_MS, chance=number))
+        Journal(database).finish(claim, final(delivery=made))
+    journals.once(LATER_MS)
+    assert counts(database)["outbox"] == 3
+    journals.once(OVER_MS + PAUSE_MS)
+    with database.read() as tx:
+        assert tx.execute(outbox.select()).mappings().one()["status"] == "pending"
+
+
+def test_by_default_conversations_are_kept_for_ever(database: Database) -> None:
+    said(database, turns=2)
+    before = counts(database)
+    Retention(database, RetentionSettings()).once(NOW_MS + 10_000 * DAY_MS)
+    assert counts(database) == before
+
+
+def test_a_session_is_deleted_its_days_after_its_last_turn(database: Database, retention: Retention) -> None:
+    said(database, turns=2)
+    retention.once(LATER_MS)
+    assert counts(database)["sessions"] == 1
+    retention.once(OVER_MS + PAUSE_MS)
+    reaped(database)
+    kept = counts(database)
+    assert {name: kept[name] for name in ("sessions", "turns", "messages", "memory")} == dict.fromkeys(
+        ("sessions", "turns", "messages", "memory"), 0
+    )
+    assert kept["usage"] == 2
+
+
+def test_a_session_with_a_turn_or_a_webhook_that_waits_is_not_deleted(database: Database, retention: Retention) -> None:
+    submitted(database, "waits")
+    claim = running(database, "tells")
+    Journal(database).finish(claim, final(delivery=delivery(0, claim)))
+    retention.once(OVER_MS)
+    assert reaped(database) == 0
+    assert counts(database)["sessions"] == 2
+
+
+@pytest.fixture
+def long(database: Database) -> str:
+    """The lane of a session whose first three turns of five have left L1, and that goes on after all its days."""
+    lane = said(database, "long", turns=5)
+    with database.write() as tx:
+        tx.execute(memory.insert(), {"lane": lane, "first_n": 7, "l2_text": "what was before"})
+        tx.execute(update(sessions).where(sessions.c.lane == lane).values(updated_ms=OVER_MS))
+    return lane
+
+
+def texts(database: Database) -> list[str]:
+    return [each.chat.text for each in Messages(database).page(WORKSPACE, "long", limit=50, after=None).items]
+
+
+def test_a_session_that_goes_on_loses_what_has_left_the_context_and_nothing_else(
+    database: Database, retention: Retention, long: str
+) -> None:
+    retention.once(OVER_MS)
+    assert texts(database) == [f"long {seq} {role}" for seq in (4, 5) for role in ("user", "assistant")]
+    left = Turns(database).page(WORKSPACE, {"session_id": "long"}, limit=9, after=None).items
+    assert sorted(turn.seq for turn in left) == [4, 5]
+
+
+def test_search_forgets_what_was_removed_and_finds_the_rest(
+    database: Database, retention: Retention, long: str
+) -> None:
+    retention.once(OVER_MS)
+    found = Search(database).session(WORKSPACE, "long", "assistant", limit=9)
+    assert {hit.snippet.split()[1] for hit in found} == {"4", "5"}
+    with database.read() as tx:
+        tx.exec_driver_sql("INSERT INTO messages_fts5 (messages_fts5) VALUES ('integrity-check')")
+
+
+def test_an_old_turn_stays_while_its_webhook_waits_and_so_does_all_after_it(
+    database: Database, retention: Retention, long: str
+) -> None:
+    pending = delivery(0, running(database, "other"))
+    with database.write() as tx:
+        second = tx.execute(turns.select().where(turns.c.lane == long, turns.c.seq == 2)).mappings().one()["id"]
+        columns = {name: getattr(pending, name) for name in pending.__slots__} | {"turn_id": second}
+        tx.execute(outbox.insert(), columns)
+    retention.once(OVER_MS)
+    assert texts(database)[0] == "long 2 user"
+
+
+def test_a_turn_longer_than_a_batch_goes_whole(database: Database, retention: Retention) -> None:
+    lane = said(database, "long", turns=1, size=250)
+    said(database, "long", turns=1)
+    with database.write() as tx:
+        tx.execute(memory.insert(), {"lane": lane, "first_n": 251})
+        tx.execute(update(sessions).where(sessions.c.lane == lane).values(updated_ms=OVER_MS))
+    retention.once(OVER_MS)
+    assert texts(database) == ["long 2 user", "long 2 assistant"]
+
+
+def test_free_pages_are_given_back_to_the_disk_in_steps(
+    settings: Settings, database: Database, journals: Retention
+) -> None:
+    for number in range(4):
+        claim = running(database, f"s{number}")
+        Journal(database).finish(claim, final(steps=[Step(0, "reply", {"text": "x" * 4_000_000})]))
+    full = pages(database)
+    for sweep in range(8):
+        journals.once(OVER_MS + sweep * PAUSE_MS)
+    assert pages(database) < full / 3
+    database.close()
+    assert path_of(settings.database_url).stat().st_size < full * 4096 / 3
+
+
+def pages(database: Database) -> int:
+    with database.read() as tx:
+        return int(tx.exec_driver_sql("PRAGMA page_count").scalar_one())
+
+
+def test_a_file_of_an_earlier_loom_is_made_smaller_only_while_nobody_uses_it(
+    settings: Settings, database: Database
+) -> None:
+    file = path_of(settings.database_url)
+    ended(database)
+    with pytest.raises(Unavailable, match="in use"):
+        space.shrink(file)
+    database.close()
+    before, after = space.shrink(file)
+    assert 0 < after <= before
+    assert counts(database)["turns"] == 1
+    assert mode(database) == space.INCREMENTAL
+
+
+def mode(database: Database) -> int:
+    with database.read() as tx:
+        return int(tx.exec_driver_sql("PRAGMA auto_vacuum").scalar_one())
+
+
+def test_a_file_that_was_not_made_for_it_is_left_as_it_is_until_it_is_written_anew(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'old.db'}")
+    try:
+        with database.write() as tx:
+            tx.exec_driver_sql("CREATE TABLE t (a)")
+            tx.exec_driver_sql("INSERT INTO t VALUES (zeroblob(8000000))")
+        with database.write() as tx:
+            tx.exec_driver_sql("DELETE FROM t")
+        assert space.give_back(database) == 0
+        database.close()
+        space.shrink(tmp_path / "old.db")
+        assert mode(database) == space.INCREMENTAL
+    finally:
+        database.close()
