@@ -30,8 +30,6 @@ def translated(timeout_s: float) -> Iterator[None]:
         raise _failure(error, timeout_s) from error
     except SQLAlchemyError as error:
         raise ToolFailed(f"the database does not answer: {type(error).__name__}", "UNAVAILABLE") from error
-    except (OverflowError, UnicodeError) as error:  # of a driver that cannot put a parameter into its protocol
-        raise ToolFailed(f"a parameter cannot be passed to the database: {error}", "INVALID_INPUT") from error
 
 
 def _failure(error: DBAPIError, timeout_s: float) -> ToolFailed:

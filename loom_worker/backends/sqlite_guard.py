@@ -184,8 +184,6 @@ def answer(order: Order, *, parent_pid: int | None = None) -> Json:
             return {"result": collect(names, cursor.fetchmany, **caps)}
     except sqlite3.Error as error:
         return _failure(error, order)
-    except OverflowError:  # raised while parameters are bound, by Python and not by SQLite
-        return {"failure": "a parameter is an integer of more than 64 bits: pass it as text", "code": "INVALID_INPUT"}
     except TooWide as error:
         return {"failure": str(error), "code": "INVALID_INPUT"}
     except MemoryError:

@@ -2,13 +2,12 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from loom_worker import crash_points
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
-from loom_worker.errors import Flaw, Invalid, LoomError, NotFound, Unavailable
+from loom_worker.errors import Flaw, Invalid, LoomError, Unavailable
 from loom_worker.front import allowed
 from loom_worker.front.approvals import Approvals
 from loom_worker.front.following import Following
@@ -40,7 +39,8 @@ from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
 from loom_worker.values.tools import Tool
 from loom_worker.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
-from loom_worker.webhook.address import check
+from loom_worker.webhook.address import check_url
+from loom_worker.webhook.sign import check_secret
 
 log = logging.getLogger(__name__)
 
@@ -168,9 +168,6 @@ class Front:
     def submit(self, workspace: str, session_id: str, new: NewTurn, *, agent: str | None) -> tuple[Turn, bool]:
         """Accept a turn at the tail of its session's lane; when this returns it will not be lost.
 
-        Args:
-            agent: the one that the client names; None leaves it to the session, a new one gets ``default``.
-
         Returns:
             The turn, and True if it is an earlier one of the same idempotency key.
 
@@ -178,7 +175,7 @@ class Front:
             Conflict, Invalid, QueueFull: nothing was accepted.
             Unavailable: the database did not answer; nothing was accepted.
         """
-        self._check_asked(workspace, session_id, agent)
+        self._check_agent(agent or "default")
         if len(new.input.encode()) > CHECKED_BYTES:
             try:
                 self._outward.check_fits(workspace, session_id, agent or "default", new.input)
@@ -189,9 +186,7 @@ class Front:
                 return earlier, True
         session = NewSession(id=session_id, agent=agent or "default")
         crash_points.reached("web.received")
-        turn, is_replay = submit(
-            self._database, self.settings.limits, (workspace, session), new, now_ms=now_ms(), agent=agent
-        )
+        turn, is_replay = submit(self._database, self.settings.limits, (workspace, session), new, now_ms=now_ms())
         crash_points.reached("web.committed")
         self._announce(turn, is_replay=is_replay)
         if new.double_texting in ("interrupt", "rollback") and turn.position:
@@ -319,7 +314,12 @@ class Front:
 
     def check_webhook(self, webhook: Webhook) -> None:
         """Raise Invalid for a webhook that would never be served: a private target, no URL, a bad secret."""
-        check(webhook, allow_private=self.settings.webhook.allow_private)
+        try:
+            check_url(webhook.url, allow_private=self.settings.webhook.allow_private)
+            if webhook.secret is not None:
+                check_secret(webhook.secret)
+        except Invalid as error:
+            raise Invalid(str(error), error.flaws, "webhook-url-refused") from error
 
     def agents(self) -> tuple[Agent, ...]:
         """All agents, by name."""
@@ -383,15 +383,11 @@ class Front:
         if patch.kernel:
             self._outward.check_kernel(name, patch.kernel)
 
-    def _check_asked(self, workspace: str, session_id: str, agent: str | None) -> None:
-        """Refuse an agent that cannot work; where none is named, only a new session would get the default one."""
-        try:
-            self._check_agent(agent or "default")
-        except Invalid:
-            with suppress(NotFound):
-                if agent is None and self._sessions.get(workspace, session_id):
-                    return
-            raise
-
     def _check_agent(self, name: str) -> Agent:
-        return allowed.named(self._agents.current(name), name)
+        there = self._agents.current(name)
+        if fault := there.fault(name):
+            raise Invalid(fault, (Flaw("/agent", "cannot work"),))
+        if name not in there.agents:
+            known = ", ".join(sorted(there.agents))
+            raise Invalid(f"There is no agent {name!r}; there are: {known}.", (Flaw("/agent", "unknown agent"),))
+        return there.agents[name]

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, bindparam, func, insert, select, update
 
-from loom_worker.errors import Conflict, Flaw, Invalid, QueueFull
+from loom_worker.errors import Conflict, Invalid, QueueFull
 from loom_worker.settings import LimitSettings
 from loom_worker.store import rows
 from loom_worker.store.cancel import overrule
@@ -42,26 +42,19 @@ _INSERT = insert(turns)
 
 
 def submit(
-    database: Database,
-    limits: LimitSettings,
-    session: tuple[str, NewSession],
-    new: NewTurn,
-    *,
-    now_ms: int,
-    agent: str | None = None,
+    database: Database, limits: LimitSettings, session: tuple[str, NewSession], new: NewTurn, *, now_ms: int
 ) -> tuple[Turn, bool]:
     """Commit a turn at the tail of its session, which is made if it is new.
 
     Args:
         session: the workspace, and the session as it would be made; its id must be given.
-        agent: the one that the client names for this turn; None leaves it to the session.
 
     Returns:
         The turn, and True if it is an earlier one of the same idempotency key.
 
     Raises:
         Conflict: the session is archived, or busy where the client wants it idle.
-        Invalid: the idempotency key came with another request before, or the session has another agent.
+        Invalid: the idempotency key came with another request before.
         QueueFull: the lane or the workspace holds all the turns it may.
         Unavailable: the database did not answer; nothing was accepted.
     """
@@ -71,7 +64,6 @@ def submit(
         if earlier is not None:
             return earlier, True
         owner = find(tx, workspace, str(new_session.id)) or add(tx, workspace, new_session, now_ms=now_ms)
-        owner = _with_agent(tx, owner, agent)
         depth = _admit(tx, limits, owner, new)
         if new.double_texting in ("interrupt", "rollback"):
             overrule(tx, owner, new.double_texting)
@@ -145,27 +137,6 @@ def _earlier(tx: Connection, workspace: str, new: NewTurn) -> Turn | None:
     if row["fingerprint"] != new.fingerprint:
         raise Invalid("This Idempotency-Key came with another request before.", (), "idempotency-mismatch")
     return read_turn(tx, row)
-
-
-def _with_agent(tx: Connection, owner: Any, agent: str | None) -> Any:
-    """The session's row with the agent its turns run with; the first turn may name it where nobody chose one."""
-    if agent in (None, owner["agent"]):
-        return owner
-    if not _is_open(owner):
-        raise Invalid(
-            f"Session {owner['id']!r} has the agent {owner['agent']!r} and keeps it; leave `agent` out, or use another "
-            f"session for {agent!r}.",
-            (Flaw("/agent", f"must be {owner['agent']!r} in this session"),),
-            "agent-mismatch",
-        )
-    tx.execute(update(sessions).where(sessions.c.lane == owner["lane"]).values(agent=agent))
-    return {**owner, "agent": agent}
-
-
-def _is_open(owner: Any) -> bool:
-    """True for a session without turns for which nobody chose an agent, or anything that only its agent has."""
-    is_unused = owner["next_seq"] == 1 and owner["agent"] == NewSession().agent
-    return is_unused and owner["tools"] is None and owner["backend"] is None
 
 
 def _admit(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn) -> int:

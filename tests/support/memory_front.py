@@ -354,12 +354,9 @@ class MemoryFront(Leftovers):
     def _session_for(self, workspace: str, session_id: str, agent: str | None) -> Session:
         if (workspace, session_id) not in self._sessions:
             return self.create_session(workspace, NewSession(id=session_id, agent=agent or "default"))
-        found = self._sessions[workspace, session_id]
         if agent is not None:
             self._known_agent(agent)
-        if agent not in (None, found.agent):
-            raise Invalid(f"session {session_id} has the agent {found.agent}", (), "agent-mismatch")
-        return found
+        return self._sessions[workspace, session_id]
 
     def _accept(self, session: Session, new: NewTurn, *, position: int) -> Turn:
         made = queued_turn(session, new, seq=1 + len(self._lanes[session.lane]), position=position)

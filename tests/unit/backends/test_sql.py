@@ -312,15 +312,6 @@ def test_parameters_are_bound_by_name_or_place(shop_path: Path, scope: Scope) ->
     assert caught.value.code == "INVALID_INPUT"
 
 
-@pytest.mark.parametrize("scope", [Scope(), SCOPE])
-@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**400], ids=["64", "-64", "400"])
-def test_an_integer_beyond_sqlites_is_the_statements_fault(shop_path: Path, scope: Scope, number: int) -> None:
-    with contextlib.closing(backend_of(shop_path, scope=scope)) as backend:
-        with pytest.raises(ToolFailed, match=r"^a parameter is ") as failed:
-            run(backend, "execute_sql", sql="SELECT id FROM customers WHERE id = ?", parameters=[number])
-        assert failed.value.code == "INVALID_INPUT"
-
-
 def test_sql_that_the_parser_does_not_know_runs_where_there_is_no_scope(backend: SqlBackend) -> None:
     strange = "SELECT id FROM orders NOT INDEXED WHERE id NOTNULL ORDER BY id NULLS LAST LIMIT 2, 1"
     assert run(backend, "execute_sql", sql=strange)["row_count"] == 1

@@ -67,62 +67,11 @@ def test_every_field_of_a_turn_comes_back_as_it_was_given(database: Database) ->
     assert claimed(database, turn.lane).turn.input == new.input
 
 
-def asked(database: Database, agent: str | None, *, key: str | None = None) -> Turn:
-    session = (WORKSPACE, NewSession(id="s1", agent=agent or "default"))
-    new = NewTurn("x", idempotency_key=key, fingerprint=key)
-    return submit(database, LimitSettings(), session, new, now_ms=NOW_MS, agent=agent)[0]
-
-
-def test_a_session_takes_its_agent_at_its_first_turn_and_refuses_another(database: Database) -> None:
-    first = asked(database, "careful", key="k")
-    with pytest.raises(Invalid, match="has the agent 'careful' and keeps it") as refused:
-        asked(database, "careless")
-    assert (refused.value.slug, [flaw.pointer for flaw in refused.value.flaws]) == ("agent-mismatch", ["/agent"])
-    assert [asked(database, agent).agent for agent in ("careful", None)] == ["careful", "careful"]
-    assert asked(database, "careful", key="k").id == first.id
-    assert counts(database)["turns"] == 3
-
-
-def test_the_first_turn_chooses_the_agent_of_a_session_that_was_made_without_one(database: Database) -> None:
-    Sessions(database).create(WORKSPACE, NewSession(id="s1"), now_ms=NOW_MS)
-    assert asked(database, "careful").agent == "careful"
-    assert Sessions(database).get(WORKSPACE, "s1").agent == "careful"
-
-
-@pytest.mark.parametrize("patch", [SessionPatch(tools=("note",)), SessionPatch(backend="north.db")])
-def test_what_was_chosen_of_an_agents_own_binds_the_session_to_it(database: Database, patch: SessionPatch) -> None:
-    sessions = Sessions(database)
-    sessions.create(WORKSPACE, NewSession(id="s1"), now_ms=NOW_MS)
-    sessions.patch(WORKSPACE, "s1", patch, now_ms=NOW_MS)
-    with pytest.raises(Invalid, match="has the agent 'default'"):
-        asked(database, "other")
-
-
-def test_the_agent_that_a_session_was_made_with_is_not_replaced_by_its_first_turn(database: Database) -> None:
-    Sessions(database).create(WORKSPACE, NewSession(id="s1", agent="careful"), now_ms=NOW_MS)
-    with pytest.raises(Invalid, match="'careful'"):
-        asked(database, "careless")
-
-
-def test_of_two_first_turns_that_name_different_agents_one_is_accepted(database: Database) -> None:
-    barrier, told, lock = threading.Barrier(8), [], threading.Lock()
-
-    def run(agent: str) -> None:
-        barrier.wait()
-        try:
-            outcome = asked(database, agent).agent
-        except Invalid as refused:
-            outcome = refused.slug
-        with lock:
-            told.append(outcome)
-
-    threads = [threading.Thread(target=run, args=(f"a{n}",)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    taken = Sessions(database).get(WORKSPACE, "s1").agent
-    assert sorted(told) == sorted([taken, *["agent-mismatch"] * 7])
+def test_a_session_keeps_its_agent_whatever_later_turns_ask_for(database: Database) -> None:
+    for agent in ("first", "second"):
+        session = (WORKSPACE, NewSession(id="s1", agent=agent))
+        turn, _ = submit(database, LimitSettings(), session, NewTurn("x"), now_ms=NOW_MS)
+        assert turn.agent == "first"
 
 
 def test_a_repeated_key_gives_the_earlier_turn_and_stores_nothing(database: Database) -> None:
