@@ -33,12 +33,22 @@ class EventLog:
         self._waiting = waiting
         self._append = redis.register_script((files("loom_worker.events") / "append.lua").read_text(encoding="utf-8"))
 
-    def append(self, turn_id: str, events: Sequence[tuple[str, Json]], *, least: int, fence: int = 0) -> int | None:
+    def append(
+        self,
+        turn_id: str,
+        events: Sequence[tuple[str, Json]],
+        *,
+        least: int,
+        fence: int = 0,
+        written: tuple[str, int] = ("", 0),
+    ) -> int | None:
         """Add events; return the id of the last one.
 
         Args:
             least: ids the log must already have; -1: none at all.
             fence: the writer's, where only the turn's owner may write this; 0: whoever tells it, it is true.
+            written: a name that one writer alone has, in letters and digits, and how many events it has written so far:
+                what an earlier try of it wrote, though Redis did not say so in time, is not written twice.
 
         Returns:
             None if the log has fewer, for it was lost (or any, where it should be empty); nothing was added then.
@@ -50,7 +60,8 @@ class EventLog:
         pairs = [part for kind, data in events for part in (kind, _text(data))]
         with in_our_words():
             is_final = int(any(kind in TERMINAL for kind, _ in events))
-            last = self._append(keys=[_key(turn_id), _end(turn_id)], args=[TTL_S, least, fence, is_final, *pairs])
+            log_keys = [_key(turn_id), _end(turn_id), _written(turn_id)]
+            last = self._append(keys=log_keys, args=[TTL_S, least, fence, is_final, *written, *pairs])
         if last == FENCED:
             raise Fenced(f"Another worker writes the events of turn {turn_id}.")
         return None if last == -1 else int(last)
@@ -114,6 +125,10 @@ def _key(turn_id: str) -> str:
 
 def _end(turn_id: str) -> str:
     return f"loom:end:{turn_id}"
+
+
+def _written(turn_id: str) -> str:
+    return f"loom:written:{turn_id}"
 
 
 def _number(entry_id: str) -> int:

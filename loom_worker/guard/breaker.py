@@ -126,7 +126,7 @@ class Breakers:
         return {name: ms / 1000 for name, ms in longest.items() if ms}
 
     def states(self) -> dict[str, State]:
-        """Every breaker that heard of a failure lately, as the process finds it that it is worst for; others are closed."""
+        """Every breaker that heard of a failure lately, in its worst state of any process; others are closed."""
         nobody: list[str] = []
         names = self._tolerant.ask(self._known, otherwise=nobody)
         found: dict[str, State] = {}
