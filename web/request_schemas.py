@@ -62,7 +62,10 @@ NEW_TURN = _object(
             "pattern": NOT_BLANK,
             "description": "What the user says; more than blanks and invisible characters.",
         },
-        "agent": _nullable(NAME),
+        "agent": {
+            **_nullable(NAME),
+            "description": "Who answers; a session keeps the agent of its first turn, another one is 422 agent-mismatch.",
+        },
         "double_texting": {
             "type": "string",
             "enum": list(DOUBLE_TEXTING),

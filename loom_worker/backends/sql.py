@@ -18,6 +18,7 @@ from loom_worker.backends.catalogs import Catalogs
 from loom_worker.backends.complaints import translated
 from loom_worker.backends.duckdb_schema import read_duckdb
 from loom_worker.backends.hints import hint
+from loom_worker.backends.parameters import checked, is_torn
 from loom_worker.backends.results import encode
 from loom_worker.backends.scope import Catalog, is_narrow, narrow
 from loom_worker.backends.servers import SERVERS, Caps, server_engine, server_query
@@ -121,7 +122,9 @@ class SqlBackend:
         return text
 
     def _execute_sql(self, arguments: Json, _caller: Caller) -> str:
-        sql, parameters = arguments["sql"], arguments.get("parameters")
+        sql, parameters = arguments["sql"], checked(arguments.get("parameters"), self._kind)
+        if is_torn(sql):
+            raise ToolFailed("the SQL contains half of a character (a lone surrogate)", "INVALID_INPUT")
         try:
             file = self._file
             return encode(self._on_file(file, sql, parameters) if file else self._on_server(sql, parameters))

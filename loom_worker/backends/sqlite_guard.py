@@ -186,6 +186,8 @@ def answer(order: Order, *, parent_pid: int | None = None) -> Json:
         return _failure(error, order)
     except TooWide as error:
         return {"failure": str(error), "code": "INVALID_INPUT"}
+    except (OverflowError, ValueError) as error:  # a value that the module cannot bind, or a text that it cannot read
+        return {"failure": f"the statement or a parameter cannot be used: {error}", "code": "INVALID_INPUT"}
     except MemoryError:
         return {"failure": "the query needs too much memory: select or group less", "code": "DATABASE_ERROR"}
 

@@ -49,12 +49,22 @@ class EventLog:
             redis.register_script(_source(name)) for name in ("append", "restore", "forget")
         )
 
-    def append(self, turn_id: str, events: Sequence[tuple[str, Json]], *, least: int, fence: int = 0) -> int | None:
+    def append(
+        self,
+        turn_id: str,
+        events: Sequence[tuple[str, Json]],
+        *,
+        least: int,
+        fence: int = 0,
+        written: tuple[str, int] = ("", 0),
+    ) -> int | None:
         """Add events; return the id of the last one.
 
         Args:
             least: ids the log must already have; -1: none at all.
             fence: the writer's, where only the turn's owner may write this; 0: whoever tells it, it is true.
+            written: a name that one writer alone has, in letters and digits, and how many events it has written so far:
+                what an earlier try of it wrote, though Redis did not say so in time, is not written twice.
 
         Returns:
             None if the log has fewer, for it was lost (or any, where it should be empty); nothing was added then.
@@ -65,9 +75,10 @@ class EventLog:
         """
         pairs = [part for kind, data in events for part in (kind, _text(kind, data))]
         is_final = int(any(kind in TERMINAL for kind, _ in events))
-        args = [RUNNING_TTL_S, self._settings.ttl_s, self._settings.log_bytes, least, fence, is_final, *pairs]
+        limits = (RUNNING_TTL_S, self._settings.ttl_s, self._settings.log_bytes)
+        args = [*limits, least, fence, is_final, *written, *pairs]
         with in_our_words():
-            last = self._append(keys=[_key(turn_id), _end(turn_id), _gone(turn_id)], args=args)
+            last = self._append(keys=_keys(turn_id), args=args)
         if last == FENCED:
             raise Fenced(f"Another worker writes the events of turn {turn_id}.")
         _check_there(last, turn_id)
@@ -120,7 +131,7 @@ class EventLog:
         ids = list(turns)
         for begin in range(0, len(ids), FORGOTTEN):
             some = ids[begin : begin + FORGOTTEN]
-            keys = [key for turn_id in some for key in (_key(turn_id), _end(turn_id), _gone(turn_id))]
+            keys = [key for turn_id in some for key in _keys(turn_id)]
             with in_our_words():
                 self._forget(keys=keys, args=[GONE_TTL_S, *(int(turns[turn_id]) for turn_id in some)])
 
@@ -165,6 +176,15 @@ def _key(turn_id: str) -> str:
 
 def _end(turn_id: str) -> str:
     return f"loom:end:{turn_id}"
+
+
+def _written(turn_id: str) -> str:
+    return f"loom:written:{turn_id}"
+
+
+def _keys(turn_id: str) -> tuple[str, str, str, str]:
+    """All that a log may have in Redis, in the order of the scripts."""
+    return _key(turn_id), _end(turn_id), _gone(turn_id), _written(turn_id)
 
 
 def _number(entry_id: str) -> int:

@@ -1,6 +1,7 @@
 """The pen of a running turn: it writes the live log and remembers what the journal must know of it."""
 
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -52,12 +53,14 @@ class Writer:
         self._told: list[tuple[str, Json]] = []  # everything this owner wrote, in order
         self._first = first  # the id of the first of it
         self._sent = 0  # how many of it are in Redis
+        self._tried = 0  # how many of it were sent, whether or not Redis said so: they may be there as they were
         self._log: list[Json] = []  # the part of it that the journal does not have yet
         self._logged = 0
         self._silent_until_s = 0.0
         self._written_s = 0.0
         self._flusher = flusher
         self._fence = fence
+        self._name = secrets.token_hex(6)
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -93,7 +96,7 @@ class Writer:
 
     def _join(self, text: str) -> bool:
         with self._lock:
-            if len(self._told) <= self._sent:
+            if len(self._told) <= max(self._sent, self._tried):
                 return False
             before = self._told[-1][1]["text"]
             if len(before) + len(text) > MOST_CHARS:
@@ -170,7 +173,9 @@ class Writer:
     def _send(self) -> None:
         first = self._first or 1
         told = self._told[self._sent :]
-        last = self._events.append(self._turn_id, told, least=first - 1 + self._sent, fence=self._fence)
+        self._tried = len(self._told)
+        written, least = (self._name, self._sent), first - 1 + self._sent
+        last = self._events.append(self._turn_id, told, least=least, fence=self._fence, written=written)
         if last is None:
             before = list(self._journaled())
             before += [Event(n, "output_text.delta", {"text": ""}) for n in range(len(before) + 1, first)]

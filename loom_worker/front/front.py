@@ -36,7 +36,7 @@ from loom_worker.values.json import Json
 from loom_worker.values.memory import Snapshot
 from loom_worker.values.pages import Page
 from loom_worker.values.search import Hit
-from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
+from loom_worker.values.sessions import DEFAULT_AGENT, Message, NewSession, Session, SessionPatch
 from loom_worker.values.tools import Tool
 from loom_worker.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
 from loom_worker.webhook.address import check_url
@@ -130,9 +130,10 @@ class Front:
             Conflict: the id exists.
             Invalid: there is no such agent, or the kernel is larger than its share of the agent's window.
         """
-        self._check_agent(new.agent)
+        agent = new.agent or DEFAULT_AGENT
+        self._check_agent(agent)
         if new.kernel:
-            self._outward.check_kernel(new.agent, new.kernel)
+            self._outward.check_kernel(agent, new.kernel)
         return self._sessions.create(workspace, new, now_ms=now_ms())
 
     def session(self, workspace: str, session_id: str) -> Session:
@@ -172,7 +173,7 @@ class Front:
             The turn, and True if it is an earlier one of the same idempotency key.
 
         Raises:
-            Conflict, Invalid, QueueFull: nothing was accepted.
+            Conflict, Invalid, QueueFull: nothing was accepted; Invalid also if the session has another agent.
             Unavailable: the database did not answer; nothing was accepted.
         """
         self._check_agent(agent or "default")
@@ -184,7 +185,7 @@ class Front:
                 if (earlier := replayed(self._database, workspace, new)) is None:
                     raise
                 return earlier, True
-        session = NewSession(id=session_id, agent=agent or "default")
+        session = NewSession(id=session_id, agent=agent)
         crash_points.reached("web.received")
         turn, is_replay = submit(self._database, self.settings.limits, (workspace, session), new, now_ms=now_ms())
         crash_points.reached("web.committed")

@@ -1,37 +1,53 @@
--- One circuit breaker. Times come from Redis alone. A missing hash is a closed breaker: lost memory means closed.
--- KEYS: 1 its hash, 2 the names of all. ARGV: 1 look, failed, succeeded or let_go; 2 its name; 3 a token or ''; then
--- 4 failures, 5 window_ms, 6 open_ms, 7 max_open_ms, 8 successes, 9 busy_ms, 10 probe_ms.
+-- One circuit breaker: a process' own, and the one of all processes, which two processes open that see failures alone.
+-- Times come from Redis alone. A missing hash is a closed breaker: lost memory means closed.
+-- KEYS: 1 the process' own hash, 2 the hash of all, 3 who opened theirs since anyone succeeded (by when that ends),
+-- 4 the names of all. ARGV: 1 look, failed, succeeded or let_go; 2 the name; 3 a token or ''; then
+-- 4 failures, 5 window_ms, 6 open_ms, 7 max_open_ms, 8 successes, 9 busy_ms, 10 probe_ms, 11 the process.
 -- Fields: while closed `fails`; else `until_ms`, `span_ms`, `wins`, and of the probe under way `token`,
--- `token_ms` (its end), `probe_ms`.
-local HASH, NAMES, VERB, NAME, TOKEN = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+-- `token_ms` (its end), `probe_ms`; `failed_by`: the process whose probe of the hash of all failed last.
+local OWN, ALL, OPENED, NAMES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local VERB, NAME, TOKEN, PROCESS = ARGV[1], ARGV[2], ARGV[3], ARGV[11]
+local FAILURES, OPEN_MS, MAX_OPEN_MS = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local KEEP_MS = 600000  -- an open breaker that nobody asks for is forgotten after this
 
 local time = redis.call('TIME')
 local NOW = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local function number(field)
-  return tonumber(redis.call('HGET', HASH, field) or '0')
+local function number(hash, field)
+  return tonumber(redis.call('HGET', hash, field) or '0')
 end
 
-local function keep(ms)
-  redis.call('PEXPIRE', HASH, ms)
-  redis.call('ZADD', NAMES, string.format('%.0f', NOW + ms), NAME)
+local function name_of(hash)
+  return hash == ALL and NAME or NAME .. '|' .. PROCESS
+end
+
+local function keep(hash, ms)
+  redis.call('PEXPIRE', hash, ms)
+  redis.call('ZADD', NAMES, string.format('%.0f', NOW + ms), name_of(hash))
   redis.call('PEXPIRE', NAMES, 86400000)
 end
 
-local function close()
-  redis.call('DEL', HASH)
-  redis.call('ZREM', NAMES, NAME)
+local function close(hash)
+  redis.call('DEL', hash)
+  redis.call('ZREM', NAMES, name_of(hash))
 end
 
-local function open(span_ms)
-  redis.call('DEL', HASH)
-  redis.call('HSET', HASH, 'until_ms', string.format('%.0f', NOW + span_ms), 'span_ms', span_ms)
-  keep(span_ms + KEEP_MS)
+local function open(hash, span_ms)
+  redis.call('DEL', hash)
+  redis.call('HSET', hash, 'until_ms', string.format('%.0f', NOW + span_ms), 'span_ms', span_ms)
+  keep(hash, span_ms + KEEP_MS)
 end
 
-local function end_probe()
-  redis.call('HDEL', HASH, 'token', 'token_ms', 'probe_ms')
+local function end_probe(hash)
+  redis.call('HDEL', hash, 'token', 'token_ms', 'probe_ms')
+end
+
+local function is_closed(hash)
+  return number(hash, 'span_ms') == 0
+end
+
+local function is_probe(hash)
+  return TOKEN ~= '' and redis.call('HGET', hash, 'token') == TOKEN
 end
 
 -- More than the whole span left means that the clock was set back: that time is over.
@@ -40,44 +56,104 @@ local function left(until_ms, span_ms)
   return ms <= span_ms and math.max(ms, 0) or 0
 end
 
-local span_ms = number('span_ms')
-local is_closed = span_ms == 0
-local is_probe = TOKEN ~= '' and redis.call('HGET', HASH, 'token') == TOKEN
+-- Milliseconds after which to ask again, 0: call.
+local function wait_ms(hash)
+  local open_ms = left(number(hash, 'until_ms'), number(hash, 'span_ms'))
+  if open_ms > 0 then
+    return open_ms
+  end
+  local busy_ms = left(number(hash, 'token_ms'), number(hash, 'probe_ms'))
+  return math.min(busy_ms, tonumber(ARGV[9]))
+end
+
+local function begin_probe(hash)
+  local probe_ms = tonumber(ARGV[10])
+  redis.call('HSET', hash, 'token', TOKEN, 'probe_ms', probe_ms, 'token_ms', string.format('%.0f', NOW + probe_ms))
+  keep(hash, probe_ms + KEEP_MS)
+end
+
+-- What one process sees may be its own fault; all processes leave it alone once another one saw the same.
+local function open_own(span_ms)
+  open(OWN, span_ms)
+  redis.call('ZREMRANGEBYSCORE', OPENED, '-inf', NOW - tonumber(ARGV[5]))
+  redis.call('ZADD', OPENED, string.format('%.0f', NOW + span_ms), PROCESS)
+  redis.call('PEXPIRE', OPENED, span_ms + KEEP_MS)
+  if is_closed(ALL) and redis.call('ZCARD', OPENED) > 1 then
+    open(ALL, span_ms)
+  end
+end
+
+local function fail_probe_of_all()
+  local other = redis.call('HGET', ALL, 'failed_by')
+  if other and other ~= PROCESS then
+    open(ALL, math.min(number(ALL, 'span_ms') * 2, MAX_OPEN_MS))
+  else
+    redis.call('HDEL', ALL, 'wins')
+    redis.call('HSET', ALL, 'failed_by', PROCESS)
+    end_probe(ALL)
+  end
+end
+
+local function win_probe(hash)
+  if redis.call('HINCRBY', hash, 'wins', 1) >= tonumber(ARGV[8]) then
+    close(hash)
+  else
+    redis.call('HDEL', hash, 'failed_by')
+    end_probe(hash)
+  end
+end
 
 -- {0, 0}: closed. {1, 0}: probe, with the token that was offered. {2, ms}: open for so long.
 if VERB == 'look' then
-  if is_closed then
-    return {0, 0}
+  local state = 0
+  for _, hash in ipairs({OWN, ALL}) do
+    if not is_closed(hash) then
+      local ms = wait_ms(hash)
+      if ms > 0 then
+        return {2, ms}
+      end
+      state = 1
+    end
   end
-  local open_ms = left(number('until_ms'), span_ms)
-  if open_ms > 0 then
-    return {2, open_ms}
+  for _, hash in ipairs({OWN, ALL}) do
+    if not is_closed(hash) then
+      begin_probe(hash)
+    end
   end
-  local busy_ms = left(number('token_ms'), number('probe_ms'))
-  if busy_ms > 0 then
-    return {2, math.min(busy_ms, tonumber(ARGV[9]))}
+  return {state, 0}
+end
+
+local is_own_closed = is_closed(OWN)
+if VERB == 'failed' then
+  if is_probe(ALL) then
+    fail_probe_of_all()
   end
-  local probe_ms = tonumber(ARGV[10])
-  redis.call('HSET', HASH, 'token', TOKEN, 'probe_ms', probe_ms, 'token_ms', string.format('%.0f', NOW + probe_ms))
-  keep(probe_ms + KEEP_MS)
-  return {1, 0}
-elseif VERB == 'failed' and is_closed then
-  if redis.call('HINCRBY', HASH, 'fails', 1) >= tonumber(ARGV[4]) then
-    open(tonumber(ARGV[6]))
-  else
-    keep(tonumber(ARGV[5]))
+  if is_own_closed then
+    if redis.call('HINCRBY', OWN, 'fails', 1) >= FAILURES then
+      open_own(OPEN_MS)
+    else
+      keep(OWN, tonumber(ARGV[5]))
+    end
+  elseif is_probe(OWN) then
+    open_own(math.min(number(OWN, 'span_ms') * 2, MAX_OPEN_MS))
   end
-elseif VERB == 'failed' and is_probe then
-  open(math.min(span_ms * 2, tonumber(ARGV[7])))
-elseif VERB == 'succeeded' and is_closed then
-  close()
-elseif VERB == 'succeeded' and is_probe then
-  if redis.call('HINCRBY', HASH, 'wins', 1) >= tonumber(ARGV[8]) then
-    close()
-  else
-    end_probe()
+elseif VERB == 'succeeded' then
+  if is_own_closed or is_probe(OWN) then
+    redis.call('DEL', OPENED)
   end
-elseif VERB == 'let_go' and is_probe then
-  end_probe()
+  if is_probe(ALL) then
+    win_probe(ALL)
+  end
+  if is_own_closed then
+    close(OWN)
+  elseif is_probe(OWN) then
+    win_probe(OWN)
+  end
+elseif VERB == 'let_go' then
+  for _, hash in ipairs({OWN, ALL}) do
+    if is_probe(hash) then
+      end_probe(hash)
+    end
+  end
 end
 return {0, 0}

@@ -1,25 +1,33 @@
-"""Circuit breakers: what has failed again and again is left alone for a while, by all workers together.
+"""Circuit breakers: what has failed again and again is left alone for a while.
 
-One hash in Redis per name, changed by one Lua script on Redis' own clock. Nothing of it is worth keeping: a Redis that
-forgets, or does not answer, means closed breakers.
+A process counts its own failures first, for they may be its own fault: no file descriptors, no memory, a host it cannot
+resolve. Once two processes have opened their own breakers of a name, and none succeeded meanwhile, all processes leave
+it alone together. Hashes in Redis, one per name and process and one per name, are changed by one Lua script on Redis'
+own clock. Nothing of it is worth keeping: a Redis that forgets, or does not answer, means closed breakers.
 
 A breaker is *closed*: calls go through. Some failures in a row *open* it: calls are answered at once, without being
 made. When its time is over it is *half-open*: one call at a time goes through, the probe. A probe that fails opens it
-for twice as long, some successful ones close it.
+for twice as long, some successful ones close it. That of all processes is opened again only if probes of two processes
+fail in a row.
 """
 
+import os
 import secrets
+import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from loom_worker.guard.tolerant import Tolerant
 
 State = Literal["closed", "half-open", "open"]
+_WORSE: tuple[State, ...] = get_args(State)
 
 HASH = "loom:breaker:"
+OPENED = "loom:breaker-opened:"
+"""Sorted set per name: the processes that have opened theirs since anyone last succeeded."""
 NAMES = "loom:breakers"
 """Sorted set of the names that have a hash, by the time (ms) at which that goes."""
 
@@ -63,15 +71,24 @@ CLOSED = Verdict()
 class Breakers:
     """All breakers, on one Redis. Safe to use from many threads; no method raises for what Redis does."""
 
-    def __init__(self, redis: Any, *, pace: Pace = Pace(), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        redis: Any,
+        *,
+        pace: Pace = Pace(),
+        clock: Callable[[], float] = time.monotonic,
+        process: str | None = None,
+    ) -> None:
         """Nothing is sent yet.
 
         Args:
             redis: a redis-py client that decodes responses.
             clock: monotonic seconds, to ask a Redis that is away only now and then.
+            process: whose failures these are; by default the host's name and this process' id.
         """
         self._redis = redis
         self._pace = pace
+        self._process = process or f"{socket.gethostname()}-{os.getpid()}"
         self._tolerant = Tolerant("circuit breakers", clock)
         source = (files("loom_worker.guard") / "breaker.lua").read_text(encoding="utf-8")
         self._script = redis.register_script(source)
@@ -103,13 +120,20 @@ class Breakers:
 
     def peek(self, names: Iterable[str]) -> dict[str, float]:
         """Those of them that are open now, with the seconds left; in one round trip, and without becoming the probe."""
-        return {name: ms / 1000 for name, ms in self._left_ms(list(dict.fromkeys(names))).items() if ms}
+        wanted = list(dict.fromkeys(names))
+        left = self._left_ms([hashed for name in wanted for hashed in (name, self._own(name))])
+        longest = {name: max(left.get(name) or 0, left.get(self._own(name)) or 0) for name in wanted}
+        return {name: ms / 1000 for name, ms in longest.items() if ms}
 
     def states(self) -> dict[str, State]:
-        """Every breaker that heard of a failure lately; those not named are closed."""
+        """Every breaker that heard of a failure lately, in its worst state of any process; others are closed."""
         nobody: list[str] = []
         names = self._tolerant.ask(self._known, otherwise=nobody)
-        return {name: _state(ms) for name, ms in self._left_ms(names).items()}
+        found: dict[str, State] = {}
+        for hashed, ms in self._left_ms(names).items():
+            name = hashed.partition("|")[0]
+            found[name] = max(found.get(name, "closed"), _state(ms), key=_WORSE.index)
+        return found
 
     def _tell(self, verb: str, name: str, token: str | None) -> None:
         self._tolerant.ask(lambda: self._run(verb, name, token or "", 0.0), otherwise=(0, 0))
@@ -118,8 +142,13 @@ class Breakers:
         pace = self._pace
         waits_ms = [_ms(wait_s) for wait_s in (pace.window_s, pace.open_s, pace.max_open_s)]
         args = [verb, name, token, pace.failures, *waits_ms, pace.successes, _ms(pace.busy_s), _ms(probe_s)]
-        state, left_ms = self._script(keys=[HASH + name, NAMES], args=args)
+        hashes = [HASH + self._own(name), HASH + name, OPENED + name, NAMES]
+        state, left_ms = self._script(keys=hashes, args=[*args, self._process])
         return state, left_ms
+
+    def _own(self, name: str) -> str:
+        """What the process' own breaker of this name is kept under."""
+        return f"{name}|{self._process}"
 
     def _known(self) -> list[str]:
         now_ms = _now_ms(self._redis.time())

@@ -1,4 +1,4 @@
--- ARGV: name, kick_ms, max_kick_ms. 1: ring. 0: the lane is idle, or its lease was renewed meanwhile.
+-- ARGV: name, kick_ms, max_kick_ms, spares (1: leave running turns to their owners). 1: ring. 0: the lane is idle, or its lease was renewed meanwhile.
 -- KEYS 4: since when the longest unanswered doorbell is; whoever sees that one unanswered once more prolongs it.
 -- The lease loses its token here, so that its owner, should it only sleep, finds that it has lost it.
 local deadline = tonumber(redis.call('ZSCORE', LEASES, NAME) or 'inf')
@@ -6,6 +6,9 @@ if deadline > now_ms() then
   return 0
 end
 local state = redis.call('HGET', LEASE, 'state')
+if state == 'running' and ARGV[4] == '1' then
+  return 0
+end
 if is_empty() and (state == 'kicked' or not state) then
   become_idle()
   return 0

@@ -30,18 +30,26 @@ class Hold:
         """Args: renewed_s: monotonic time at which it was granted."""
         self.lease = lease
         self.renewed_s = renewed_s
+        self.confirmed_s = renewed_s
+        """Monotonic time at which the database was last known to say that the lane's turn is ours."""
         self.lost = threading.Event()
+        """Set once Redis says that another has it, or the database that the turn is another's."""
         self.alerted = threading.Event()
         """Set when the turn's row has changed; whoever takes notice clears it before looking."""
         self.kept: Lease | None = None
         """The lease for the lane's next turn, where this one has ended and the lane stays ours."""
 
+    def is_in_doubt(self, lease_s: float) -> bool:
+        """True if its last renewal is older than a lease: another may have it, and only the database knows."""
+        return time.monotonic() - self.renewed_s > lease_s
+
 
 class Keeper:
     """Renews the leases of this process every renew_s and beats its heart.
 
-    A lease counts as lost as soon as its last renewal is lease_s old by our own monotonic clock: a process that was
-    stopped, or cut off from Redis, gives up by itself and does not ask whether it may go on.
+    A lease whose last renewal is lease_s old by our own monotonic clock is in doubt: this process was stopped, or cut
+    off from Redis, or Redis stood still. Its turn then asks the database whether it goes on. The lease is prolonged if
+    Redis still has it, but written anew only if the database has confirmed it meanwhile.
     """
 
     def __init__(
@@ -103,14 +111,15 @@ class Keeper:
     def _renew_all(self) -> None:
         with self._lock:
             holds = dict(self._holds)
-        now_s = time.monotonic()
-        for lease, hold in list(holds.items()):
-            if now_s - hold.renewed_s > self._settings.lease_s:
-                self._lose(holds.pop(lease))
         self._beat_heart()
-        for lease, renewal in self._lanes.renew(holds).items():
+        now_s = time.monotonic()  # a Redis that stood still held up the line above
+        oldest_s = now_s - self._settings.lease_s
+        late = {lease for lease, hold in holds.items() if max(hold.renewed_s, hold.confirmed_s) < oldest_s}
+        for lease, renewal in self._lanes.renew(holds, late=late).items():
             if renewal == "lost":
                 self._lose(holds[lease])
+                continue
+            if renewal == "gone":  # in doubt until the turn has asked the database
                 continue
             holds[lease].renewed_s = now_s
             if renewal == "alerted":
@@ -123,6 +132,7 @@ class Keeper:
             pipe.hset(keys.worker(self.worker), mapping={**self._itself, **self._idleness.fields()})
             pipe.pexpire(keys.worker(self.worker), int(self._settings.lease_s * 1000))
             pipe.set(keys.BORN, "", nx=True, px=BORN_FOR_MS)
+            self._lanes.pulse(pipe)
             pipe.execute()
 
     def _take_leave(self) -> None:
@@ -151,15 +161,18 @@ class Keeper:
 
 
 def alive_workers(redis: Any) -> frozenset[str]:
-    """Workers whose heart beats, by Redis' clock alone; forgets those that were silent for a day by their own."""
+    """Workers whose heart beats, by Redis' clock alone; forgets those that were silent for a day by their own.
+
+    Just after Redis stood still no heart could beat in time, so all of them count as alive.
+    """
     with in_our_words():
         names = redis.zrange(keys.WORKERS, 0, -1)
         with redis.pipeline(transaction=False) as pipe:
             for name in names:
                 pipe.exists(keys.worker(name))
             pipe.zremrangebyscore(keys.WORKERS, "-inf", time.time_ns() // 1_000_000 - 86_400_000)
-            *beating, _ = pipe.execute()
-    return frozenset(name for name, is_beating in zip(names, beating, strict=True) if is_beating)
+            *beating, _, is_grace = pipe.exists(keys.GRACE).execute()
+    return frozenset(name for name, is_beating in zip(names, beating, strict=True) if is_beating or is_grace)
 
 
 def memory_age_ms(redis: Any) -> int:

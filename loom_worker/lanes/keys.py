@@ -17,6 +17,12 @@ BORN = PREFIX + "born"
 BELLS = PREFIX + "q:turn"
 """List: the doorbells that no worker has taken yet. It is Celery's queue ``turn``; we only look whether it is empty."""
 
+PULSE = PREFIX + "pulse"
+"""String: when, in ms of Redis' clock, a heartbeat or a sweep last came."""
+
+GRACE = PREFIX + "grace"
+"""String: Redis stood still a moment ago; there for twice a lease, of which the first half spares leases."""
+
 SWEEP = PREFIX + "sweep"
 """String: the lock of the sweep."""
 

@@ -4,7 +4,7 @@ A lane is idle, or it has a lease: *kicked* (a doorbell is under way), *running*
 turn waits for something). Redis only orders and wakes; what a worker may write is decided by the database's fence.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Literal, Protocol, get_args
@@ -15,8 +15,9 @@ from loom_worker.settings import LaneSettings
 
 SCRIPTS = ("submit", "take", "renew", "park", "wake", "alert", "complete", "advance", "release", "drop", "expire")
 
-Renewal = Literal["lost", "held", "alerted"]
-"""lost: another has it. held: it is prolonged. alerted: so it is, and its turn's row has changed since."""
+Renewal = Literal["lost", "held", "alerted", "gone"]
+"""lost: another has it. held: it is prolonged. alerted: so it is, and its turn's row has changed since. gone:
+nobody has it, and it was renewed too late to be written again."""
 _RENEWALS: tuple[Renewal, ...] = get_args(Renewal)
 
 
@@ -43,6 +44,9 @@ class Lanes:
     def __init__(self, redis: Any, settings: LaneSettings) -> None:
         """Args: redis: a redis-py client that decodes responses."""
         self._redis = redis
+        # A lease that was renewed in time has as long left after a gap of this length, less a heartbeat's pause.
+        self._gap_ms = int(settings.lease_s * 1000) // 2
+        self._pulse = (files("loom_worker.lanes") / "pulse.lua").read_text(encoding="utf-8")
         self._lease_ms = int(settings.lease_s * 1000)
         self._kick_ms = int(settings.kick_s * 1000)
         self._max_kick_ms = int(settings.max_kick_s * 1000)
@@ -62,12 +66,16 @@ class Lanes:
         last_seq = self._run("take", lane, token, self._lease_ms)
         return Lease(lane, token, last_seq) if last_seq >= 0 else None
 
-    def renew(self, leases: Iterable[Lease]) -> dict[Lease, Renewal]:
-        """Prolong leases, in one round trip; says of each how it stands."""
+    def renew(self, leases: Iterable[Lease], *, late: Container[Lease] = ()) -> dict[Lease, Renewal]:
+        """Prolong leases, in one round trip; says of each how it stands.
+
+        Args:
+            late: those of them whose last renewal is older than a lease; they are prolonged if they are still there.
+        """
         wanted = list(leases)
         with in_our_words(), self._redis.pipeline(transaction=False) as pipe:
             for lease in wanted:
-                self._run("renew", lease.lane, lease.token, self._lease_ms, client=pipe)
+                self._run("renew", lease.lane, lease.token, self._lease_ms, int(lease in late), client=pipe)
             answers = pipe.execute() if wanted else []
         return {lease: _RENEWALS[answer] for lease, answer in zip(wanted, answers, strict=True)}
 
@@ -115,17 +123,31 @@ class Lanes:
     def expired(self, *, limit: int) -> list[str]:
         """Lanes whose lease has run out or whose doorbell went unanswered, and that must be rung.
 
-        Writes down since when the longest unanswered one is, see consuming.py.
+        Writes down since when the longest unanswered one is, see consuming.py. Running turns are spared for a lease's
+        time after Redis itself stood still, for nobody could renew anything.
         """
         with in_our_words():
+            spares = not self.pulse()
             seconds, micros = self._redis.time()
             now_ms = seconds * 1000 + micros // 1000
             late = self._redis.zrange(keys.LEASES, "-inf", now_ms, byscore=True, offset=0, num=limit)
-            return [lane for lane in late if self._expire(lane) == 1]
+            return [lane for lane in late if self._expire(lane, spares=spares) == 1]
 
-    def _expire(self, lane: str) -> int:
+    def pulse(self, client: Any = None) -> bool:
+        """Say that Redis runs; False for a lease's time after it stood still.
+
+        Args:
+            client: a pipeline to put this on; the answer is then no answer.
+        """
+        # EVAL: in a pipeline redis-py asks after its registered scripts first, a round trip more for every heartbeat.
+        redis = client or self._redis
+        return bool(redis.eval(self._pulse, 2, keys.PULSE, keys.GRACE, self._gap_ms, self._lease_ms))
+
+    def _expire(self, lane: str, *, spares: bool) -> int:
         lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES, keys.UNANSWERED]
-        answer: int = self._scripts["expire"](keys=lane_keys, args=[lane, self._kick_ms, self._max_kick_ms])
+        answer: int = self._scripts["expire"](
+            keys=lane_keys, args=[lane, self._kick_ms, self._max_kick_ms, int(spares)]
+        )
         return answer
 
     def unleased(self, lanes: Iterable[str]) -> list[str]:

@@ -156,6 +156,11 @@ class Claims:
             row = _row(tx, _OURS, {"our_id": claim.turn.id, "our_fence": claim.turn.fence})
         return None if row is None else row["cancel"]
 
+    def is_ours(self, claim: Claim) -> bool:
+        """Whether a turn still has the fence of this claim; False also once it is finished or deleted."""
+        with self._database.read() as tx:
+            return _row(tx, _OURS, {"our_id": claim.turn.id, "our_fence": claim.turn.fence}) is not None
+
     def _let_go(self, claim: Claim, *, parked_until_ms: int | None, run_ms: int) -> None:
         with self._database.write() as tx:
             values = {"held_by": None, "parked_until_ms": parked_until_ms, "run_ms": run_ms}

@@ -8,7 +8,7 @@ from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Change, MemoryState, Snapshot
-from loom_worker.values.sessions import Choice, Message, Session
+from loom_worker.values.sessions import DEFAULT_AGENT, Choice, Message, Session
 from loom_worker.values.turns import Call, Step, Turn, Webhook
 
 Row = Mapping[Any, Any]
@@ -25,7 +25,10 @@ _SESSION_FIELDS = tuple(name for name in Session.__slots__ if name not in _NOT_C
 
 def session(row: Row, *, queue_depth: int = 0, is_busy: bool = False) -> Session:
     """A row of ``sessions``."""
-    fields = {name: row[name] for name in _SESSION_FIELDS} | {"tools": choice(row).tools}
+    fields = {name: row[name] for name in _SESSION_FIELDS} | {
+        "agent": row["agent"] or DEFAULT_AGENT,
+        "tools": choice(row).tools,
+    }
     return Session(**fields, usage=Usage.from_json(row["usage"]), queue_depth=queue_depth, is_busy=is_busy)
 
 

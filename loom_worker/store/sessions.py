@@ -212,7 +212,7 @@ def add(tx: Connection, workspace: str, new: NewSession, *, now_ms: int) -> dict
         "lane": secrets.token_hex(16),
         "workspace": workspace,
         "id": new.id or new_id("sess_"),
-        "agent": new.agent,
+        "agent": new.agent or "",  # none yet: the first turn settles it
         "status": "active",
         "user": new.user,
         "title": new.title,

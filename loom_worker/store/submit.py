@@ -1,10 +1,11 @@
 """A turn is accepted: its row is committed before anyone is told of it."""
 
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Integer, bindparam, func, insert, select, update
 
-from loom_worker.errors import Conflict, Invalid, QueueFull
+from loom_worker.errors import Conflict, Flaw, Invalid, QueueFull
 from loom_worker.settings import LimitSettings
 from loom_worker.store import rows
 from loom_worker.store.cancel import overrule
@@ -14,7 +15,7 @@ from loom_worker.store.schema import kept, sessions, turn_columns, turns, unfini
 from loom_worker.store.sessions import add, find, found
 from loom_worker.values.chat import Usage
 from loom_worker.values.ids import new_id
-from loom_worker.values.sessions import NewSession
+from loom_worker.values.sessions import DEFAULT_AGENT, NewSession
 from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
 
 # Statements are built once: building one costs four times as much as running it (125 us against 30 us, measured).
@@ -38,6 +39,7 @@ _COUNT_ON = (
     .where(sessions.c.lane == bindparam("our_lane"))
     .values(next_seq=sessions.c.next_seq + 1, updated_ms=bindparam("now_ms"))
 )
+_SET_AGENT = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(agent=bindparam("chosen"))
 _INSERT = insert(turns)
 
 
@@ -47,14 +49,15 @@ def submit(
     """Commit a turn at the tail of its session, which is made if it is new.
 
     Args:
-        session: the workspace, and the session as it would be made; its id must be given.
+        session: the workspace, and the session as it would be made; its id must be given. Its agent is the one that
+            the client named for this turn; None: whichever the session has.
 
     Returns:
         The turn, and True if it is an earlier one of the same idempotency key.
 
     Raises:
         Conflict: the session is archived, or busy where the client wants it idle.
-        Invalid: the idempotency key came with another request before.
+        Invalid: the idempotency key came with another request before, or the session has another agent.
         QueueFull: the lane or the workspace holds all the turns it may.
         Unavailable: the database did not answer; nothing was accepted.
     """
@@ -63,7 +66,10 @@ def submit(
         earlier = _earlier(tx, workspace, new)
         if earlier is not None:
             return earlier, True
-        owner = find(tx, workspace, str(new_session.id)) or add(tx, workspace, new_session, now_ms=now_ms)
+        named = new_session.agent
+        made = replace(new_session, agent=named or DEFAULT_AGENT)
+        owner = find(tx, workspace, str(new_session.id)) or add(tx, workspace, made, now_ms=now_ms)
+        owner = _with_agent(tx, owner, named)
         depth = _admit(tx, limits, owner, new)
         if new.double_texting in ("interrupt", "rollback"):
             overrule(tx, owner, new.double_texting)
@@ -103,7 +109,7 @@ def retry(
             return earlier, True
         if failed["status"] != "failed":
             raise Conflict(f"Turn {turn_id} did not fail, it is {failed['status']}.", "not-retryable")
-        owner = found(tx, workspace, failed["session_id"])
+        owner = _with_agent(tx, found(tx, workspace, failed["session_id"]), None)
         depth = _admit(tx, limits, owner, new)
         return _insert(tx, limits, owner, new, now_ms=now_ms, position=depth), False
 
@@ -123,6 +129,27 @@ def _again(failed: Any, wish: Retry) -> NewTurn:
         request_id=wish.request_id,
         retry_of=failed["id"],
     )
+
+
+def _with_agent(tx: Connection, owner: Any, named: str | None) -> Any:
+    """The session's row with its agent, which its first turn settles for good.
+
+    Raises:
+        Invalid: another agent is named than the session has.
+    """
+    # One that has chosen tools or data without an agent has chosen those of the default one.
+    is_open = not owner["agent"] and owner["tools"] is None and owner["backend"] is None
+    agent = (named if is_open else owner["agent"]) or DEFAULT_AGENT
+    if named not in (None, agent):
+        raise Invalid(
+            f"Session {owner['id']!r} belongs to the agent {agent!r} and keeps it; this turn names {named!r}. Leave "
+            f"agent out, or send the turn to a session of {named!r}.",
+            (Flaw("/agent", f"the session's agent is {agent}"),),
+            "agent-mismatch",
+        )
+    if not owner["agent"]:
+        tx.execute(_SET_AGENT, {"our_lane": owner["lane"], "chosen": agent})
+    return {**owner, "agent": agent}
 
 
 def _earlier(tx: Connection, workspace: str, new: NewTurn) -> Turn | None:

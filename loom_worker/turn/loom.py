@@ -16,6 +16,7 @@ from loom_worker.store.claims import Claims
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
 from loom_worker.tools.registry import Prepared, Registry
+from loom_worker.turn.ownership import Ownership
 from loom_worker.turn.patience import Stopping, until_written
 from loom_worker.turn.wishes import Wishes
 from loom_worker.values.agents import Agent
@@ -140,6 +141,7 @@ class Shift:
     began_s: float
     """Monotonic."""
     ran_before_ms: int
+    ownership: Ownership
     wishes: Wishes
     recollect: Callable[[], Remembered]
     """What is remembered of the session, read when it is first asked for and the same from then on."""

@@ -102,7 +102,7 @@ def _request(context: Context, shift: Shift, *, may_call_tools: bool) -> Request
         may_call_tools=may_call_tools,
         max_tokens=shift.kit.max_tokens,
         stop_sequences=shift.kit.agent.stop_sequences,
-        is_given_up=lambda: shift.hold.lost.is_set() or shift.wishes.must_cut(),
+        is_given_up=lambda: shift.ownership.is_lost() or shift.wishes.must_cut(),
     )
 
 
@@ -147,6 +147,8 @@ def _listen(
     said: list[str] = []
     try:
         for event in stream:
+            if isinstance(event, Reply) and not shift.wishes.must_cut():
+                return event, first_token_ms  # whole and paid for: whether it counts is for the journal's fence to say
             _check_wanted(shift)
             match event:
                 case TextDelta(text):
@@ -158,8 +160,6 @@ def _listen(
                     pen.drop_deltas(reply_n=work.next_n)
                     said.clear()
                     retell(work, pen, why)
-                case Reply() as reply:
-                    return reply, first_token_ms
     except Interrupted:
         if not shift.wishes.must_cut():
             raise
@@ -173,7 +173,7 @@ def _age_ms(work: Work, shift: Shift) -> int:
 
 
 def _check_wanted(shift: Shift) -> None:
-    if shift.hold.lost.is_set() or shift.loom.stopping.is_due or shift.wishes.must_cut():
+    if shift.ownership.is_lost() or shift.loom.stopping.is_due or shift.wishes.must_cut():
         raise Interrupted("The reply was given up: its turn is cancelled, the lease is lost or the worker stops.")
 
 

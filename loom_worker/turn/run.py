@@ -69,7 +69,7 @@ def run(work: Work, shift: Shift, pen: Writer) -> Waiting | Done:
     while True:
         decision = decide(work, shift.limits, situation(work, shift))
         # What has its answer is ended even while the worker stops: there may be no other to do it.
-        if shift.hold.lost.is_set() or (loom.stopping.is_asked and not isinstance(decision, End)):
+        if shift.ownership.is_lost() or (loom.stopping.is_asked and not isinstance(decision, End)):
             saved(work, shift, pen)  # a reply that was paid for is kept, if the turn is still ours
             raise Interrupted("The turn is left to another worker.")
         match decision:

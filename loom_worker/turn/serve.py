@@ -16,6 +16,7 @@ from loom_worker.store.claims import Idle
 from loom_worker.turn.context import HISTORY_MESSAGES
 from loom_worker.turn.ending import end, leave
 from loom_worker.turn.loom import Loom, Shift
+from loom_worker.turn.ownership import Ownership
 from loom_worker.turn.patience import until_written
 from loom_worker.turn.reply import retell
 from loom_worker.turn.run import Done, Waiting, run, save
@@ -69,6 +70,7 @@ def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
     began_s = time.monotonic()
     try:
         kit = loom.kit(claim.turn.agent, claim.choice)
+        ownership = Ownership(hold, lambda: loom.claims.is_ours(claim), lease_s=loom.settings.lanes.lease_s)
         wishes = Wishes(
             claim.turn.cancel,
             alerted=hold.alerted,
@@ -77,7 +79,8 @@ def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
         )
         recollect = cache(lambda: loom.memories.load(lane, limit=HISTORY_MESSAGES, claim=claim))
         standing = cache(lambda: loom.standing(claim.turn.workspace, kit))
-        _advance(claim, Shift(loom, kit, hold, began_s, claim.turn.run_ms, wishes, recollect, standing))
+        shift = Shift(loom, kit, hold, began_s, claim.turn.run_ms, ownership, wishes, recollect, standing)
+        _advance(claim, shift)
     except Interrupted as error:
         log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
         _quietly(lambda: loom.claims.release(claim, run_ms=_run_ms(claim, began_s)))

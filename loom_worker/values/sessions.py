@@ -22,12 +22,17 @@ class Choice:
     """A database, of those the agent may work on."""
 
 
+DEFAULT_AGENT = "default"
+"""Who answers in a session for which no agent was ever named."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewSession:
     """A session as a client asks for it, already validated."""
 
     id: str | None = None
-    agent: str = "default"
+    agent: str | None = None
+    """None: its first turn may name one."""
     user: str | None = None
     title: str | None = None
     metadata: Json = field(default_factory=dict)

@@ -18,7 +18,7 @@ from loom_worker.values.json import Json
 from loom_worker.values.memory import Snapshot
 from loom_worker.values.pages import Page
 from loom_worker.values.search import Hit
-from loom_worker.values.sessions import Message, NewSession, Session, SessionPatch
+from loom_worker.values.sessions import DEFAULT_AGENT, Message, NewSession, Session, SessionPatch
 from loom_worker.values.tools import Tool
 from loom_worker.values.turns import STRENGTH, Call, CancelAction, NewTurn, Retry, Turn, TurnStatus, Webhook
 from tests.support.callers import a_tool
@@ -73,7 +73,7 @@ class MemoryFront(Leftovers):
             session_id = new.id or new_id("sess_")
             if (workspace, session_id) in self._sessions:
                 raise Conflict(f"session {session_id} exists", "session-exists")
-            self._known_agent(new.agent)
+            self._known_agent(new.agent or DEFAULT_AGENT)
             made = new_session(workspace, session_id, new)
             self._sessions[workspace, session_id] = made
             self._lanes[made.lane] = []
@@ -353,10 +353,13 @@ class MemoryFront(Leftovers):
 
     def _session_for(self, workspace: str, session_id: str, agent: str | None) -> Session:
         if (workspace, session_id) not in self._sessions:
-            return self.create_session(workspace, NewSession(id=session_id, agent=agent or "default"))
+            return self.create_session(workspace, NewSession(id=session_id, agent=agent))
+        session = self._sessions[workspace, session_id]
         if agent is not None:
             self._known_agent(agent)
-        return self._sessions[workspace, session_id]
+            if agent != session.agent:
+                raise Invalid(f"the session's agent is {session.agent}", (Flaw("/agent", "another"),), "agent-mismatch")
+        return session
 
     def _accept(self, session: Session, new: NewTurn, *, position: int) -> Turn:
         made = queued_turn(session, new, seq=1 + len(self._lanes[session.lane]), position=position)

@@ -11,7 +11,7 @@ from loom_worker.values.deliveries import Delivery
 from loom_worker.values.ids import new_id, now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.pages import Page, no_cursor
-from loom_worker.values.sessions import Message, NewSession, Session
+from loom_worker.values.sessions import DEFAULT_AGENT, Message, NewSession, Session
 from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def new_session(workspace: str, session_id: str, new: NewSession) -> Session:
         lane=new_id("lane_"),
         id=session_id,
         workspace=workspace,
-        agent=new.agent,
+        agent=new.agent or DEFAULT_AGENT,
         status="active",
         created_ms=now_ms(),
         updated_ms=now_ms(),

@@ -30,7 +30,9 @@ def failing_process(url):
     return done.stdout.strip()
 
 
-def test_what_one_process_saw_fail_another_leaves_alone(valkey_server, valkey):
+def test_what_two_processes_saw_fail_all_leave_alone(valkey_server, valkey):
+    assert failing_process(valkey_server.url) == "closed"
+    assert Breakers(valkey).look("x").state == "closed"
     assert failing_process(valkey_server.url) == "closed"
     assert Breakers(valkey).look("x").state == "open"
     assert failing_process(valkey_server.url) == "open"

@@ -312,6 +312,33 @@ def test_parameters_are_bound_by_name_or_place(shop_path: Path, scope: Scope) ->
     assert caught.value.code == "INVALID_INPUT"
 
 
+TOO_MUCH = ["9" * 400, "-" + "9" * 400, "9223372036854775808", "1e400", "-1e400", '"\\ud800"']
+"""JSON that no driver takes for a value."""
+
+
+@pytest.mark.parametrize("scope", [Scope(), SCOPE])
+@pytest.mark.parametrize("text", TOO_MUCH)
+def test_a_parameter_that_no_database_takes_is_told_to_the_model_by_its_name(
+    shop_path: Path, scope: Scope, text: str
+) -> None:
+    backend, value = backend_of(shop_path, scope=scope), json.loads(text)
+    for sql, parameters in (("SELECT :x FROM customers", {"x": value}), ("SELECT ? FROM customers", [value])):
+        with pytest.raises(ToolFailed, match=r"parameter '(x|1)' (is|contains)") as caught:
+            run(backend, "execute_sql", sql=sql, parameters=parameters)
+        assert caught.value.code == "INVALID_INPUT"
+
+
+@pytest.mark.parametrize("scope", [Scope(), SCOPE])
+@pytest.mark.parametrize("sql", ["SELECT '\ud800' FROM customers", "SELECT " + "9" * 6000 + " FROM customers"])
+def test_a_statement_with_a_strange_literal_is_refused_or_run(shop_path: Path, scope: Scope, sql: str) -> None:
+    try:
+        found = run(backend_of(shop_path, scope=scope), "execute_sql", sql=sql)
+    except ToolFailed as failed:
+        assert failed.code == "INVALID_INPUT"
+    else:
+        assert found["row_count"]
+
+
 def test_sql_that_the_parser_does_not_know_runs_where_there_is_no_scope(backend: SqlBackend) -> None:
     strange = "SELECT id FROM orders NOT INDEXED WHERE id NOTNULL ORDER BY id NULLS LAST LIMIT 2, 1"
     assert run(backend, "execute_sql", sql=strange)["row_count"] == 1

@@ -248,3 +248,12 @@ def test_what_is_seen_can_be_read(scoped_path: Path, sql: str, rows: list[list[o
 def test_what_is_not_seen_is_denied_by_the_database_itself(scoped_path: Path, sql: str) -> None:
     refused = answer(order_of(scoped_path, sql, seen=SEEN))
     assert refused == {"failure": "this reads a table or column that may not be read", "code": "INVALID_INPUT"}
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 2**63])
+def test_a_parameter_that_sqlite_cannot_hold_is_an_answer_and_not_the_death_of_the_process(
+    shop_path: Path, value: int
+) -> None:
+    said = answer({**order_of(shop_path, "SELECT ?"), "parameters": [value]})
+    assert said["code"] == "INVALID_INPUT"
+    assert "too large" in said["failure"]

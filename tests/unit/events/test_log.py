@@ -44,6 +44,16 @@ def test_the_opening_is_written_once_and_only_into_an_empty_log(events: EventLog
     assert events.read("t", after=0, wait_ms=0) == (Event(1, "turn.queued", {"seq": 1}),)
 
 
+def test_what_an_owner_sends_twice_because_redis_was_late_to_answer_is_written_once(events: EventLog) -> None:
+    events.append("t", [("one", {})], least=0, written=("w1", 0))
+    assert events.append("t", [("one", {}), ("two", {})], least=0, written=("w1", 0)) == 2
+    assert events.append("t", [("one", {})], least=0, written=("w1", 0)) == 2  # its first sending, run only now
+    assert events.append("t", [("three", {})], least=2, written=("w1", 2)) == 3
+    assert events.append("t", [("of the next owner", {})], least=3, written=("w2", 0)) == 4
+    told = ["one", "two", "three", "of the next owner"]
+    assert [event.type for event in events.read("t", after=0, wait_ms=0)] == told
+
+
 def test_a_restored_log_has_the_given_ids_and_goes_on_behind_them(events: EventLog) -> None:
     events.append("t", [("stray", {})] * 5, least=0)
     whole = tuple(Event(n, "x", {"n": n}) for n in range(1, 4))

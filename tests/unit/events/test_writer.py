@@ -234,11 +234,11 @@ class Dead(EventLog):
             raise Unavailable("gone")
         return super().last_id(turn_id)
 
-    def append(self, turn_id: str, events: Any, *, least: int, fence: int = 0) -> int | None:
+    def append(self, turn_id: str, events: Any, **named: Any) -> int | None:
         self.asked += 1
         if self.is_dead:
             raise Unavailable("gone")
-        return super().append(turn_id, events, least=least, fence=fence)
+        return super().append(turn_id, events, **named)
 
 
 def test_what_was_put_off_is_written_by_itself_and_together(events: EventLog, valkey: redis.Redis) -> None:
@@ -313,3 +313,30 @@ def test_an_owner_that_slept_does_not_restore_a_log_that_a_newer_one_began_anew(
     Writer(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=2).emit("turn.retrying", {})
     old.emit("turn.completed", {})
     assert [event.type for event in events.read(TURN.id, after=0, wait_ms=0)] == ["turn.queued", "turn.retrying"]
+
+
+class Unheard(EventLog):
+    """A log that writes, while its answer does not come in time."""
+
+    is_late = False
+
+    def append(self, *args: Any, **named: Any) -> int | None:
+        last = super().append(*args, **named)
+        if self.is_late:
+            raise Unavailable("Redis did not answer: timeout")
+        return last
+
+
+def test_text_that_was_written_without_an_answer_is_not_told_twice_and_what_follows_is_not_lost(
+    valkey: redis.Redis,
+) -> None:
+    log = Unheard(valkey, valkey)
+    pen = Writer(log, TURN.id, lambda: (), flusher=Flusher(), fence=1, first=1)
+    log.is_late = True
+    pen.delta("reply ", reply_n=0)
+    log.is_late = False
+    pen.delta("number ", reply_n=0)
+    pen.delta("one", reply_n=0)
+    until(lambda: pen.flush() or len(log.read(TURN.id, after=0, wait_ms=0)) >= 2, 10, "the writer tries again")
+    pen.flush()
+    assert "".join(event.data["text"] for event in log.read(TURN.id, after=0, wait_ms=0)) == "reply number one"

@@ -19,6 +19,7 @@ from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
 from tests.support.models import says, wants
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
+from tests.support.system import PLAIN
 
 
 @pytest.fixture
@@ -73,6 +74,27 @@ def test_an_unknown_agent_is_refused_before_anything_is_stored(front: Front, out
     assert out.announced == []
     with pytest.raises(NotFound):
         front.session(WORKSPACE, "s1")
+
+
+def test_a_turn_for_another_agent_than_its_sessions_is_refused_and_announced_to_nobody(
+    stage: Stage, out: Out, tmp_path: Path
+) -> None:
+    (tmp_path / "careful.yaml").write_text(PLAIN.format(name="careful"))
+    front = Front(
+        stage.settings,
+        database=stage.database,
+        lanes=stage.lanes,
+        following=Following(stage.turns, stage.events),
+        agents=agent_files.load(tmp_path),
+        outward=out.outward(),
+    )
+    turn = submit(front)
+    with pytest.raises(Invalid) as caught:
+        front.submit(WORKSPACE, "s1", NewTurn("?"), agent="careful")
+    assert (caught.value.slug, out.announced) == ("agent-mismatch", [turn])
+    front.create_session(WORKSPACE, NewSession(id="s2"))
+    assert front.submit(WORKSPACE, "s2", NewTurn("?"), agent="careful")[0].agent == "careful"
+    assert front.session(WORKSPACE, "s2").agent == "careful"
 
 
 FOREIGN: dict[str, Callable[[Front, str, str], object]] = {

@@ -1,6 +1,8 @@
 """Circuit breakers, on a real Valkey whose clock is not waited for: the times that are kept are moved back instead."""
 
 import logging
+import os
+import socket
 import threading
 
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 
 from loom_worker.guard.breaker import HASH, NAMES, Breakers, Pace, Verdict
 
+OWN = f"|{socket.gethostname()}-{os.getpid()}"
+"""What the breaker of this process has behind its name."""
 DEAD = "unix:///nowhere/at/all.sock"
 
 
@@ -20,9 +24,10 @@ def breakers(valkey):
 
 def pass_time(valkey, name, seconds):
     """Make everything that is kept of a breaker so much older."""
-    for field in ("until_ms", "token_ms"):
-        if valkey.hexists(HASH + name, field):
-            valkey.hincrby(HASH + name, field, -round(seconds * 1000))
+    for hashed in valkey.scan_iter(f"{HASH}{name}*"):
+        for field in ("until_ms", "token_ms"):
+            if valkey.hexists(hashed, field):
+                valkey.hincrby(hashed, field, -round(seconds * 1000))
 
 
 def fail(breakers, name="x", times=5):
@@ -57,7 +62,7 @@ def test_a_success_in_between_begins_a_new_row(breakers):
 
 def test_failures_are_forgotten_when_none_followed_for_a_minute(breakers, valkey):
     fail(breakers, times=4)
-    assert 59_000 < valkey.pttl(HASH + "x") <= 60_000
+    assert 59_000 < valkey.pttl(HASH + "x" + OWN) <= 60_000
 
 
 def test_one_name_says_nothing_of_another(breakers):
@@ -128,10 +133,10 @@ def test_a_probe_that_never_reports_loses_its_right_and_its_voice(breakers, valk
 @pytest.mark.parametrize("report", ["failed", "succeeded", "let_go"])
 def test_calls_from_before_it_opened_change_nothing(breakers, valkey, report):
     fail(breakers)
-    before = valkey.hgetall(HASH + "x")
+    before = valkey.hgetall(HASH + "x" + OWN)
     getattr(breakers, report)("x")
     getattr(breakers, report)("x", "some token")
-    assert valkey.hgetall(HASH + "x") == before
+    assert valkey.hgetall(HASH + "x" + OWN) == before
 
 
 def test_a_clock_that_was_set_back_keeps_nothing_shut(breakers, valkey):
@@ -164,7 +169,7 @@ def test_states_forget_what_redis_forgot(breakers, valkey):
     breakers.failed("x")
     valkey.zadd(NAMES, {"long gone": 1})
     assert breakers.states() == {"x": "closed"}
-    assert valkey.zrange(NAMES, 0, -1) == ["x"]
+    assert valkey.zrange(NAMES, 0, -1) == ["x" + OWN]
 
 
 def test_every_key_goes_by_itself(breakers, valkey):
@@ -173,7 +178,7 @@ def test_every_key_goes_by_itself(breakers, valkey):
     half_open(breakers, valkey, "probe")
     breakers.look("probe", probe_s=3000)
     assert [key for key in valkey.scan_iter() if valkey.pttl(key) < 0] == []
-    assert valkey.pttl(HASH + "probe") > 3_000_000
+    assert valkey.pttl(HASH + "probe" + OWN) > 3_000_000
 
 
 def test_lost_memory_means_closed(breakers, valkey):
@@ -243,6 +248,67 @@ def test_of_many_threads_one_gets_the_probe(valkey_server, valkey):
     for thread in threads:
         thread.join()
     assert sorted(states) == ["half-open", *["open"] * 7]
+
+
+@pytest.fixture
+def three(valkey):
+    return [Breakers(valkey, process=name) for name in ("one", "two", "three")]
+
+
+def test_one_sick_process_shuts_nobody_else_out(three):
+    sick, well, _ = three
+    for _ in range(20):
+        sick.failed("x")
+    assert sick.look("x").state == "open"
+    assert well.look("x") == Verdict()
+    assert (sick.peek(["x"]), well.peek(["x"])) == ({"x": pytest.approx(30, abs=1)}, {})
+
+
+def test_once_a_second_process_sees_it_fail_all_leave_it_alone(three):
+    one, two, third = three
+    fail(one)
+    fail(two)
+    assert [each.look("x").state for each in (one, two, third)] == ["open"] * 3
+    assert third.peek(["x"]) == {"x": pytest.approx(30, abs=1)}
+    assert third.states() == {"x": "open"}
+
+
+def test_failures_of_two_processes_are_no_row_if_a_third_succeeds_in_between(three):
+    one, two, third = three
+    fail(one)
+    third.succeeded("x")
+    fail(two)
+    assert [each.look("x").state for each in (one, two, third)] == ["open", "open", "closed"]
+
+
+def test_of_all_processes_one_call_is_the_probe(three, valkey):
+    one, two, third = three
+    fail(one)
+    fail(two)
+    pass_time(valkey, "x", 30)
+    assert [each.look("x").state for each in (third, one, two)] == ["half-open", "open", "open"]
+
+
+def test_a_sick_process_does_not_keep_all_others_out_by_failing_their_probes(three, valkey):
+    sick, two, third = three
+    fail(sick)
+    fail(two)
+    pass_time(valkey, "x", 30)
+    sick.failed("x", sick.look("x").token)
+    assert sick.look("x").state == "open"
+    for _ in range(2):
+        third.succeeded("x", third.look("x").token)
+    assert third.look("x") == Verdict()
+
+
+def test_failed_probes_of_two_processes_open_it_for_all_twice_as_long(three, valkey):
+    one, two, third = three
+    fail(one)
+    fail(two)
+    pass_time(valkey, "x", 30)
+    for each in (one, two):
+        each.failed("x", each.look("x").token)
+    assert third.look("x").open_for_s == pytest.approx(60, abs=1)
 
 
 EVENTS = st.lists(st.sampled_from(["fail", "succeed", "let go", "time", "stray"]), max_size=40)

@@ -2,7 +2,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import redis
 
 from loom_worker.lanes import keys
 from loom_worker.lanes.consuming import Threads, look
-from loom_worker.lanes.keeper import Keeper, alive_workers, memory_age_ms
+from loom_worker.lanes.keeper import Hold, Keeper, alive_workers, memory_age_ms
 from loom_worker.lanes.lanes import Lanes, Lease, Renewal
 from loom_worker.redis_client import client as redis_client
 from loom_worker.settings import LaneSettings
@@ -54,20 +54,83 @@ def test_a_lease_that_another_has_is_told_as_lost_and_no_longer_asked_for(
     assert lanes.renew([other]) == {other: "held"}
 
 
-def test_a_lease_that_is_old_by_our_own_clock_is_lost_without_asking(keeper: Keeper, lanes: Lanes, client: Any) -> None:
+def grown_late(hold: Hold) -> None:
+    hold.renewed_s = hold.confirmed_s = time.monotonic() - SETTINGS.lease_s - 0.001
+
+
+def test_a_lease_that_was_renewed_too_late_is_in_doubt_until_redis_says_that_it_is_still_ours(
+    keeper: Keeper, lanes: Lanes, client: Any
+) -> None:
     hold = keeper.hold(taken(lanes))
-    hold.renewed_s = time.monotonic() - SETTINGS.lease_s - 0.001
+    grown_late(hold)
+    assert hold.is_in_doubt(SETTINGS.lease_s)
     client.zadd(keys.LEASES, {LANE: 1})
     keeper.beat()
-    assert hold.lost.is_set()
-    assert client.zscore(keys.LEASES, LANE) == 1
+    assert not hold.is_in_doubt(SETTINGS.lease_s)
+    assert not hold.lost.is_set()
+    assert lanes.expired(limit=10) == []
+
+
+def test_what_redis_forgot_is_written_again_late_if_the_database_says_that_the_turn_is_ours(
+    keeper: Keeper, lanes: Lanes, client: Any
+) -> None:
+    hold = keeper.hold(taken(lanes))
+    grown_late(hold)
+    hold.confirmed_s = time.monotonic()
+    client.flushall()
+    keeper.beat()
+    assert lanes.take(LANE, "t2") is None
+
+
+def stood_still(client: Any) -> None:
+    """Let Redis have stood still, as far as it can tell itself."""
+    client.set(keys.PULSE, int(client.get(keys.PULSE)) - 10_000)
+
+
+def test_after_redis_stood_still_owners_have_the_time_of_a_lease_to_renew_theirs(
+    keeper: Keeper, lanes: Lanes, client: Any
+) -> None:
+    keeper.beat()
+    lease = taken(lanes)
+    client.zadd(keys.LEASES, {LANE: 1})
+    stood_still(client)
+    assert lanes.expired(limit=10) == []
+    assert alive_workers(client) == {"w1"}
+    client.pexpire(keys.GRACE, int(SETTINGS.lease_s * 1000))
+    assert lanes.expired(limit=10) == [LANE]
+    assert lanes.renew([lease]) == {lease: "lost"}
+
+
+def test_a_beat_that_comes_before_the_sweep_notices_that_redis_stood_still(
+    keeper: Keeper, lanes: Lanes, client: Any
+) -> None:
+    keeper.beat()
+    taken(lanes)
+    client.zadd(keys.LEASES, {LANE: 1})
+    stood_still(client)
+    keeper.beat()
+    client.delete(keys.worker("w1"))
+    assert lanes.expired(limit=10) == []
+    assert alive_workers(client) == {"w1"}
+
+
+def test_gaps_that_follow_each_other_do_not_spare_the_dead_for_ever(keeper: Keeper, lanes: Lanes, client: Any) -> None:
+    keeper.beat()
+    taken(lanes)
+    client.zadd(keys.LEASES, {LANE: 1})
+    stood_still(client)
+    assert lanes.expired(limit=10) == []
+    client.pexpire(keys.GRACE, int(SETTINGS.lease_s * 1000))
+    stood_still(client)
+    assert lanes.expired(limit=10) == [LANE]
 
 
 def test_a_process_that_slept_does_not_take_back_what_redis_forgot(keeper: Keeper, lanes: Lanes, client: Any) -> None:
     hold = keeper.hold(taken(lanes))
-    hold.renewed_s = time.monotonic() - SETTINGS.lease_s - 0.001
+    grown_late(hold)
     client.flushall()
     keeper.beat()
+    assert not hold.lost.is_set()
     assert lanes.unleased([LANE]) == [LANE]
 
 
@@ -100,10 +163,10 @@ class SlowRenewals(Lanes):
         super().__init__(client, SETTINGS)
         self.begun, self.go_on = threading.Event(), threading.Event()
 
-    def renew(self, leases: Iterable[Lease]) -> dict[Lease, Renewal]:
+    def renew(self, leases: Iterable[Lease], *, late: Container[Lease] = ()) -> dict[Lease, Renewal]:
         self.begun.set()
         assert self.go_on.wait(10)
-        return super().renew(leases)
+        return super().renew(leases, late=late)
 
 
 def test_a_beat_under_way_does_not_write_the_lease_of_a_lane_that_became_idle(client: Any) -> None:
@@ -173,7 +236,7 @@ def test_a_started_keeper_beats_by_itself_and_is_no_longer_alive_once_stopped(va
     assert "loom-keeper" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_a_keeper_without_redis_gives_its_leases_up_and_lives_on(
+def test_a_keeper_without_redis_lives_on_and_its_leases_are_in_doubt(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = LaneSettings(lease_s=0.05, renew_s=0.01)
@@ -181,7 +244,8 @@ def test_a_keeper_without_redis_gives_its_leases_up_and_lives_on(
     keeper = Keeper(client, Lanes(client, settings), "w1", settings)
     hold = keeper.hold(Lease(LANE, "t1", 1))
     keeper.start()
-    assert hold.lost.wait(5)
+    until(lambda: hold.is_in_doubt(settings.lease_s) and caplog.records, 5, "Redis was asked in vain")
+    assert not hold.lost.is_set()
     assert "loom-keeper" in [thread.name for thread in threading.enumerate()]
     keeper.stop()
     assert "Redis did not answer the keeper" in caplog.text

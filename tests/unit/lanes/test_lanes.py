@@ -58,7 +58,7 @@ def test_a_turn_submitted_twice_is_there_once_and_keeps_its_place(lanes: Lanes, 
 
 def test_submitting_nothing_to_an_empty_lane_rings_nobody_and_leaves_nothing(lanes: Lanes, client: Any) -> None:
     assert not lanes.submit(LANE, [])
-    assert client.keys("*") == []
+    assert set(client.keys("*")) <= {keys.PULSE}
 
 
 def test_a_lane_that_runs_is_not_taken_by_another(lanes: Lanes) -> None:
@@ -96,7 +96,7 @@ def test_taking_an_idle_lane_gives_seq_0_and_completing_it_leaves_nothing(lanes:
     lease = taken(lanes)
     assert lease.last_seq == 0
     assert not lanes.complete(lease, lease.last_seq)
-    assert client.keys("*") == []
+    assert set(client.keys("*")) <= {keys.PULSE}
 
 
 def test_renewing_moves_the_deadline(lanes: Lanes, client: Any) -> None:
@@ -218,7 +218,7 @@ def test_completing_takes_all_turns_up_to_it_off_and_leaves_those_behind(lanes: 
 def test_completing_the_last_turn_leaves_no_key(lanes: Lanes, client: Any) -> None:
     lanes.submit(LANE, [(1, "a")])
     assert not lanes.complete(taken(lanes), 1)
-    assert client.keys("*") == []
+    assert set(client.keys("*")) <= {keys.PULSE}
 
 
 def test_a_turn_that_comes_while_the_last_one_runs_is_rung_for_at_its_end(lanes: Lanes) -> None:
@@ -290,7 +290,7 @@ def test_an_unanswered_bell_of_an_empty_lane_is_forgotten(lanes: Lanes, client: 
     lanes.wake(LANE, "x")
     expire(client)
     assert lanes.expired(limit=10) == []
-    assert client.keys("*") == []
+    assert set(client.keys("*")) <= {keys.PULSE}
 
 
 def test_no_more_late_lanes_are_rung_than_asked_for_and_the_rest_next_time(lanes: Lanes, client: Any) -> None:
@@ -311,9 +311,9 @@ def test_a_forgotten_lane_leaves_no_key_and_its_owner_loses_nothing_of_another(l
     lanes.submit(LANE, [(1, "a"), (2, "b")])
     lease = taken(lanes)
     lanes.forget(LANE)
-    assert client.keys("*") == []
+    assert set(client.keys("*")) <= {keys.PULSE}
     assert not lanes.complete(lease, 1)
-    assert client.keys("*") == []
+    assert set(client.keys("*")) <= {keys.PULSE}
 
 
 def test_lanes_do_not_touch_each_other(lanes: Lanes, client: Any) -> None:
@@ -381,7 +381,7 @@ def test_an_empty_lane_is_given_back_and_another_s_is_left_as_it_is(lanes: Lanes
     lanes.submit(LANE, [(1, "a")])
     lease = taken(lanes)
     assert lanes.advance(lease, 1) == (None, False)
-    assert client.keys("*") == []
+    assert set(client.keys("*")) <= {keys.PULSE}
     lanes.submit(LANE, [(2, "b")])
     taken(lanes, "t2")
     assert lanes.advance(lease, 2) == (None, False)

@@ -1,4 +1,6 @@
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -67,11 +69,70 @@ def test_every_field_of_a_turn_comes_back_as_it_was_given(database: Database) ->
     assert claimed(database, turn.lane).turn.input == new.input
 
 
-def test_a_session_keeps_its_agent_whatever_later_turns_ask_for(database: Database) -> None:
-    for agent in ("first", "second"):
-        session = (WORKSPACE, NewSession(id="s1", agent=agent))
-        turn, _ = submit(database, LimitSettings(), session, NewTurn("x"), now_ms=NOW_MS)
-        assert turn.agent == "first"
+def by_agent(database: Database, agent: str | None, **new: Any) -> Turn:
+    session = (WORKSPACE, NewSession(id="s1", agent=agent))
+    return submit(database, LimitSettings(), session, NewTurn("x", **new), now_ms=NOW_MS)[0]
+
+
+def test_a_session_keeps_the_agent_of_its_first_turn_and_a_turn_for_another_is_refused(database: Database) -> None:
+    assert [by_agent(database, agent).agent for agent in ("first", None, "first")] == ["first"] * 3
+    before = counts(database)
+    with pytest.raises(Invalid, match="agent 'first'.*names 'second'") as refused:
+        by_agent(database, "second")
+    assert (refused.value.slug, refused.value.flaws[0].pointer) == ("agent-mismatch", "/agent")
+    assert counts(database) == before
+
+
+def test_a_turn_that_names_nobody_makes_the_session_the_default_agents(database: Database) -> None:
+    assert by_agent(database, None).agent == "default"
+    with pytest.raises(Invalid):
+        by_agent(database, "second")
+
+
+@pytest.mark.parametrize(("made_with", "taken"), [(None, "second"), ("first", "first"), ("default", "default")])
+def test_a_session_that_was_made_without_an_agent_takes_that_of_its_first_turn(
+    database: Database, made_with: str | None, taken: str
+) -> None:
+    sessions = Sessions(database)
+    assert sessions.create(WORKSPACE, NewSession("s1", agent=made_with), now_ms=NOW_MS).agent == (
+        made_with or "default"
+    )
+    if made_with is None:
+        assert by_agent(database, "second").agent == taken
+    else:
+        with pytest.raises(Invalid):
+            by_agent(database, "second")
+    assert by_agent(database, None).agent == sessions.get(WORKSPACE, "s1").agent == taken
+
+
+def test_tools_that_were_chosen_before_the_first_turn_are_of_the_default_agent(database: Database) -> None:
+    sessions = Sessions(database)
+    sessions.create(WORKSPACE, NewSession("s1"), now_ms=NOW_MS)
+    sessions.patch(WORKSPACE, "s1", SessionPatch(tools=("add",)), now_ms=NOW_MS)
+    with pytest.raises(Invalid):
+        by_agent(database, "second")
+    assert by_agent(database, "default").agent == "default"
+
+
+def test_of_first_turns_for_different_agents_at_the_same_time_one_agents_win(database: Database) -> None:
+    start = threading.Barrier(6)
+
+    def race(agent: str) -> str | None:
+        start.wait()
+        try:
+            return by_agent(database, agent).agent
+        except Invalid:
+            return None
+
+    with ThreadPoolExecutor(6) as pool:
+        won = list(pool.map(race, ["one", "two"] * 3))
+    assert len({agent for agent in won if agent}) == 1
+    assert won.count(None) == 3
+
+
+def test_a_repeated_key_gives_the_earlier_turn_whatever_agent_the_session_has(database: Database) -> None:
+    first = by_agent(database, "first", idempotency_key="k", fingerprint="f")
+    assert by_agent(database, "second", idempotency_key="k", fingerprint="f").id == first.id
 
 
 def test_a_repeated_key_gives_the_earlier_turn_and_stores_nothing(database: Database) -> None:

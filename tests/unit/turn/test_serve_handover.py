@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.errors import Overloaded, StreamBroken, Unavailable
-from loom_worker.lanes.keeper import Hold
+from loom_worker.lanes.keeper import Hold, Keeper
 from loom_worker.lanes.lanes import Lease
 from loom_worker.store.claims import Claims
 from loom_worker.turn.loom import Beside
@@ -190,6 +190,61 @@ def test_a_lease_lost_in_the_middle_of_a_stream_hands_the_turn_over_uncharged(st
     turn = stage.serve(turn, stage.worker("w2"))
     assert (turn.output_text, turn.attempt) == ("Whole.", 1)
     assert visible_text(stage, turn.id) == "Whole."
+
+
+class Doubting(Keeper):
+    """A keeper whose last lease can be brought into doubt."""
+
+    last: Hold
+
+    def hold(self, lease: Lease) -> Hold:
+        self.last = super().hold(lease)
+        return self.last
+
+    def doubt(self) -> None:
+        self.last.renewed_s = self.last.confirmed_s = float("-inf")
+
+
+def doubting(stage: Stage) -> Doubting:
+    return Doubting(stage.redis, stage.lanes, "w1", stage.settings.lanes)
+
+
+def test_a_reply_that_comes_while_redis_cannot_be_asked_is_used(stage: Stage) -> None:
+    keeper = doubting(stage)
+    stage.model.scenes = [[TextDelta("Wh"), keeper.doubt, TextDelta("ole"), *says("Whole.")[-1:]]]
+    turn = stage.serve(stage.submit(), stage.worker("w1", keeper=keeper))
+    assert (turn.output_text, len(stage.model.asked)) == ("Whole.", 1)
+
+
+def test_a_turn_whose_lease_is_in_doubt_stops_its_stream_once_the_database_says_that_it_is_anothers(
+    stage: Stage,
+) -> None:
+    turn, keeper = stage.submit(), doubting(stage)
+
+    def taken_over() -> None:
+        keeper.doubt()
+        stage.claims.claim(turn.lane, worker="w2", now_ms=stage.now_ms)
+
+    stage.model.scenes = [[TextDelta("Hal"), taken_over, TextDelta("f"), *says("never")]]
+    stage.serve(turn, stage.worker("w1", keeper=keeper))
+    assert "never" not in str(stage.live(turn))
+    assert (stage.model.closed, stage.held_by(turn), stage.journal(turn)) == (1, "w2", ())
+
+
+def test_a_whole_reply_is_journaled_for_the_successor_though_redis_gave_the_lease_away(stage: Stage) -> None:
+    turn, one = stage.submit(), stage.worker("w1")
+
+    def lose() -> None:
+        stage.lapse(turn)
+        assert stage.lanes.take(turn.lane, "w2-token") is not None
+        one.keeper.beat()
+
+    stage.model.scenes = [[TextDelta("Whole."), lose, *says("Whole.")[-1:]]]
+    stage.serve(turn, one)
+    assert [step.kind for step in stage.journal(turn)] == ["matched", "reply", "events"]
+    stage.lapse(turn)
+    turn = stage.serve(turn, stage.worker("w2"))
+    assert (turn.output_text, len(stage.model.asked)) == ("Whole.", 1)
 
 
 def test_a_worker_that_stops_leaves_its_turn_uncharged_and_rings(stage: Stage) -> None:
