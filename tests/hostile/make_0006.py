@@ -133,7 +133,7 @@ def _failed_deliveries(system: System) -> list[Json]:
 
 def _freeze(home: Path, told: Json, names: dict[str, str]) -> None:
     """Write the archive. Args: names: of this machine, to what stands there instead."""
-    names = {**names, socket.gethostname(): "old-host"}
+    names = {**names, f"{socket.gethostname()}-": "old-host-"}  # as workers' names begin
     with closing(sqlite3.connect(home / "loom.db")) as database:
         assert database.execute("SELECT version_num FROM loom_version").fetchall() == [(VERSION,)]
         for name, other in names.items():
