@@ -74,7 +74,7 @@ def _lived(system: System, meeting: Meeting, receiver: WebhookReceiver) -> Json:
 
     receiver.answer_with(Answer(status=500))
     ended.append(system.ended(system.submit("hook", "Tell them.", agent="worker", webhook=receiver.url)))
-    delivery = until(lambda: _failed_delivery(system), 30, "the webhook was refused")
+    delivery = until(lambda: _failed_deliveries(system), 30, "the webhook was refused")[0]
     os.kill(system.children["worker-3"], signal.SIGSTOP)  # no tool is run from here on, and no webhook sent
     unfinished["counting"] = [_submit(system, "counting", "Count.")]
     parked = "SELECT 1 FROM calls, turns WHERE turns.id = turn_id AND calls.status = 'pending' AND name = 'count' "
@@ -127,14 +127,13 @@ def _waits_for_a_person(system: System, turn_id: str) -> bool:
     return bool(turn["status"] == "requires_action" and turn["tool_calls"][1]["status"] == "completed")
 
 
-def _failed_delivery(system: System) -> Json | None:
-    deliveries: list[Json] = system.get("/v1/deliveries").json["data"]
-    return next((delivery for delivery in deliveries if delivery["attempts"] == 1), None)
+def _failed_deliveries(system: System) -> list[Json]:
+    return [delivery for delivery in system.get("/v1/deliveries").json["data"] if delivery["attempts"] == 1]
 
 
 def _freeze(home: Path, told: Json, names: dict[str, str]) -> None:
     """Write the archive. Args: names: of this machine, to what stands there instead."""
-    names = {**names, socket.gethostname(): "old-host"}
+    names = {**names, f"{socket.gethostname()}-": "old-host-"}  # as workers' names begin
     with closing(sqlite3.connect(home / "loom.db")) as database:
         assert database.execute("SELECT version_num FROM loom_version").fetchall() == [(VERSION,)]
         for name, other in names.items():

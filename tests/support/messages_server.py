@@ -229,7 +229,7 @@ class MessagesServer:
 
     Requests that the real API refuses are answered 400 before the script is asked; ``is_strict=False`` leaves that out.
     ``count`` gives a request's input tokens: what replies report that name no usage, and, above ``window_tokens``, what
-    a refusal names.
+    a refusal names. ``keeps``: so many of the latest requests are remembered, unless set all.
     """
 
     def __init__(
@@ -242,6 +242,7 @@ class MessagesServer:
         is_strict: bool = True,
         count: Callable[[Json], int] | None = None,
         window_tokens: int | None = None,
+        keeps: int | None = None,
     ) -> None:
         self._queue = deque(behaviours)
         self._script = script
@@ -250,8 +251,8 @@ class MessagesServer:
         self._count = count
         self._window_tokens = window_tokens
         self._lock = threading.Lock()
-        self._requests: list[Json] = []
-        self._headers: list[dict[str, str]] = []
+        self._requests: deque[Json] = deque(maxlen=keeps)
+        self._headers: deque[dict[str, str]] = deque(maxlen=keeps)
         self.stopping = threading.Event()
         self._http = _Http(port, self)
 

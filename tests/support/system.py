@@ -187,6 +187,12 @@ class System:
             loom(*arguments), env=self.environ, capture_output=True, text=True, timeout=TURN_S, check=False
         )
 
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """A `loom` command that is not waited for; its output is kept."""
+        return subprocess.Popen(
+            loom(*arguments), env=self.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
         return self._ask("GET", path, None, headers)
 
