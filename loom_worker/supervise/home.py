@@ -33,6 +33,17 @@ class State:
     """Process name to pid, of those that run."""
 
 
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret that Loom made itself."""
+
+    text: str
+    file: Path
+    """Where it is kept, readable by this user alone."""
+    is_new: bool
+    """True if it was made just now; later callers find it in the file."""
+
+
 def prepare(home: Path) -> None:
     """Make the directory and its logs, readable by this user alone.
 
@@ -119,27 +130,24 @@ def running(home: Path) -> State | None:
     return read_state(home) if is_held(home) else None
 
 
-def flower_password(home: Path) -> str:
+def flower_password(home: Path) -> Secret:
     """Flower's password, made at the first call and kept (0600)."""
     return _kept(home / "flower.password", secrets.token_urlsafe(18))
 
 
-def webhook_secret(home: Path) -> str:
+def webhook_secret(home: Path) -> Secret:
     """The default webhook secret, ``whsec_`` and 32 random bytes in base64, made at the first call and kept (0600)."""
     return _kept(home / "webhook.secret", "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode())
 
 
-def _kept(path: Path, fresh: str) -> str:
+def _kept(path: Path, fresh: str) -> Secret:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        return path.read_text(encoding="ascii").strip() or _rewritten(path, fresh)
+        if kept := path.read_text(encoding="ascii").strip():
+            return Secret(kept, path, is_new=False)
+        # Killed between making the file and writing it: an empty secret would sign with nothing.
+        handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     with open(handle, "w", encoding="ascii") as file:
         file.write(fresh + "\n")
-    return fresh
-
-
-def _rewritten(path: Path, fresh: str) -> str:
-    # Killed between making the file and writing it: an empty secret would sign with nothing.
-    path.write_text(fresh + "\n", encoding="ascii")
-    return fresh
+    return Secret(fresh, path, is_new=True)

@@ -90,7 +90,7 @@ def test_flower_lets_in_who_knows_its_password_and_writes_nothing(machine: Machi
         until(lambda: listens(HOST, port), 30, f"Flower listens: {machine.output()}")
         url = f"http://{HOST}:{port}/api/task/types"
         assert web.request("GET", url).status == 401
-        login = urllib3.make_headers(basic_auth=f"loom:{home.flower_password(machine.home)}")
+        login = urllib3.make_headers(basic_auth=f"loom:{home.flower_password(machine.home).text}")
         assert web.request("GET", url, headers=login).status == 200
         wrong = urllib3.make_headers(basic_auth="loom:guess")
         assert web.request("GET", url, headers=wrong).status == 401
@@ -113,5 +113,5 @@ def test_no_password_stands_on_a_command_line(machine: Machine) -> None:
         until(lambda: listens(HOST, port), 30, "Flower listens")
         command_line = Path(f"/proc/{flower.pid}/cmdline").read_text()
         machine.stop(flower)
-    assert home.flower_password(machine.home) not in command_line
+    assert home.flower_password(machine.home).text not in command_line
     assert sys.executable in command_line

@@ -1,6 +1,7 @@
 import base64
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,17 +95,18 @@ def test_a_forgotten_state_is_gone_and_may_be_forgotten_twice(tmp_path: Path) ->
 
 def test_the_webhook_secret_is_32_random_bytes_made_once_and_private(tmp_path: Path) -> None:
     secret = home.webhook_secret(tmp_path)
-    assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
-    assert home.webhook_secret(tmp_path) == secret
+    assert len(base64.b64decode(secret.text.removeprefix("whsec_"), validate=True)) == 32
+    assert (secret.file, secret.is_new) == (tmp_path / "webhook.secret", True)
+    assert home.webhook_secret(tmp_path) == replace(secret, is_new=False)
     assert (tmp_path / "webhook.secret").stat().st_mode & 0o777 == 0o600
-    assert home.webhook_secret(_other(tmp_path)) != secret
+    assert home.webhook_secret(_other(tmp_path)).text != secret.text
 
 
 def test_a_secret_file_left_empty_by_a_crash_is_filled(tmp_path: Path) -> None:
     (tmp_path / "flower.password").touch(mode=0o600)
     password = home.flower_password(tmp_path)
-    assert len(password) >= 20
-    assert home.flower_password(tmp_path) == password
+    assert (len(password.text) >= 20, password.is_new) == (True, True)
+    assert home.flower_password(tmp_path) == replace(password, is_new=False)
 
 
 def _other(directory: Path) -> Path:
