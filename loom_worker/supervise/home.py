@@ -62,13 +62,20 @@ def prepare(home: Path) -> None:
 def locked(home: Path) -> Iterator[None]:
     """Hold the home; the kernel lets go of it when this process ends, however it ends.
 
+    The state file is gone at the begin and at the end: one that a killed supervisor left names a pid that may be
+    anybody's by now, and while the home is held it would be believed.
+
     Raises:
         Conflict: another supervisor holds it; the text names its pid and URL.
     """
     handle = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _take(handle, home)
-        yield
+        (home / STATE).unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            (home / STATE).unlink(missing_ok=True)
     finally:
         os.close(handle)
 
@@ -112,11 +119,6 @@ def write_state(home: Path, state: State) -> None:
     fresh.replace(home / STATE)
 
 
-def forget_state(home: Path) -> None:
-    """Remove the state file, at a clean stop."""
-    (home / STATE).unlink(missing_ok=True)
-
-
 def read_state(home: Path) -> State | None:
     """The state file's content, None if there is none or it cannot be read; ask ``is_held`` whether it is stale."""
     try:
@@ -126,7 +128,7 @@ def read_state(home: Path) -> State | None:
 
 
 def running(home: Path) -> State | None:
-    """The state of the supervisor that runs on this home, None if none does."""
+    """The state of the supervisor that runs on this home; None if none does, or has not written it yet."""
     return read_state(home) if is_held(home) else None
 
 

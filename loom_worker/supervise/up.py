@@ -48,14 +48,15 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
         settings, secrets = _with_secrets(settings)
         wanted = specs(settings, flower_port=places.flower_port)
         child_env = _child_env(settings, environ, places)
+        logs_json = settings.log.format == "json"
+        processes = Processes(settings.home / home.LOGS, child_env, logs_json=logs_json)
+        watcher = Watcher(settings, places, processes, secrets=secrets, began_s=began_s, say=say)
+        watcher.begin()
         say(f"starting on {settings.home} …")
         _prepare_data(child_env)
         socket_path = embedded_socket(settings.home)
         if settings.has_embedded_redis:
             valkey.make_room(socket_path, settings.home / "valkey")
-        logs_json = settings.log.format == "json"
-        processes = Processes(settings.home / home.LOGS, child_env, logs_json=logs_json)
-        watcher = Watcher(settings, places, processes, secrets=secrets, began_s=began_s, say=say)
         stamped = partial(_stamped, say)
         supervisor = Supervisor(
             wanted,
@@ -65,10 +66,7 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
             rounds=Rounds(_look(settings, stamped), host=socket.gethostname()),
             say=stamped,
         )
-        try:
-            return supervisor.run()
-        finally:
-            home.forget_state(settings.home)
+        return supervisor.run()
 
 
 def _stamped(say: Callable[[str], None], text: str) -> None:

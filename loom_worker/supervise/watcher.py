@@ -71,6 +71,10 @@ class Watcher:
         self._rotated_s = self._began_s
         self._written: dict[str, int] | None = None
 
+    def begin(self) -> None:
+        """Say in the state file that this Loom starts, for `loom status` and `loom stop`."""
+        self._write_state(())
+
     def look(self, rows: Sequence[Row], now_s: float) -> float:
         """What ``run`` asks of an ``Onlooker``."""
         self._write_state(rows)

@@ -75,6 +75,19 @@ def test_the_state_of_a_killed_supervisor_counts_for_nothing(tmp_path: Path) -> 
         assert home.is_held(tmp_path)
 
 
+def test_the_state_of_a_killed_supervisor_is_gone_once_another_holds_the_home_and_nothing_is_left_behind(
+    tmp_path: Path,
+) -> None:
+    home.write_state(tmp_path, STATE)
+    with home.locked(tmp_path):
+        assert home.running(tmp_path) is None
+        home.write_state(tmp_path, STATE)
+        with pytest.raises(Conflict), home.locked(tmp_path):
+            pass
+        assert home.running(tmp_path) == STATE
+    assert home.read_state(tmp_path) is None
+
+
 def test_looking_whether_the_lock_is_free_makes_no_file(tmp_path: Path) -> None:
     assert not home.is_held(tmp_path)
     assert not (tmp_path / home.LOCK).exists()
@@ -83,13 +96,6 @@ def test_looking_whether_the_lock_is_free_makes_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": 1}', '{"pid": 1, "other": 2}'])
 def test_a_damaged_state_file_reads_as_none(tmp_path: Path, content: str) -> None:
     (tmp_path / home.STATE).write_text(content)
-    assert home.read_state(tmp_path) is None
-
-
-def test_a_forgotten_state_is_gone_and_may_be_forgotten_twice(tmp_path: Path) -> None:
-    home.write_state(tmp_path, STATE)
-    home.forget_state(tmp_path)
-    home.forget_state(tmp_path)
     assert home.read_state(tmp_path) is None
 
 
