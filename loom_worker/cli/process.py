@@ -132,4 +132,4 @@ def flower(port: int, address: str) -> None:
 
     settings = _settings(judged_by=judges.LIGHT)
     home.prepare(settings.home)
-    run_flower(settings, port=port, address=address, password=home.flower_password(settings.home))
+    run_flower(settings, port=port, address=address, password=home.flower_password(settings.home).text)

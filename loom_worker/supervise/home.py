@@ -43,6 +43,17 @@ class State:
     """Process name to deaths in a row, of those that do not stay up."""
 
 
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret that Loom made itself."""
+
+    text: str
+    file: Path
+    """Where it is kept, readable by this user alone."""
+    is_new: bool
+    """True if it was made just now; later callers find it in the file."""
+
+
 def prepare(home: Path) -> None:
     """Make the directory and its logs, readable by this user alone.
 
@@ -92,6 +103,9 @@ def probe(home: Path) -> None:
 def locked(home: Path) -> Iterator[None]:
     """Hold the home; the kernel lets go of it when this process ends, however it ends.
 
+    The state file is gone at the begin and at the end: one that a killed supervisor left names a pid that may be
+    anybody's by now, and while the home is held it would be believed.
+
     Raises:
         Conflict: another supervisor holds it; the text names its pid and URL.
         BadSettings, NoRoom: the lock cannot be made.
@@ -100,7 +114,11 @@ def locked(home: Path) -> Iterator[None]:
         handle = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _take(handle, home)
-        yield
+        forget_state(home)
+        try:
+            yield
+        finally:
+            forget_state(home)
     finally:
         os.close(handle)
 
@@ -154,7 +172,7 @@ def write_state(home: Path, state: State) -> None:
 
 
 def forget_state(home: Path) -> None:
-    """Remove the state file, at a clean stop; one that cannot be removed is known to be stale by the lock."""
+    """Remove the state file; one that cannot be removed is known to be stale by the lock."""
     with contextlib.suppress(OSError):
         (home / STATE).unlink(missing_ok=True)
 
@@ -168,35 +186,32 @@ def read_state(home: Path) -> State | None:
 
 
 def running(home: Path) -> State | None:
-    """The state of the supervisor that runs on this home, None if none does."""
+    """The state of the supervisor that runs on this home; None if none does, or has not written it yet."""
     return read_state(home) if is_held(home) else None
 
 
-def flower_password(home: Path) -> str:
+def flower_password(home: Path) -> Secret:
     """Flower's password, made at the first call and kept (0600)."""
     return _kept(home / "flower.password", secrets.token_urlsafe(18))
 
 
-def webhook_secret(home: Path) -> str:
+def webhook_secret(home: Path) -> Secret:
     """The default webhook secret, ``whsec_`` and 32 random bytes in base64, made at the first call and kept (0600)."""
     return _kept(home / "webhook.secret", "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode())
 
 
-def _kept(path: Path, fresh: str) -> str:
+def _kept(path: Path, fresh: str) -> Secret:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        return path.read_text(encoding="ascii").strip() or _rewritten(path, fresh)
+        if kept := path.read_text(encoding="ascii").strip():
+            return Secret(kept, path, is_new=False)
+        # Killed between making the file and writing it: an empty secret would sign with nothing.
+        handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         with open(handle, "w", encoding="ascii") as file:
             file.write(fresh + "\n")
     except OSError:
         path.unlink(missing_ok=True)
         raise
-    return fresh
-
-
-def _rewritten(path: Path, fresh: str) -> str:
-    # Killed between making the file and writing it: an empty secret would sign with nothing.
-    path.write_text(fresh + "\n", encoding="ascii")
-    return fresh
+    return Secret(fresh, path, is_new=True)

@@ -2,11 +2,11 @@
 
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from loom_worker import sqlite_driver
 from loom_worker.settings import Settings
+from loom_worker.supervise.home import Secret
 from loom_worker.visible import one_line
 
 QUESTION = "Which three products sold best last year, and how much did each bring in?"
@@ -21,14 +21,14 @@ class Facts:
     settings: Settings
     url: str
     flower_url: str
-    flower_password: str
+    flower_password: Secret
     ready_after_s: float
     sqlite_version: tuple[int, ...]
     wanted_port: int
     """The port asked for; another one may have been taken instead."""
     port: int
-    webhook_secret_file: Path | None
-    """None if the secret came from LOOM_WEBHOOK_SECRET."""
+    webhook_secret: Secret | None
+    """None if it came from LOOM_WEBHOOK_SECRET."""
     agent_problems: tuple[str, ...] = ()
     """What is wrong with the agents' files."""
 
@@ -38,7 +38,7 @@ def screen(facts: Facts) -> str:
     rows = [
         ("web", _web(facts)),
         ("docs", f"{facts.url}/docs"),
-        ("flower", f"{facts.flower_url}  (user loom, password {facts.flower_password})"),
+        ("flower", f"{facts.flower_url}  (user loom, password {_shown_once(facts.flower_password)})"),
         ("data directory", f"{facts.settings.home}  (logs in {facts.settings.home / 'logs'})"),
         ("model", model_line(facts.settings)),
         ("data", _data(facts.settings)),
@@ -76,9 +76,14 @@ def _clients(settings: Settings) -> str:
 
 
 def _webhooks(facts: Facts) -> str:
-    if facts.webhook_secret_file is None:
+    if facts.webhook_secret is None:
         return "signed with LOOM_WEBHOOK_SECRET"
-    return f"signed with {facts.settings.webhook.secret}  (kept in {facts.webhook_secret_file})"
+    return f"signed with the secret {_shown_once(facts.webhook_secret)}"
+
+
+def _shown_once(secret: Secret) -> str:
+    """The secret at the start that made it, then its file: what is printed ends up in logs and screenshots."""
+    return f"{secret.text}, shown this once and kept in {secret.file}" if secret.is_new else f"in {secret.file}"
 
 
 def _warnings(facts: Facts) -> list[str]:

@@ -1,5 +1,6 @@
 """`loom stop`: end the supervisor from another terminal."""
 
+import contextlib
 import os
 import signal
 import time
@@ -15,13 +16,17 @@ def stop(directory: Path, *, patience_s: float = 60.0) -> bool:
     Raises:
         LoomError: it still runs after ``patience_s``.
     """
-    state = home.running(directory)
-    if state is None:
-        return False
-    os.kill(state.pid, signal.SIGTERM)
     give_up_at = time.monotonic() + patience_s
+    asked: int | None = None
+    was_held = False
     while home.is_held(directory):
+        was_held = True
+        # One that only just starts has not yet said who it is.
+        if asked is None and (state := home.running(directory)):
+            asked = state.pid
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
+                os.kill(asked, signal.SIGTERM)
         if time.monotonic() > give_up_at:
-            raise LoomError(f"Loom (pid {state.pid}) still runs after {patience_s:.0f} s; see {directory / home.LOGS}")
+            raise LoomError(f"Loom (pid {asked}) still runs after {patience_s:.0f} s; see {directory / home.LOGS}")
         time.sleep(0.1)
-    return True
+    return was_held

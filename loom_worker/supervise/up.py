@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 
 from loom_worker.errors import BadSettings, LoomError
 from loom_worker.settings import Settings, embedded_socket
@@ -19,7 +18,7 @@ from loom_worker.supervise.processes import Processes, shimmed
 from loom_worker.supervise.rounds import Rounds, looking
 from loom_worker.supervise.run import Supervisor
 from loom_worker.supervise.specs import loom_command, specs
-from loom_worker.supervise.watcher import FLOWER_HOST, Places, Watcher
+from loom_worker.supervise.watcher import FLOWER_HOST, Places, Secrets, Watcher
 
 FLOWER_PORT = 5555
 WRONG_SETTING = 2
@@ -50,20 +49,20 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
     with home.locked(settings.home), _places(settings, is_port_explicit=is_port_explicit) as places:
         with home.usable(settings.home):
             home.probe(settings.home)
-            settings, secret_file = _with_secret(settings)
-            home.flower_password(settings.home)  # made now: later there may be no room for it
+            settings, secrets = _with_secrets(settings)
         wanted = specs(settings, flower_port=places.flower_port)
         child_env = _child_env(settings, environ, places)
+        say = partial(_if_possible, say)
+        logs_json = settings.log.format == "json"
+        processes = Processes(settings.home / home.LOGS, child_env, logs_json=logs_json)
+        watcher = Watcher(settings, places, processes, secrets=secrets, began_s=began_s, say=say)
+        watcher.begin()
         say(f"starting on {settings.home} …")
         _prepare_data(child_env)
         socket_path = embedded_socket(settings.home)
         if settings.has_embedded_redis:
             with home.usable(settings.home):
                 valkey.make_room(socket_path, settings.home / "valkey")
-        say = partial(_if_possible, say)
-        logs_json = settings.log.format == "json"
-        processes = Processes(settings.home / home.LOGS, child_env, logs_json=logs_json)
-        watcher = Watcher(settings, places, processes, secret_file=secret_file, began_s=began_s, say=say)
         stamped = partial(_stamped, say)
         supervisor = Supervisor(
             wanted,
@@ -73,10 +72,7 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
             rounds=Rounds(_look(settings, stamped), host=socket.gethostname()),
             say=stamped,
         )
-        try:
-            return supervisor.run()
-        finally:
-            home.forget_state(settings.home)
+        return supervisor.run()
 
 
 def _if_possible(say: Callable[[str], None], text: str) -> None:
@@ -104,12 +100,12 @@ def _places(settings: Settings, *, is_port_explicit: bool) -> Iterator[Places]:
         yield Places(port=port, wanted_port=wanted, flower_port=flower_port, host=host)
 
 
-def _with_secret(settings: Settings) -> tuple[Settings, Path | None]:
+def _with_secrets(settings: Settings) -> tuple[Settings, Secrets]:
+    flower = home.flower_password(settings.home)
     if settings.webhook.secret is not None:
-        return settings, None
-    secret = home.webhook_secret(settings.home)
-    file = settings.home / "webhook.secret"
-    return replace(settings, webhook=replace(settings.webhook, secret=secret)), file
+        return settings, Secrets(flower, None)
+    webhook = home.webhook_secret(settings.home)
+    return replace(settings, webhook=replace(settings.webhook, secret=webhook.text)), Secrets(flower, webhook)
 
 
 def _child_env(settings: Settings, environ: Mapping[str, str], places: Places) -> dict[str, str]:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from loom_worker.settings import Settings
 from loom_worker.sqlite_driver import sqlite3
@@ -19,6 +18,15 @@ LATE_AFTER_S = 60.0
 """Not ready after this long: what is missing is told."""
 LOOK_EVERY_S = 0.1
 """Between two looks while not everything serves yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What clients need to know and Loom made."""
+
+    flower: home.Secret
+    webhook: home.Secret | None
+    """None if it came from LOOM_WEBHOOK_SECRET."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +58,12 @@ class Watcher:
         places: Places,
         processes: Processes,
         *,
-        secret_file: Path | None,
+        secrets: Secrets,
         began_s: float,
         say: Callable[[str], None],
     ) -> None:
         self._settings, self._places, self._processes = settings, places, processes
-        self._secret_file = secret_file
+        self._secrets = secrets
         self._say = say
         self._began_s = began_s
         self._started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -65,6 +73,10 @@ class Watcher:
         self._is_unwritable = False
         self.has_served = False
         """Whether the web has answered since the start."""
+
+    def begin(self) -> None:
+        """Say in the state file that this Loom starts, for `loom status` and `loom stop`."""
+        self._write_state((), self._began_s)
 
     def look(self, rows: Sequence[Row], now_s: float) -> float:
         """What ``run`` asks of an ``Onlooker``."""
@@ -130,11 +142,11 @@ class Watcher:
             settings=self._settings,
             url=self._places.url,
             flower_url=self._places.flower_url,
-            flower_password=home.flower_password(self._settings.home),
+            flower_password=self._secrets.flower,
             ready_after_s=waited_s,
             sqlite_version=sqlite3.sqlite_version_info,
             wanted_port=self._places.wanted_port,
             port=self._places.port,
-            webhook_secret_file=self._secret_file,
+            webhook_secret=self._secrets.webhook,
             agent_problems=load(self._settings.agents_dir).problems,
         )

@@ -105,7 +105,8 @@ def run_flower(settings: Settings, *, port: int, address: str, password: str) ->
     """Serve Flower until SIGTERM or SIGINT, behind basic auth (user ``loom``), remembering nothing on disk.
 
     Started through its classes and not its command: that one takes the password on a command line, which every
-    user of the machine can read, and FLOWER_* variables, which could open what is closed here.
+    user of the machine can read, and FLOWER_* variables, which could open what is closed here. Only ``/healthcheck``
+    answers without the password (and Flower's own scripts and styles, which tell nothing of this Loom).
 
     Raises:
         SystemExit: 1, with one line that says why, if the address cannot be bound.
@@ -114,12 +115,16 @@ def run_flower(settings: Settings, *, port: int, address: str, password: str) ->
     from flower.options import options
     from flower.urls import settings as site
 
+    from loom_worker.tasks.flower_metrics import Metrics
+
     configure(settings)
     options.port, options.address = port, address
     options.basic_auth = [f"{FLOWER_USER}:{password}"]
     options.max_tasks = FLOWER_KEPT_TASKS
     options.persistent = False
     flower = Flower(capp=app, options=options, **site)
+    # These are asked before Flower's own.
+    flower.add_handlers(".*", [("/metrics", Metrics)])
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     try:

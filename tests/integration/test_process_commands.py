@@ -1,6 +1,7 @@
 """`loom worker`, `beat` and `flower` as processes on a real Valkey."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import urllib3
+from flower.urls import handlers
 from redis import Redis
 
 from loom_worker.settings import embedded_socket
@@ -83,19 +85,39 @@ def test_beat_keeps_no_schedule_on_disk_and_ends_with_0(machine: Machine) -> Non
     assert list(machine.cwd.iterdir()) == []
 
 
-def test_flower_lets_in_who_knows_its_password_and_writes_nothing(machine: Machine) -> None:
+def test_flower_tells_nothing_without_its_password_but_that_it_is_up_and_writes_nothing(machine: Machine) -> None:
     port = free_port()
+    url = f"http://{HOST}:{port}"
     flower = machine.start("flower", "--port", str(port))
-    with killed_at_the_end(flower.pid), urllib3.PoolManager() as web:
+    with killed_at_the_end(flower.pid), urllib3.PoolManager(retries=False) as web:
         until(lambda: listens(HOST, port), 30, f"Flower listens: {machine.output()}")
-        url = f"http://{HOST}:{port}/api/task/types"
-        assert web.request("GET", url).status == 401
-        login = urllib3.make_headers(basic_auth=f"loom:{home.flower_password(machine.home)}")
-        assert web.request("GET", url, headers=login).status == 200
-        wrong = urllib3.make_headers(basic_auth="loom:guess")
-        assert web.request("GET", url, headers=wrong).status == 401
+        ways = [(way, path) for path in flower_paths() for way in ("GET", "POST")]
+        asked = {(way, path): web.request(way, url + path) for way, path in ways}
+        answered = {key: answer.data for key, answer in asked.items() if answer.status == 200}
+        assert set(answered) == {("GET", "/healthcheck"), ("GET", "/logout")}
+        assert answered["GET", "/healthcheck"] == b"OK"
+        assert {answer.status for answer in asked.values()} == {200, 401, 403, 404, 405}
+        assert {asked["GET", path].status for path in ("/", "/tasks", "/api/workers", "/metrics")} == {401}
+        wrong, right = (urllib3.make_headers(basic_auth=f"loom:{it}") for it in ("guess", password(machine)))
+        assert {web.request("GET", url + path, headers=wrong).status for path in ("/metrics", "/api/task/types")} == {
+            401
+        }
+        assert web.request("GET", f"{url}/api/task/types", headers=right).status == 200
+        metrics = web.request("GET", f"{url}/metrics", headers=right)
+        assert (metrics.status, b"# TYPE flower_worker_online gauge" in metrics.data) == (200, True)
         assert machine.stop(flower) == 0
     assert list(machine.cwd.iterdir()) == []
+
+
+def flower_paths() -> set[str]:
+    """One path for every rule of Flower's own; what a rule's pattern captures is x."""
+    patterns = [rule[0] if isinstance(rule, tuple) else rule.regex.pattern for rule in handlers]
+    paths = {re.sub(r"\(.+?\)", "x", pattern.removesuffix("$").removesuffix("/?")) for pattern in patterns}
+    return {path.replace(".*", "/nowhere") for path in paths}
+
+
+def password(machine: Machine) -> str:
+    return home.flower_password(machine.home).text
 
 
 def test_flower_says_in_one_line_that_its_port_is_taken(machine: Machine) -> None:
@@ -113,5 +135,5 @@ def test_no_password_stands_on_a_command_line(machine: Machine) -> None:
         until(lambda: listens(HOST, port), 30, "Flower listens")
         command_line = Path(f"/proc/{flower.pid}/cmdline").read_text()
         machine.stop(flower)
-    assert home.flower_password(machine.home) not in command_line
+    assert password(machine) not in command_line
     assert sys.executable in command_line

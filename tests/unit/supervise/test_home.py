@@ -1,6 +1,7 @@
 import base64
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,19 @@ def test_the_state_of_a_killed_supervisor_counts_for_nothing(tmp_path: Path) -> 
         assert home.is_held(tmp_path)
 
 
+def test_the_state_of_a_killed_supervisor_is_gone_once_another_holds_the_home_and_nothing_is_left_behind(
+    tmp_path: Path,
+) -> None:
+    home.write_state(tmp_path, STATE)
+    with home.locked(tmp_path):
+        assert home.running(tmp_path) is None
+        home.write_state(tmp_path, STATE)
+        with pytest.raises(Conflict), home.locked(tmp_path):
+            pass
+        assert home.running(tmp_path) == STATE
+    assert home.read_state(tmp_path) is None
+
+
 def test_looking_whether_the_lock_is_free_makes_no_file(tmp_path: Path) -> None:
     assert not home.is_held(tmp_path)
     assert not (tmp_path / home.LOCK).exists()
@@ -85,26 +99,20 @@ def test_a_damaged_state_file_reads_as_none(tmp_path: Path, content: str) -> Non
     assert home.read_state(tmp_path) is None
 
 
-def test_a_forgotten_state_is_gone_and_may_be_forgotten_twice(tmp_path: Path) -> None:
-    home.write_state(tmp_path, STATE)
-    home.forget_state(tmp_path)
-    home.forget_state(tmp_path)
-    assert home.read_state(tmp_path) is None
-
-
 def test_the_webhook_secret_is_32_random_bytes_made_once_and_private(tmp_path: Path) -> None:
     secret = home.webhook_secret(tmp_path)
-    assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
-    assert home.webhook_secret(tmp_path) == secret
+    assert len(base64.b64decode(secret.text.removeprefix("whsec_"), validate=True)) == 32
+    assert (secret.file, secret.is_new) == (tmp_path / "webhook.secret", True)
+    assert home.webhook_secret(tmp_path) == replace(secret, is_new=False)
     assert (tmp_path / "webhook.secret").stat().st_mode & 0o777 == 0o600
-    assert home.webhook_secret(_other(tmp_path)) != secret
+    assert home.webhook_secret(_other(tmp_path)).text != secret.text
 
 
 def test_a_secret_file_left_empty_by_a_crash_is_filled(tmp_path: Path) -> None:
     (tmp_path / "flower.password").touch(mode=0o600)
     password = home.flower_password(tmp_path)
-    assert len(password) >= 20
-    assert home.flower_password(tmp_path) == password
+    assert (len(password.text) >= 20, password.is_new) == (True, True)
+    assert home.flower_password(tmp_path) == replace(password, is_new=False)
 
 
 def _other(directory: Path) -> Path:

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.settings import from_env
+from loom_worker.supervise.home import Secret
 from loom_worker.supervise.screen import QUESTION, Facts, model_line, screen, without_password
 
 HOME = "/data/loom"
@@ -11,12 +12,12 @@ FACTS = Facts(
     settings=from_env({"LOOM_HOME": HOME, "LOOM_WEBHOOK_SECRET": "whsec_c2VjcmV0"}),
     url="http://127.0.0.1:8000",
     flower_url="http://127.0.0.1:5556",
-    flower_password="tulip",
+    flower_password=Secret("tulip", Path(HOME) / "flower.password", is_new=True),
     ready_after_s=4.25,
     sqlite_version=(3, 51, 3),
     wanted_port=8000,
     port=8000,
-    webhook_secret_file=Path(HOME) / "webhook.secret",
+    webhook_secret=Secret("whsec_c2VjcmV0", Path(HOME) / "webhook.secret", is_new=True),
 )
 
 
@@ -29,12 +30,12 @@ def said(env: dict[str, str], **changes: object) -> str:
     [
         "ready after 4.2 s",
         "http://127.0.0.1:8000/docs",
-        "http://127.0.0.1:5556  (user loom, password tulip)",
+        "http://127.0.0.1:5556  (user loom, password tulip, shown this once and kept in /data/loom/flower.password)",
         HOME,
         "demo model: scripted, no LLM; set ANTHROPIC_API_KEY",
         "the sample shop",
         "only this machine is served",
-        "whsec_c2VjcmV0",
+        "signed with the secret whsec_c2VjcmV0, shown this once and kept in /data/loom/webhook.secret",
         "curl -s -X POST http://127.0.0.1:8000/v1/sessions/demo/turns",
         QUESTION,
         "loom chat",
@@ -54,8 +55,17 @@ def test_another_port_than_the_one_wanted_is_said_plainly() -> None:
     assert "port 8000 was taken" in screen(replace(FACTS, port=8001))
 
 
+def test_a_secret_that_an_earlier_start_made_is_named_by_its_file_and_not_shown() -> None:
+    secrets = (FACTS.flower_password, FACTS.webhook_secret)
+    kept = [replace(secret, is_new=False) for secret in secrets if secret is not None]
+    text = screen(replace(FACTS, flower_password=kept[0], webhook_secret=kept[1]))
+    assert "(user loom, password in /data/loom/flower.password)" in text
+    assert "signed with the secret in /data/loom/webhook.secret" in text
+    assert [secret.text for secret in kept if secret.text in text] == []
+
+
 def test_a_secret_of_the_environment_is_not_shown() -> None:
-    text = said({"LOOM_WEBHOOK_SECRET": "whsec_aGlkZGVu"}, webhook_secret_file=None)
+    text = said({"LOOM_WEBHOOK_SECRET": "whsec_aGlkZGVu"}, webhook_secret=None)
     assert "aGlkZGVu" not in text
     assert "LOOM_WEBHOOK_SECRET" in text
 

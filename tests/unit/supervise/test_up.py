@@ -4,7 +4,9 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 import pytest
 
@@ -13,8 +15,11 @@ from loom_worker.settings import from_env
 from loom_worker.supervise import home
 from loom_worker.supervise.home import State
 from loom_worker.supervise.ports import PortTaken
+from loom_worker.supervise.specs import loom_command
 from loom_worker.supervise.stop import stop
 from loom_worker.supervise.up import up
+from tests.support.processes import is_alive, killed_at_the_end, looping
+from tests.support.until import until
 
 HOLDER = """
 import os, signal, sys
@@ -25,6 +30,18 @@ if len(sys.argv) > 2: signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with home.locked(directory):
     home.write_state(directory, home.State(os.getpid(), "http://127.0.0.1:1", "", "", {}))
     print("held", flush=True)
+    signal.pause()
+"""
+
+
+STARTING = """
+import os, sys, signal
+from pathlib import Path
+from loom_worker.supervise import home
+with home.locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.readline()
+    home.write_state(Path(sys.argv[1]), home.State(os.getpid(), "", "", "", {}))
     signal.pause()
 """
 
@@ -93,6 +110,43 @@ def test_a_stop_where_nothing_runs_touches_nobody(tmp_path: Path) -> None:
     home.prepare(tmp_path)
     home.write_state(tmp_path, State(os.getpid(), "", "", "", {}))
     assert not stop(tmp_path)
+
+
+def test_a_stop_ends_a_supervisor_that_only_just_starts_and_nobody_who_has_an_old_ones_pid(tmp_path: Path) -> None:
+    home.prepare(tmp_path)
+    command = [sys.executable, "-c", STARTING, str(tmp_path)]
+    with subprocess.Popen(looping(), stdout=DEVNULL) as bystander, killed_at_the_end(bystander.pid):
+        home.write_state(tmp_path, State(bystander.pid, "", "", "", {}))
+        starting = subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True)
+        with ThreadPoolExecutor(1) as thread, killed_at_the_end(starting.pid):
+            assert starting.stdout is not None
+            assert starting.stdin is not None
+            assert starting.stdout.readline() == "held\n"
+            stopping = thread.submit(stop, tmp_path)
+            wait([stopping], timeout=0.3)
+            is_waiting = not stopping.done()
+            starting.stdin.write("now\n")
+            starting.stdin.flush()
+            assert stopping.result(timeout=10)
+            assert is_waiting
+            assert starting.wait(timeout=10) == -15
+        starting.communicate()
+        assert is_alive(bystander.pid)
+
+
+def test_what_starts_can_be_seen_and_stopped_before_its_data_are_made(tmp_path: Path) -> None:
+    home.prepare(tmp_path)
+    # Nobody writes to it, so that preparing waits.
+    os.mkfifo(tmp_path / "loom.db")
+    command = [*loom_command(), "up"]
+    starting = subprocess.Popen(command, env={**os.environ, "LOOM_HOME": str(tmp_path)}, stdout=DEVNULL)
+    with killed_at_the_end(starting.pid):
+        state = until(lambda: home.running(tmp_path), 20, "it says that it runs")
+        assert state is not None
+        assert (state.pid, state.children) == (starting.pid, {})
+        assert stop(tmp_path)
+        assert starting.wait(timeout=10) == -15
+    assert not home.is_held(tmp_path)
 
 
 def test_a_supervisor_that_does_not_stop_is_named(tmp_path: Path) -> None:
