@@ -1,18 +1,18 @@
 """Who is served: holders of a key, or, with no key configured, this machine alone."""
 
 import hmac
-import ipaddress
 from collections.abc import Mapping
-from functools import lru_cache
 from urllib.parse import urlsplit
 
 from flask import Request
 
 from loom_worker.settings import WebSettings
+from web.host import host_name, is_loopback
 from web.problems import Problem, Refused
 
 LOCAL_WORKSPACE = "default"
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_FORWARDED = frozenset({"FORWARDED", "X_REAL_IP"})
 
 
 def workspace_of(request: Request, web: WebSettings) -> str:
@@ -23,7 +23,7 @@ def workspace_of(request: Request, web: WebSettings) -> str:
     """
     if web.api_keys:
         return _by_key(request.headers.get("Authorization", ""), web.api_keys)
-    _require_loopback(request, web)
+    _require_loopback(request)
     _refuse_foreign_page(request)
     return LOCAL_WORKSPACE
 
@@ -34,29 +34,41 @@ def require_key_or_this_machine(request: Request, web: WebSettings) -> None:
     Raises:
         Refused: 401 where there are keys, 403 where there are none.
     """
-    if web.api_keys and (_foreign(request, web) or "Authorization" in request.headers):
+    if web.api_keys and (_foreign(request) or "Authorization" in request.headers):
         _by_key(request.headers.get("Authorization", ""), web.api_keys)
     elif not web.api_keys:
-        _require_loopback(request, web)
+        _require_loopback(request)
 
 
-def _require_loopback(request: Request, web: WebSettings) -> None:
-    if why := _foreign(request, web):
+def socket_address(request: Request) -> str:
+    """Who is at the other end of the connection, whatever a forwarded header says of the client behind it."""
+    before_proxies = request.environ.get("werkzeug.proxy_fix.orig", request.environ)
+    return str(before_proxies.get("REMOTE_ADDR") or "")
+
+
+def _require_loopback(request: Request) -> None:
+    if why := _foreign(request):
         raise _forbidden(why)
 
 
-def _foreign(request: Request, web: WebSettings) -> str | None:
+def _foreign(request: Request) -> str | None:
     """Why this is no request of this machine; None if it is one.
 
-    By its address, and by its name too, or DNS rebinding would let web pages in.
+    By the address of the socket, as a header is anybody's to write: with LOOM_TRUSTED_PROXIES whoever sent
+    ``X-Forwarded-For: 127.0.0.1`` past the proxy was let in. By the host's name too, or DNS rebinding would let web
+    pages in.
     """
-    if web.trusted_proxies == 0 and ("X-Forwarded-For" in request.headers or "Forwarded" in request.headers):
-        return "a proxy stands in front: set LOOM_API_KEYS, and LOOM_TRUSTED_PROXIES to their number"
-    if not is_loopback(request.remote_addr or ""):
+    if any(name in _FORWARDED or name.startswith("X_FORWARDED_") for name in _header_names(request)):
+        return "a proxy stands in front, so clients need a key: set LOOM_API_KEYS"
+    if not is_loopback(socket_address(request)):
         return "no API key is configured, so only clients on this machine are served"
-    if not is_loopback(_host_name(request.environ.get("HTTP_HOST", ""))):
+    if not is_loopback(host_name(request.environ.get("HTTP_HOST", "")) or ""):
         return "no API key is configured, so the Host header must name this machine (localhost)"
     return None
+
+
+def _header_names(request: Request) -> list[str]:
+    return [key.removeprefix("HTTP_") for key in request.environ if key.startswith("HTTP_")]
 
 
 def _refuse_foreign_page(request: Request) -> None:
@@ -69,26 +81,6 @@ def _refuse_foreign_page(request: Request) -> None:
         return
     if urlsplit(origin).netloc.lower() != request.environ.get("HTTP_HOST", "").lower():
         raise _forbidden("a page of another origin may not change anything here")
-
-
-@lru_cache(maxsize=1024)
-def is_loopback(name: str) -> bool:
-    """True for ``localhost`` and the loopback addresses, IPv4 in IPv6 included."""
-    if name.lower() == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback
-
-
-def _host_name(host: str) -> str:
-    """The name in a Host header: without port and brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
 
 
 def _by_key(authorization: str, keys: Mapping[str, str]) -> str:

@@ -1,5 +1,7 @@
 """What only the rooms that use a setting can judge of it, said at the start with all other complaints."""
 
+from ipaddress import ip_address
+
 from loom_worker.errors import BadSettings, Invalid, ProviderFailed
 from loom_worker.settings import Settings
 
@@ -59,6 +61,27 @@ def webhook_secret(settings: Settings) -> None:
             check_secret(settings.webhook.secret)
         except Invalid as error:
             raise BadSettings(f"LOOM_WEBHOOK_SECRET: {error}") from error
+
+
+def serving(settings: Settings) -> None:
+    """Who can reach the web must need a key, unless it is this machine alone; for what serves, or says if it could.
+
+    Raises:
+        BadSettings: it would listen beyond loopback without any key.
+    """
+    web = settings.web
+    if not web.api_keys and not _is_loopback(web.host):
+        raise BadSettings(
+            f"LOOM_HOST={web.host!r} without LOOM_API_KEYS: other machines could connect and no key would be "
+            "asked for; set LOOM_API_KEYS=workspace=key, or leave LOOM_HOST at 127.0.0.1"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
 
 
 def backend(settings: Settings) -> None:

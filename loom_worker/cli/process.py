@@ -67,15 +67,15 @@ def _settings(*, judged_by: tuple[knobs.Judge, ...]) -> knobs.Settings:
     return settings
 
 
-def _with_database() -> knobs.Settings:
-    """The settings of a process that works on the database, which is fit for it.
+def _with_database(*more: knobs.Judge) -> knobs.Settings:
+    """The settings of a process that works on the database, which is fit for it; ``more`` judge them, too.
 
     Raises:
         BadSettings: it is not; the text says what to do.
     """
     from loom_worker.store import prepare as database
 
-    settings = _settings(judged_by=judges.ALL)
+    settings = _settings(judged_by=(*judges.ALL, *more))
     database.check(settings)
     return settings
 
@@ -86,7 +86,7 @@ def web() -> None:
     from loom_worker.supervise import ports
     from web.serve import serve
 
-    settings = _with_database()
+    settings = _with_database(judges.serving)
     # For its complaint about a host that is not this machine's; of a taken port the server tells itself.
     ports.is_free(settings.web.host, settings.web.port)
     serve(settings)

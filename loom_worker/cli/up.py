@@ -22,5 +22,5 @@ def up(ctx: click.Context, port: int | None, *, demo: bool) -> None:
         environ["LOOM_PORT"] = str(port)
     if demo:
         environ["LOOM_PROVIDER"] = "scripted"
-    settings = knobs.from_env(environ, judges=judges.LIGHT)
+    settings = knobs.from_env(environ, judges=(*judges.LIGHT, judges.serving))
     ctx.exit(run_all(settings, environ, is_port_explicit=bool(environ.get("LOOM_PORT", "").strip()), say=click.echo))

@@ -63,10 +63,26 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_the_web_says_which_setting_names_no_address_of_this_machine(tmp_path: Path) -> None:
-    env = {"LOOM_HOME": str(tmp_path), "LOOM_HOST": "192.0.2.1"}
+    env = {"LOOM_HOME": str(tmp_path), "LOOM_HOST": "192.0.2.1", "LOOM_API_KEYS": "team=k"}
     assert CliRunner().invoke(main, ["prepare"], env=env).exit_code == 0
     done = CliRunner().invoke(main, ["web"], env=env)
     assert (done.exit_code, done.stderr.splitlines()[-1].split("=")[0]) == (2, "loom: LOOM_HOST")
+
+
+@pytest.mark.parametrize("command", ["up", "web", "doctor"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "loom.example"])
+@pytest.mark.parametrize("proxies", ["0", "1"])
+def test_nothing_serves_other_machines_without_a_key(tmp_path: Path, command: str, host: str, proxies: str) -> None:
+    env = {"LOOM_HOME": str(tmp_path), "LOOM_HOST": host, "LOOM_TRUSTED_PROXIES": proxies}
+    done = CliRunner().invoke(main, [command], env=env)
+    assert done.exit_code == (1 if command == "doctor" else 2)
+    assert f"LOOM_HOST={host!r} without LOOM_API_KEYS" in done.output
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
+def test_this_machine_may_be_served_without_a_key(tmp_path: Path, host: str) -> None:
+    done = CliRunner().invoke(main, ["doctor"], env={"LOOM_HOME": str(tmp_path), "LOOM_HOST": host})
+    assert "without LOOM_API_KEYS" not in done.output
 
 
 def other_tables(file: Path) -> None:

@@ -4,7 +4,7 @@ from flask.testing import FlaskClient
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import settings
 from web.app import create_app
-from web.auth import is_loopback
+from web.host import is_loopback
 
 KEYS = {"key-a": "alpha", "schlüssel-b": "beta"}
 
@@ -65,7 +65,21 @@ def test_without_keys_other_machines_are_refused(client: FlaskClient, address: s
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8000", "localhost.evil.example", "10.0.0.7", "", "[::2]"]
+    "host",
+    [
+        "evil.example",
+        "evil.example:8000",
+        "localhost.evil.example",
+        "127.0.0.1.evil.com",
+        "[::1].evil.com",
+        "[::1]evil.com:8000",
+        "[::1]:8000:evil.com",
+        "evil@localhost",
+        "localhost,evil.example",
+        "10.0.0.7",
+        "",
+        "[::2]",
+    ],
 )
 def test_without_keys_a_rebound_name_is_refused(client: FlaskClient, host: str) -> None:
     for path in ("/v1/sessions", "/", "/docs"):
@@ -77,15 +91,40 @@ def test_without_keys_this_machine_is_served_by_any_of_its_names(client: FlaskCl
     assert client.get("/v1/sessions", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded"])
-def test_a_proxy_that_was_not_declared_does_not_make_the_world_local(client: FlaskClient, header: str) -> None:
-    assert client.get("/v1/sessions", headers={header: "8.8.8.8"}).status_code == 403
+@pytest.mark.parametrize("proxies", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("X-Forwarded-For", "8.8.8.8"),
+        ("X-Forwarded-For", "127.0.0.1"),
+        ("X-Forwarded-For", "127.0.0.1, 127.0.0.1"),
+        ("X-Forwarded-Host", "localhost"),
+        ("X-Forwarded-Proto", "https"),
+        ("X-Real-IP", "127.0.0.1"),
+        ("Forwarded", "for=127.0.0.1"),
+    ],
+)
+def test_without_keys_nobody_is_served_through_a_proxy(proxies: int, header: str, value: str) -> None:
+    client = client_of(trusted_proxies=proxies)
+    for address in ("127.0.0.1", "10.0.0.7"):
+        answer = client.get("/v1/sessions", headers={header: value}, environ_overrides={"REMOTE_ADDR": address})
+        assert answer.status_code == 403
+        assert client.get("/metrics", headers={header: value}).status_code == 403
 
 
-def test_a_declared_proxy_tells_who_asks() -> None:
+def test_without_keys_the_address_of_the_socket_counts_whatever_a_proxy_may_say() -> None:
     proxied = client_of(trusted_proxies=1)
-    assert proxied.get("/v1/sessions", headers={"X-Forwarded-For": "8.8.8.8"}).status_code == 403
-    assert proxied.get("/v1/sessions", headers={"X-Forwarded-For": "8.8.8.8, 127.0.0.1"}).status_code == 200
+    assert proxied.get("/v1/sessions").status_code == 200
+    assert proxied.get("/v1/sessions", environ_overrides={"REMOTE_ADDR": "10.0.0.7"}).status_code == 403
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.7"])
+def test_metrics_behind_a_proxy_need_a_key_whoever_the_client_says_it_is(address: str) -> None:
+    proxied = client_of(trusted_proxies=1, api_keys=KEYS)
+    forged = {"X-Forwarded-For": "127.0.0.1"}
+    assert proxied.get("/metrics", headers=forged, environ_overrides={"REMOTE_ADDR": address}).status_code == 401
+    assert proxied.get("/metrics", headers={**forged, **bearer("key-a")}).status_code == 200
+    assert proxied.get("/metrics").status_code == 200
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:9999"])
