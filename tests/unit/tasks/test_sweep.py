@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import redis
 
+from loom_worker.errors import Fenced
 from loom_worker.events.log import EventLog
 from loom_worker.lanes import keys
 from loom_worker.lanes.keeper import BORN_FOR_MS, Keeper
