@@ -135,6 +135,14 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "GET",
+        "/v1/sessions/{session_id}/messages/{message_id}",
+        "Look at one message, whole",
+        "sessions",
+        {200: "Message"},
+        (404,),
+    ),
+    Operation(
+        "GET",
         "/v1/sessions/{session_id}/search",
         "Find messages of a session, the best first",
         "sessions",

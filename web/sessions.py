@@ -35,6 +35,7 @@ class Sessions:
             Route("PATCH", "/v1/sessions/<session_id>", self.patch),
             Route("DELETE", "/v1/sessions/<session_id>", self.delete),
             Route("GET", "/v1/sessions/<session_id>/messages", self.messages),
+            Route("GET", "/v1/sessions/<session_id>/messages/<message_id>", self.message),
             Route("GET", "/v1/sessions/<session_id>/search", self.search),
         )
 
@@ -69,6 +70,13 @@ class Sessions:
         workspace = caller().workspace
         page = self._front.messages(workspace, known_session_id(session_id), limit=limit, after=after)
         return page_answer(page, Message.as_json)
+
+    def message(self, session_id: str, message_id: str) -> Response:
+        """Look at one message, whole."""
+        if not is_id(message_id):
+            raise NotFound("no such message")
+        found = self._front.message(caller().workspace, known_session_id(session_id), message_id)
+        return json_answer(found.as_json())
 
     def search(self, session_id: str) -> Response:
         """Find messages by ``?q``; ``?limit`` is 10 unless given, more than 50 counts as 50."""

@@ -266,6 +266,10 @@ class Front:
         """List a session's messages, oldest first."""
         return self._messages.page(workspace, session_id, limit=limit, after=after)
 
+    def message(self, workspace: str, session_id: str, message_id: str) -> Message:
+        """One message, whole; NotFound."""
+        return self._messages.get(workspace, session_id, message_id)
+
     def search(self, workspace: str, session_id: str, question: str, *, limit: int) -> tuple[Hit, ...]:
         """Find a session's messages that a question is about, the best first."""
         return self._search.session(workspace, session_id, question, limit=limit)

@@ -15,12 +15,12 @@ from loom_worker.store.schema import agent_errors, sessions
 from loom_worker.store.sessions import of_lane
 from loom_worker.values.failures import ErrorFilter, StoredError
 from loom_worker.values.json import Json
-from loom_worker.values.pages import Page, no_cursor
+from loom_worker.values.pages import Page, no_cursor, page_of
 
 TRIES = 20
 """For an id that is not taken; there are 16.7 million a second."""
 
-_COLUMNS = [agent_errors.c[name] for name in StoredError.__slots__]
+_COLUMNS = [agent_errors.c[name] for name in StoredError.__slots__ if name != "is_cut"]
 _KEPT = (
     select(sessions.c.lane)
     .where(sessions.c.lane == agent_errors.c.lane, sessions.c.workspace == agent_errors.c.workspace)
@@ -108,9 +108,8 @@ class Errors:
             earlier = or_(agent_errors.c.at_ms < at_ms, agent_errors.c.id < last_id)
             query = query.where(and_(agent_errors.c.at_ms <= at_ms, earlier))
         with self._database.read() as tx:
-            listed = [_error(row) for row in tx.execute(query).mappings()]
-        items = tuple(listed[:limit])
-        return Page(items, f"{items[-1].at_ms}:{items[-1].id}" if len(listed) > limit else None)
+            listed = map(_error, tx.execute(query).mappings())
+            return page_of(listed, limit=limit, cursor=lambda error: f"{error.at_ms}:{error.id}")
 
     def expire(self, *, before_ms: int, limit: int = 500) -> int:
         """Remove some errors that are older; return how many. Call it until that is 0: each is a short transaction."""

@@ -2,11 +2,12 @@
 
 from sqlalchemy import select
 
+from loom_worker.errors import NotFound
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import found
-from loom_worker.values.pages import Page, no_cursor
+from loom_worker.values.pages import Page, no_cursor, page_of
 from loom_worker.values.sessions import Message
 
 
@@ -32,6 +33,19 @@ class Messages:
                 if last is None:
                     raise no_cursor(after)
                 query = query.where(messages.c.n > last)
-            listed = [rows.message(row) for row in tx.execute(query).mappings()]
-        items = tuple(listed[:limit])
-        return Page(items, items[-1].id if len(listed) > limit else None)
+            listed = map(rows.message, tx.execute(query).mappings())
+            return page_of(listed, limit=limit, cursor=lambda message: message.id)
+
+    def get(self, workspace: str, session_id: str, message_id: str) -> Message:
+        """Return one message of a session, whole.
+
+        Raises:
+            NotFound: the workspace has no such session, or that has no such message.
+        """
+        with self._database.read() as tx:
+            lane = found(tx, workspace, session_id)["lane"]
+            query = select(messages).where(messages.c.lane == lane, messages.c.id == message_id)
+            row = tx.execute(query).mappings().first()
+        if row is None:
+            raise NotFound(f"There is no message {message_id!r}.")
+        return rows.message(row)

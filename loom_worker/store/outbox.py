@@ -8,7 +8,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.reading import checked_cursor
 from loom_worker.store.schema import kept_delivery, outbox
 from loom_worker.values.deliveries import Delivery
-from loom_worker.values.pages import Page
+from loom_worker.values.pages import Page, page_of
 
 _INSERT = insert(outbox)
 
@@ -71,6 +71,5 @@ class Outbox:
         if after is not None:
             query = query.where(outbox.c.id < checked_cursor(after, "whd_"))
         with self._database.read() as tx:
-            listed = [rows.delivery(row) for row in tx.execute(query).mappings()]
-        items = tuple(listed[:limit])
-        return Page(items, items[-1].id if len(listed) > limit else None)
+            listed = map(rows.delivery, tx.execute(query).mappings())
+            return page_of(listed, limit=limit, cursor=lambda delivery: delivery.id)

@@ -10,7 +10,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.schema import calls, kept, steps, turn_columns, turns, unfinished
 from loom_worker.store.sessions import found
 from loom_worker.values.json import Json
-from loom_worker.values.pages import Page, no_cursor
+from loom_worker.values.pages import Page, no_cursor, page_of
 from loom_worker.values.turns import Call, Step, Turn
 
 _TURN = select(*turn_columns()).where(
@@ -55,9 +55,8 @@ class Turns:
         with self._database.read() as tx:
             if "session_id" in where:
                 found(tx, workspace, where["session_id"])
-            listed = tx.execute(query).mappings().all()
-            items = tuple(read_turn(tx, row) for row in listed[:limit])
-        return Page(items, items[-1].id if len(listed) > limit else None)
+            listed = (read_turn(tx, row) for row in tx.execute(query).mappings())
+            return page_of(listed, limit=limit, cursor=lambda turn: turn.id)
 
     def journal(self, turn_id: str) -> tuple[Step, ...]:
         """The steps of a turn, in order."""

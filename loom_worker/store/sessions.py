@@ -16,7 +16,7 @@ from loom_worker.values.chat import Usage
 from loom_worker.values.ids import new_id
 from loom_worker.values.ids import now_ms as moment_ms
 from loom_worker.values.json import Json
-from loom_worker.values.pages import Page, no_cursor
+from loom_worker.values.pages import Page, no_cursor, page_of
 from loom_worker.values.sessions import NewSession, Session, SessionPatch
 
 _FIND = select(sessions).where(sessions.c.workspace == bindparam("our_workspace"), sessions.c.id == bindparam("our_id"))
@@ -60,9 +60,7 @@ class Sessions:
             NotFound: the workspace has no such session.
         """
         with self._database.read() as tx:
-            row = found(tx, workspace, session_id)
-            depth, busy = _queue(tx, row["lane"])
-            return rows.session(row, queue_depth=depth, is_busy=busy > 0)
+            return _with_queue(tx, found(tx, workspace, session_id))
 
     def page(self, workspace: str, *, limit: int, after: str | None) -> Page[Session]:
         """List sessions, the newest first; ``after`` is a page's ``next``, or the id of the last session seen.
@@ -77,13 +75,8 @@ class Sessions:
                 created_ms, last_id = _cursor(tx, workspace, after)
                 earlier = and_(sessions.c.created_ms == created_ms, sessions.c.id < last_id)
                 query = query.where(or_(sessions.c.created_ms < created_ms, earlier))
-            listed = tx.execute(query).mappings().all()
-            queues = {row["lane"]: _queue(tx, row["lane"]) for row in listed[:limit]}
-        items = tuple(
-            rows.session(row, queue_depth=queues[row["lane"]][0], is_busy=queues[row["lane"]][1] > 0)
-            for row in listed[:limit]
-        )
-        return Page(items, f"{items[-1].created_ms}:{items[-1].id}" if len(listed) > limit else None)
+            listed = (_with_queue(tx, row) for row in tx.execute(query).mappings())
+            return page_of(listed, limit=limit, cursor=lambda session: f"{session.created_ms}:{session.id}")
 
     def patch(self, workspace: str, session_id: str, patch: SessionPatch, *, now_ms: int) -> Session:
         """Change the fields that the patch names.
@@ -159,6 +152,11 @@ class Sessions:
                     values = {"kernel": merged, "updated_ms": moment_ms()}
                     tx.execute(update(sessions).where(sessions.c.lane == lane).values(**values))
                     return merged
+
+
+def _with_queue(tx: Connection, row: Any) -> Session:
+    depth, busy = _queue(tx, row["lane"])
+    return rows.session(row, queue_depth=depth, is_busy=busy > 0)
 
 
 def _cursor(tx: Connection, workspace: str, after: str) -> tuple[int, str]:

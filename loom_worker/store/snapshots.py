@@ -9,7 +9,7 @@ from loom_worker.store import rows
 from loom_worker.store.reading import checked_cursor
 from loom_worker.store.schema import memory_snapshots, messages
 from loom_worker.values.memory import Snapshot
-from loom_worker.values.pages import Page
+from loom_worker.values.pages import Page, page_of
 
 _INSERT = insert(memory_snapshots)
 
@@ -45,9 +45,8 @@ def page(tx: Connection, lane: str, *, limit: int, after: str | None) -> Page[Sn
     query = query.where(memory_snapshots.c.lane == lane).order_by(memory_snapshots.c.id.desc()).limit(limit + 1)
     if after is not None:
         query = query.where(memory_snapshots.c.id < checked_cursor(after, "snap_"))
-    listed = [rows.snapshot(row) for row in tx.execute(query).mappings()]
-    items = tuple(listed[:limit])
-    return Page(items, items[-1].id if len(listed) > limit else None)
+    listed = map(rows.snapshot, tx.execute(query).mappings())
+    return page_of(listed, limit=limit, cursor=lambda snapshot: snapshot.id)
 
 
 def _id_of(n: ColumnElement[int]) -> ScalarSelect[str]:

@@ -1,6 +1,6 @@
 """A webhook delivery: an outbox row from the end of a turn to its receiver's 2xx."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from loom_worker.values.ids import new_id
@@ -53,6 +53,10 @@ class Delivery:
             created_ms=now_ms,
             next_ms=turn.created_ms,  # long due: by the clock of a worker that is ahead it would be due much later
         )
+
+    def brief(self) -> "Delivery":
+        """As lists hold it: without the body, which none shows."""
+        return replace(self, body="")
 
     def as_json(self) -> Json:
         """The delivery as ``GET /v1/deliveries`` lists it; never the secret."""

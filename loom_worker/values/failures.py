@@ -1,7 +1,8 @@
 """An error of a tool as it is kept: whole, and in a line."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from loom_worker.values.cutting import FIELD_BYTES, cut_mark, entries, fit
 from loom_worker.values.json import Json, rfc3339
 
 
@@ -20,6 +21,13 @@ class StoredError:
     """At most 100 characters."""
     raw_error: Json
     """``message``, and ``code`` and ``detail`` where there are some."""
+    is_cut: bool = False
+    """True for an error in a list whose texts are longer than shown."""
+
+    def brief(self) -> "StoredError":
+        """As lists hold it."""
+        raw_error = fit(self.raw_error, FIELD_BYTES, entries)
+        return self if raw_error is self.raw_error else replace(self, raw_error=raw_error, is_cut=True)
 
     def as_json(self) -> Json:
         """The error for programs."""
@@ -32,6 +40,7 @@ class StoredError:
             "timestamp": rfc3339(self.at_ms),
             "short_summary": self.short_summary,
             "raw_error": self.raw_error,
+            **cut_mark(self.is_cut, f"/v1/errors/{self.id}"),
         }
 
 

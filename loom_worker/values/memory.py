@@ -126,6 +126,10 @@ class Snapshot:
     created_ms: int
     snapshot_type: str = "l2_summary"
 
+    def brief(self) -> "Snapshot":
+        """As lists hold it: whole, for a summary has a budget of its own."""
+        return self
+
     def as_json(self) -> Json:
         """The Snapshot of the HTTP API."""
         return {

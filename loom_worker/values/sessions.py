@@ -1,14 +1,21 @@
 """A session and the messages in it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from loom_worker.values.chat import ChatMessage, Usage
+from loom_worker.values.cutting import FIELD_BYTES, cut_mark, entries, fit, text
 from loom_worker.values.json import Json, rfc3339
 
 SessionStatus = Literal["active", "paused", "archived"]
 Clearable = Literal["title", "model", "budget", "tools", "backend"]
 """What a session can be without."""
+
+
+LISTED_CALLS = 50
+"""Calls and results of one message in a list; a reply has no more but where most of them were refused."""
+LEAST_BYTES = 512
+"""What each of them may have in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +103,19 @@ class Session:
     queue_depth: int = 0
     """Unfinished turns, the running one included."""
     is_busy: bool = False
+    is_cut: bool = False
+    """True for a session in a list whose fields are longer than shown."""
 
     @property
     def choice(self) -> Choice:
         """What it chose instead of its agent's own."""
         return Choice(self.model, self.tools, self.backend)
+
+    def brief(self) -> "Session":
+        """As lists hold it: without the system text, which none shows."""
+        metadata, kernel = (fit(each, FIELD_BYTES, entries) for each in (self.metadata, self.kernel))
+        is_cut = metadata is not self.metadata or kernel is not self.kernel
+        return replace(self, metadata=metadata, kernel=kernel, rom=None, is_cut=is_cut)
 
     def as_json(self) -> Json:
         """The Session of the HTTP API."""
@@ -123,6 +138,7 @@ class Session:
             "cumulative_usage": self.usage.as_json(),
             "created_at": rfc3339(self.created_ms),
             "updated_at": rfc3339(self.updated_ms),
+            **cut_mark(self.is_cut, f"/v1/sessions/{self.id}"),
         }
 
 
@@ -140,6 +156,24 @@ class Message:
     """Of an assistant's message: what its reply cost."""
     n: int = 0
     """Its row's number, which grows along the conversation; 0 before it is stored."""
+    is_cut: bool = False
+    """True for a message in a list whose fields are longer than shown."""
+
+    def brief(self) -> "Message":
+        """As lists hold it: some calls and results share what one long field may have."""
+        chat = self.chat
+        uses, outcomes = chat.tool_uses[:LISTED_CALLS], chat.outcomes[:LISTED_CALLS]
+        room = max(FIELD_BYTES // max(len(uses), len(outcomes), 1), LEAST_BYTES)
+        kept = replace(
+            chat,
+            text=fit(chat.text, FIELD_BYTES, text),
+            context="",
+            opaque=(),
+            tool_uses=tuple(replace(use, arguments=fit(use.arguments, room, entries)) for use in uses),
+            outcomes=tuple(replace(outcome, content=fit(outcome.content, room, text)) for outcome in outcomes),
+        )
+        is_cut = (kept.text, kept.tool_uses, kept.outcomes) != (chat.text, chat.tool_uses, chat.outcomes)
+        return replace(self, chat=kept, is_cut=is_cut)
 
     def as_json(self) -> Json:
         """The Message of the HTTP API."""
@@ -165,4 +199,5 @@ class Message:
             "usage": None if self.usage is None else self.usage.as_json(),
             "token_count": self.token_count,
             "timestamp": rfc3339(self.created_ms),
+            **cut_mark(self.is_cut, f"/v1/sessions/{self.session_id}/messages/{self.id}"),
         }

@@ -1,9 +1,10 @@
 """A turn, its journal, and what a client asks for when submitting one."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from loom_worker.values.chat import Usage
+from loom_worker.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.values.json import Json, rfc3339
 from loom_worker.values.sessions import Choice
 from loom_worker.visible import clean
@@ -25,6 +26,12 @@ CancelAction = Literal["interrupt", "rollback", "finish"]
 """How a client wishes a turn to end: what was said stays · as if it never ran · one last call without tools."""
 STRENGTH: dict[CancelAction | None, int] = {None: 0, "finish": 1, "interrupt": 2, "rollback": 3}
 """Of two wishes the stronger one holds, whatever their order."""
+
+
+LISTED_CALLS = 50
+"""Tool calls of one turn in a list."""
+LISTED_CHARS = 2_000
+"""Of the arguments and the result of each, as many as any Turn has of a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,11 @@ class Call:
             return None
         return self.finished_ms - self.started_ms
 
+    def brief(self) -> "Call":
+        """As lists hold it: little of its arguments and its result."""
+        content = None if self.content is None else self.content[:LISTED_CHARS]
+        return replace(self, arguments=fit(self.arguments, LISTED_CHARS, entries), content=content)
+
     def as_json(self) -> Json:
         """An entry of a Turn's ``tool_calls``."""
         return {
@@ -178,6 +190,22 @@ class Turn:
     calls: tuple[Call, ...] = ()
     position: int = 0
     """Unfinished turns of the session before this one."""
+    is_cut: bool = False
+    """True for a turn in a list whose fields are longer than shown."""
+
+    def brief(self) -> "Turn":
+        """As lists hold it."""
+        calls = tuple(call.brief() for call in self.calls[:LISTED_CALLS])
+        fields: Json = {
+            "input": fit(self.input, FIELD_BYTES, text),
+            "output_text": fit(self.output_text, FIELD_BYTES, text),
+            "metadata": fit(self.metadata, FIELD_BYTES, entries),
+            "error": fit(self.error, FIELD_BYTES, entries),
+            "patterns": tuple(fit(list(self.patterns), FIELD_BYTES, items)),
+            "calls": calls if calls != self.calls else self.calls,
+        }
+        is_cut = any(value != getattr(self, name) for name, value in fields.items())
+        return replace(self, **fields, is_cut=is_cut)
 
     @property
     def is_finished(self) -> bool:
@@ -219,6 +247,7 @@ class Turn:
             "created_at": rfc3339(self.created_ms),
             "started_at": rfc3339(self.started_ms),
             "completed_at": rfc3339(self.completed_ms),
+            **cut_mark(self.is_cut, f"/v1/turns/{self.id}"),
         }
 
 

@@ -169,7 +169,7 @@ def test_a_message_comes_back_with_everything_it_had(database: Database) -> None
     )
     said = tuple(message(number, claim, chat=chat, usage=SPENT) for number, chat in enumerate(chats))
     Journal(database).finish(claim, final(said=said))
-    stored = Messages(database).page(WORKSPACE, "s1", limit=9, after=None).items
+    stored = tuple(Messages(database).get(WORKSPACE, "s1", one.id) for one in said)
     assert stored == tuple(replace(one, n=number) for number, one in enumerate(said, start=1))
 
 

@@ -1,6 +1,9 @@
 """Lists: walked page by page nothing is missing, nothing comes twice, and nobody sees another workspace."""
 
+import json
+import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +15,11 @@ from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
-from loom_worker.values.pages import Page
+from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse
+from loom_worker.values.pages import PAGE_BYTES, Page
 from loom_worker.values.sessions import NewSession
-from tests.unit.store.made import NOW_MS, WORKSPACE, delivery, final, message, running, submitted
+from loom_worker.values.turns import Ending
+from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, delivery, final, message, running, submitted
 
 
 def walk(turn_page: Callable[..., Page[Any]], limit: int) -> list[str]:
@@ -138,3 +143,92 @@ def test_what_is_no_cursor_is_refused_and_not_taken_for_the_beginning(database: 
         with pytest.raises(Invalid, match="no cursor") as refused:
             ask()
         assert [flaw.pointer for flaw in refused.value.flaws] == ["/after"]
+
+
+LARGE = 1_000_000
+
+
+def large_turns(database: Database, number: int) -> list[str]:
+    """Turns whose question and answer have a megabyte each, with a call whose arguments have as much."""
+    ids = []
+    for n in range(number):
+        claim = running(database, f"s{n}")
+        asked = replace(call(0), arguments={"q": "c" * LARGE, "n": n}, content="r" * LARGE, status="completed")
+        Journal(database).save(claim, (), (asked,), PROGRESS)
+        text = "é" * (LARGE // 2)
+        Journal(database).finish(claim, final(ending=Ending("completed", output_text=text)))
+        ids.append(claim.turn.id)
+    with database.write() as tx:
+        tx.exec_driver_sql("UPDATE turns SET input = ?", ("i" * LARGE,))
+    return ids
+
+
+def test_a_page_of_large_turns_is_small_and_none_is_left_out(database: Database) -> None:
+    made = large_turns(database, 12)
+    turns = Turns(database)
+    tracemalloc.start()
+    page = turns.page(WORKSPACE, {}, limit=500, after=None)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * 4 * LARGE, "one row is in memory at a time"
+    shown = [turn.as_json() for turn in page.items]
+    assert len(json.dumps(shown, ensure_ascii=False).encode()) <= PAGE_BYTES + 1_000
+    assert all((one["truncated"], one["url"]) == (True, f"/v1/turns/{one['id']}") for one in shown)
+    assert all(one["input"].startswith("iii") and one["output_text"].startswith("éé") for one in shown)
+    assert [one["tool_calls"][0]["arguments"]["n"] for one in shown] == list(range(11, 11 - len(shown), -1))
+    assert walk(lambda **page: turns.page(WORKSPACE, {}, **page), 500) == sorted(made, reverse=True)
+    whole = turns.get(WORKSPACE, made[0]).as_json()
+    assert "truncated" not in whole
+    assert (len(whole["input"]), len(whole["output_text"])) == (LARGE, LARGE // 2)
+
+
+def test_a_page_ends_before_the_item_that_would_make_it_too_large(database: Database) -> None:
+    """160 messages of 15 kB, none of which is cut."""
+    claim = running(database, "s1")
+    said = tuple(message(n, claim, chat=ChatMessage("user", text="x" * 15_000)) for n in range(160))
+    Journal(database).finish(claim, final(said=said))
+    messages = Messages(database)
+    page = messages.page(WORKSPACE, "s1", limit=500, after=None)
+    size = len(json.dumps([one.as_json() for one in page.items]).encode())
+    assert PAGE_BYTES - 20_000 < size <= PAGE_BYTES
+    assert page.next == page.items[-1].id
+    assert not any("truncated" in one.as_json() for one in page.items)
+    found = walk(lambda **page: messages.page(WORKSPACE, "s1", **page), 500)
+    assert found == [one.id for one in said]
+
+
+def test_a_message_that_is_cut_in_a_list_is_whole_by_itself(database: Database) -> None:
+    claim = running(database, "s1")
+    results = tuple(ToolOutcome(f"c{n}", "t", "r" * 20_000) for n in range(80))
+    uses = tuple(ToolUse(f"c{n}", "t", {"q": "a" * 20_000}) for n in range(80))
+    chats = (
+        ChatMessage("assistant", text="t" * LARGE, tool_uses=uses),
+        ChatMessage("tool", outcomes=results),
+    )
+    said = tuple(replace(message(n, claim), chat=chat) for n, chat in enumerate(chats))
+    Journal(database).finish(claim, final(said=said))
+    messages = Messages(database)
+    listed = messages.page(WORKSPACE, "s1", limit=9, after=None).items
+    for one, kept in zip(listed, said, strict=True):
+        shown = one.as_json()
+        assert shown["truncated"] is True
+        assert shown["url"] == f"/v1/sessions/s1/messages/{kept.id}"
+        assert len(json.dumps(shown).encode()) < 80_000
+        whole = messages.get(WORKSPACE, "s1", kept.id)
+        assert whole.chat.outcomes == kept.chat.outcomes
+        assert (whole.chat.text, whole.chat.tool_uses) == (kept.chat.text, kept.chat.tool_uses)
+    others = (("other", "s1", said[0].id), (WORKSPACE, "s2", said[0].id), (WORKSPACE, "s1", "x"))
+    for workspace, session, message_id in others:
+        with pytest.raises(NotFound):
+            messages.get(workspace, session, message_id)
+
+
+def test_sessions_with_much_to_keep_in_mind_are_cut_too(database: Database) -> None:
+    sessions = Sessions(database)
+    for n in range(20):
+        sessions.create(WORKSPACE, NewSession(id=f"s{n}", metadata={"note": "m" * LARGE, "n": n}), now_ms=NOW_MS + n)
+    page = sessions.page(WORKSPACE, limit=500, after=None)
+    assert [one.metadata["n"] for one in page.items] == list(range(19, -1, -1))
+    assert all(one.as_json()["url"] == f"/v1/sessions/{one.id}" for one in page.items)
+    assert len(json.dumps([one.as_json() for one in page.items])) < PAGE_BYTES
+    assert "truncated" not in sessions.get(WORKSPACE, "s1").as_json()
