@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
+from loom_worker import socket_folder
 from loom_worker.errors import BadSettings, LoomError
 from loom_worker.settings import Settings, embedded_socket
 from loom_worker.supervise import home, outage, ports, valkey
@@ -49,7 +50,7 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
     with home.locked(settings.home), _places(settings, is_port_explicit=is_port_explicit) as places:
         with home.usable(settings.home):
             home.probe(settings.home)
-            settings, secrets = _with_secrets(settings)
+            settings, secrets = _with_secrets(_with_socket(settings))
         wanted = specs(settings, flower_port=places.flower_port)
         child_env = _child_env(settings, environ, places)
         say = partial(_if_possible, say)
@@ -72,7 +73,10 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
             rounds=Rounds(_look(settings, stamped), host=socket.gethostname()),
             say=stamped,
         )
-        return supervisor.run()
+        try:
+            return supervisor.run()
+        finally:
+            socket_folder.discard(settings.home)
 
 
 def _if_possible(say: Callable[[str], None], text: str) -> None:
@@ -98,6 +102,12 @@ def _places(settings: Settings, *, is_port_explicit: bool) -> Iterator[Places]:
         ports.reserved(FLOWER_HOST, FLOWER_PORT, is_explicit=False) as flower_port,
     ):
         yield Places(port=port, wanted_port=wanted, flower_port=flower_port, host=host)
+
+
+def _with_socket(settings: Settings) -> Settings:
+    if not settings.has_embedded_redis:
+        return settings
+    return replace(settings, redis_url=f"unix://{socket_folder.ensure(settings.home)}")
 
 
 def _with_secrets(settings: Settings) -> tuple[Settings, Secrets]:
