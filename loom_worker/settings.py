@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 from urllib.parse import urlsplit
 
-from loom_worker import crash_points
+from loom_worker import crash_points, socket_folder
 from loom_worker.environ import NAMED_PREFIX, Reader, within
 from loom_worker.errors import BadSettings
 from loom_worker.settings_tree import (
@@ -26,8 +26,8 @@ from loom_worker.settings_tree import (
     ToolSettings,
     WebhookSettings,
     WebSettings,
-    embedded_socket,
 )
+from loom_worker.socket_folder import embedded_socket
 
 __all__ = [
     "PROVIDERS",
@@ -114,8 +114,17 @@ def _database_url(read: Reader, home: Path) -> str:
 
 
 def _redis_url(read: Reader, home: Path) -> str:
+    if not read.text("LOOM_REDIS_URL"):
+        read.complaints.extend(_unsafe_socket(home))
     expected = "redis://host:port/number (port 1-65535), rediss:// likewise, or unix:///path/of.sock"
     return read.parsed("LOOM_REDIS_URL", f"unix://{embedded_socket(home)}", _redis, expected)
+
+
+def _unsafe_socket(home: Path) -> Iterator[str]:
+    try:
+        socket_folder.check(home)
+    except BadSettings as error:
+        yield str(error)
 
 
 def _redis(raw: str) -> str:

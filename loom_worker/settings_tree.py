@@ -1,12 +1,11 @@
 """What can be set: one frozen tree, each field with its unit, its variable and its default; settings.py builds it."""
 
-import hashlib
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from loom_worker.socket_folder import embedded_socket
 
 Provider = Literal["anthropic", "bedrock", "ollama", "scripted"]
 
@@ -202,12 +201,3 @@ class Settings:
     def has_sample_backend(self) -> bool:
         """True while the agent works on the sample shop."""
         return self.backend_url == f"sqlite:///{self.home / 'shop.db'}"
-
-
-def embedded_socket(home: Path) -> Path:
-    """Where the embedded Valkey listens: in the home, or, as sockets fail over 107 bytes, in a short folder."""
-    socket = home / "valkey.sock"
-    if len(os.fsencode(socket)) <= 100:
-        return socket
-    digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
-    return Path(tempfile.gettempdir()) / f"loom-{os.getuid()}-{digest}" / "valkey.sock"

@@ -19,7 +19,7 @@ LOCK = "loom.lock"
 STATE = "up.json"
 LOGS = "logs"
 PROBE_BYTES = 1024 * 1024
-"""Of free disk without which nothing is started; an empty database, the sample shop and Valkey's file take about it."""
+"""Of free disk, without which nothing is started. A first start writes 6 MB, and says itself if it cannot."""
 _LOCK_PATIENCE_S = 0.5
 
 

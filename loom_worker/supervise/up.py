@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from loom_worker import socket_folder
 from loom_worker.errors import BadSettings, LoomError
 from loom_worker.settings import Settings, embedded_socket
 from loom_worker.supervise import home, outage, ports, valkey
@@ -50,7 +51,7 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
     with home.locked(settings.home), _places(settings, is_port_explicit=is_port_explicit) as places:
         with home.usable(settings.home):
             home.probe(settings.home)
-            settings, secret_file = _with_secret(settings)
+            settings, secret_file = _with_secret(_with_socket(settings))
             home.flower_password(settings.home)  # made now: later there may be no room for it
         wanted = specs(settings, flower_port=places.flower_port)
         child_env = _child_env(settings, environ, places)
@@ -76,6 +77,7 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
             return supervisor.run()
         finally:
             home.forget_state(settings.home)
+            socket_folder.discard(settings.home)
 
 
 def _if_possible(say: Callable[[str], None], text: str) -> None:
@@ -101,6 +103,12 @@ def _places(settings: Settings, *, is_port_explicit: bool) -> Iterator[Places]:
         ports.reserved(FLOWER_HOST, FLOWER_PORT, is_explicit=False) as flower_port,
     ):
         yield Places(port=port, wanted_port=wanted, flower_port=flower_port, host=host)
+
+
+def _with_socket(settings: Settings) -> Settings:
+    if not settings.has_embedded_redis:
+        return settings
+    return replace(settings, redis_url=f"unix://{socket_folder.ensure(settings.home)}")
 
 
 def _with_secret(settings: Settings) -> tuple[Settings, Path | None]:

@@ -1,5 +1,3 @@
-import os
-import tempfile
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,7 @@ import pytest
 from loom_worker.crash_points import POINTS
 from loom_worker.environ import KNOWN, SECRET
 from loom_worker.errors import BadSettings
-from loom_worker.settings import Settings, embedded_socket, from_env
+from loom_worker.settings import Settings, from_env
 
 KEY = "sk-" + "a" * 20
 
@@ -279,25 +277,6 @@ def test_a_folder_that_is_a_dangling_link_is_refused(tmp_path: Path) -> None:
 
 def test_kombu_s_spelling_of_a_socket_is_understood() -> None:
     assert from_env({"LOOM_REDIS_URL": "redis+socket:///run/s"}).redis_url == "unix:///run/s"
-
-
-@pytest.mark.parametrize("length", [60, 86, 87, 88, 89, 90, 200])
-def test_a_socket_path_never_exceeds_what_the_system_takes(length: int) -> None:
-    home = Path("/" + "h" * length)
-    socket = embedded_socket(home)
-    assert len(os.fsencode(socket)) <= 100
-    assert socket == embedded_socket(home)
-    assert (socket.parent == home) == (length + len("//valkey.sock") <= 100)
-    assert socket.is_relative_to(home) or socket.is_relative_to(tempfile.gettempdir())
-
-
-def test_the_length_of_a_socket_path_counts_in_bytes() -> None:
-    assert embedded_socket(Path("/" + "é" * 60)).is_relative_to(tempfile.gettempdir())
-
-
-def test_two_long_homes_have_two_sockets() -> None:
-    homes = [Path("/" + letter * 200) for letter in "ab"]
-    assert embedded_socket(homes[0]) != embedded_socket(homes[1])
 
 
 def test_the_environment_of_the_process_is_read_when_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from loom_worker import socket_folder
 from loom_worker.settings import embedded_socket
 from loom_worker.supervise import valkey
 from tests.support.processes import killed_at_the_end
@@ -13,7 +14,7 @@ from tests.support.until import until
 
 
 def start(home: Path) -> subprocess.Popen[bytes]:
-    path = embedded_socket(home)
+    path = socket_folder.ensure(home)
     valkey.make_room(path, home / "valkey")
     command = valkey.argv(valkey.find_binary(), socket_path=path, data_dir=home / "valkey")
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -57,8 +58,10 @@ def test_a_home_too_long_for_a_socket_gets_one_that_works(tmp_path: Path) -> Non
     with killed_at_the_end(running.pid), client(home) as redis:
         assert redis.ping()
     running.wait()
-    embedded_socket(home).unlink()
-    embedded_socket(home).parent.rmdir()
+    folder = embedded_socket(home).parent
+    (folder / "valkey.sock").unlink()
+    socket_folder.discard(home)
+    assert not folder.exists()
 
 
 def test_the_socket_of_a_killed_server_is_not_open(tmp_path: Path) -> None:
