@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 ROTATE_AT_BYTES = 10 * 1024 * 1024
-KEPT = 3
-"""Older files of a log: ``name.log.1`` is the youngest."""
+KEPT = 9
+"""Older files of a log: ``name.log.1`` is the youngest. With 3, four restarts removed the log of a crash."""
 TAIL_BYTES = 64 * 1024
 
 

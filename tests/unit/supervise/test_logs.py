@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.supervise import logs
+from tests.support.disks import filled, small_disk
 
 
 @pytest.fixture
@@ -21,10 +22,31 @@ def contents(log: Path) -> dict[str, str]:
     return {file.name: file.read_text() for file in log.parent.iterdir()}
 
 
-def test_every_start_begins_a_new_log_and_three_old_ones_are_kept(log: Path) -> None:
-    for run in "abcde":
+def test_every_start_begins_a_new_log_and_nine_old_ones_are_kept(log: Path) -> None:
+    for run in "abcdefghijkl":
         write(log, run)
-    assert contents(log) == {"web.log": "e", "web.log.1": "d", "web.log.2": "c", "web.log.3": "b"}
+    old = {f"web.log.{age}": run for age, run in enumerate("kjihgfedc", start=1)}
+    assert contents(log) == {"web.log": "l", **old}
+
+
+def test_the_log_of_a_crash_survives_four_restarts_of_loom_and_of_the_process(log: Path) -> None:
+    write(log, "Traceback: the crash")
+    for run in range(4):
+        write(log, f"started {run}")
+        again = logs.reopen_log(log)
+        os.write(again, b" and again")
+        os.close(again)
+    assert contents(log)["web.log.4"] == "Traceback: the crash"
+
+
+def test_a_log_that_cannot_be_copied_aside_is_kept_with_all_older_ones(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", size_bytes=1 << 20) as disk:
+        log = disk / "web.log"
+        write(log, "old")
+        write(log, "0123456789" * 1000)
+        with filled(disk), pytest.raises(OSError, match="No space left"):
+            logs.rotate_if_large(log, limit_bytes=9)
+        assert contents(log) == {"web.log": "0123456789" * 1000, "web.log.1": "old"}
 
 
 def test_an_empty_log_pushes_no_old_one_out(log: Path) -> None:
