@@ -114,12 +114,15 @@ def run_flower(settings: Settings, *, port: int, address: str, password: str) ->
     from flower.options import options
     from flower.urls import settings as site
 
+    from loom_worker.tasks import flower_metrics
+
     configure(settings)
     options.port, options.address = port, address
     options.basic_auth = [f"{FLOWER_USER}:{password}"]
     options.max_tasks = FLOWER_KEPT_TASKS
     options.persistent = False
     flower = Flower(capp=app, options=options, **site)
+    flower.add_handlers(".*", flower_metrics.HANDLERS)  # tornado looks at these before those of its constructor
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     try:

@@ -88,10 +88,12 @@ def test_flower_lets_in_who_knows_its_password_and_writes_nothing(machine: Machi
     flower = machine.start("flower", "--port", str(port))
     with killed_at_the_end(flower.pid), urllib3.PoolManager() as web:
         until(lambda: listens(HOST, port), 30, f"Flower listens: {machine.output()}")
-        url = f"http://{HOST}:{port}/api/task/types"
-        assert web.request("GET", url).status == 401
+        site = f"http://{HOST}:{port}"
+        url = f"{site}/api/task/types"
+        assert [web.request("GET", it).status for it in (url, f"{site}/metrics")] == [401, 401]
+        assert web.request("GET", f"{site}/healthcheck").data == b"OK"
         login = urllib3.make_headers(basic_auth=f"loom:{home.flower_password(machine.home)}")
-        assert web.request("GET", url, headers=login).status == 200
+        assert [web.request("GET", it, headers=login).status for it in (url, f"{site}/metrics")] == [200, 200]
         wrong = urllib3.make_headers(basic_auth="loom:guess")
         assert web.request("GET", url, headers=wrong).status == 401
         assert machine.stop(flower) == 0
