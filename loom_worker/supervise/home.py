@@ -18,6 +18,8 @@ from loom_worker.errors import BadSettings, Conflict, LoomError
 LOCK = "loom.lock"
 STATE = "up.json"
 LOGS = "logs"
+FLOWER_FILE = "flower.password"
+WEBHOOK_FILE = "webhook.secret"
 PROBE_BYTES = 1024 * 1024
 """Of free disk, without which nothing is started. A first start writes 6 MB, and says itself if it cannot."""
 _LOCK_PATIENCE_S = 0.5
@@ -174,12 +176,17 @@ def running(home: Path) -> State | None:
 
 def flower_password(home: Path) -> str:
     """Flower's password, made at the first call and kept (0600)."""
-    return _kept(home / "flower.password", secrets.token_urlsafe(18))
+    return _kept(home / FLOWER_FILE, secrets.token_urlsafe(18))
 
 
 def webhook_secret(home: Path) -> str:
     """The default webhook secret, ``whsec_`` and 32 random bytes in base64, made at the first call and kept (0600)."""
-    return _kept(home / "webhook.secret", "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode())
+    return _kept(home / WEBHOOK_FILE, "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode())
+
+
+def unmade_secrets(home: Path) -> frozenset[str]:
+    """The files of the secrets that are not there yet, by name."""
+    return frozenset(name for name in (FLOWER_FILE, WEBHOOK_FILE) if not (home / name).exists())
 
 
 def _kept(path: Path, fresh: str) -> str:

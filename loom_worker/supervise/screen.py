@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from loom_worker.settings import Settings
+from loom_worker.supervise.home import FLOWER_FILE
 from loom_worker.visible import one_line
 
 QUESTION = "Which three products sold best last year, and how much did each bring in?"
@@ -13,6 +14,16 @@ SOUND_SQLITE = (3, 51, 3)
 """Older ones have a rare WAL-reset corruption when several connections write: https://sqlite.org/wal.html."""
 PROBLEM_CHARS = 500
 """Of a problem with a file, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What Loom made itself. A secret is shown by the start that made it; later ones say where it is kept."""
+
+    webhook_file: Path | None
+    """None if the secret came from LOOM_WEBHOOK_SECRET."""
+    fresh: frozenset[str] = frozenset()
+    """Names of the files that this start made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +39,7 @@ class Facts:
     wanted_port: int
     """The port asked for; another one may have been taken instead."""
     port: int
-    webhook_secret_file: Path | None
-    """None if the secret came from LOOM_WEBHOOK_SECRET."""
+    secrets: Secrets
     agent_problems: tuple[str, ...] = ()
     """What is wrong with the agents' files."""
 
@@ -39,7 +49,7 @@ def screen(facts: Facts) -> str:
     rows = [
         ("web", _web(facts)),
         ("docs", f"{facts.url}/docs"),
-        ("flower", f"{facts.flower_url}  (user loom, password {facts.flower_password})"),
+        ("flower", f"{facts.flower_url}  (user loom, {_password(facts)})"),
         ("data directory", f"{facts.settings.home}  (logs in {facts.settings.home / 'logs'})"),
         ("model", model_line(facts.settings)),
         ("data", _data(facts.settings)),
@@ -76,10 +86,20 @@ def _clients(settings: Settings) -> str:
     return "no API key is set, so only this machine is served (LOOM_API_KEYS=workspace=key)"
 
 
+def _password(facts: Facts) -> str:
+    file = facts.settings.home / FLOWER_FILE
+    if file.name in facts.secrets.fresh:
+        return f"password {facts.flower_password}, shown this once and kept in {file}"
+    return f"password in {file}"
+
+
 def _webhooks(facts: Facts) -> str:
-    if facts.webhook_secret_file is None:
+    file = facts.secrets.webhook_file
+    if file is None:
         return "signed with LOOM_WEBHOOK_SECRET"
-    return f"signed with {facts.settings.webhook.secret}  (kept in {facts.webhook_secret_file})"
+    if file.name in facts.secrets.fresh:
+        return f"signed with {facts.settings.webhook.secret}  (shown this once and kept in {file})"
+    return f"signed with the secret in {file}"
 
 
 def _warnings(facts: Facts) -> list[str]:

@@ -19,6 +19,7 @@ from loom_worker.supervise import home, outage, ports, valkey
 from loom_worker.supervise.processes import Processes, shimmed
 from loom_worker.supervise.rounds import Rounds, looking
 from loom_worker.supervise.run import Supervisor
+from loom_worker.supervise.screen import Secrets
 from loom_worker.supervise.specs import loom_command, specs
 from loom_worker.supervise.watcher import FLOWER_HOST, Places, Watcher
 
@@ -51,6 +52,7 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
     with home.locked(settings.home), _places(settings, is_port_explicit=is_port_explicit) as places:
         with home.usable(settings.home):
             home.probe(settings.home)
+            fresh = home.unmade_secrets(settings.home)
             settings, secret_file = _with_secret(_with_socket(settings))
             home.flower_password(settings.home)  # made now: later there may be no room for it
         wanted = specs(settings, flower_port=places.flower_port)
@@ -63,7 +65,8 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
                 valkey.make_room(socket_path, settings.home / "valkey")
         say = partial(_if_possible, say)
         processes = Processes(settings.home / home.LOGS, child_env)
-        watcher = Watcher(settings, places, processes, secret_file=secret_file, began_s=began_s, say=say)
+        shown = Secrets(secret_file, fresh)
+        watcher = Watcher(settings, places, processes, secrets=shown, began_s=began_s, say=say)
         stamped = partial(_stamped, say)
         supervisor = Supervisor(
             wanted,
@@ -115,7 +118,7 @@ def _with_secret(settings: Settings) -> tuple[Settings, Path | None]:
     if settings.webhook.secret is not None:
         return settings, None
     secret = home.webhook_secret(settings.home)
-    file = settings.home / "webhook.secret"
+    file = settings.home / home.WEBHOOK_FILE
     return replace(settings, webhook=replace(settings.webhook, secret=secret)), file
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from loom_worker.settings import Settings
 from loom_worker.supervise import home, logs, ports, ready, screen
@@ -50,12 +49,12 @@ class Watcher:
         places: Places,
         processes: Processes,
         *,
-        secret_file: Path | None,
+        secrets: screen.Secrets,
         began_s: float,
         say: Callable[[str], None],
     ) -> None:
         self._settings, self._places, self._processes = settings, places, processes
-        self._secret_file = secret_file
+        self._secrets = secrets
         self._say = say
         self._began_s = began_s
         self._started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -135,6 +134,6 @@ class Watcher:
             sqlite_version=sqlite3.sqlite_version_info,
             wanted_port=self._places.wanted_port,
             port=self._places.port,
-            webhook_secret_file=self._secret_file,
+            secrets=self._secrets,
             agent_problems=load(self._settings.agents_dir).problems,
         )

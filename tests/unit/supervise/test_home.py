@@ -100,6 +100,12 @@ def test_the_webhook_secret_is_32_random_bytes_made_once_and_private(tmp_path: P
     assert home.webhook_secret(_other(tmp_path)) != secret
 
 
+def test_a_secret_is_new_until_it_was_made(tmp_path: Path) -> None:
+    assert home.unmade_secrets(tmp_path) == {"flower.password", "webhook.secret"}
+    home.flower_password(tmp_path)
+    assert home.unmade_secrets(tmp_path) == {"webhook.secret"}
+
+
 def test_a_secret_file_left_empty_by_a_crash_is_filled(tmp_path: Path) -> None:
     (tmp_path / "flower.password").touch(mode=0o600)
     password = home.flower_password(tmp_path)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.settings import from_env
-from loom_worker.supervise.screen import QUESTION, Facts, model_line, screen, without_password
+from loom_worker.supervise.screen import QUESTION, Facts, Secrets, model_line, screen, without_password
 
 HOME = "/data/loom"
 FACTS = Facts(
@@ -16,7 +16,7 @@ FACTS = Facts(
     sqlite_version=(3, 51, 3),
     wanted_port=8000,
     port=8000,
-    webhook_secret_file=Path(HOME) / "webhook.secret",
+    secrets=Secrets(Path(HOME) / "webhook.secret", frozenset({"flower.password", "webhook.secret"})),
 )
 
 
@@ -29,7 +29,7 @@ def said(env: dict[str, str], **changes: object) -> str:
     [
         "ready after 4.2 s",
         "http://127.0.0.1:8000/docs",
-        "http://127.0.0.1:5556  (user loom, password tulip)",
+        "http://127.0.0.1:5556  (user loom, password tulip, shown this once and kept in /data/loom/flower.password)",
         HOME,
         "demo model: scripted, no LLM; set ANTHROPIC_API_KEY",
         "the sample shop",
@@ -45,6 +45,14 @@ def test_the_screen_says(words: str) -> None:
     assert words in screen(FACTS)
 
 
+def test_a_later_start_says_where_secrets_are_kept_and_shows_none() -> None:
+    text = screen(replace(FACTS, secrets=Secrets(Path(HOME) / "webhook.secret")))
+    assert "tulip" not in text
+    assert "whsec_" not in text
+    assert "(user loom, password in /data/loom/flower.password)" in text
+    assert "signed with the secret in /data/loom/webhook.secret" in text
+
+
 def test_the_screen_fits_one_screen() -> None:
     assert len(screen(FACTS).splitlines()) <= 24
 
@@ -55,7 +63,7 @@ def test_another_port_than_the_one_wanted_is_said_plainly() -> None:
 
 
 def test_a_secret_of_the_environment_is_not_shown() -> None:
-    text = said({"LOOM_WEBHOOK_SECRET": "whsec_aGlkZGVu"}, webhook_secret_file=None)
+    text = said({"LOOM_WEBHOOK_SECRET": "whsec_aGlkZGVu"}, secrets=Secrets(None))
     assert "aGlkZGVu" not in text
     assert "LOOM_WEBHOOK_SECRET" in text
 

@@ -11,6 +11,7 @@ from loom_worker.supervise import home
 from loom_worker.supervise.decide import Row, Spec
 from loom_worker.supervise.processes import Processes
 from loom_worker.supervise.ready import listens, readiness
+from loom_worker.supervise.screen import Secrets
 from loom_worker.supervise.watcher import LATE_AFTER_S, Places, Watcher
 from tests.support.http_server import Exchange, serving
 
@@ -43,7 +44,7 @@ def watcher(directory: Path, url: str, *, flower_port: int, said: list[str], age
         from_env({"LOOM_HOME": str(directory)}),
         Places(port=port, wanted_port=port, flower_port=flower_port, host="127.0.0.1"),
         Processes(directory / home.LOGS, {}),
-        secret_file=None,
+        secrets=Secrets(None),
         began_s=time.monotonic() - age_s,
         say=said.append,
     )
