@@ -199,6 +199,9 @@ class System:
     def post(self, path: str, body: Json | None = None, headers: Mapping[str, str] | None = None) -> Answer:
         return self._ask("POST", path, {} if body is None else body, headers)
 
+    def patch(self, path: str, body: Json) -> Answer:
+        return self._ask("PATCH", path, body, None)
+
     def delete(self, path: str) -> Answer:
         return self._ask("DELETE", path, None, None)
 
