@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from loom_worker.agents.load import load
 from loom_worker.errors import BadSettings, LoomError, Unavailable
+from loom_worker.isolation import landlock
 from loom_worker.settings import Settings
 from loom_worker.supervise import home, ready, valkey
 from loom_worker.supervise.screen import SOUND_SQLITE, model_line, without_password
@@ -46,6 +47,7 @@ def of_settings(settings: Settings, *, is_full: bool = False) -> Iterator[Check]
     """
     yield data_directory(settings)
     yield server_binary(settings)
+    yield confinement(settings)
     yield redis(settings)
     found = database(settings)
     yield found
@@ -106,6 +108,15 @@ def server_binary(settings: Settings) -> Check:
         return Check("embedded server", True, str(valkey.find_binary()))
     except valkey.NoServer as error:
         return Check("embedded server", False, "missing", str(error))
+
+
+def confinement(settings: Settings) -> Check:
+    """Can Loom's own files be kept from tools? Only a warning: Loom works without."""
+    if not settings.tools.is_confined:
+        return Check("confined tools", True, "no", warning="LOOM_CONFINE_TOOLS=0: tools may read all that Loom may")
+    version = landlock.version()
+    warning = "" if version else "no Landlock (Linux 5.13) here: tools may read all that Loom may (docs/tools.md)"
+    return Check("confined tools", True, f"by Landlock {version}" if version else "no", warning=warning)
 
 
 def redis(settings: Settings) -> Check:

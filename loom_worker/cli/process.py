@@ -4,6 +4,7 @@ from datetime import date
 
 import click
 
+from loom_worker import process_env
 from loom_worker import settings as knobs
 from loom_worker.cli import judges
 
@@ -17,7 +18,7 @@ def prepare() -> None:
     from loom_worker.store import prepare as database
     from loom_worker.supervise import home
 
-    settings = knobs.from_env(judges=judges.ALL)
+    settings = process_env.keep_to_itself(knobs.from_env(judges=judges.ALL), process_env.PREPARE)
     home.prepare(settings.home)
     database.prepare(settings)
     if settings.has_sample_backend:
@@ -26,16 +27,16 @@ def prepare() -> None:
         shop.ensure(settings.home / "shop.db", today=date.today())
 
 
-def _settings(*, judged_by: tuple[knobs.Judge, ...]) -> knobs.Settings:
-    """The settings of a process that runs long, and its logs as they say."""
+def _settings(needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ...]) -> knobs.Settings:
+    """The settings of a process that runs long, with the secrets that it needs; its logs are as they say."""
     from loom_worker.tasks import logs
 
-    settings = knobs.from_env(judges=judged_by)
+    settings = process_env.keep_to_itself(knobs.from_env(judges=judged_by), needs)
     logs.set_up(settings.log)
     return settings
 
 
-def _with_database() -> knobs.Settings:
+def _with_database(needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ...] = judges.ALL) -> knobs.Settings:
     """The settings of a process that works on the database, which is fit for it.
 
     Raises:
@@ -43,7 +44,7 @@ def _with_database() -> knobs.Settings:
     """
     from loom_worker.store import prepare as database
 
-    settings = _settings(judged_by=judges.ALL)
+    settings = _settings(needs, judged_by=judged_by)
     database.check(settings)
     return settings
 
@@ -54,7 +55,7 @@ def web() -> None:
     from loom_worker.supervise import ports
     from web.serve import serve
 
-    settings = _with_database()
+    settings = _with_database(process_env.WEB)
     # For its complaint about a host that is not this machine's; of a taken port the server tells itself.
     ports.is_free(settings.web.host, settings.web.port)
     serve(settings)
@@ -77,7 +78,9 @@ def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int | None,
     """Run turns, tool calls, webhooks and summaries: a Celery worker."""
     from loom_worker.tasks.process import run_worker
 
-    settings = _with_database()
+    needs = process_env.of_worker(queues)
+    calls_model = process_env.PROVIDER in needs
+    settings = _with_database(needs, judged_by=judges.WITH_MODEL if calls_model else judges.ALL)
     threads = concurrency or settings.worker_concurrency
     ctx.exit(run_worker(settings, queues=queues, concurrency=threads, name=name))
 
@@ -87,7 +90,7 @@ def beat() -> None:
     """Ring what was forgotten, also while no worker lives."""
     from loom_worker.tasks.process import run_beat
 
-    run_beat(_with_database())
+    run_beat(_with_database(process_env.NOTHING))
 
 
 @click.command()
@@ -98,6 +101,6 @@ def flower(port: int, address: str) -> None:
     from loom_worker.supervise import home
     from loom_worker.tasks.process import run_flower
 
-    settings = _settings(judged_by=judges.LIGHT)
+    settings = _settings(process_env.NOTHING, judged_by=judges.LIGHT)
     home.prepare(settings.home)
     run_flower(settings, port=port, address=address, password=home.flower_password(settings.home))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from loom_worker import process_env
 from loom_worker.supervise import child, logs
 from loom_worker.supervise.decide import Spec
 
@@ -24,6 +25,7 @@ class Processes:
     """The children of this process, by name. Use it from the main thread only: children die with their thread."""
 
     def __init__(self, log_dir: Path, environ: Mapping[str, str]) -> None:
+        """Args: environ: of them all; each is given what it needs of it."""
         self._log_dir = log_dir
         self._environ = dict(environ)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -41,7 +43,7 @@ class Processes:
         try:
             running = subprocess.Popen(
                 shimmed(spec.argv),
-                env=self._environ,
+                env=process_env.of_process(self._environ, spec.needs),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
