@@ -81,7 +81,9 @@ def _package(name: str, *, is_optional: bool) -> Check:
         return Check(f"package {name}", True, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         warning = "it is not made for every platform" if is_optional else ""
-        return Check(f"package {name}", is_optional, "missing", "run `make up`, or `pip install -e .`", warning)
+        return Check(
+            f"package {name}", is_optional, "missing", "run `make up`, or `pip install -r constraints.txt`", warning
+        )
 
 
 def sqlite() -> Check:
