@@ -2,10 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(wildcard constraints.txt),-c constraints.txt)
-NEEDS := pyproject.toml $(wildcard constraints.txt)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Each package has its hash in the file, so pip takes nothing else; a wheel runs no code of others while it is installed.
+LOCKED := $(PIP) --only-binary :all: -r
+# Ourselves have none: built by the hatchling of the file, which would otherwise be fetched anew and unchecked.
+OURSELVES := $(PIP) --no-deps --no-build-isolation -e .
+UV ?= uv
+LOCK := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url
 
-.PHONY: up test lint bench chaos hostile
+.PHONY: up test lint bench chaos hostile lock
 
 # exec: make's only child is Loom itself, so Ctrl-C and SIGTERM reach it and make waits for its end.
 up: $(VENV)/.installed
@@ -44,15 +49,23 @@ chaos: $(VENV)/.installed-dev
 hostile: $(VENV)/.installed-dev
 	@exec $(BIN)/python -m pytest $(if $(filter long,$(FORM)),-m 'long or not long') $(or $(ARGS),tests/hostile)
 
-$(VENV)/.installed: $(NEEDS) | $(BIN)/python
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Loom into $(VENV); the first time takes a minute"
-	@$(PIP) -e .
+	@$(LOCKED) constraints.txt
+	@$(OURSELVES)
 	@touch $@
 
-$(VENV)/.installed-dev: $(NEEDS) | $(BIN)/python
+$(VENV)/.installed-dev: pyproject.toml constraints-dev.txt | $(BIN)/python
 	@echo "installing Loom and its test tools into $(VENV); the first time takes a minute"
-	@$(PIP) -e '.[dev]'
+	@$(LOCKED) constraints-dev.txt
+	@$(OURSELVES)
 	@touch $@ $(VENV)/.installed
+
+# The files of exact versions anew, for all systems and Pythons at once; what they hold is kept while pyproject.toml
+# allows it. ARGS=--upgrade takes the newest, ARGS="--upgrade-package flask" one. Needs uv (pip install uv).
+lock:
+	@printf '%s\n' 'hatchling>=1.26,<2' | $(LOCK) -o constraints.txt pyproject.toml - $(ARGS) >/dev/null
+	@$(LOCK) --extra dev -c constraints.txt -o constraints-dev.txt pyproject.toml $(ARGS) >/dev/null
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || \

@@ -34,6 +34,8 @@ KNOWN = (
     "LOOM_MAX_TOOL_CALLS",
     "LOOM_TOOL_CONCURRENCY",
     "LOOM_TOOL_PROCESSES",
+    "LOOM_TOOL_ENV",
+    "LOOM_CONFINE_TOOLS",
     "LOOM_MAX_RESULT_BYTES",
     "LOOM_REFERENCE_BYTES",
     "LOOM_BLOB_DIR",
@@ -54,6 +56,7 @@ KNOWN = (
     "LOOM_ALLOW_PRIVATE_WEBHOOKS",
     "LOOM_WEBHOOK_TIMEOUT_S",
     "LOOM_WORKER_CONCURRENCY",
+    "LOOM_DEBUGGABLE",
     "LOOM_LOG_LEVEL",
     "LOOM_LOG_FORMAT",
     "LOOM_CRASHPOINTS",
@@ -66,8 +69,17 @@ NAMED_PREFIX = "LOOM_SECRET_"
 SECRET = frozenset({"ANTHROPIC_API_KEY", "LOOM_API_KEYS", "LOOM_WEBHOOK_SECRET"})
 """Variables whose values are never printed."""
 
+PROVIDER_PREFIXES = ("ANTHROPIC_", "AWS_")
+"""What the models' own packages read: keys, tokens, addresses."""
+
 _MAY_HOLD_A_PASSWORD = frozenset({"LOOM_DATABASE_URL", "LOOM_REDIS_URL", "ANTHROPIC_BASE_URL"})
 """A complaint does not repeat their values: where the password stands in what is no URL, nobody can tell."""
+
+
+def is_secret(name: str) -> bool:
+    """True for what no tool is handed, and what leaves a process's environment once it is read."""
+    urls = _MAY_HOLD_A_PASSWORD | {"LOOM_BACKEND_URL"}
+    return name in SECRET or name in urls or name.startswith((NAMED_PREFIX, *PROVIDER_PREFIXES))
 
 
 class Reader:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loom_worker import redis_client, workshop
+from loom_worker import private, process_env, redis_client, workshop
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.backends.mcp.servers import McpServers
@@ -36,6 +36,7 @@ from loom_worker.store.retention import Retention
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared import SharedMemory
 from loom_worker.toolbox import Toolbox
+from loom_worker.tools.child import Program
 from loom_worker.tools.pool import Pool
 from loom_worker.turn.patience import Stopping
 from loom_worker.values.tools import Caller
@@ -120,7 +121,7 @@ def outfit(
     )
     calling = Calling(
         settings=settings,
-        pool=Pool(workshop.command(), most=settings.tools.processes, environ=os.environ),
+        pool=_pool(settings),
         breakers=breakers,
         rates=Rates(client),
         references=references,
@@ -129,6 +130,17 @@ def outfit(
     )
     retention = Retention(database, settings.retention)
     return Outfit(kits, knowledge, news, references, errors, breakers, calling, settings.tools.error_days, retention)
+
+
+def _pool(settings: Settings) -> Pool:
+    users = process_env.inherited(os.environ, settings.tools.env)
+    backends = process_env.inherited(os.environ, settings.tools.env, process_env.DRIVERS)
+    return Pool(
+        workshop.command(private.paths(settings) if settings.tools.is_confined else None),
+        most=settings.tools.processes,
+        environ=users,
+        for_backends=Program("backends", workshop.command(), backends),
+    )
 
 
 def _knowledge(settings: Settings, database: Database, news: News) -> Knowledge:

@@ -12,7 +12,7 @@ from typing import get_args
 from urllib.parse import urlsplit
 
 from loom_worker import crash_points, socket_folder
-from loom_worker.environ import NAMED_PREFIX, Reader, within
+from loom_worker.environ import NAMED_PREFIX, Reader, is_secret, within
 from loom_worker.errors import BadSettings
 from loom_worker.settings_tree import (
     BlobSettings,
@@ -78,6 +78,7 @@ def from_env(environ: Mapping[str, str] | None = None, *, judges: Iterable[Judge
         workspaces_dir=read.folder("LOOM_WORKSPACES_DIR") or home / "workspaces",
         worker_concurrency=read.whole("LOOM_WORKER_CONCURRENCY", 32, most=1024),
         secrets=read.prefixed(NAMED_PREFIX),
+        is_debuggable=read.choice("LOOM_DEBUGGABLE", False, _YES_NO),
         crash_points=read.parsed("LOOM_CRASHPOINTS", {}, _crash_points, _CRASH_POINTS),
         llm=_llm(read),
         limits=_limits(read),
@@ -163,10 +164,9 @@ def _existing(read: Reader, name: str) -> Path | None:
 
 def _llm(read: Reader) -> LlmSettings:
     key, base = read.text("ANTHROPIC_API_KEY"), read.text("ANTHROPIC_BASE_URL")
-    base_url = read.parsed("ANTHROPIC_BASE_URL", None, _web_url, "http(s)://host[:port][/path]")
+    # One that is refused stays, so that its complaint is the only one: a judge would miss a key beside it.
+    base_url = read.parsed("ANTHROPIC_BASE_URL", base, _web_url, "http(s)://host[:port][/path]")
     provider = read.choice("LOOM_PROVIDER", "anthropic" if key or base else "scripted", PROVIDERS)
-    if provider == "anthropic" and not (key or base):
-        read.complaints.append("LOOM_PROVIDER=anthropic needs ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)")
     window = read.whole("LOOM_MAX_CONTEXT_TOKENS", LlmSettings().max_context_tokens, least=2000)
     reserved = read.whole("LOOM_RESERVED_OUTPUT_TOKENS", window // 10)
     if reserved >= window:
@@ -205,9 +205,18 @@ def _tools(read: Reader) -> ToolSettings:
         concurrency=read.whole("LOOM_TOOL_CONCURRENCY", usual.concurrency, most=100),
         processes=read.whole("LOOM_TOOL_PROCESSES", usual.processes, most=1024),
         max_result_bytes=read.whole("LOOM_MAX_RESULT_BYTES", usual.max_result_bytes, least=1024, most=100_000_000),
+        env=read.parsed("LOOM_TOOL_ENV", usual.env, _tool_env, "names of variables, none of them a secret of Loom's"),
+        is_confined=read.choice("LOOM_CONFINE_TOOLS", usual.is_confined, _YES_NO),
         reference_bytes=read.whole("LOOM_REFERENCE_BYTES", usual.reference_bytes, least=1024, most=1_000_000),
         error_days=read.whole("LOOM_ERROR_DAYS", usual.error_days, most=3650),
     )
+
+
+def _tool_env(raw: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in raw.split(",") if name.strip())
+    if wrong := [name for name in names if is_secret(name) or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)]:
+        raise ValueError(wrong)
+    return names
 
 
 def _blobs(read: Reader, home: Path) -> BlobSettings:

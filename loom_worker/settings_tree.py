@@ -69,6 +69,10 @@ class ToolSettings:
     """LOOM_MAX_RESULT_BYTES: of a result in UTF-8; more is cut, and the model told so."""
     reference_bytes: int = 16 * 1024
     """LOOM_REFERENCE_BYTES: a result of so many bytes and more is kept apart, and the model is sent a reference."""
+    env: tuple[str, ...] = ()
+    """LOOM_TOOL_ENV: variables that tools are handed beside the harmless ones; see process_env.py."""
+    is_confined: bool = True
+    """LOOM_CONFINE_TOOLS: tools of Python files may not read Loom's own files; needs Landlock (Linux 5.13)."""
     error_days: int = 30
     """LOOM_ERROR_DAYS: the errors of tools are kept for so long."""
 
@@ -204,6 +208,8 @@ class Settings:
     """LOOM_WORKER_CONCURRENCY: threads a worker process; turns wait for the network most of their time."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """LOOM_SECRET_<NAME>, by name: what agent files refer to as ``{secret: NAME}``."""
+    is_debuggable: bool = False
+    """LOOM_DEBUGGABLE: 1 leaves processes open to debuggers, profilers and core dumps of their own user."""
     crash_points: Mapping[str, int] = field(default_factory=dict)
     """LOOM_CRASHPOINTS: where processes shall die, and how many, to try what is promised; see crash_points.py."""
     llm: LlmSettings = LlmSettings()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loom_worker import crash_points, redis_client
+from loom_worker import crash_points, process_env, redis_client
 from loom_worker.agents.live import LiveAgents
 from loom_worker.errors import LoomError
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
@@ -175,7 +175,7 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
     lanes = Lanes(client, settings.lanes)
     claims, outbox = Claims(database), Outbox(database)
     app = configure(settings)
-    ways = doors(app, Bells(app, client))
+    ways = doors(app, Bells(app, client), process_env.handed_on(settings))
     stopping = Stopping(settings.lanes.drain_s)
     memories = Memories(database)
     fitted = outfit(settings, LiveAgents(settings.agents_dir), database, client, process=worker, stopping=stopping)

@@ -7,19 +7,21 @@ Tools see neither: theirs are an empty stdin, and stderr for whatever they print
 import contextlib
 import fcntl
 import io
+import json
 import os
 import resource
 import select
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from loom_worker.errors import BadFile
+from loom_worker.isolation import landlock
 from loom_worker.tools import outcome, targets, wire
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.json import Json
@@ -29,18 +31,22 @@ MEMORY_BYTES = 2 << 30
 """Of address space, beyond what the child has when it starts; a tool that wants more gets MemoryError."""
 _F_SETSIG = 10
 """Of fcntl.h on Linux; Python 3.11 does not name it."""
-_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from loom_worker.workshop import main; main(int(sys.argv[2]))"
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from loom_worker.workshop import main; main(sys.argv[2:])"
 _OOM_SCORE = "800"
 
 Stamp = tuple[int, int, int]
 
 
-def command() -> tuple[str, ...]:
+def command(hidden: Iterable[Path] | None = None) -> tuple[str, ...]:
     """The command line of a child; the number of the pipe that ends with the worker is still to be added.
 
     -P: what lies in the worker's folder cannot stand in for the standard library. Our own folder comes last.
+
+    Args:
+        hidden: files and folders that the child gives up reading, as far as the kernel can; None: it is not confined.
     """
-    return (sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).parents[1]))
+    own = (sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).parents[1]))
+    return own if hidden is None else (*own, json.dumps([str(path) for path in hidden]))
 
 
 def build(origin: Json) -> tuple[Tool, ...]:
@@ -107,15 +113,18 @@ def _stamp(origin: Json) -> Stamp | None:
     return None
 
 
-def main(life: int) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Answer requests until stdin ends.
 
     Args:
-        life: the read end of a pipe that ends when the worker does.
+        arguments: what ``command`` adds; last, the read end of a pipe that ends when the worker does.
     """
+    *hidden, life = arguments
     asked, answers = _own_pipes()
-    _die_with_worker(life)
+    _die_with_worker(int(life))
     _limit_memory()
+    if hidden:
+        landlock.confine(map(Path, json.loads(hidden[0])))
     workshop, pid = Workshop(), os.getpid()
     while (request := wire.unpacked(asked.read)) is not None:
         began = partial(_send, answers, {}) if request["tells_start"] else _nothing

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import loom_worker
+from loom_worker import process_env
 from loom_worker.backends.results import encode
 from loom_worker.backends.sqlite_guard import Order
 from loom_worker.errors import ToolFailed
@@ -38,7 +39,14 @@ def query(order: Order) -> Json:
     except UnicodeEncodeError as error:
         raise ToolFailed("the query contains half of a character (a lone surrogate)", "INVALID_INPUT") from error
     try:
-        done = subprocess.run(command, input=asked, capture_output=True, timeout=timeout_s + START_S, check=False)
+        done = subprocess.run(
+            command,
+            input=asked,
+            env=process_env.inherited(os.environ),
+            capture_output=True,
+            timeout=timeout_s + START_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
         text = f"the query took longer than {timeout_s:g} s: select or group less"
         raise ToolFailed(text, "DATABASE_ERROR") from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from loom_worker import sqlite_driver
 from loom_worker.agents.load import load
 from loom_worker.errors import BadSettings, LoomError, Unavailable
+from loom_worker.isolation import landlock
 from loom_worker.settings import Settings
 from loom_worker.sqlite_driver import sqlite3
 from loom_worker.supervise import home, ready, valkey
@@ -47,6 +48,7 @@ def of_settings(settings: Settings, *, is_full: bool = False) -> Iterator[Check]
     """
     yield data_directory(settings)
     yield server_binary(settings)
+    yield confinement(settings)
     yield redis(settings)
     found = database(settings)
     yield found
@@ -80,7 +82,9 @@ def _package(name: str, *, is_optional: bool) -> Check:
         return Check(f"package {name}", True, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         warning = "it is not made for every platform" if is_optional else ""
-        return Check(f"package {name}", is_optional, "missing", "run `make up`, or `pip install -e .`", warning)
+        return Check(
+            f"package {name}", is_optional, "missing", "run `make up`, or `pip install -r constraints.txt`", warning
+        )
 
 
 def sqlite() -> Check:
@@ -108,6 +112,15 @@ def server_binary(settings: Settings) -> Check:
         return Check("embedded server", True, str(valkey.find_binary()))
     except valkey.NoServer as error:
         return Check("embedded server", False, "missing", str(error))
+
+
+def confinement(settings: Settings) -> Check:
+    """Can Loom's own files be kept from tools? Only a warning: Loom works without."""
+    if not settings.tools.is_confined:
+        return Check("confined tools", True, "no", warning="LOOM_CONFINE_TOOLS=0: tools may read all that Loom may")
+    version = landlock.version()
+    warning = "" if version else "no Landlock (Linux 5.13) here: tools may read all that Loom may (docs/tools.md)"
+    return Check("confined tools", True, f"by Landlock {version}" if version else "no", warning=warning)
 
 
 def redis(settings: Settings) -> Check:

@@ -42,7 +42,7 @@ def doctor(ctx: click.Context, *, is_full: bool, as_json: bool) -> None:
 
 def _look(*, is_full: bool) -> tuple[list[Check], list[Knob], list[Growth]]:
     try:
-        settings = all_settings.from_env(judges=(*judges.LIGHT, judges.serving))
+        settings = all_settings.from_env(judges=(*judges.START, judges.serving))
     except BadSettings as error:
         fix = "correct the variable; docs/settings.md lists them all"
         wrong = (Check("settings", False, complaint, fix) for complaint in str(error).splitlines())

@@ -21,6 +21,17 @@ def model(settings: Settings) -> None:
             raise BadSettings(str(error)) from error
 
 
+def provider_key(settings: Settings) -> None:
+    """The key of the model's provider; only processes that call the model have it.
+
+    Raises:
+        BadSettings: there is neither a key nor another server.
+    """
+    llm = settings.llm
+    if llm.provider == "anthropic" and not (llm.api_key or llm.base_url):
+        raise BadSettings("LOOM_PROVIDER=anthropic needs ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)")
+
+
 def ollama(settings: Settings) -> None:
     """Where Ollama is.
 
@@ -98,3 +109,7 @@ def backend(settings: Settings) -> None:
 LIGHT = (model, ollama, redis, webhook_secret)
 """For processes that shall stay small: the backend's judge loads SQLAlchemy."""
 ALL = (*LIGHT, backend)
+WITH_MODEL = (*ALL, provider_key)
+"""For workers, which call the model."""
+START = (*LIGHT, provider_key)
+"""For `loom up` and `loom doctor`, which hold all settings and stay small."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from loom_worker import process_env
 from loom_worker import settings as knobs
 from loom_worker.cli import judges
 from loom_worker.errors import Unavailable
@@ -23,7 +24,7 @@ def prepare(*, is_shrunk: bool) -> None:
     from loom_worker.store import prepare as database
     from loom_worker.supervise import home
 
-    settings = knobs.from_env(judges=judges.ALL)
+    settings = process_env.keep_to_itself(knobs.from_env(judges=judges.ALL), process_env.PREPARE)
     home.prepare(settings.home)
     database.prepare(settings)
     if is_shrunk:
@@ -58,24 +59,24 @@ def _make_shop(folder: Path) -> None:
         raise Unavailable(f"{file} {failure.text}; {failure.fix}", failure.slug) from error
 
 
-def _settings(*, judged_by: tuple[knobs.Judge, ...]) -> knobs.Settings:
-    """The settings of a process that runs long, and its logs as they say."""
+def _settings(needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ...]) -> knobs.Settings:
+    """The settings of a process that runs long, with the secrets that it needs; its logs are as they say."""
     from loom_worker.tasks import logs
 
-    settings = knobs.from_env(judges=judged_by)
+    settings = process_env.keep_to_itself(knobs.from_env(judges=judged_by), needs)
     logs.set_up(settings.log)
     return settings
 
 
-def _with_database(*more: knobs.Judge) -> knobs.Settings:
-    """The settings of a process that works on the database, which is fit for it; ``more`` judge them, too.
+def _with_database(needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ...] = judges.ALL) -> knobs.Settings:
+    """The settings of a process that works on the database, which is fit for it.
 
     Raises:
         BadSettings: it is not; the text says what to do.
     """
     from loom_worker.store import prepare as database
 
-    settings = _settings(judged_by=(*judges.ALL, *more))
+    settings = _settings(needs, judged_by=judged_by)
     database.check(settings)
     return settings
 
@@ -86,7 +87,7 @@ def web() -> None:
     from loom_worker.supervise import ports
     from web.serve import serve
 
-    settings = _with_database(judges.serving)
+    settings = _with_database(process_env.WEB, judged_by=(*judges.ALL, judges.serving))
     # For its complaint about a host that is not this machine's; of a taken port the server tells itself.
     ports.is_free(settings.web.host, settings.web.port)
     serve(settings)
@@ -109,7 +110,9 @@ def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int | None,
     """Run turns, tool calls, webhooks and summaries: a Celery worker."""
     from loom_worker.tasks.process import run_worker
 
-    settings = _with_database()
+    needs = process_env.of_worker(queues)
+    calls_model = process_env.PROVIDER in needs
+    settings = _with_database(needs, judged_by=judges.WITH_MODEL if calls_model else judges.ALL)
     threads = concurrency or settings.worker_concurrency
     ctx.exit(run_worker(settings, queues=queues, concurrency=threads, name=name))
 
@@ -119,7 +122,7 @@ def beat() -> None:
     """Ring what was forgotten, also while no worker lives."""
     from loom_worker.tasks.process import run_beat
 
-    run_beat(_with_database())
+    run_beat(_with_database(process_env.NOTHING))
 
 
 @click.command()
@@ -130,6 +133,6 @@ def flower(port: int, address: str) -> None:
     from loom_worker.supervise import home
     from loom_worker.tasks.process import run_flower
 
-    settings = _settings(judged_by=judges.LIGHT)
+    settings = _settings(process_env.NOTHING, judged_by=judges.LIGHT)
     home.prepare(settings.home)
     run_flower(settings, port=port, address=address, password=home.flower_password(settings.home).text)

@@ -4,6 +4,7 @@ import os
 
 import click
 
+from loom_worker import process_env
 from loom_worker import settings as knobs
 from loom_worker.cli import judges
 
@@ -22,5 +23,7 @@ def up(ctx: click.Context, port: int | None, *, demo: bool) -> None:
         environ["LOOM_PORT"] = str(port)
     if demo:
         environ["LOOM_PROVIDER"] = "scripted"
-    settings = knobs.from_env(environ, judges=(*judges.LIGHT, judges.serving))
+    settings = knobs.from_env(environ, judges=(*judges.START, judges.serving))
+    # Its children are given theirs from the copy; it needs none of them itself.
+    settings = process_env.keep_to_itself(settings, process_env.EVERYTHING)
     ctx.exit(run_all(settings, environ, is_port_explicit=bool(environ.get("LOOM_PORT", "").strip()), say=click.echo))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 VERSION = "bedrock-2023-05-31"
 """The only ``anthropic_version`` that all of Bedrock's models take; the SDK's default is refused by most of them."""
 PACKAGES = ("boto3", "botocore")
-NO_PACKAGES = "provider bedrock needs AWS' packages: pip install 'loom-worker[bedrock]'"
+NO_PACKAGES = "provider bedrock needs AWS' packages: pip install boto3"
 NO_REGION = "Bedrock needs a region: set AWS_REGION, or region in the AWS profile."
 NO_CREDENTIALS = "There are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
 KINDS = {

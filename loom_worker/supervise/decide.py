@@ -29,6 +29,8 @@ class Spec:
     """Lower stages are stopped first; within a stage all at the same time."""
     grace_s: float = 10.0
     """From SIGTERM to SIGKILL."""
+    needs: frozenset[str] = frozenset()
+    """Secrets that it is started with, see process_env.py."""
     is_foundation: bool = False
     """True for what the others need: they start once it is open."""
     is_indispensable: bool = False

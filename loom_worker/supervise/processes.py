@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from loom_worker import process_env
 from loom_worker.supervise import child, logs
 from loom_worker.supervise.decide import Spec
 
@@ -25,7 +26,12 @@ class Processes:
     """The children of this process, by name. Use it from the main thread only: children die with their thread."""
 
     def __init__(self, log_dir: Path, environ: Mapping[str, str], *, logs_json: bool = False) -> None:
-        """Args: logs_json: the processes log one JSON object a line, and so do notes about them."""
+        """Make the table.
+
+        Args:
+            environ: of them all; each is given what it needs of it.
+            logs_json: the processes log one JSON object a line, and so do notes about them.
+        """
         self._log_dir = log_dir
         self._logs_json = logs_json
         self._environ = dict(environ)
@@ -54,7 +60,7 @@ class Processes:
         try:
             running = subprocess.Popen(
                 shimmed(spec.argv),
-                env=self._environ,
+                env=process_env.of_process(self._environ, spec.needs),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

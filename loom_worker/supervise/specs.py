@@ -4,6 +4,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from loom_worker import process_env
 from loom_worker.settings import Settings, embedded_socket
 from loom_worker.supervise import valkey
 from loom_worker.supervise.decide import Spec
@@ -26,12 +27,18 @@ def specs(settings: Settings, *, flower_port: int) -> tuple[Spec, ...]:
     """
     loom = loom_command()
     workers = (
-        Spec(name, (*loom, "worker", "--queues", queues, "--name", name), stop_stage=1, grace_s=WORKER_GRACE_S)
+        Spec(
+            name,
+            (*loom, "worker", "--queues", queues, "--name", name),
+            stop_stage=1,
+            grace_s=WORKER_GRACE_S,
+            needs=process_env.of_worker(queues.split(",")),
+        )
         for name, queues in WORKERS
     )
     return (
         *_embedded_server(settings),
-        Spec("web", (*loom, "web"), stop_stage=0, is_indispensable=True),
+        Spec("web", (*loom, "web"), stop_stage=0, is_indispensable=True, needs=process_env.WEB),
         *workers,
         Spec("beat", (*loom, "beat"), stop_stage=2),
         Spec("flower", (*loom, "flower", "--port", str(flower_port)), stop_stage=2),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from loom_worker import socket_folder
+from loom_worker import process_env, socket_folder
 from loom_worker.errors import BadSettings, LoomError
 from loom_worker.settings import Settings, embedded_socket
 from loom_worker.supervise import home, outage, ports, valkey
@@ -131,8 +131,9 @@ def _child_env(settings: Settings, environ: Mapping[str, str], places: Places) -
 
 def _prepare_data(child_env: Mapping[str, str]) -> None:
     """In a process of its own: what it imports would stay in the supervisor's memory for as long as Loom runs."""
+    environ = process_env.of_process(child_env, process_env.PREPARE)
     done = subprocess.run(
-        shimmed((*loom_command(), "prepare")), env=dict(child_env), capture_output=True, text=True, check=False
+        shimmed((*loom_command(), "prepare")), env=environ, capture_output=True, text=True, check=False
     )
     complaints = [line.removeprefix("loom: ") for line in done.stderr.splitlines() if line.startswith("loom: ")]
     if done.returncode == WRONG_SETTING and complaints:

@@ -1,11 +1,14 @@
 """A process for one turn's last attempt: should the turn kill it, it takes no neighbour with it.
 
-Its parent holds the lane's lease and waits for it. Exit status 0: the turn has ended, or waits.
+Its parent holds the lane's lease and waits for it. Secrets come as a JSON object on standard input, where no other
+process sees them. Exit status 0: the turn has ended, or waits.
 """
 
+import json
+import os
 import sys
 
-from loom_worker import wiring
+from loom_worker import process_env, wiring
 from loom_worker.lanes.keeper import Hold
 from loom_worker.lanes.lanes import Lease
 from loom_worker.settings import from_env
@@ -14,7 +17,8 @@ from loom_worker.turn.serve import serve_claim
 
 def main(lane: str, token: str, turn_id: str, fence: str) -> int:
     """Run the turn that the parent claimed."""
-    loom = wiring.alone(from_env())
+    settings = from_env({**os.environ, **json.load(sys.stdin)})
+    loom = wiring.alone(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
     claim = loom.claims.resume(turn_id, fence=int(fence))
     if claim is None:
         return 1

@@ -1,13 +1,16 @@
 """Sending: doorbells, tool calls and deliveries, by ids alone; a message is under a kilobyte."""
 
 import contextlib
+import json
 import logging
+import os
 import queue
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from celery import Celery, chord, signature
 from celery.signals import after_task_publish
@@ -24,15 +27,19 @@ from loom_worker.values.turns import Call
 log = logging.getLogger(__name__)
 
 
-def doors(app: Celery, bells: Bells) -> Doors:
-    """The ways out of a worker process. A message that cannot be sent is logged and left to the sweep."""
+def doors(app: Celery, bells: Bells, secrets: Mapping[str, str]) -> Doors:
+    """The ways out of a worker process. A message that cannot be sent is logged and left to the sweep.
+
+    Args:
+        secrets: variables for a process that runs one turn; they are in nobody's environment any more.
+    """
     return Doors(
         ring=lambda lane: ring(bells, lane),
         fan_out=lambda lane, turn_id, calls, ticket: _guarded(lambda: _fan_out(app, lane, turn_id, calls, ticket)),
         call=lambda turn_id, call: send(app, "loom.tool.call", turn_id, call.position, call.sends),
         deliver=lambda delivery_id: send(app, "loom.webhook.deliver", delivery_id),
         summarize=lambda lane: send(app, "loom.summary.compress", lane),
-        run_alone=_run_alone,
+        run_alone=partial(_run_alone, json.dumps(dict(secrets))),
     )
 
 
@@ -61,10 +68,11 @@ def _sent_one(**_: object) -> None:
     crash_points.reached("turn.fanning_out")
 
 
-def _run_alone(lane: str, token: str, turn_id: str, fence: int) -> int:
+def _run_alone(secrets: str, lane: str, token: str, turn_id: str, fence: int) -> int:
     # It dies with this process: nobody else would renew its lease or end it.
     command = shimmed((sys.executable, "-m", "loom_worker.tasks.alone", lane, token, turn_id, str(fence)))
-    return subprocess.run(command, check=False).returncode
+    # What is left in os.environ has been blanked in what a program would inherit, see process_env.
+    return subprocess.run(command, input=secrets, text=True, env=dict(os.environ), check=False).returncode
 
 
 def _guarded(action: Callable[[], object]) -> None:

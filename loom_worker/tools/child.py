@@ -11,7 +11,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 from loom_worker.tools import wire
 from loom_worker.tools.heard import Heard
@@ -22,8 +24,27 @@ REAP_S = 5.0
 """For a killed process to be gone; one that waits for a dead disk is left to the system."""
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a child runs."""
+
+    name: str
+    command: tuple[str, ...]
+    environ: Mapping[str, str]
+    """All that it finds in its environment."""
+
+
 class Child:
     """A running child; used by one thread at a time."""
+
+    program: Program | None = None
+
+    @classmethod
+    def of(cls, program: Program) -> Self:
+        """Start one; raises as the constructor."""
+        child = cls(program.command, program.environ)
+        child.program = program
+        return child
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         """Start it; the number of the pipe that tells of the worker's death is its last argument.

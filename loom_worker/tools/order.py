@@ -29,6 +29,11 @@ class Order:
         """The tool's origin, to be compared."""
         return json.dumps(self.tool.origin, sort_keys=True)
 
+    @property
+    def is_of_backend(self) -> bool:
+        """True for a tool of ours that works on data; False for one whose code a user wrote."""
+        return (self.tool.origin or {}).get("kind") != "python"
+
     def done_by(self, child: Child) -> Outcome:
         """Have it done.
 

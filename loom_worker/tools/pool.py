@@ -4,9 +4,8 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from loom_worker.environ import NAMED_PREFIX, SECRET
 from loom_worker.errors import Interrupted
-from loom_worker.tools.child import Child
+from loom_worker.tools.child import Child, Program
 from loom_worker.tools.order import Order
 from loom_worker.tools.outcome import BUSY, DIED, NO_PROCESS, failed, timed_out
 from loom_worker.tools.pipes import Dead, Late
@@ -15,8 +14,6 @@ from loom_worker.values.tools import Caller, Outcome, Tool
 
 IDLE_S = 60.0
 """A child that had nothing to do for so long is ended; the one that was used last is kept."""
-WITHHELD = SECRET | {"LOOM_DATABASE_URL", "LOOM_REDIS_URL"}
-"""Variables that no tool has any business with."""
 
 
 class _Full(Exception):
@@ -24,20 +21,32 @@ class _Full(Exception):
 
 
 class Pool:
-    """All children of a worker, whichever of its threads uses them."""
+    """All children of a worker, whichever of its threads uses them.
+
+    Users' tools and those of backends never share a child: what a backend is given, such as a database's password,
+    stays in the memory of the process that worked with it.
+    """
 
     def __init__(
-        self, command: Sequence[str], *, most: int, environ: Mapping[str, str], idle_s: float = IDLE_S
+        self,
+        command: Sequence[str],
+        *,
+        most: int,
+        environ: Mapping[str, str],
+        for_backends: Program | None = None,
+        idle_s: float = IDLE_S,
     ) -> None:
         """Start nothing yet.
 
         Args:
             command: of a child, see ``loom_worker.workshop.command``.
             most: children at a time.
-            environ: theirs; what is secret to Loom is taken out.
+            environ: all that they find in theirs.
+            for_backends: runs the tools of backends; None: the same command and environment.
         """
-        self._command, self._most, self._idle_s = tuple(command), most, idle_s
-        self._environ = {name: value for name, value in environ.items() if not _is_withheld(name)}
+        self._most, self._idle_s = most, idle_s
+        self._program = Program("users", tuple(command), environ)
+        self._for_backends = for_backends or Program("backends", tuple(command), environ)
         self._changed = threading.Condition()
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
@@ -59,7 +68,7 @@ class Pool:
         """
         order = Order(tool, arguments, caller, timeout_s, max_bytes)
         try:
-            child = self._take(order.key, timeout_s)
+            child = self._take(order.key, self._for_backends if order.is_of_backend else self._program, timeout_s)
         except _Full:
             return Outcome("failed", BUSY, code="UNAVAILABLE")
         except OSError as error:
@@ -93,7 +102,7 @@ class Pool:
         finally:  # also for an exception that is none of the tool's: no child is left at work
             self._give_back(child, is_usable=is_usable)
 
-    def _take(self, key: str, wait_s: float) -> Child:
+    def _take(self, key: str, program: Program, wait_s: float) -> Child:
         """A child of one's own: one that is idle, or a new one, or the next that is free.
 
         Raises:
@@ -103,33 +112,42 @@ class Pool:
         until_s = time.monotonic() + wait_s
         with self._changed:
             while not self._closed.is_set():
-                if (spare := self._spare(key)) is not None:
+                if (spare := self._spare(key, program)) is not None:
                     self._busy.add(spare)
                     return spare
                 if len(self._busy) + self._starting < self._most:
                     self._starting += 1
+                    surplus = self._surplus()
                     break
                 if (left_s := until_s - time.monotonic()) <= 0:
                     raise _Full
                 self._changed.wait(left_s)
             else:
                 raise Interrupted("The worker stops.")
-        return self._started()
+        for child in surplus:  # out of the lock: a process with much memory takes a while to go
+            child.end()
+        return self._started(program)
 
-    def _spare(self, key: str) -> Child | None:
+    def _spare(self, key: str, program: Program) -> Child | None:
         """An idle child, best the one used last of those that know the origin; the dead are buried on the way."""
-        while self._idle:
-            child = ([each for each in self._idle if key in each.knows] or self._idle)[-1]
+        while alike := [each for each in self._idle if each.program is program]:
+            child = ([each for each in alike if key in each.knows] or alike)[-1]
             self._idle.remove(child)
             if not child.has_ended:
                 return child
             child.end()
         return None
 
-    def _started(self) -> Child:
+    def _surplus(self) -> list[Child]:
+        """Idle children of the other program that must go, so that there are not too many of both."""
+        count = len(self._idle) + len(self._busy) + self._starting - self._most
+        surplus, self._idle = self._idle[: max(0, count)], self._idle[max(0, count) :]
+        return surplus
+
+    def _started(self, program: Program) -> Child:
         child = None
         try:
-            child = Child(self._command, self._environ)
+            child = Child.of(program)
             return child
         finally:
             with self._changed:
@@ -166,7 +184,3 @@ class Pool:
                 self._idle = [child for child in self._idle if child not in tired]
             for child in tired:
                 child.end()
-
-
-def _is_withheld(name: str) -> bool:
-    return name in WITHHELD or name.startswith(NAMED_PREFIX)

@@ -322,6 +322,7 @@ class World:
             "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self.model_port}",
             "ANTHROPIC_API_KEY": "none",
             equipment.EFFECTS: str(self.effects),
+            "LOOM_TOOL_ENV": equipment.EFFECTS,
             **self.plan.environ,
         }
 

@@ -81,11 +81,15 @@ class System:
         """Args: environ: LOOM_* and ANTHROPIC_* variables; none of this process' own are handed on."""
         self.home = home
         self.url = ""
+        self.run_by: tuple[str, ...] = ()
+        """A command that becomes `loom up`, such as as_user.py."""
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
             "LANG": "C.UTF-8",
             "LOOM_SQLITE_SYNC": "normal",
+            # Only root may look into processes that hide, as ``leftovers`` does.
+            **({} if os.geteuid() == 0 else {"LOOM_DEBUGGABLE": "1"}),
             **environ,
             "LOOM_HOME": str(home),
         }
@@ -118,7 +122,11 @@ class System:
         self.url = f"http://127.0.0.1:{port}"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                loom("up", "--port", str(port)), env=self.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*self.run_by, *loom("up", "--port", str(port))],
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         until(lambda: self.is_ready() or self._has_ended(), START_S, "Loom is ready")
         assert self._process.poll() is None, self.output

@@ -1,6 +1,7 @@
 """Has files read by ``reader`` in a child process, which is killed and started anew when one of them is too much."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import Self, cast
 
 import loom_worker
+from loom_worker import process_env
 from loom_worker.backends.documents.extract import Passage, Unreadable
 from loom_worker.backends.documents.reader import KILLED_AFTER, Answer, Order
 
@@ -63,6 +65,7 @@ class Reading:
             # -I: no PYTHON* variables; -B: it may write no file, not even its own compiled modules.
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-B", "-c", _PROGRAM, root],
+                env=process_env.inherited(os.environ),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

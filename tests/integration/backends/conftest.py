@@ -14,7 +14,7 @@ __all__ = ["mariadb", "postgres", "shop_path", "world", "worlds"]
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'loom-worker[postgresql]'")
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install -e '.[postgresql]'")
     programs = postgres_folder()
     if programs is None:
         pytest.skip("initdb is not installed (Debian: postgresql)")
@@ -24,7 +24,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDb]:
-    pytest.importorskip("pymysql", reason="pymysql is not installed: pip install 'loom-worker[mysql]'")
+    pytest.importorskip("pymysql", reason="pymysql is not installed: pip install -e '.[mysql]'")
     programs = mariadb_programs()
     if programs is None:
         pytest.skip("mariadbd is not installed (Debian: mariadb-server)")
@@ -51,7 +51,7 @@ def _made(kind: str, request: pytest.FixtureRequest, paths: pytest.TempPathFacto
         case "sqlite":
             return sqlite_world(paths.mktemp("sqlite") / "shop.db")
         case "duckdb":
-            pytest.importorskip("duckdb_engine", reason="not installed: pip install 'loom-worker[duckdb]'")
+            pytest.importorskip("duckdb_engine", reason="not installed: pip install -e '.[duckdb]'")
             return duckdb_world(paths.mktemp("duckdb") / "shop.duckdb")
         case "postgresql":
             return server_world(kind, request.getfixturevalue("postgres").url)

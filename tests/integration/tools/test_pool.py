@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker import workshop
+from loom_worker import process_env, workshop
+from loom_worker.backends.sql import SqlBackend
 from loom_worker.errors import Interrupted
 from loom_worker.tools import targets
+from loom_worker.tools.child import Program
 from loom_worker.tools.outcome import BUSY, DIED, NO_PROCESS
 from loom_worker.tools.pool import Pool
 from loom_worker.values.tools import Outcome
@@ -29,7 +31,8 @@ SECRET = {"ANTHROPIC_API_KEY": "k", "LOOM_API_KEYS": "k", "LOOM_WEBHOOK_SECRET":
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    pool = Pool(workshop.command(), most=4, environ={**os.environ, **SECRET, "LOOM_HOME": "/x", "MY_OWN": "mine"})
+    environ = {**os.environ, **SECRET, "LOOM_HOME": "/x", "MY_OWN": "mine", "PGPASSWORD": "p"}
+    pool = Pool(workshop.command(), most=4, environ=process_env.inherited(environ, ("MY_OWN",)))
     yield pool
     pool.close()
 
@@ -134,10 +137,31 @@ def test_a_memory_bomb_ends_in_its_child(pool: Pool) -> None:
     assert run(pool, "swallow", memory=1 << 20).content == str(1 << 20)
 
 
-def test_a_child_knows_no_secret_of_looms_and_everything_else(pool: Pool) -> None:
-    assert {run(pool, "environment", variable=name).content for name in SECRET} == {"null"}
+def test_a_child_knows_what_is_harmless_or_named_and_no_other_variable(pool: Pool) -> None:
+    assert {run(pool, "environment", variable=name).content for name in (*SECRET, "PGPASSWORD")} == {"null"}
+    assert run(pool, "environment", variable="PATH").content == os.environ["PATH"]
     assert run(pool, "environment", variable="MY_OWN").content == "mine"
     assert run(pool, "environment", variable="LOOM_HOME").content == "/x"
+
+
+def test_a_child_that_worked_for_a_backend_serves_no_tool_of_a_user_and_makes_room_for_one(tmp_path: Path) -> None:
+    look = SqlBackend(f"sqlite:///{tmp_path / 'no.db'}").tools()[0]
+    pool = Pool(
+        workshop.command(),
+        most=1,
+        environ=os.environ,
+        for_backends=Program("backends", workshop.command(), {**os.environ, "ONLY": "backends"}),
+    )
+    try:
+        pool.run(look, {}, CALLER, timeout_s=20.0, max_bytes=1000)
+        of_backend = pool._idle[0].pid
+        first = run(pool, "pid").content
+        assert int(first) != of_backend
+        gone(of_backend)
+        assert run(pool, "environment", variable="ONLY").content == "null"
+        assert run(pool, "pid").content == first
+    finally:
+        pool.close()
 
 
 def test_calls_run_at_once_each_in_a_process_of_its_own(

@@ -1,5 +1,6 @@
 import pytest
 
+from loom_worker import settings as knobs
 from loom_worker.cli import judges
 from loom_worker.errors import BadSettings
 from loom_worker.settings import from_env
@@ -32,6 +33,18 @@ def test_what_its_room_cannot_use_is_refused_and_its_variable_named(name: str, r
         from_env({name: raw}, judges=judges.ALL)
     assert str(refused.value).startswith(name)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("judged_by", [judges.START, judges.WITH_MODEL])
+def test_what_calls_the_model_needs_a_key_or_another_server_and_nothing_else_does(
+    judged_by: tuple[knobs.Judge, ...],
+) -> None:
+    without = {"LOOM_PROVIDER": "anthropic"}
+    with pytest.raises(BadSettings, match=r"^LOOM_PROVIDER=anthropic needs ANTHROPIC_API_KEY"):
+        from_env(without, judges=judged_by)
+    for name, value in (("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_BASE_URL", "http://h")):
+        assert from_env(without | {name: value}, judges=judged_by).llm.provider == "anthropic"
+    assert from_env(without, judges=judges.ALL).llm.provider == "anthropic"
 
 
 def test_the_name_of_another_provider_s_model_is_that_provider_s_to_judge() -> None:

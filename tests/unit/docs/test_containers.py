@@ -6,6 +6,7 @@ import click
 import pytest
 import yaml
 
+from loom_worker import process_env
 from loom_worker.cli.main import main
 from loom_worker.environ import KNOWN
 from loom_worker.settings import from_env
@@ -17,6 +18,12 @@ COMPOSE: dict[str, Any] = yaml.safe_load(text("docker-compose.yml"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = sorted(name for name, service in SERVICES.items() if service["image"] == "loom")
 ONE_SHOT = "prepare"
+NEEDS = {
+    "prepare": process_env.PREPARE,
+    "web": process_env.WEB,
+    "beat": process_env.NOTHING,
+    "flower": process_env.NOTHING,
+}
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -34,14 +41,33 @@ def test_every_variable_is_a_setting_and_the_settings_are_accepted(name: str) ->
     filled = {"LOOM_API_KEYS": "team=key", "LOOM_WEBHOOK_SECRET": "whsec_" + "A" * 44}
     environ = {key: filled.get(key, "") if value.startswith("${") else value for key, value in given.items()}
     settings = from_env(environ)
-    assert settings.web.api_keys == {"key": "team"}
+    assert settings.web.api_keys == ({"key": "team"} if name == "web" else {})
     assert not settings.has_embedded_redis
 
 
-def test_what_listens_to_strangers_insists_on_keys_and_on_one_secret_for_all() -> None:
-    for name in OURS:
-        assert SERVICES[name]["environment"]["LOOM_API_KEYS"].startswith("${LOOM_API_KEYS:?")
-        assert SERVICES[name]["environment"]["LOOM_WEBHOOK_SECRET"].startswith("${LOOM_WEBHOOK_SECRET:?")
+@pytest.mark.parametrize("name", OURS)
+def test_a_container_is_given_the_secrets_that_its_process_needs_and_no_others(name: str) -> None:
+    command, *options = SERVICES[name]["command"]
+    needs = process_env.of_worker(options[1].split(",")) if command == "worker" else NEEDS[command]
+    given = SERVICES[name]["environment"]
+    # Where the data is says every process at its start, and the sample shop is made by one that must know it is meant.
+    own = {*process_env.of_process(given, needs), "LOOM_BACKEND_URL"}
+    assert [variable for variable in given if variable not in own] == []
+    assert ("ANTHROPIC_API_KEY" in given) == (process_env.PROVIDER in needs)
+
+
+def test_images_are_named_by_tag_and_digest_the_same_everywhere() -> None:
+    images = [rest.partition(" AS ")[0] for name, rest in _instructions(text("Dockerfile")) if name == "FROM"]
+    assert len(set(images)) == 1
+    images += [service["image"] for service in SERVICES.values() if "build" not in service]
+    assert len(images) == 3
+    assert [image for image in images if not re.fullmatch(r"[\w/]+:\d[\w.-]+@sha256:[0-9a-f]{64}", image)] == []
+
+
+def test_what_listens_to_strangers_insists_on_keys_and_what_sends_webhooks_on_a_secret() -> None:
+    assert SERVICES["web"]["environment"]["LOOM_API_KEYS"].startswith("${LOOM_API_KEYS:?")
+    [sender] = [name for name in OURS if "webhook" in str(SERVICES[name]["command"])]
+    assert SERVICES[sender]["environment"]["LOOM_WEBHOOK_SECRET"].startswith("${LOOM_WEBHOOK_SECRET:?")
     assert SERVICES["web"]["environment"]["LOOM_HOST"] == "0.0.0.0"
     ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
     assert ports

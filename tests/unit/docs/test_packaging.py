@@ -23,7 +23,22 @@ NEEDS = (
 )
 OURSELVES = PYPROJECT["project"]["name"]
 DIRECT = {need.name: need for need in map(Requirement, NEEDS) if need.name != OURSELVES}
-PINNED = dict(line.split("==") for line in text("constraints.txt").splitlines())
+TO_RUN = (*PYPROJECT["project"]["dependencies"], *PYPROJECT["build-system"]["requires"])
+LOCKS = {"constraints.txt": TO_RUN, "constraints-dev.txt": NEEDS}
+
+
+def locked(name: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Of each package that a file of exact versions names: the version and the hashes."""
+    found = {}
+    for requirement, hashes in re.findall(
+        r"^(\S.*?)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", text(name), re.MULTILINE
+    ):
+        need = Requirement(requirement)
+        [exact] = need.specifier
+        assert exact.operator == "=="
+        assert canonicalize_name(need.name) not in found
+        found[canonicalize_name(need.name)] = exact.version, tuple(re.findall(r"sha256:\w+", hashes))
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -71,16 +86,36 @@ def test_the_wheel_has_this_version_and_brings_the_command(wheel: Path) -> None:
         assert "loom = loom_worker.cli.main:main" in packed.read(entries).decode()
 
 
-def test_constraints_are_exact_versions_that_the_project_accepts() -> None:
-    lines = text("constraints.txt").splitlines()
-    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9.]+", line)] == []
-    versions = {canonicalize_name(name): version for name, version in PINNED.items()}
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_package_has_an_exact_version_that_the_project_accepts_and_a_hash(name: str) -> None:
+    lines = text(name).splitlines()
+    packages = locked(name)
+    assert len(packages) == len([line for line in lines if not line.startswith(" ")])
+    assert sum(len(hashes) for _, hashes in packages.values()) == len([x for x in lines if x.startswith(" ")])
+    needs = [need for need in map(Requirement, LOCKS[name]) if need.name != OURSELVES]
+    assert len(needs) > 20
+    missing = ("", ())
     wrong = [
         str(need)
-        for need in DIRECT.values()
-        if not need.specifier.contains(versions.get(canonicalize_name(need.name), ""))
+        for need in needs
+        if not need.specifier.contains(packages.get(canonicalize_name(need.name), missing)[0])
     ]
     assert wrong == []
+
+
+def test_what_is_tested_is_what_runs() -> None:
+    to_run, tested = locked("constraints.txt"), locked("constraints-dev.txt")
+    assert {name: tested.get(name) for name in to_run if name != "hatchling"} == {
+        name: found for name, found in to_run.items() if name != "hatchling"
+    }
+
+
+def test_nothing_tells_to_install_looms_own_name_from_an_index() -> None:
+    # Nobody has claimed it there: whoever does would be installed by all who follow the line.
+    line = re.compile(rf"pip\S* (?:install|download)\b[^\n`]*\b{OURSELVES}\b(?!/)|uvx? [^\n`]*\b{OURSELVES}\b")
+    told = [str(path.relative_to(ROOT)) for path in files() if line.search(path.read_text("utf-8", errors="replace"))]
+    assert told == []
+    assert line.search(f"pip install '{OURSELVES}[x]'")
 
 
 def test_every_direct_package_has_its_line_and_no_other_has_one() -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from loom_worker import workshop
-from loom_worker.environ import NAMED_PREFIX, SECRET
+from loom_worker import process_env, workshop
 from loom_worker.tools.call import call
 from loom_worker.tools.custom import GROUP, load
 from loom_worker.tools.declare import Options
-from loom_worker.tools.pool import WITHHELD, Pool
+from loom_worker.tools.pool import Pool
 from loom_worker.tools.registry import Registry
 from loom_worker.values.chat import ToolUse
 from loom_worker.values.json import Json
@@ -79,8 +78,9 @@ def test_the_pages_other_examples_are_valid() -> None:
     assert GROUP in tomllib.loads(block_after(PAGE, "entry point"))["project"]["entry-points"]
 
 
-def test_every_option_has_a_row_and_every_withheld_variable_is_named() -> None:
+def test_every_option_has_a_row_and_every_variable_that_tools_inherit_is_named() -> None:
     page = text(PAGE)
     rows = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| `")]
     assert rows == ["`@tool(…)`", *(f"`{option}`" for option in Options.__annotations__)]
-    assert [name for name in WITHHELD | SECRET | {f"{NAMED_PREFIX}*"} if f"`{name}`" not in page] == []
+    prefixes = {f"{prefix}*" for prefix in (*process_env.INHERITED_PREFIXES, *process_env.DRIVERS)}
+    assert [name for name in process_env.INHERITED | prefixes if f"`{name}`" not in page] == []

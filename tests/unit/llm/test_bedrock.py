@@ -13,7 +13,7 @@ from loom_worker.values.chat import ChatMessage, Request
 @pytest.mark.parametrize("missing", ["boto3", "botocore"])
 def test_without_awss_packages_the_settings_are_bad_and_the_text_says_what_to_install(monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(BadSettings, match=r"pip install 'loom-worker\[bedrock\]'"):
+    with pytest.raises(BadSettings, match=r"pip install boto3"):
         Bedrock(model="anthropic.claude-opus-4-6-v1")
 
 

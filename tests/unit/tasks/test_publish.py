@@ -32,7 +32,7 @@ def waiting(client: redis.Redis, queue: str) -> list[tuple[str, list[Any]]]:
 
 
 def test_a_bell_and_a_delivery_go_out_by_their_ids(app: Celery, valkey: redis.Redis) -> None:
-    ways = doors(app, Bells(app, valkey))
+    ways = doors(app, Bells(app, valkey), {})
     ways.ring("lane1")
     ways.deliver("whd_1")
     assert waiting(valkey, "turn") == [("loom.turn.run", ["lane1"])]
@@ -44,7 +44,7 @@ def test_a_fan_out_sends_each_call_with_its_sending_and_never_its_arguments(
     app: Celery, valkey: redis.Redis, number: int
 ) -> None:
     calls = [Call(f"t{n}", "look", {"secret": "hidden"}, n, 1, sends=n + 1) for n in range(number)]
-    doors(app, Bells(app, valkey)).fan_out("lane1", "turn_1", calls, "turn_1:1")
+    doors(app, Bells(app, valkey), {}).fan_out("lane1", "turn_1", calls, "turn_1:1")
     assert waiting(valkey, "tool") == [("loom.tool.call", ["turn_1", n, n + 1]) for n in range(number)]
     keys: Any = valkey.keys("*")
     assert [key for key in keys if valkey.type(key) == "list"] == ["loom:q:tool"]
