@@ -10,6 +10,7 @@ from redis.retry import Retry
 
 from loom_worker.errors import Unavailable
 
+FULL = "Redis is full (maxmemory): it takes no writes until it has room; nothing that was accepted is lost meanwhile."
 TIMEOUT_S = 5.0
 """A Redis that swallows bytes holds a caller no longer than this."""
 
@@ -35,10 +36,22 @@ def client(url: str, *, connections: int, wait_s: float = 0.0, decodes: bool = T
     )
 
 
+def probe(client: Any) -> None:
+    """Write a key that goes at once: a full Redis still answers questions.
+
+    Raises:
+        Unavailable: it did not answer, or is full.
+    """
+    with in_our_words():
+        client.set("loom:probe", "", px=1_000)
+
+
 @contextmanager
 def in_our_words() -> Iterator[None]:
     """Raise Unavailable where redis-py raises its own."""
     try:
         yield
+    except redis.exceptions.OutOfMemoryError as error:
+        raise Unavailable(FULL, "storage-full") from error
     except redis.RedisError as error:
         raise Unavailable(f"Redis did not answer: {error}") from error

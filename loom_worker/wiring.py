@@ -288,6 +288,7 @@ def _problems(database: Database, client: Any) -> tuple[str, ...]:
     except LoomError as error:
         found.append(f"database: {error}")
     try:
+        redis_client.probe(client)
         found.extend(consuming.problems(consuming.look(client)))
     except LoomError as error:
         found.append(f"redis: {error}")
