@@ -22,7 +22,7 @@ BATCHES = 10
 """Of each kind, in one sweep."""
 LOOKED_AT = 50
 """Turns, deliveries or sessions that a batch looks at."""
-BATCH_BYTES = 400_000
+BATCH_BYTES = 100_000
 """That a batch removes at most, unless one row alone has more: each page of it is overwritten."""
 PAUSE_MS = 10 * 60 * 1000
 """Behind a walk through a whole table."""

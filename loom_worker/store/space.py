@@ -8,9 +8,9 @@ from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store.database import Database
 from loom_worker.store.file import told
 
-STEP_PAGES = 64
+STEP_PAGES = 32
 """Given back in one transaction, which takes some milliseconds."""
-STEPS = 8
+STEPS = 16
 """In one sweep: 2 MB."""
 LEAST_PAGES = 1_000
 """4 MB: fewer free pages are soon used again."""
