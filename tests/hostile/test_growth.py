@@ -139,7 +139,7 @@ def _elsewhere(first: Sample, last: Sample) -> Iterator[tuple[str, float, float]
     yield "bytes of the write-ahead log", last.wal_bytes, WAL_BYTES
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 def test_of_a_few_hundred_turns_none_leaves_a_thread_a_file_a_key_or_its_memory_behind(system: System) -> None:
     load = Load(system)
     first, last = load.run(240), load.run(240)

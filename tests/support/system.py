@@ -30,7 +30,7 @@ from tests.support.webhook_receiver import unused_port
 
 Json = dict[str, Any]
 
-START_S = 60.0
+START_S = 150.0
 """From `loom up` to ready, on a machine that is busy with other things."""
 STOP_S = 45.0
 TURN_S = 45.0
