@@ -21,7 +21,7 @@ pytestmark = pytest.mark.journey
 HALF = sse(answer("cut off in the middle"))
 QUESTIONS = ("first", "second", "third")
 SESSIONS = ("a", "b")
-MILESTONES = ("webhook.secret", "loom.db", "up.json", "shop.db", "valkey", "logs/valkey.log", "logs/web.log")
+MILESTONES = ("webhook.secret", "loom.db", "shop.db", "valkey", "logs/web.log")
 """Of a first start, about in the order in which they come to be."""
 
 
