@@ -116,9 +116,9 @@ class System:
             self._kill_all()
         assert left == {}, f"still running: {left}"
 
-    def start(self) -> None:
-        """Run `loom up` and wait until it is ready with all its workers."""
-        port = unused_port()
+    def start(self, port: int | None = None) -> None:
+        """Run `loom up` and wait until it is ready with all its workers; without a port on an unused one."""
+        port = port or unused_port()
         self.url = f"http://127.0.0.1:{port}"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -344,9 +344,12 @@ def rows(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
 
 
 def leftovers(home: Path) -> dict[int, str]:
-    """Pid to command line of every process with this LOOM_HOME in its environment."""
-    mark = f"LOOM_HOME={home}".encode()
-    return {pid: line for pid, line in _processes() if mark in _read(pid, "environ").split(b"\0")}
+    """Pid to command line of every process with this LOOM_HOME in its environment, and of its Valkey.
+
+    Valkey writes its title over its environment; the title names the socket.
+    """
+    mark, title = f"LOOM_HOME={home}".encode(), f"unixsocket:{embedded_socket(home)}"
+    return {pid: line for pid, line in _processes() if title in line or mark in _read(pid, "environ").split(b"\0")}
 
 
 def alone(home: Path, turn_id: str) -> list[int]:
