@@ -5,7 +5,7 @@ from typing import get_args
 from loom_worker.values.deliveries import DeliveryStatus
 from loom_worker.values.events import EventType
 from loom_worker.values.turns import Approval, CallStatus, CancelAction, TurnStatus
-from web.request_schemas import Schema
+from web.request_schemas import CUT, Schema
 
 TEXT: Schema = {"type": "string"}
 WHOLE: Schema = {"type": "integer", "minimum": 0}
@@ -31,20 +31,10 @@ def _one_of(kind: object) -> Schema:
     return {"type": "string", "enum": list(get_args(kind))}
 
 
-def _answer(properties: Schema, *, description: str) -> Schema:
-    """An object that always has all of its members; new ones may come."""
-    return {"type": "object", "description": description, "properties": properties, "required": sorted(properties)}
-
-
-CUT: Schema = {
-    "truncated": {"const": True, "description": "Only in lists, where long fields are cut: some of these were."},
-    "url": {"type": "string", "description": "Beside `truncated`: where the whole is."},
-}
-"""What an answer has only where some of its fields were cut."""
-
-
-def _cuttable(schema: Schema) -> Schema:
-    return {**schema, "properties": {**schema["properties"], **CUT}}
+def _answer(properties: Schema, *, description: str, also: Schema | None = None) -> Schema:
+    """An object that always has all of its members, but for those in ``also``; new ones may come."""
+    named = {**properties, **(also or {})}
+    return {"type": "object", "description": description, "properties": named, "required": sorted(properties)}
 
 
 def list_of(name: str) -> Schema:
@@ -83,82 +73,79 @@ TOOL_CALL = _answer(
     description="One tool call of a turn; its content is capped.",
 )
 
-TURN = _cuttable(
-    _answer(
-        {
-            "id": TEXT,
-            "object": {"const": "turn"},
-            "session_id": TEXT,
-            "seq": WHOLE,
-            "status": _one_of(TurnStatus),
-            "reason": _or_null(TEXT),
-            "position": WHOLE,
-            "attempt": WHOLE,
-            "input": TEXT,
-            "output_text": _or_null(TEXT),
-            "tool_calls": _array(_ref("ToolCall")),
-            "patterns": _array(FREE),
-            "usage": _ref("Usage"),
-            "error": _or_null(FREE),
-            "timings": _answer(
-                {"queued_ms": _or_null(WHOLE), "run_ms": _or_null(WHOLE), "first_token_ms": _or_null(WHOLE)},
-                description="Milliseconds; null until known.",
-            ),
-            "trace_id": _or_null(TEXT),
-            "metadata": FREE,
-            "retry_of": _or_null(TEXT),
-            "cancel": {"type": ["string", "null"], "enum": [*get_args(CancelAction), None]},
-            "created_at": TIME,
-            "started_at": _or_null(TIME),
-            "completed_at": _or_null(TIME),
-        },
-        description="One user message and its answer. Final statuses: completed, failed, cancelled, incomplete.",
-    )
+TURN = _answer(
+    {
+        "id": TEXT,
+        "object": {"const": "turn"},
+        "session_id": TEXT,
+        "seq": WHOLE,
+        "status": _one_of(TurnStatus),
+        "reason": _or_null(TEXT),
+        "position": WHOLE,
+        "attempt": WHOLE,
+        "input": TEXT,
+        "output_text": _or_null(TEXT),
+        "tool_calls": _array(_ref("ToolCall")),
+        "patterns": _array(FREE),
+        "usage": _ref("Usage"),
+        "error": _or_null(FREE),
+        "timings": _answer(
+            {"queued_ms": _or_null(WHOLE), "run_ms": _or_null(WHOLE), "first_token_ms": _or_null(WHOLE)},
+            description="Milliseconds; null until known.",
+        ),
+        "trace_id": _or_null(TEXT),
+        "metadata": FREE,
+        "retry_of": _or_null(TEXT),
+        "cancel": {"type": ["string", "null"], "enum": [*get_args(CancelAction), None]},
+        "created_at": TIME,
+        "started_at": _or_null(TIME),
+        "completed_at": _or_null(TIME),
+    },
+    description="One user message and its answer. Final statuses: completed, failed, cancelled, incomplete.",
+    also=CUT,
 )
 
-SESSION = _cuttable(
-    _answer(
-        {
-            "id": TEXT,
-            "object": {"const": "session"},
-            "agent": TEXT,
-            "user": _or_null(TEXT),
-            "title": _or_null(TEXT),
-            "status": {"type": "string", "enum": ["active", "paused", "archived"]},
-            "busy": FLAG,
-            "queue_depth": WHOLE,
-            "metadata": FREE,
-            "kernel": FREE,
-            "model": _or_null(TEXT),
-            "tools": {"type": ["array", "null"], "items": TEXT},
-            "backend": _or_null(TEXT),
-            "agent_version": _or_null(TEXT),
-            "budget": _or_null(FREE),
-            "cumulative_usage": _ref("Usage"),
-            "created_at": TIME,
-            "updated_at": TIME,
-        },
-        description="A conversation; its turns take effect one at a time, in the order they were accepted.",
-    )
+SESSION = _answer(
+    {
+        "id": TEXT,
+        "object": {"const": "session"},
+        "agent": TEXT,
+        "user": _or_null(TEXT),
+        "title": _or_null(TEXT),
+        "status": {"type": "string", "enum": ["active", "paused", "archived"]},
+        "busy": FLAG,
+        "queue_depth": WHOLE,
+        "metadata": FREE,
+        "kernel": FREE,
+        "model": _or_null(TEXT),
+        "tools": {"type": ["array", "null"], "items": TEXT},
+        "backend": _or_null(TEXT),
+        "agent_version": _or_null(TEXT),
+        "budget": _or_null(FREE),
+        "cumulative_usage": _ref("Usage"),
+        "created_at": TIME,
+        "updated_at": TIME,
+    },
+    description="A conversation; its turns take effect one at a time, in the order they were accepted.",
+    also=CUT,
 )
 
-MESSAGE = _cuttable(
-    _answer(
-        {
-            "id": TEXT,
-            "object": {"const": "message"},
-            "session_id": TEXT,
-            "turn_id": TEXT,
-            "role": {"type": "string", "enum": ["user", "assistant", "tool"]},
-            "content": TEXT,
-            "tool_calls": _array(FREE),
-            "tool_results": _array(FREE),
-            "usage": {"anyOf": [_ref("Usage"), {"type": "null"}]},
-            "token_count": WHOLE,
-            "timestamp": TIME,
-        },
-        description="One message of a conversation.",
-    )
+MESSAGE = _answer(
+    {
+        "id": TEXT,
+        "object": {"const": "message"},
+        "session_id": TEXT,
+        "turn_id": TEXT,
+        "role": {"type": "string", "enum": ["user", "assistant", "tool"]},
+        "content": TEXT,
+        "tool_calls": _array(FREE),
+        "tool_results": _array(FREE),
+        "usage": {"anyOf": [_ref("Usage"), {"type": "null"}]},
+        "token_count": WHOLE,
+        "timestamp": TIME,
+    },
+    description="One message of a conversation.",
+    also=CUT,
 )
 
 HIT = _answer(
@@ -251,24 +238,23 @@ DELIVERY = _answer(
     description="A webhook delivery.",
 )
 
-ERROR = _cuttable(
-    _answer(
-        {
-            "id": TEXT,
-            "object": {"const": "error"},
-            "session_id": TEXT,
-            "turn_id": TEXT,
-            "tool_name": TEXT,
-            "timestamp": TIME,
-            "short_summary": {"type": "string", "maxLength": 100},
-            "raw_error": {
-                "type": "object",
-                "properties": {"message": TEXT, "code": TEXT, "detail": TEXT},
-                "required": ["message"],
-            },
+ERROR = _answer(
+    {
+        "id": TEXT,
+        "object": {"const": "error"},
+        "session_id": TEXT,
+        "turn_id": TEXT,
+        "tool_name": TEXT,
+        "timestamp": TIME,
+        "short_summary": {"type": "string", "maxLength": 100},
+        "raw_error": {
+            "type": "object",
+            "properties": {"message": TEXT, "code": TEXT, "detail": TEXT},
+            "required": ["message"],
         },
-        description="A failed tool call: the line that the model read, and all that is kept. Secrets are taken out.",
-    )
+    },
+    description="A failed tool call: the line that the model read, and all that is kept. Secrets are taken out.",
+    also=CUT,
 )
 
 AGENT = _answer(

@@ -7,6 +7,12 @@ from loom_worker.values.turns import CancelAction
 
 Schema = dict[str, Any]
 
+CUT: Schema = {
+    "truncated": {"const": True, "description": "Only in lists, where long fields are cut: some of these were."},
+    "url": {"type": "string", "description": "Beside `truncated`: where the whole is."},
+}
+"""What an answer has only where some of its fields were cut."""
+
 NOT_BLANK = r"\S"
 IDENTIFIER = r"^[A-Za-z0-9._-]{1,128}$(?!\n)"
 """Python's ``$`` also matches before a last line break; what follows it says no, and means nothing elsewhere."""

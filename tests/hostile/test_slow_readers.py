@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.memory_use import MEGABYTE, resident_bytes
-from tests.support.messages_server import MessagesServer, Say
+from tests.support.messages_server import MessagesServer, Stream
+from tests.support.messages_wire import finish, sse, start, text_block
 from tests.support.system import System, plain_agent
 from tests.support.until import until
 
@@ -18,7 +19,9 @@ READERS = 40
 TURNS = 12
 GROWTH = 250 * MEGABYTE
 """Of the web process, over 40 readers. They took it to 3.3 GB when a list of 25 MB was one answer."""
-REPLY = "word " * 380_000
+PIECES = ["word " * 4_000] * 95
+REPLY = "".join(PIECES)
+STREAM = Stream(sse([start(), *text_block(0, PIECES), *finish("end_turn")]))
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +29,7 @@ def loom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """Turns whose answers have 1.9 MB each."""
     folder = tmp_path_factory.mktemp("slow")
     with (
-        MessagesServer(script=lambda body: Say(REPLY), is_strict=False) as model,
+        MessagesServer(script=lambda body: STREAM) as model,
         System(folder / "home", ANTHROPIC_BASE_URL=model.url, LOOM_AGENTS_DIR=plain_agent(folder / "agents")) as loom,
     ):
         for turn_id in [loom.submit(f"s{n}", "much, please") for n in range(TURNS)]:
