@@ -1,4 +1,4 @@
-"""What may be bound to a statement: values that every driver takes, so that none of them fails in a way of its own. Pure.
+"""What may be bound to a statement: values that every driver takes, so that none fails in a way of its own. Pure.
 
 A driver that cannot take a value raises what no database raised, and that would count against the database itself.
 """

@@ -77,7 +77,7 @@ def by_agent(database: Database, agent: str | None, **new: Any) -> Turn:
 def test_a_session_keeps_the_agent_of_its_first_turn_and_a_turn_for_another_is_refused(database: Database) -> None:
     assert [by_agent(database, agent).agent for agent in ("first", None, "first")] == ["first"] * 3
     before = counts(database)
-    with pytest.raises(Invalid, match="agent 'first'.*names 'second'") as refused:
+    with pytest.raises(Invalid, match=r"agent 'first'.*names 'second'") as refused:
         by_agent(database, "second")
     assert (refused.value.slug, refused.value.flaws[0].pointer) == ("agent-mismatch", "/agent")
     assert counts(database) == before
