@@ -187,11 +187,14 @@ class Kits:
         window, reserved = self._window(agent)
         compressor = self._models.compressor(agent, chosen)
         deadline_s = min(DEADLINE_S, self._settings.limits.tool_timeout_s / 2)
+        sessions = Sessions(self._database)
         parts = RecallParts(
             memories=Memories(self._database),
             search=Search(self._database),
-            sessions=Sessions(self._database),
-            rerank=None if compressor is None else Reranker(compressor, partial(self._charge, agent.name), deadline_s),
+            sessions=sessions,
+            rerank=None
+            if compressor is None
+            else Reranker(compressor, partial(self._charge, agent.name), sessions.is_there, deadline_s),
             count=self._models.count(chosen),
             recalled_budget_tokens=int(RECALLED_SHARE * (window - reserved)),
             kernel_budget_tokens=int(agent.memory.shares.kernel * (window - reserved)),

@@ -9,6 +9,7 @@ from typing import Literal
 
 from loom_worker.errors import LoomError
 from loom_worker.llm.model import Model, whole_reply
+from loom_worker.llm.revocable import Revocable
 from loom_worker.memory.layers import Count
 from loom_worker.patterns.effect import boosts
 from loom_worker.patterns.live import LiveLibrary
@@ -22,6 +23,7 @@ from loom_worker.skills.shelf import Skills
 from loom_worker.skills.tell import beside, standing
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.patterns import PatternUses
+from loom_worker.store.sessions import Sessions
 from loom_worker.turn.loom import Beside, Kit
 from loom_worker.values.agents import Agent
 from loom_worker.values.chat import Request
@@ -69,6 +71,7 @@ class Knowledge:
     skills: Skills
     uses: PatternUses
     ledger: Ledger
+    sessions: Sessions
     learns: bool
     _seen: dict[str, _Seen] = field(default_factory=dict)
     _told: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -170,7 +173,8 @@ class Knowledge:
         good = [match for match in found if match.confidence >= agent.min_confidence]
         return good[: agent.max_patterns_per_turn]
 
-    def _reranked(self, turn: Turn, found: tuple[PatternMatch, ...], model: Model) -> tuple[PatternMatch, ...]:
+    def _reranked(self, turn: Turn, found: tuple[PatternMatch, ...], compressor: Model) -> tuple[PatternMatch, ...]:
+        model = Revocable(compressor, lambda: self.sessions.is_there(turn.lane))
         until_s = time.monotonic() + RERANK_S
 
         def ask(request: Request) -> str:

@@ -150,6 +150,7 @@ def _knowledge(settings: Settings, database: Database, news: News) -> Knowledge:
         skills=Skills(settings.workspaces_dir),
         uses=PatternUses(database),
         ledger=Ledger(database),
+        sessions=Sessions(database),
         learns=own.learns,
     )
 

@@ -70,7 +70,7 @@ NEW_TURN = _object(
         },
         "agent": {
             **_nullable(NAME),
-            "description": "Who answers; a session keeps the agent of its first turn: another is 422 agent-mismatch.",
+            "description": "Who answers. A session keeps the agent of its first turn: another one is refused (422).",
         },
         "double_texting": {
             "type": "string",

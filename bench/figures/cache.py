@@ -17,6 +17,7 @@ from bench.scale import Scale
 from bench.system import OVER_HTTP, System
 from loom_worker.llm import prices, tokens
 from loom_worker.values.chat import Usage
+from tests.support.memory_block import MEMORY
 from tests.support.messages_server import Behaviour, MessagesServer, Say
 from tests.support.messages_wire import WireCall
 from tests.support.until import until
@@ -97,7 +98,8 @@ def calls_of(bodies: Sequence[Json]) -> Calls:
 
 
 def _memory(body: Json) -> list[str]:
-    return [block["text"] for block in body.get("system", [])[1:]]
+    first = body["messages"][0]["content"]
+    return [block["text"] for block in first if block["type"] == "text" and block["text"].startswith(MEMORY)]
 
 
 def _tell(report: Report, calls: Calls, *, model: str) -> None:

@@ -1,6 +1,7 @@
 """All that a client can ask of Loom; the web front end is a translation of this class to HTTP."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,9 @@ from loom_worker.webhook.sign import check_secret
 
 log = logging.getLogger(__name__)
 
+SETTLE_S = 0.1
+"""After a deletion. Whoever sends a session's text asks the database on an open connection, just before the first byte:
+one that was told yes before the deletion has begun by then."""
 CHECKED_BYTES = 400
 """A shorter message fits any window worth having."""
 
@@ -158,8 +162,12 @@ class Front:
         return session
 
     def delete_session(self, workspace: str, session_id: str) -> None:
-        """Delete a session and all that belongs to it, or raise NotFound; its rows go by and by."""
+        """Delete a session and all that belongs to it, or raise NotFound; its rows go by and by.
+
+        When this returns, no request that holds its text begins any more: see SETTLE_S.
+        """
         deleted = self._sessions.delete(workspace, session_id)
+        time.sleep(SETTLE_S)
         try:
             self._lanes.forget(deleted.lane)
             self._following.forget(deleted.turns)

@@ -31,7 +31,7 @@ def request_body(request: Request, model: str) -> Json:
         "messages": _messages(request, model),
         "stream": True,
     }
-    if system := [block | _mark(request) for block in _texts(request.system, request.memory)]:
+    if system := [block | _mark(request) for block in _texts(request.system)]:
         body["system"] = system
     if request.tools:
         body["tools"] = [_tool(spec) for spec in request.tools]
@@ -43,7 +43,9 @@ def request_body(request: Request, model: str) -> Json:
 
 
 def _messages(request: Request, model: str) -> list[Json]:
-    flat = [(_role(message), block) for message in request.messages for block in _blocks(message, model)]
+    # What is remembered was said by users and tools: it has their rights, not those of the system text.
+    flat = [("user", block | _mark(request)) for block in _texts(request.memory)]
+    flat += [(_role(message), block) for message in request.messages for block in _blocks(message, model)]
     messages: list[Json] = [
         {"role": role, "content": [block for _, block in group]}
         for role, group in groupby(flat, key=lambda pair: pair[0])

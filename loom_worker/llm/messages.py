@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from loom_worker import crash_points
-from loom_worker.errors import LoomError, ProviderFailed, StreamBroken
+from loom_worker.errors import Interrupted, LoomError, ProviderFailed, StreamBroken
 from loom_worker.llm.anthropic_errors import ADVICE, Refused, refusal
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES, Assembly, ErrorEvent
@@ -42,6 +42,8 @@ EVENT_SLACK_BYTES = 64 * 1024
 quotes, line breaks and letters beyond ASCII longer than they are."""
 
 _building = threading.Lock()
+_sending = threading.local()
+"""``may_be_sent`` of the call that a thread makes."""
 _clients: dict[tuple[object, ...], "SyncAPIClient"] = {}
 
 
@@ -136,7 +138,7 @@ class MessagesModel:
         deadline = time.monotonic() + self._call_timeout_s
         body = self._server.body(request, self._model)
         watched = WatchedBody(
-            lambda: self._open(body),
+            lambda: self._open(body, request.may_be_sent),
             deadline=deadline,
             is_stopping=lambda: self._is_stopping() or request.is_given_up(),
         )
@@ -165,9 +167,10 @@ class MessagesModel:
             if assembly.is_complete or assembly.is_too_large:
                 return
 
-    def _open(self, body: Json) -> Response:
+    def _open(self, body: Json, may_be_sent: Callable[[], bool]) -> Response:
         import anthropic
 
+        _sending.may_be_sent = may_be_sent  # for the client's hook, which runs in this thread
         timeout = anthropic.Timeout(self._call_timeout_s, connect=min(CONNECT_S, self._call_timeout_s))
         # post() rather than messages.create(): the body is built here, and deprecated model names do not warn.
         try:
@@ -191,6 +194,8 @@ class MessagesModel:
         import httpx2
 
         cause = error.__cause__ or error
+        if isinstance(cause, Interrupted):
+            return cause
         if own := self._server.translated(error, self._model):
             return own
         if isinstance(error, TooLate):
@@ -217,8 +222,21 @@ def shared_client(build: Callable[..., "SyncAPIClient"], *args: str | None) -> "
     key = (build, args, os.getpid())
     with _building:
         if key not in _clients:
-            _clients[key] = build(*args)
+            _clients[key] = client = build(*args)
+            # Only the HTTP client knows when a connection is made: one that takes seconds must not outlive a deletion.
+            hooks = client._client.event_hooks
+            client._client.event_hooks = {**hooks, "request": [_ask_before_sending]}
         return _clients[key]
+
+
+def _ask_before_sending(request: Any) -> None:
+    may_be_sent: Callable[[], bool] | None = getattr(_sending, "may_be_sent", None)
+
+    def trace(name: str, _info: object) -> None:
+        if name.endswith("send_request_headers.started") and may_be_sent is not None and not may_be_sent():
+            raise Interrupted("The request was not sent: what it speaks of is gone.")
+
+    request.extensions["trace"] = trace
 
 
 def _failures() -> tuple[type[Exception], ...]:

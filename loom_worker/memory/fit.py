@@ -40,7 +40,7 @@ class Context:
     system: str
     """ROM."""
     memory: str
-    """Kernel and L2; may be empty."""
+    """Kernel and L2, to stand at the head of the messages; may be empty."""
     messages: Chats
     """L1, then the running turn."""
     l1_messages: int

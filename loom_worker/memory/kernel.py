@@ -27,7 +27,7 @@ _CHARS_PER_TOKEN = 8
 
 
 def memory_text(known: str, l2: str, *, has_swap: bool) -> str:
-    """Join kernel and L2 to the block behind the system text.
+    """Join kernel and L2 to the block at the head of the messages.
 
     Args:
         known: the text of kernel_text.

@@ -10,6 +10,7 @@ from math import isfinite
 
 from loom_worker.errors import LoomError
 from loom_worker.llm.model import Model, whole_reply
+from loom_worker.llm.revocable import Revocable
 from loom_worker.values.chat import ChatMessage, Reply, Request, Usage
 from loom_worker.values.json import untagged
 from loom_worker.values.tools import Caller
@@ -55,6 +56,8 @@ class Reranker:
     model: Model
     charge: Callable[[Caller, str, Usage], None]
     """(on whose behalf, the model that answered, what it cost); also for an answer that is of no use."""
+    is_there: Callable[[str], bool]
+    """Whether the session of a lane is not deleted; what its messages say is sent nowhere else."""
     deadline_s: float = DEADLINE_S
     clock: Callable[[], float] = field(default=time.monotonic)
 
@@ -71,7 +74,7 @@ class Reranker:
         if len(candidates) < 2:
             return None
         try:
-            reply = self._reply(query, candidates)
+            reply = self._reply(query, candidates, caller)
             self.charge(caller, reply.model, reply.usage)
         except LoomError as error:  # Interrupted too: a worker that stops can still answer the call
             log.warning("search is ranked without the model: %s", error)
@@ -83,9 +86,10 @@ class Reranker:
         order = sorted(range(len(candidates)), key=lambda at: (-found.get(at, -1.0), at))
         return [(at, found.get(at)) for at in order]
 
-    def _reply(self, query: str, candidates: Sequence[Candidate]) -> Reply:
+    def _reply(self, query: str, candidates: Sequence[Candidate], caller: Caller) -> Reply:
         until_s = self.clock() + self.deadline_s
-        return whole_reply(self.model, request(query, candidates, is_given_up=lambda: self.clock() > until_s))
+        model = Revocable(self.model, lambda: self.is_there(caller.lane))
+        return whole_reply(model, request(query, candidates, is_given_up=lambda: self.clock() > until_s))
 
 
 def ranked_at_once(budget_tokens: int) -> int:

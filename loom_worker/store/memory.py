@@ -101,6 +101,11 @@ class Memories:
         begin = next((at for at, message in enumerate(history) if message.chat.role == "user"), len(history))
         return Remembered(state, tuple(history[begin:]), promoted)
 
+    def is_there(self, lane: str) -> bool:
+        """False for the memory of a session that is deleted."""
+        with self._database.read() as tx:
+            return find_lane(tx, lane) is not None
+
     def due(self, *, due_before_ms: int, limit: int) -> tuple[str, ...]:
         """Lanes whose L1 is to be compressed since then or longer, those that wait longest first."""
         with self._database.read() as tx:

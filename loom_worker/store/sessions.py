@@ -116,6 +116,11 @@ class Sessions:
         with self._database.read() as tx:
             return tuple(tx.execute(select(turns.c.id).where(of_deleted).limit(limit)).scalars())
 
+    def is_there(self, lane: str) -> bool:
+        """False for a session that is deleted."""
+        with self._database.read() as tx:
+            return find_lane(tx, lane) is not None
+
     def reap(self, *, limit: int = 200) -> int:
         """Remove the next rows of any deleted session, a transaction of some milliseconds.
 

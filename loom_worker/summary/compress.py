@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from loom_worker import crash_points
 from loom_worker.errors import Interrupted, Unavailable
+from loom_worker.llm.revocable import Revocable
 from loom_worker.memory.kernel import kept
 from loom_worker.memory.pressure import Batch, batch, l2_is_full
 from loom_worker.store.ledger import Charge
@@ -115,6 +116,8 @@ def _compress(lane: str, held: Held, desk: Desk) -> bool:
     is_done = was_interrupted = False
     try:
         means = desk.means(held.session)
+        if means.model is not None:
+            means = replace(means, model=Revocable(means.model, lambda: desk.memories.is_there(lane)))
         state: MemoryState | None = held.state
         left = STEPS
         while state is not None and left and not desk.is_stopping():

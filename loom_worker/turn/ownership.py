@@ -33,6 +33,14 @@ class Ownership:
             self._look()
         return self._hold.lost.is_set()
 
+    def is_confirmed(self) -> bool:
+        """Ask the database: False once another owns the turn, or its session is deleted.
+
+        Raises:
+            Unavailable: the database did not answer.
+        """
+        return self._is_ours()
+
     def _look(self) -> None:
         now_s = time.monotonic()
         if now_s < self._look_at_s:

@@ -102,6 +102,7 @@ def _request(context: Context, shift: Shift, *, may_call_tools: bool) -> Request
         may_call_tools=may_call_tools,
         max_tokens=shift.kit.max_tokens,
         stop_sequences=shift.kit.agent.stop_sequences,
+        may_be_sent=shift.ownership.is_confirmed,
         is_given_up=lambda: shift.ownership.is_lost() or shift.wishes.must_cut(),
     )
 

@@ -75,6 +75,10 @@ def _never() -> bool:
     return False
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call of a model."""
@@ -83,7 +87,8 @@ class Request:
     """ROM: the same bytes for the life of a session."""
     messages: tuple[ChatMessage, ...]
     memory: str = ""
-    """Kernel and L2: a block of its own behind the system text, so that its changes leave the cache of that alone."""
+    """Kernel and L2: a block of its own at the head of the first user message. Made of what users and tools said, it
+    has no place in the system text, and its changes leave the cache of that alone."""
     tools: tuple[ToolSpec, ...] = ()
     may_call_tools: bool = True
     """False: the tools stay listed (the provider's prompt cache holds), but the answer must be text."""
@@ -93,6 +98,8 @@ class Request:
     """Mark the ends of system text, memory, the former call's messages and the last message for the prompt cache."""
     is_given_up: Callable[[], bool] = field(default=_never, compare=False)
     """Asked several times a second during the call; True ends it with Interrupted."""
+    may_be_sent: Callable[[], bool] = field(default=_always, compare=False)
+    """Asked with each try, on an open connection and before its first byte; False ends the call with Interrupted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tests.chaos.marks import mark_of, replies_in
 from tests.chaos.model_script import newest_question
 from tests.chaos.records import Evidence, Json, ModelCall
 from tests.chaos.verdict import Violation
+from tests.support.memory_block import is_memory
 from tests.support.messages_rules import blocks
 
 Asked = tuple[TurnFact, ModelCall]
@@ -131,7 +132,7 @@ def shown(call: ModelCall, looked: Looked) -> tuple[list[str], list[tuple[str, i
 def _read(message: Json) -> tuple[list[str], list[tuple[str, int]]]:
     texts = [block["text"] for block in blocks(message["content"]) if block["type"] == "text"]
     if message["role"] == "user":
-        return [mark for mark in map(mark_of, texts) if mark], []
+        return [mark for text in texts if not is_memory(text) and (mark := mark_of(text))], []
     return [], [name for text in texts for name in replies_in(text)]
 
 

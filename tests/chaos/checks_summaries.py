@@ -11,6 +11,7 @@ from tests.chaos.facts import Facts, TurnFact
 from tests.chaos.records import Evidence, ModelCall
 from tests.chaos.summaries import marks_in
 from tests.chaos.verdict import Violation
+from tests.support.memory_block import is_memory
 from tests.support.messages_rules import blocks
 
 ANY = ""
@@ -81,8 +82,8 @@ def check_covered(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 
 def memory_of(call: ModelCall) -> str:
     """The block of memory in a request, "" if it has none."""
-    texts = [block["text"] for block in blocks(call.body.get("system", []))]
-    return "\n".join(text for text in texts if "Summary of the conversation" in text)
+    texts = [block["text"] for block in blocks(call.body["messages"][0]["content"]) if block["type"] == "text"]
+    return "\n".join(text for text in texts if is_memory(text) and "Summary of the conversation" in text)
 
 
 def _missing(call: ModelCall, marks: Sequence[str], facts: Facts) -> TurnFact | None:

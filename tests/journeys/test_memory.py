@@ -48,7 +48,8 @@ def test_what_left_the_context_is_summarized_by_a_worker_after_the_first_was_kil
         answer = system.ended(system.submit("s", "Where is the spare key?"))
         assert FACT in answer["output_text"]
         asked = [body for body in server.requests if "tools" in body][-1]
-        assert NOTES in asked["system"][-1]["text"]
+        assert NOTES in asked["messages"][0]["content"][0]["text"]
+        assert NOTES not in json.dumps(asked["system"])
         assert FACT not in json.dumps(asked["messages"][:-1])
         assert system.messages("s")[0]["content"] == FACT
         assert system.rows("SELECT count(*), count(DISTINCT n) FROM messages") == [(22, 22)]

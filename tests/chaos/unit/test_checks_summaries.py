@@ -80,7 +80,7 @@ def test_a_turn_that_is_gone_before_anybody_summarized_it_is_found(summed: Run) 
 
 def test_a_turn_that_is_gone_and_in_no_block_of_memory_is_found(summed: Run) -> None:
     def forget(body: dict[str, Any]) -> None:
-        del body["system"][-1]
+        del body["messages"][0]["content"][0]
 
     assert_found(_with_body(summed, _last_turn(summed), forget), "I11", "which was not summarized")
 
@@ -94,7 +94,7 @@ def test_a_request_that_begins_behind_no_summary_is_found(summed: Run) -> None:
 
 def test_a_turn_that_is_shown_beside_its_summary_is_found(summed: Run) -> None:
     def remember(body: dict[str, Any]) -> None:
-        body["system"][-1]["text"] += " Note-77 speaks of T00012."
+        body["messages"][0]["content"][0]["text"] += " Note-77 speaks of T00012."
 
     last = _last_turn(summed)
     assert "T00012" in str(last.body["messages"][:-1]) or last.mark == "T00012"

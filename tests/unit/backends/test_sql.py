@@ -329,13 +329,10 @@ def test_a_parameter_that_no_database_takes_is_told_to_the_model_by_its_name(
 
 
 @pytest.mark.parametrize("scope", [Scope(), SCOPE])
-@pytest.mark.parametrize("sql", ["SELECT '\ud800' FROM customers", "SELECT " + "9" * 6000 + " FROM customers"])
-def test_a_statement_with_a_strange_literal_is_refused_or_run(shop_path: Path, scope: Scope, sql: str) -> None:
-    try:
-        code = "" if run(backend_of(shop_path, scope=scope), "execute_sql", sql=sql)["row_count"] else "no rows"
-    except ToolFailed as failed:
-        code = failed.code or "none"
-    assert code in ("", "INVALID_INPUT")
+def test_a_statement_with_half_of_a_character_is_refused(shop_path: Path, scope: Scope) -> None:
+    with pytest.raises(ToolFailed, match="half of a character") as caught:
+        run(backend_of(shop_path, scope=scope), "execute_sql", sql="SELECT '\ud800' FROM customers")
+    assert caught.value.code == "INVALID_INPUT"
 
 
 def test_sql_that_the_parser_does_not_know_runs_where_there_is_no_scope(backend: SqlBackend) -> None:

@@ -19,6 +19,7 @@ from loom_worker.skills.shelf import Skills
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.patterns import PatternUses, enter_uses
+from loom_worker.store.sessions import Sessions
 from loom_worker.values.patterns import Effect, PatternMatch, PatternUse
 from tests.support.pattern_files import write
 from tests.support.until import until
@@ -38,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 def a_desk(root: Path, database: Database, *, learns: bool = True) -> PatternDesk:
     library = LiveLibrary(root, debounce_ms=0, on_update=lambda event: None, watches=False)
     uses = PatternUses(database)
-    knowledge = Knowledge(library, Skills(root), uses, Ledger(database), learns=learns)
+    knowledge = Knowledge(library, Skills(root), uses, Ledger(database), Sessions(database), learns=learns)
 
     def match(workspace: str, question: str, k: int, agent: str | None) -> Sequence[PatternMatch]:
         return knowledge.match(workspace, question, k=k, kinds=None if agent is None else frozenset({"sql"}))

@@ -98,17 +98,27 @@ def test_a_reply_to_go_on_with_is_marked_at_its_end_and_at_the_message_it_answer
     assert marked(built(asked("1"), ChatMessage("assistant", "so far"))) == [[True], [True]]
 
 
-def test_memory_is_a_block_of_its_own_behind_the_system_text():
-    body = built(asked(), memory="Known: Ann.")
-    assert body["system"] == [
-        {"type": "text", "text": "You help.", **MARK},
-        {"type": "text", "text": "Known: Ann.", **MARK},
-    ]
+def test_memory_is_a_block_of_its_own_at_the_head_of_the_messages_and_not_in_the_system_text():
+    body = built(asked("1", context="Today."), ChatMessage("assistant", "2"), asked("3"), memory="Known: Ann.")
+    assert body["system"] == [{"type": "text", "text": "You help.", **MARK}]
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
+    assert [block["text"] for block in body["messages"][0]["content"]] == ["Known: Ann.", "Today.", "1"]
+    assert body["messages"][0]["content"][0] == {"type": "text", "text": "Known: Ann.", **MARK}
+    assert complaint(body) is None
 
 
-@pytest.mark.parametrize(("system", "memory", "left"), [(" ", "known", ["known"]), ("rom", "\n", ["rom"])])
-def test_a_blank_part_of_the_system_text_is_left_out(system, memory, left):
-    assert [block["text"] for block in built(asked(), system=system, memory=memory)["system"]] == left
+def test_memory_costs_no_mark_more_than_the_api_allows():
+    body = built(asked("1"), called("a"), answered("a"), asked("2"), memory="Known: Ann.")
+    assert json.dumps(body).count("cache_control") == 4
+    assert complaint(body) is None
+
+
+def test_a_blank_memory_is_left_out():
+    assert [block["text"] for block in built(asked("x"), memory="\n")["messages"][0]["content"]] == ["x"]
+
+
+def test_a_blank_system_text_is_left_out_beside_a_memory():
+    assert "system" not in built(asked(), system=" ", memory="known")
 
 
 def test_results_follow_in_order_and_errors_are_told_apart():

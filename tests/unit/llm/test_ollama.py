@@ -56,8 +56,8 @@ def test_its_name_has_a_prefix_so_that_no_price_is_taken_for_it():
 
 def test_texts_that_it_would_run_together_are_kept_apart():
     read = as_read(body_of(Request("You help.", CONVERSATION, memory="The user is Ann.")))
-    assert read[0]["content"] == "You help.\n\nThe user is Ann."
-    assert read[1]["content"] == "Today is Monday.\n\nWhich one?"
+    assert read[0]["content"] == "You help."
+    assert read[1]["content"] == "The user is Ann.\n\nToday is Monday.\n\nWhich one?"
     assert [each["content"] for each in read if each["role"] == "tool"] == ["seven"]
     assert read[-1]["content"] == "And now?"
 

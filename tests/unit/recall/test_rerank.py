@@ -22,7 +22,7 @@ FOUND = [Candidate("user", "2027-01-15 08:00", f"text {n}") for n in range(1, 5)
 
 def asked(*scenes: Sequence[Beat], till: Till | None = None) -> tuple[Reranker, Plays]:
     model = Plays(list(scenes))
-    return Reranker(model, (till or Till()).charge), model
+    return Reranker(model, (till or Till()).charge, lambda lane: True), model
 
 
 def ranked(*scenes: Sequence[Beat]) -> list[tuple[int, float | None]] | None:
@@ -95,13 +95,18 @@ def test_a_charge_that_cannot_be_written_costs_the_order_but_not_the_search() ->
     def refuse(*_: object) -> None:
         raise Unavailable("disk full")
 
-    assert Reranker(Plays([says('[{"index": 1, "score": 1}]')]), refuse).ranked("which?", FOUND, CALLER) is None
+    assert (
+        Reranker(Plays([says('[{"index": 1, "score": 1}]')]), refuse, lambda lane: True).ranked("which?", FOUND, CALLER)
+        is None
+    )
 
 
 def test_the_call_is_given_up_when_its_time_is_over() -> None:
     now = [100.0]
     model = Plays([says('[{"index": 1, "score": 1}]')])
-    Reranker(model, Till().charge, deadline_s=15.0, clock=lambda: now[0]).ranked("which?", FOUND, CALLER)
+    Reranker(model, Till().charge, lambda lane: True, deadline_s=15.0, clock=lambda: now[0]).ranked(
+        "which?", FOUND, CALLER
+    )
     given_up = [model.asked[0].is_given_up()]
     now[0] += 15.1
     assert [*given_up, model.asked[0].is_given_up()] == [False, True]
@@ -151,7 +156,7 @@ class Judge:
 def test_the_fifty_best_are_judged_and_the_best_of_those_found_and_recalled(talk: Talk) -> None:
     judge, till = Judge(best_is_last), Till()
     plain = answer(talk, "search_conversation", parts(talk.database), query="apple", limit=20, promote=False)
-    given = parts(talk.database, rerank=Reranker(judge, till.charge))
+    given = parts(talk.database, rerank=Reranker(judge, till.charge, lambda lane: True))
     read = answer(talk, "search_conversation", given, query="apple", limit=3)
     assert (plain["ranked_by"], read["ranked_by"]) == ("bm25", "llm")
     assert [each["score"] for each in read["found"]] == [10.0, 9.8, 9.6]

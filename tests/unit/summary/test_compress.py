@@ -294,3 +294,14 @@ def test_a_session_that_cannot_be_compressed_keeps_no_other_waiting(
     assert (len(room.l1(broken)), len(room.l1(sound))) == (14, 10)
     assert "nobody thought of that" in caplog.text
     assert room.desk.memories.due(due_before_ms=NOW_MS, limit=5) == (broken.lane,)
+
+
+def test_nothing_of_a_session_that_is_deleted_meanwhile_reaches_the_compressor(room: Room) -> None:
+    session, model = room.session("s1", turns=7), Says()
+
+    def delete_first(_: Session) -> Means:
+        Sessions(room.database).delete("default", "s1")
+        return means(model)
+
+    assert not compress(session.lane, replace(room.desk, means=delete_first))
+    assert model.asked == []

@@ -20,6 +20,7 @@ from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.patterns import PatternUses
+from loom_worker.store.sessions import Sessions
 from tests.support.memory_front import MemoryFront
 from tests.support.pattern_files import MINIMAL, write
 from tests.support.until import until
@@ -119,7 +120,9 @@ def test_the_figures_of_patterns_are_those_that_are_told(
     write(tmp_path, sql__good=MINIMAL, sql__bad="category: ranking")
     news = News(valkey, process="p1")
     library = LiveLibrary(tmp_path, debounce_ms=0, on_update=news.tell, watches=False)
-    knowledge = Knowledge(library, Skills(tmp_path), PatternUses(database), Ledger(database), learns=True)
+    knowledge = Knowledge(
+        library, Skills(tmp_path), PatternUses(database), Ledger(database), Sessions(database), learns=True
+    )
     assert told_of(knowledge, news) == {"loom_patterns": 1, "loom_pattern_errors": 1} | reloads(ok=0, failed=0)
     write(tmp_path, sql__bad="name: {")
     library.reload()
