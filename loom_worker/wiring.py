@@ -18,7 +18,8 @@ from loom_worker.errors import LoomError
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.events.rebuild import queued
 from loom_worker.front.following import Following
-from loom_worker.front.front import Front, Outward
+from loom_worker.front.front import Front
+from loom_worker.front.outward import Outward
 from loom_worker.front.patterns import PatternDesk
 from loom_worker.lanes import consuming, dropped
 from loom_worker.lanes.keeper import Keeper, alive_workers

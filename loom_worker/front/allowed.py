@@ -1,10 +1,25 @@
-"""What of its agent a session may change: other tools and data only from the agent's own lists. Pure."""
+"""Which agents there are, and what of its agent a session may change: tools and data from its own lists only. Pure."""
 
 from collections.abc import Iterator, Sequence
 
+from loom_worker.agents.load import Agents
 from loom_worker.errors import Flaw, Invalid
 from loom_worker.values.agents import Agent
 from loom_worker.values.sessions import SessionPatch
+
+
+def named(agents: Agents, name: str) -> Agent:
+    """The agent of that name.
+
+    Raises:
+        Invalid: there is none, or its file has an error.
+    """
+    if fault := agents.fault(name):
+        raise Invalid(fault, (Flaw("/agent", "cannot work"),))
+    if name not in agents.agents:
+        known = ", ".join(sorted(agents.agents))
+        raise Invalid(f"There is no agent {name!r}; there are: {known}.", (Flaw("/agent", "unknown agent"),))
+    return agents.agents[name]
 
 
 def check(patch: SessionPatch, agent: Agent, tools: Sequence[str]) -> None:

@@ -3,16 +3,16 @@
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 
 from loom_worker import crash_points
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
-from loom_worker.errors import Flaw, Invalid, LoomError, Unavailable
+from loom_worker.errors import Flaw, Invalid, LoomError, NotFound, Unavailable
 from loom_worker.front import allowed
 from loom_worker.front.approvals import Approvals
 from loom_worker.front.following import Following
-from loom_worker.front.patterns import PatternDesk
+from loom_worker.front.outward import Outward
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings
 from loom_worker.store.cancel import Cancelled, cancel
@@ -28,7 +28,6 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
 from loom_worker.values.agents import Agent
 from loom_worker.values.blobs import DataReference
-from loom_worker.values.chat import ToolUse
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
 from loom_worker.values.failures import ErrorFilter, StoredError
@@ -40,8 +39,7 @@ from loom_worker.values.search import Hit
 from loom_worker.values.sessions import DEFAULT_AGENT, Message, NewSession, Session, SessionPatch
 from loom_worker.values.tools import Tool
 from loom_worker.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
-from loom_worker.webhook.address import check_url
-from loom_worker.webhook.sign import check_secret
+from loom_worker.webhook.address import check
 
 log = logging.getLogger(__name__)
 
@@ -50,51 +48,6 @@ SETTLE_S = 0.1
 one that was told yes before the deletion has begun by then."""
 CHECKED_BYTES = 400
 """A shorter message fits any window worth having."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outward:
-    """How the front reaches what is built elsewhere: workers, agents' kits, memory.
-
-    What tells or rings returns at once; what asks may read the database.
-    """
-
-    announce: Callable[[Turn], None]
-    """Put an accepted turn on its lane and ring."""
-    ring_lane: Callable[[str], None]
-    """Make a lane go on whose session is active again."""
-    alert: Callable[[str], None]
-    """Have a lane's running turn looked at anew."""
-    ended: Callable[[Turn], None]
-    """Tell readers of a turn that ended without a worker."""
-    webhook_body: Callable[[Turn], str]
-    """What a webhook says of a finished turn."""
-    deliver: Callable[[str], None]
-    """Send a delivery now."""
-    problems: Callable[[], tuple[str, ...]]
-    """What is missing before a turn could be answered."""
-    workers: Callable[[], int]
-    """How many are alive."""
-    tools: Callable[[str], tuple[Tool, ...]]
-    """An agent's, by its name, which is known; LoomError if the agent cannot work."""
-    prepared: Callable[[str, ToolUse], tuple[Json, str | None]]
-    """(agent's name, use) to the arguments as the tool takes them, and why it would not."""
-    open_blob: Callable[[str, str], tuple[DataReference, bytes]]
-    """(workspace, reference) to a large result, whole and verified; NotFound."""
-    context: Callable[[str, str], Json]
-    """(workspace, session id) to what the model would be sent now; NotFound."""
-    recall: Callable[[str, str, Sequence[str]], int]
-    """(workspace, session id, message ids): put them into the context; tokens of all recalled. NotFound, Invalid."""
-    clear_recalled: Callable[[str, str], object]
-    """(workspace, session id); NotFound."""
-    check_kernel: Callable[[str, Json], None]
-    """(agent's name, kernel): raise Invalid if it is larger than its share."""
-    check_fits: Callable[[str, str, str, str], None]
-    """(workspace, session id, agent's name if the session is new, message): raise Invalid if it can never be sent."""
-    patterns: PatternDesk
-    metrics: Callable[[], Json]
-    """Figures over all workspaces, as ``web.metrics`` names them."""
-    close: Callable[[], None]
 
 
 class Front:
@@ -184,7 +137,7 @@ class Front:
             Conflict, Invalid, QueueFull: nothing was accepted; Invalid also if the session has another agent.
             Unavailable: the database did not answer; nothing was accepted.
         """
-        self._check_agent(agent or "default")
+        self._check_asked(workspace, session_id, agent)
         if len(new.input.encode()) > CHECKED_BYTES:
             try:
                 self._outward.check_fits(workspace, session_id, agent or "default", new.input)
@@ -327,12 +280,7 @@ class Front:
 
     def check_webhook(self, webhook: Webhook) -> None:
         """Raise Invalid for a webhook that would never be served: a private target, no URL, a bad secret."""
-        try:
-            check_url(webhook.url, allow_private=self.settings.webhook.allow_private)
-            if webhook.secret is not None:
-                check_secret(webhook.secret)
-        except Invalid as error:
-            raise Invalid(str(error), error.flaws, "webhook-url-refused") from error
+        check(webhook, allow_private=self.settings.webhook.allow_private)
 
     def agents(self) -> tuple[Agent, ...]:
         """All agents, by name."""
@@ -396,11 +344,15 @@ class Front:
         if patch.kernel:
             self._outward.check_kernel(name, patch.kernel)
 
+    def _check_asked(self, workspace: str, session_id: str, agent: str | None) -> None:
+        """Refuse an agent that cannot work; where none is named, only a new session would get the default one."""
+        try:
+            self._check_agent(agent or DEFAULT_AGENT)
+        except Invalid:
+            with suppress(NotFound):
+                if agent is None and self._sessions.get(workspace, session_id).agent != DEFAULT_AGENT:
+                    return
+            raise
+
     def _check_agent(self, name: str) -> Agent:
-        there = self._agents.current(name)
-        if fault := there.fault(name):
-            raise Invalid(fault, (Flaw("/agent", "cannot work"),))
-        if name not in there.agents:
-            known = ", ".join(sorted(there.agents))
-            raise Invalid(f"There is no agent {name!r}; there are: {known}.", (Flaw("/agent", "unknown agent"),))
-        return there.agents[name]
+        return allowed.named(self._agents.current(name), name)

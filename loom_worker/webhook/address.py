@@ -2,6 +2,22 @@
 
 from loom_worker.errors import Flaw, Invalid
 from loom_worker.net.address import Private, target
+from loom_worker.values.turns import Webhook
+from loom_worker.webhook.sign import check_secret
+
+
+def check(webhook: Webhook, *, allow_private: bool) -> None:
+    """Refuse a webhook that would never be served: a private target, no URL, a bad secret.
+
+    Raises:
+        Invalid: ``webhook-url-refused``, with the reason.
+    """
+    try:
+        check_url(webhook.url, allow_private=allow_private)
+        if webhook.secret is not None:
+            check_secret(webhook.secret)
+    except Invalid as error:
+        raise Invalid(str(error), error.flaws, "webhook-url-refused") from error
 
 
 def check_url(url: str, *, allow_private: bool) -> None:

@@ -116,6 +116,19 @@ def test_whoever_decides_second_is_refused_while_the_turn_still_runs(server: Mes
     assert paid(system, "twice") == [70]
 
 
+def test_asking_for_the_agent_with_approvals_in_a_session_of_another_runs_nothing(
+    server: MessagesServer, system: System
+) -> None:
+    server.then(Say("Hello."))
+    system.ended(system.submit("of-default", "Hello?"))
+    asked_before = len(server.requests)
+    answer = system.post("/v1/sessions/of-default/turns", {"input": "Pay them.", "agent": "payer"})
+    assert (answer.status, answer.json["type"]) == (422, "/problems/agent-mismatch")
+    assert "'default'" in answer.json["detail"]
+    assert len(system.get("/v1/sessions/of-default/turns").json["data"]) == 1
+    assert len(server.requests) == asked_before
+
+
 def test_the_command_lists_the_turns_that_wait_and_lets_one_go_on(server: MessagesServer, system: System) -> None:
     turn_id = asked(server, system, "command")
     server.then(Say("Paid."))

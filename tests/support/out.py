@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from loom_worker.errors import LoomError, NotFound
-from loom_worker.front.front import Outward
+from loom_worker.front.outward import Outward
 from loom_worker.values.blobs import DataReference
 from loom_worker.values.tools import Tool
 from loom_worker.values.turns import Turn

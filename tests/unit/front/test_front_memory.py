@@ -129,6 +129,14 @@ def test_only_a_long_message_is_counted_before_it_is_accepted(
     assert out.asked == ([("fits", WORKSPACE, "s1", "other", text)] if is_counted else [])
 
 
+def test_a_broken_default_agent_keeps_no_turn_from_sessions_of_another(stage: Stage, out: Out) -> None:
+    a_front(stage, out).create_session(WORKSPACE, NewSession(id="theirs", agent="other"))
+    front = a_front(stage, out, Agents({"other": Agent("other")}, ()))
+    assert front.submit(WORKSPACE, "theirs", NewTurn("?"), agent=None)[0].agent == "other"
+    with pytest.raises(Invalid, match="no agent 'default'"):
+        front.submit(WORKSPACE, "new", NewTurn("?"), agent=None)
+
+
 def test_a_message_that_can_never_be_sent_is_not_accepted(front: Front, out: Out) -> None:
     out.refusal = Invalid("too large", (), "message-too-large")
     with pytest.raises(Invalid) as caught:
