@@ -115,10 +115,7 @@ class Front:
         return session
 
     def delete_session(self, workspace: str, session_id: str) -> None:
-        """Delete a session and all that belongs to it, or raise NotFound; its rows go by and by.
-
-        When this returns, no request that holds its text begins any more: see SETTLE_S.
-        """
+        """Delete a session, or raise NotFound; its rows go by and by, but nothing sends its text from now on."""
         deleted = self._sessions.delete(workspace, session_id)
         time.sleep(SETTLE_S)
         try:
