@@ -11,6 +11,7 @@ from web.answers import Route
 from web.blobs import Blobs
 from web.caller import Caller, request_id_of, traceparent_of
 from web.catalog import Catalog
+from web.connections import group_of
 from web.doors import Doors
 from web.errors import ErrorViews
 from web.events import Events
@@ -84,7 +85,7 @@ def _admit(web: WebSettings, doors: Doors) -> None:
     if web.api_keys and not request.path.startswith("/v1/"):
         return  # The pages and the contract hold no data; without a key they ask for one.
     workspace = auth.workspace_of(request, web)
-    g.caller = Caller(workspace, g.request_id, g.traceparent)
+    g.caller = Caller(workspace, g.request_id, g.traceparent, group_of(request.remote_addr or ""))
     if doors.is_draining and request.method == "POST":
         raise problems.busy("draining", "this process is stopping; send the request again")
     if request.path.startswith("/v1/"):

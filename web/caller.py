@@ -21,6 +21,13 @@ class Caller:
     workspace: str
     request_id: str
     traceparent: str
+    address: str = ""
+    """Of the client, as far as trusted proxies tell it."""
+
+    @property
+    def holders(self) -> tuple[str, str]:
+        """Whom a slot to wait in is counted for."""
+        return f"workspace {self.workspace}", f"address {self.address}"
 
 
 def caller() -> Caller:

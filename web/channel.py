@@ -1,7 +1,8 @@
 """A connection: what waitress answers by itself is problem+json, like the rest."""
 
 import socket
-from functools import partial
+import threading
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from werkzeug.datastructures import Headers
 
 from web.answers import encode
 from web.caller import request_id_of, traceparent_of
+from web.connections import Stage
 from web.parser import RequestParser
 from web.problems import MEDIA_TYPE, Problem
 
@@ -18,33 +20,85 @@ _LONGEST_TARGET = 1000
 """Characters of a refused request's path that its answer repeats."""
 
 
-def channel(server: Any, sock: Any, addr: Any, adjustments: Any, **options: Any) -> Any:
-    """A connection of waitress that reads and fails our way; for ``server.channel_class``."""
-    made = HTTPChannel(server, sock, addr, adjustments, **options)
-    made.parser_class = RequestParser
-    made.error_task_class = _problem_task
-    made.check_client_disconnected = partial(has_left, sock)
-    return made
+class Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
+    """A connection that reads and fails our way, and tells the loop what it does."""
+
+    parser_class = RequestParser
+    wanted = 0
+    """Of selectors' EVENT_*: what the loop waits for; the loop's own."""
+    taken_bytes = 0
+    taken_s = 0.0
+    waits_since_s: float | None = None
+
+    def stage(self) -> Stage:
+        """What it does now; for the loop, after anything happened."""
+        with self.requests_lock:  # A thread that ends a request changes all of this under it.
+            is_running = bool(self.requests)
+        self._note_waiting()
+        if is_running:
+            return Stage.RUNNING
+        if self.writable():
+            return Stage.ANSWER
+        if self.request is None:
+            return Stage.IDLE
+        return Stage.BODY if self.request.headers_finished else Stage.HEAD
+
+    @property
+    def received_bytes(self) -> int:
+        """Of the body that comes in."""
+        return int(self.request.body_bytes_received) if self.request is not None else 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of answers, not yet taken by the client."""
+        return int(self.total_outbufs_len)
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        """Hand bytes to the system; the loop's thread alone may close the connection over it."""
+        is_ours = threading.get_ident() == self.server.thread_id
+        sent: int = super().send(data, do_close=do_close and is_ours)
+        if sent:
+            self.taken_bytes += sent
+            self.taken_s = time.monotonic()
+        return sent
+
+    def del_channel(self, map: Any = None) -> None:
+        """Called when the connection is closed."""
+        self.server.forget(self, self._fileno)
+        super().del_channel(map)
+
+    def check_client_disconnected(self) -> bool:
+        """True once the client has gone; for whoever waits on its behalf."""
+        return not self.connected or has_left(self.socket)
+
+    def error_task_class(self, made: Any, request: Any) -> Any:
+        """What answers a request that waitress itself refuses."""
+        request.error = _ProblemError(request.error, request)
+        return ErrorTask(made, request)
+
+    def _note_waiting(self) -> None:
+        if not self.total_outbufs_len:
+            self.waits_since_s = None
+        elif self.waits_since_s is None:
+            self.waits_since_s = self.taken_s = time.monotonic()
+            self.taken_bytes = 0
 
 
-def has_left(sock: socket.socket) -> bool:
+def has_left(sock: socket.socket | None) -> bool:
     """True once the client has closed its end; for whoever waits on the client's behalf.
 
     Only looks: nothing is taken off the socket, which waitress leaves alone while a request runs. Waitress can find
     out by itself (``channel_request_lookahead``), but then closes the connection under the request, so a client that
     has closed only its sending half would never get its answer.
     """
+    if sock is None:
+        return True
     try:
         return sock.recv(1, socket.MSG_PEEK) == b""
     except BlockingIOError:
         return False
     except OSError:
         return True
-
-
-def _problem_task(made: Any, request: Any) -> Any:
-    request.error = _ProblemError(request.error, request)
-    return ErrorTask(made, request)
 
 
 class _ProblemError:

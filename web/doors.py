@@ -1,18 +1,28 @@
 """Who may wait, and whether the process is on its way out."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from flask import request
 
+SHARE_OF_FREE = 3
+"""A holder may have so many times as many slots as stay free behind it: alone it gets three quarters of them."""
+
 
 class Doors:
-    """Slots for the requests that wait (long polls, event streams), and the sign that tells all of them to go."""
+    """Slots for the requests that wait (long polls, event streams), and the sign that tells all of them to go.
+
+    No holder gets all slots: one key took all 192, and nobody else could wait for a turn. The share is one of what is
+    free, so that a holder who is alone may have most of them and some are always left for the next.
+    """
 
     def __init__(self, *, threads: int) -> None:
         # A quarter of the threads never waits: 200 event readers on 32 threads left the API dead (measured).
-        self._slots = threading.BoundedSemaphore(max(1, threads * 3 // 4))
+        self._free = max(1, threads * 3 // 4)
+        self._held: Counter[str] = Counter()
+        self._lock = threading.Lock()
         self._draining = threading.Event()
 
     @property
@@ -24,23 +34,39 @@ class Doors:
         """Refuse new work and send the waiters home; cannot be undone."""
         self._draining.set()
 
-    def enter(self) -> bool:
-        """Take a slot if one is free; whoever got True calls leave."""
-        return self._slots.acquire(blocking=False)
+    def enter(self, *holders: str) -> bool:
+        """Take a slot if one is free and none of the holders has its share; whoever got True calls leave.
 
-    def leave(self) -> None:
-        """Give the slot back."""
-        self._slots.release()
+        Args:
+            holders: whom the slot is counted for, such as a workspace and an address.
+        """
+        with self._lock:
+            if self._free == 0 or any(self._has_its_share(holder) for holder in holders):
+                return False
+            self._free -= 1
+            self._held.update(holders)
+            return True
+
+    def _has_its_share(self, holder: str) -> bool:
+        held = self._held[holder]  # The first one is everybody's.
+        return held > 0 and held + 1 > SHARE_OF_FREE * (self._free - 1)
+
+    def leave(self, *holders: str) -> None:
+        """Give the slot back, with the holders it was taken for."""
+        with self._lock:
+            self._free += 1
+            self._held.subtract(holders)
+            self._held += Counter()  # Drops those that hold nothing any more, or it would grow with every stranger.
 
     @contextmanager
-    def slot(self) -> Iterator[bool]:
-        """Hold a slot for a block; False: none was free."""
-        has_slot = self.enter()
+    def slot(self, *holders: str) -> Iterator[bool]:
+        """Hold a slot for a block; False: none was free, or a holder has its share."""
+        has_slot = self.enter(*holders)
         try:
             yield has_slot
         finally:
             if has_slot:
-                self.leave()
+                self.leave(*holders)
 
     def leaving(self) -> Callable[[], bool]:
         """A question for the waiter of the current request: must it stop, as we drain or its client has gone?"""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flask import Response, request
@@ -41,12 +42,14 @@ class Events:
         """Stream a turn's events until its final one."""
         after = _starting_after()
         turn = self._front.turn(caller().workspace, known_turn_id(turn_id))
-        if not self._doors.enter():
-            raise busy("too-many-waiting", "all slots for event streams are taken; poll the turn meanwhile")
+        holders = caller().holders
+        if not self._doors.enter(*holders):
+            told = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
+            raise busy("too-many-waiting", told)
         events = self._front.events(turn.workspace, turn.id, after=after, is_stopping=self._doors.leaving())
         answer = Response(_frames(events, turn.id), content_type="text/event-stream; charset=utf-8")
         # Called however the answer ends: read to its end, dropped by the client, or never begun (HEAD).
-        answer.call_on_close(self._doors.leave)
+        answer.call_on_close(partial(self._doors.leave, *holders))
         answer.headers["X-Accel-Buffering"] = "no"
         return answer
 

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import resource
 import signal
 import socket
 import threading
@@ -9,11 +10,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from waitress import wasyncore
-from waitress.server import create_server
 
 from loom_worker.settings import Settings, WebSettings
 from web.app import create_app, doors_of
-from web.channel import channel
+from web.connections import Connections
+from web.loop import Loop
 
 if TYPE_CHECKING:
     from loom_worker.wiring import Front
@@ -22,6 +23,10 @@ log = logging.getLogger("loom.web")
 
 DRAIN_S = 4.0
 """What still runs when the process is told to stop gets this long; with the rest it stays within 5 s."""
+MAX_CONNECTIONS = 8192
+"""Open connections, idle ones among them; 4 kB each."""
+OTHER_DESCRIPTORS = 1024
+"""Kept for files, the database, Redis and the pipes of children."""
 _CHECK_S = 0.02
 
 
@@ -39,7 +44,7 @@ class Server:
         web = front.settings.web
         app = create_app(front)
         self._doors = doors_of(app)
-        self._server = _waitress(app, web)
+        self._server = _loop(app, web)
         self._loop = threading.Thread(target=self._server.run, name="loom-web", daemon=True)
 
     @property
@@ -109,26 +114,38 @@ def _told_to_stop() -> threading.Event:
     return told
 
 
-def _waitress(app: Any, web: WebSettings) -> Any:
-    server = create_server(
+def _loop(app: Any, web: WebSettings) -> Loop:
+    # Behind proxies all connections come from theirs, so an address has no share of its own there.
+    connections = Connections(limit=_connection_limit(), has_shares=not web.trusted_proxies)
+    return Loop(
         app,
-        sockets=[_bound(web.host, web.port)],
+        _bound(web.host, web.port),
+        connections,
         threads=web.threads,
-        asyncore_use_poll=True,  # select() ends at descriptor 1023.
         ident=None,
         # Waitress counts from here on as too large, and the app's own limit is the last size that is not.
         max_request_body_size=web.max_body_bytes + 1,
         max_request_header_size=64 * 1024,
-        # Keep-alive connections beyond the threads cost only a descriptor; the default of 100 is less than our
-        # waiters alone.
-        connection_limit=max(1000, 4 * web.threads),
-        # Counts idle connections only: one whose request still runs, such as an event stream, is left alone.
-        channel_timeout=120,
+        # A body is kept in memory: MAX_BODIES bounds how many, and a temporary file costs more than it saves.
+        inbuf_overflow=2 * web.max_body_bytes,
+        # The system caps it (net.core.somaxconn); clients beyond it try again after a second.
+        backlog=4096,
         # The app itself decides about X-Forwarded-*, by LOOM_TRUSTED_PROXIES.
         clear_untrusted_proxy_headers=False,
     )
-    server.channel_class = channel
-    return server
+
+
+def _connection_limit() -> int:
+    """How many connections there may be, after the soft limit of descriptors was raised as far as needed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = MAX_CONNECTIONS + OTHER_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY:
+        return MAX_CONNECTIONS
+    # With few descriptors half of them: the store and Redis need theirs.
+    return max(1, min(MAX_CONNECTIONS, soft - min(OTHER_DESCRIPTORS, soft // 2)))
 
 
 def _bound(host: str, port: int) -> socket.socket:

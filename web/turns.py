@@ -118,7 +118,7 @@ class Turns:
         """The turn once it ended or the time is over, and whether there was a slot to wait in."""
         if turn.is_finished or wait_s == 0:
             return turn, True
-        with self._doors.slot() as has_slot:
+        with self._doors.slot(*caller().holders) as has_slot:
             if not has_slot:
                 return turn, False
             return self._waited(turn, wait_s), True

@@ -149,3 +149,29 @@ def test_without_keys_the_start_says_who_is_served(process: Process) -> None:
     running, _ = process
     assert running.stderr is not None
     assert "only clients on this machine" in next(running.stderr)
+
+
+def test_a_key_that_waits_as_often_as_it_can_leaves_room_for_another_key(request: pytest.FixtureRequest) -> None:
+    front = MemoryFront(settings(api_keys={"key-a": "alpha", "key-b": "beta"}))
+    server = Server(front)  # type: ignore[arg-type]
+    server.start()
+    request.addfinalizer(server.stop)
+    request.addfinalizer(server.drain)
+
+    def opened(key: str) -> http.client.HTTPResponse:
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10, source_address=(SOURCES[key], 0))
+        request.addfinalizer(connection.close)
+        connection.request("POST", "/v1/sessions/s/turns", '{"input": "x"}', headers)
+        turn = json.loads(connection.getresponse().read())
+        connection.request("GET", f"/v1/turns/{turn['id']}/events", headers=headers)
+        return connection.getresponse()
+
+    streams = [opened("key-a") for _ in range(8)]
+    streams.append(opened("key-b"))
+    assert [stream.status for stream in streams] == [200] * 4 + [503] * 4 + [200]
+    for stream in streams:
+        stream.close()
+
+
+SOURCES = {"key-a": "127.0.0.2", "key-b": "127.0.0.1"}

@@ -29,3 +29,25 @@ def test_who_found_no_slot_gives_none_back() -> None:
     with doors.slot() as has_slot:
         assert not has_slot
     assert not doors.enter()
+
+
+def taken(doors: Doors, *holders: str) -> int:
+    """How many slots these holders get."""
+    return next(count for count in range(1000) if not doors.enter(*holders))
+
+
+def test_one_holder_leaves_a_quarter_of_the_slots_to_others() -> None:
+    doors = Doors(threads=256)
+    assert taken(doors, "workspace a", "address 1") == 144
+    assert taken(doors, "workspace a", "address 2") == 0
+    assert taken(doors, "workspace b", "address 1") == 0
+    assert taken(doors, "workspace b", "address 2") == 36
+
+
+def test_a_slot_given_back_counts_for_its_holders_no_more() -> None:
+    doors = Doors(threads=4)
+    with doors.slot("workspace a") as first, doors.slot("workspace a") as second, doors.slot("workspace a") as third:
+        assert (first, second, third) == (True, True, False)
+        assert doors.enter("workspace b")
+        doors.leave("workspace b")
+    assert taken(doors, "workspace a") == 2
