@@ -19,9 +19,11 @@ from loom_worker.settings import PatternSettings, Settings
 from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store.database import Database
 from loom_worker.store.patterns import PatternUses, enter_uses
+from loom_worker.store.sessions import Sessions
 from loom_worker.turn.loom import Beside, Kit
 from loom_worker.values.agents import Agent, Backend
 from loom_worker.values.patterns import PatternUse
+from loom_worker.values.sessions import NewSession
 from loom_worker.values.turns import Turn
 from tests.support.kits import made_outfit
 from tests.support.models import Plays, says
@@ -202,25 +204,26 @@ def test_outcomes_change_nothing_where_the_setting_says_so(here: Settings, datab
     fitted.close()
 
 
-def close_call(fitted: Outfit, answer: str) -> tuple[Beside, Plays]:
+def close_call(fitted: Outfit, answer: str, database: Database) -> tuple[Beside, Plays]:
     """What stands beside a question whose candidates a model is asked about."""
     model = Plays([says(answer)])
     kit = replace(fitted.kits.kit("default"), compressor=model)
     kit = replace(kit, agent=Agent("default", reranks_patterns=True, min_confidence=0.0))
-    return fitted.knowledge.beside(turn("revenue of customers"), kit), model
+    session = Sessions(database).create("default", NewSession(), now_ms=1)
+    return fitted.knowledge.beside(replace(turn("revenue of customers"), lane=session.lane), kit), model
 
 
 def test_a_model_settles_a_close_call_and_is_paid(fitted: Outfit, database: Database) -> None:
     second = fitted.knowledge.match("default", "revenue of customers", k=3, kinds=frozenset({"sql", "sqlite"}))[1]
-    found, model = close_call(fitted, "2")
+    found, model = close_call(fitted, "2", database)
     assert [pattern["id"] for pattern in found.patterns] == [second.pattern.id]
     assert len(model.asked) == 1
     with database.read() as tx:
         assert tx.exec_driver_sql("SELECT turn_id, llm_calls FROM usage").all() == [("turn_1", 1)]
 
 
-def test_a_model_may_say_that_none_fits(fitted: Outfit) -> None:
-    assert close_call(fitted, "0")[0].patterns == ()
+def test_a_model_may_say_that_none_fits(fitted: Outfit, database: Database) -> None:
+    assert close_call(fitted, "0", database)[0].patterns == ()
 
 
 def test_no_model_is_asked_unless_the_agent_wants_it(fitted: Outfit) -> None:

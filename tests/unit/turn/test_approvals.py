@@ -164,8 +164,10 @@ def test_a_webhook_tells_once_of_a_reply_that_asks_for_a_person(asking: Stage) -
     asking.serve(turn, by)
     (delivery,) = asking.outbox.page(WORKSPACE, limit=9, after=None).items
     assert asking.book.delivered == [delivery.id]
-    assert '"type":"turn.requires_action"' in delivery.body
-    assert '"approval":"waiting"' in delivery.body
+    taken = asking.outbox.take(delivery.id, now_ms=asking.now_ms, hold_ms=1)
+    assert taken is not None
+    assert '"type":"turn.requires_action"' in taken.body
+    assert '"approval":"waiting"' in taken.body
 
 
 def test_a_worker_that_died_while_a_person_was_asked_costs_no_attempt(asking: Stage) -> None:

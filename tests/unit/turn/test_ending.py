@@ -31,7 +31,9 @@ def test_a_webhook_is_owed_from_the_moment_the_turn_has_ended(stage: Stage) -> N
     assert (delivery.turn_id, delivery.url, delivery.status, delivery.attempts) == (turn.id, HOOK.url, "pending", 0)
     assert stage.book.delivered == [delivery.id]
     assert told_at_delivery[0][-1] == "turn.completed"
-    assert '"output_text":"Done."' in delivery.body.replace('": "', '":"')
+    taken = stage.outbox.take(delivery.id, now_ms=stage.now_ms, hold_ms=1)
+    assert taken is not None
+    assert '"output_text":"Done."' in taken.body.replace('": "', '":"')
 
 
 def test_a_failed_turn_tells_its_webhook_too(stage: Stage) -> None:
