@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loom_worker import private, process_env, redis_client, workshop
+from loom_worker import redis_client, workshop
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.backends.mcp.servers import McpServers
@@ -14,6 +14,7 @@ from loom_worker.calling import Calling
 from loom_worker.errors import Interrupted
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import Rates
+from loom_worker.isolation import private, process_env
 from loom_worker.kits import Kits
 from loom_worker.knowledge import Knowledge
 from loom_worker.models import Models

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loom_worker import crash_points, process_env, redis_client
+from loom_worker import crash_points, redis_client
 from loom_worker.agents.live import LiveAgents
 from loom_worker.errors import LoomError
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
@@ -21,6 +21,7 @@ from loom_worker.front.following import Following
 from loom_worker.front.front import Front
 from loom_worker.front.outward import Outward
 from loom_worker.front.patterns import PatternDesk
+from loom_worker.isolation import process_env
 from loom_worker.lanes import consuming, dropped
 from loom_worker.lanes.keeper import Keeper, alive_workers
 from loom_worker.lanes.lanes import Lanes

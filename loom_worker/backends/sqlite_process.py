@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import loom_worker
-from loom_worker import process_env
 from loom_worker.backends.results import encode
 from loom_worker.backends.sqlite_guard import Order
 from loom_worker.errors import ToolFailed
+from loom_worker.isolation import process_env
 from loom_worker.values.json import Json
 
 log = logging.getLogger(__name__)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from loom_worker import process_env
 from loom_worker import settings as knobs
 from loom_worker.cli import judges
 from loom_worker.errors import Unavailable
+from loom_worker.isolation import process_env
 from loom_worker.sqlite_driver import sqlite3
 
 QUEUES = ("turn", "tool", "webhook", "summary")

@@ -4,9 +4,9 @@ import os
 
 import click
 
-from loom_worker import process_env
 from loom_worker import settings as knobs
 from loom_worker.cli import judges
+from loom_worker.isolation import process_env
 
 
 @click.command()

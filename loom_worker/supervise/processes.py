@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loom_worker import process_env
+from loom_worker.isolation import process_env
 from loom_worker.supervise import child, logs
 from loom_worker.supervise.decide import Spec
 

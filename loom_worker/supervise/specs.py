@@ -4,7 +4,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from loom_worker import process_env
+from loom_worker.isolation import process_env
 from loom_worker.settings import Settings, embedded_socket
 from loom_worker.supervise import valkey
 from loom_worker.supervise.decide import Spec

@@ -11,8 +11,9 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from loom_worker import process_env, socket_folder
+from loom_worker import socket_folder
 from loom_worker.errors import BadSettings, LoomError
+from loom_worker.isolation import process_env
 from loom_worker.settings import Settings, embedded_socket
 from loom_worker.supervise import home, outage, ports, valkey
 from loom_worker.supervise.processes import Processes, shimmed

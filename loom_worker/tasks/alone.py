@@ -8,7 +8,8 @@ import json
 import os
 import sys
 
-from loom_worker import process_env, wiring
+from loom_worker import wiring
+from loom_worker.isolation import process_env
 from loom_worker.lanes.keeper import Hold
 from loom_worker.lanes.lanes import Lease
 from loom_worker.settings import from_env

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker import process_env, workshop
+from loom_worker import workshop
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.errors import Interrupted
+from loom_worker.isolation import process_env
 from loom_worker.tools import targets
 from loom_worker.tools.child import Program
 from loom_worker.tools.outcome import BUSY, DIED, NO_PROCESS

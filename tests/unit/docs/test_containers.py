@@ -6,9 +6,9 @@ import click
 import pytest
 import yaml
 
-from loom_worker import process_env
 from loom_worker.cli.main import main
 from loom_worker.environ import KNOWN
+from loom_worker.isolation import process_env
 from loom_worker.settings import from_env
 from loom_worker.supervise import valkey
 from loom_worker.tasks.app import QUEUES

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from loom_worker import process_env, workshop
+from loom_worker import workshop
+from loom_worker.isolation import process_env
 from loom_worker.tools.call import call
 from loom_worker.tools.custom import GROUP, load
 from loom_worker.tools.declare import Options

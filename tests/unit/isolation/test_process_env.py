@@ -1,8 +1,8 @@
 import pytest
 
-from loom_worker import process_env
 from loom_worker.environ import KNOWN, is_secret
-from loom_worker.process_env import handed_on, inherited, of_process, of_worker
+from loom_worker.isolation import process_env
+from loom_worker.isolation.process_env import handed_on, inherited, of_process, of_worker
 from loom_worker.settings import from_env
 
 WHOLE = {
