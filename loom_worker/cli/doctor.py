@@ -36,7 +36,7 @@ def doctor(ctx: click.Context, *, is_full: bool, as_json: bool) -> None:
         if grown:
             click.echo("\nWhat grows, and what bounds it:")
         for each in grown:
-            click.echo(f"{each.name:<22}{each.size:<34}{each.bound}")
+            click.echo(f"{each.name:<30}{each.size:<34}{each.bound}")
     ctx.exit(0 if is_sound else 1)
 
 

@@ -30,9 +30,12 @@ BOUNDS = {
     "usage": "nothing: a row a turn",
 }
 """Tables and what bounds their rows; a test holds it against the schema."""
+EVENTS = "LOOM_EVENT_LOG_BYTES a turn, LOOM_EVENT_TTL_S after its end"
 REDIS_BOUNDS = {
-    "loom:events": "an hour after the last event",
-    "loom:end": "an hour after the last event",
+    "loom:events": EVENTS,
+    "loom:end": EVENTS,
+    "loom:written": EVENTS,
+    "loom:gone": "an hour after its session was deleted",
     "loom:blob": "LOOM_BLOB_MEMORY_BYTES",
     "loom:q": "the turns, calls and webhooks that wait",
 }
@@ -60,7 +63,7 @@ def growth(settings: Settings) -> Iterator[Growth]:
     """All that can be measured; what cannot be read is left out, for the checks say so of it."""
     yield from _database(settings)
     yield Growth("blobs on disk", _mb(_bytes_below(settings.blobs.folder)), "LOOM_BLOB_DISK_BYTES")
-    yield Growth("logs", _mb(_bytes_below(settings.home / home.LOGS)), "10 MB a file, three of each process")
+    yield Growth("logs", _mb(_bytes_below(settings.home / home.LOGS)), "10 MB a file, three older ones of each process")
     yield from _redis(settings)
 
 
