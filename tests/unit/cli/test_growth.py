@@ -3,7 +3,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from loom_worker.cli.growth import BOUNDS, SAMPLE, growth
+from loom_worker.cli.growth import BOUNDS, EVENTS, SAMPLE, growth
 from loom_worker.cli.main import main
 from loom_worker.environ import KNOWN
 from loom_worker.settings import from_env
@@ -53,5 +53,5 @@ def test_the_memory_of_redis_is_told_by_kind_also_where_only_a_part_is_measured(
         settings = from_env({"LOOM_HOME": str(tmp_path), "LOOM_REDIS_URL": valkey.url})
         found = {each.name: each for each in growth(settings)}
     assert found["redis loom:events"].size.startswith(f"about {2 * SAMPLE:,} keys, ")
-    assert found["redis loom:events"].bound == "an hour after the last event"
+    assert found["redis loom:events"].bound == EVENTS
     assert found["redis"].size.endswith(" MB")
