@@ -1,4 +1,5 @@
--- ARGV: name, kick_ms, max_kick_ms, spares (1: leave running turns to their owners). 1: ring. 0: the lane is idle, or its lease was renewed meanwhile.
+-- ARGV: name, kick_ms, max_kick_ms, spares (1: leave running turns to their owners). 1: ring. 0: the lane is idle, or
+-- its lease was renewed meanwhile.
 -- KEYS 4: since when the longest unanswered doorbell is; whoever sees that one unanswered once more prolongs it.
 -- The lease loses its token here, so that its owner, should it only sleep, finds that it has lost it.
 local deadline = tonumber(redis.call('ZSCORE', LEASES, NAME) or 'inf')
