@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from bench.figures import (
     cache,
+    connections,
     cpu,
     flight,
     footprint,
@@ -42,6 +43,7 @@ FIGURES: dict[str, Callable[[Report, Scale], None]] = {
     "tools": tools.measure,
     "recovery": recovery.measure,
     "outage": outage.measure,
+    "connections": connections.measure,
     "idle": footprint.idle,
     "disk": footprint.disk,
     "reads": reads.measure,

@@ -56,11 +56,23 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
     def send(self, data: bytes, do_close: bool = True) -> int:
         """Hand bytes to the system; the loop's thread alone may close the connection over it."""
         is_ours = threading.get_ident() == self.server.thread_id
-        sent: int = super().send(data, do_close=do_close and is_ours)
+        try:
+            sent: int = super().send(data, do_close=do_close and is_ours)
+        except TimeoutError:  # TCP_USER_TIMEOUT; to waitress it is worth a traceback in the log.
+            self.will_close = True
+            return 0
         if sent:
             self.taken_bytes += sent
             self.taken_s = time.monotonic()
         return sent
+
+    def recv(self, buffer_size: int) -> bytes:
+        """Take bytes from the system; empty once the client has gone."""
+        try:
+            return bytes(super().recv(buffer_size))
+        except TimeoutError:
+            self.handle_close()
+            return b""
 
     def del_channel(self, map: Any = None) -> None:
         """Called when the connection is closed."""

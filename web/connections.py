@@ -89,23 +89,30 @@ class _Entry:
 
 
 class _Crowd:
-    """Connections by stage, the first to enter it first."""
+    """Connections by stage with the moment they entered it, the first one first."""
 
     def __init__(self) -> None:
-        self.stages: tuple[OrderedDict[Connection, None], ...] = tuple(OrderedDict() for _ in Stage)
+        self.stages: tuple[OrderedDict[Connection, float], ...] = tuple(OrderedDict() for _ in Stage)
         self.count = 0
 
-    def add(self, connection: Connection, stage: Stage) -> None:
-        self.stages[stage][connection] = None
+    def add(self, connection: Connection, entry: _Entry) -> None:
+        self.stages[entry.stage][connection] = entry.since_s
         self.count += 1
 
-    def remove(self, connection: Connection, stage: Stage) -> None:
-        del self.stages[stage][connection]
+    def remove(self, connection: Connection, entry: _Entry) -> None:
+        del self.stages[entry.stage][connection]
         self.count -= 1
 
     def idlest(self) -> Connection | None:
-        """The one that is missed least; None if a request runs on each."""
-        return next((next(iter(stage)) for stage in self.stages[: Stage.RUNNING] if stage), None)
+        """The one that is missed least; None if a request runs on each.
+
+        Of idle ones and heads the one that is so for longest: were all idle ones to go first, a stranger's slow heads
+        would push out a connection that was accepted a moment ago and whose request is still in the system's buffer.
+        """
+        firsts = [next(iter(stage.items())) for stage in self.stages[: Stage.BODY] if stage]
+        if firsts:
+            return min(firsts, key=lambda first: first[1])[0]
+        return next((next(iter(stage)) for stage in self.stages[Stage.BODY : Stage.RUNNING] if stage), None)
 
     def oldest(self, stage: Stage) -> Connection:
         return next(iter(self.stages[stage]))
@@ -147,17 +154,17 @@ class Connections:
         """A connection was accepted."""
         entry = _Entry(group_of(address), Stage.IDLE, now_s)
         self._entries[connection] = entry
-        self._all.add(connection, entry.stage)
-        self._groups.setdefault(entry.group, _Crowd()).add(connection, entry.stage)
+        self._all.add(connection, entry)
+        self._groups.setdefault(entry.group, _Crowd()).add(connection, entry)
 
     def remove(self, connection: Connection) -> None:
         """A connection was closed; nothing happens if it is not there."""
         entry = self._entries.pop(connection, None)
         if entry is None:
             return
-        self._all.remove(connection, entry.stage)
+        self._all.remove(connection, entry)
         crowd = self._groups[entry.group]
-        crowd.remove(connection, entry.stage)
+        crowd.remove(connection, entry)
         if not crowd.count:
             del self._groups[entry.group]
 
@@ -170,10 +177,11 @@ class Connections:
         if entry is None or entry.stage is stage or (entry.stage is Stage.HEAD and stage is Stage.IDLE):
             return None
         crowd = self._groups[entry.group]
-        for each in (self._all, crowd):
-            each.remove(connection, entry.stage)
-            each.add(connection, stage)
+        self._all.remove(connection, entry)
+        crowd.remove(connection, entry)
         entry.stage, entry.since_s = stage, now_s
+        self._all.add(connection, entry)
+        crowd.add(connection, entry)
         if stage is not Stage.BODY:
             return None
         if len(crowd.stages[stage]) > self._bodies_share:
@@ -191,8 +199,8 @@ class Connections:
         return [*late, *_slow_readers(readers, now_s)]
 
     def _waiting_longer(self, stage: Stage, since_s: float) -> Iterator[Connection]:
-        for connection in self._all.stages[stage]:
-            if self._entries[connection].since_s >= since_s:
+        for connection, entered_s in self._all.stages[stage].items():
+            if entered_s >= since_s:
                 return
             yield connection
 

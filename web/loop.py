@@ -11,6 +11,7 @@ import logging
 import select
 import selectors
 import socket
+import struct
 import threading
 import time
 from contextlib import suppress
@@ -152,6 +153,9 @@ class Loop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
     def _drop(self, made: Any, why: str) -> None:
         if made is not None:
             self._dropped[why] = self._dropped.get(why, 0) + 1
+            if made.unsent_bytes:
+                # Or the system would keep what lies in its buffer, and try for minutes to get rid of it.
+                made.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             made.handle_close()
 
     def _review(self, made: Channel) -> None:
@@ -192,5 +196,6 @@ def _socket_options() -> list[tuple[int, int, int]]:
     options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # What the client does not take lies in the system's buffer first, where Loom does not see it (Linux, tcp(7)).
-        options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STUCK_S * 1000)))
+        # Twice as long, so that where Loom sees it the client is told, as the system does not do.
+        options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(2 * STUCK_S * 1000)))
     return options

@@ -16,7 +16,7 @@ import pytest
 from tests.support.sockets import sockets
 from tests.support.system import System, plain_agent
 from tests.support.until import until
-from web.connections import HEAD_S, MAX_BODIES, SHARE
+from web.connections import HEAD_S, MAX_BODIES, SHARE, STUCK_S
 
 pytestmark = pytest.mark.journey
 
@@ -93,6 +93,15 @@ def test_bodies_that_drip_are_few_at_a_time_and_others_upload(loom: System) -> N
         attack.open(3 * share, BODY)
         until(lambda: attack.closed() >= 2 * share, 10, "bodies beyond the share were given up")
         require_service(loom, "upload")
+
+
+@pytest.mark.long
+def test_a_client_that_takes_nothing_of_its_answers_is_dropped(loom: System) -> None:
+    asking = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with sockets(port_of(loom), receive_bytes=4096) as attack:
+        attack.open(50, asking * 200)
+        until(lambda: attack.reset() == 50, STUCK_S + 60, "all readers were dropped")
+        require_service(loom, "readers")
 
 
 def test_a_web_without_file_descriptors_drops_an_idle_connection_and_goes_on(loom: System) -> None:

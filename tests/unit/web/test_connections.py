@@ -48,7 +48,7 @@ def test_behind_proxies_one_address_may_have_all_connections() -> None:
     assert kept.over_limit("10.0.0.1") == (False, None)
 
 
-def test_idle_connections_go_before_slow_heads_then_bodies_then_answers() -> None:
+def test_what_waits_for_a_head_goes_before_bodies_then_answers() -> None:
     kept, made = crowd(10, Stage.RUNNING)
     for each, stage in zip(made, (Stage.ANSWER, Stage.BODY, Stage.HEAD, Stage.IDLE), strict=False):
         kept.move(each, stage, 50.0)
@@ -56,6 +56,17 @@ def test_idle_connections_go_before_slow_heads_then_bodies_then_answers() -> Non
         assert kept.idlest() is expected
         kept.remove(expected)
     assert kept.idlest() is None
+
+
+def test_a_new_connection_is_not_pushed_out_by_a_crowd_of_slow_heads() -> None:
+    kept, made = crowd(9, Stage.HEAD)
+    kept.add(Fake(), "10.0.0.1", 100.0)
+    for head in made:
+        assert kept.over_limit("10.0.0.1") == (True, head)
+        kept.remove(head)
+        attacker = Fake()
+        kept.add(attacker, "10.0.0.1", 101.0)
+        kept.move(attacker, Stage.HEAD, 101.0)
 
 
 def test_a_connection_that_runs_a_request_is_never_dropped_for_room() -> None:
