@@ -35,7 +35,7 @@ class Room:
 
     def run(self, *specs: Spec) -> subprocess.Popen[bytes]:
         table = self.folder / "specs.json"
-        table.write_text(json.dumps([asdict(s) for s in specs]))
+        table.write_text(json.dumps([asdict(s) for s in specs], default=sorted))
         command = [sys.executable, "-m", "tests.support.supervising", str(table)]
         with (self.folder / "said").open("wb") as said:
             self.supervisor = subprocess.Popen(

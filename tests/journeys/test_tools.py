@@ -161,8 +161,8 @@ def test_a_tool_that_failed_five_times_is_answered_at_once_in_every_session_and_
     turn = system.ended(system.submit("breaks-b", "Try once.", agent="maker"))
     assert turn["output_text"] == "Without it."
     refused, counted = turn["tool_calls"]
-    assert refused["content"].startswith("UNAVAILABLE: broken has failed several times in a row")
-    assert (refused["error_id"], refused["duration_ms"], counted["status"]) == (None, None, "completed")
+    assert "UNAVAILABLE: broken has failed several times in a row" in refused["content"]
+    assert (refused["status"], counted["status"]) == ("failed", "completed")
     assert "broken" in tools(server.requests[-1])
     shown = r'loom_breaker_open\{name="tool:python:\w+:handmade\.py:broken"\} 1\.0'
     assert re.search(shown, system.get("/metrics").text)
