@@ -1,14 +1,21 @@
 """Messages as they were said; rows are only ever appended."""
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from loom_worker.errors import NotFound
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import found
+from loom_worker.values.cutting import FIELD_BYTES
 from loom_worker.values.pages import Page, no_cursor, page_of
 from loom_worker.values.sessions import Message
+
+# A character more than a list shows, so that a cut text is seen to be one.
+_LISTED = [
+    func.substr(column, 1, FIELD_BYTES + 1).label("content") if column is messages.c.content else column
+    for column in messages.c
+]
 
 
 class Messages:
@@ -26,7 +33,7 @@ class Messages:
         """
         with self._database.read() as tx:
             lane = found(tx, workspace, session_id)["lane"]
-            query = select(messages).where(messages.c.lane == lane).order_by(messages.c.n).limit(limit + 1)
+            query = select(*_LISTED).where(messages.c.lane == lane).order_by(messages.c.n).limit(limit + 1)
             if after is not None:
                 seen = select(messages.c.n).where(messages.c.lane == lane, messages.c.id == after)
                 last = tx.execute(seen).scalar()

@@ -9,6 +9,7 @@ from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import calls, kept, steps, turn_columns, turns, unfinished
 from loom_worker.store.sessions import found
+from loom_worker.values.cutting import FIELD_BYTES
 from loom_worker.values.json import Json
 from loom_worker.values.pages import Page, no_cursor, page_of
 from loom_worker.values.turns import Call, Step, Turn
@@ -46,7 +47,9 @@ class Turns:
         Raises:
             NotFound: the workspace has no such session.
         """
-        query = select(*turn_columns()).where(turns.c.workspace == workspace, kept())
+        # A character more than a list shows, so that a cut answer is seen to be one.
+        columns = turn_columns(answer_chars=FIELD_BYTES + 1)
+        query = select(*columns).where(turns.c.workspace == workspace, kept())
         query = query.order_by(turns.c.id.desc()).limit(limit + 1)
         for name, value in where.items():
             query = query.where(turns.c[name] == value)

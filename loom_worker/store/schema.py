@@ -325,11 +325,16 @@ pattern_uses = Table(
 _OWNS = (sessions.c.lane == turns.c.lane, sessions.c.workspace == turns.c.workspace)
 
 
-def turn_columns() -> list[ColumnElement[Any]]:
-    """The columns of a turn as readers know it: ``output_text`` is taken from the message that holds the answer."""
+def turn_columns(*, answer_chars: int | None = None) -> list[ColumnElement[Any]]:
+    """The columns of a turn as readers know it: ``output_text`` is taken from the message that holds the answer.
+
+    Args:
+        answer_chars: no more of the answer is read; None: all of it.
+    """
     answer = select(messages.c.content).where(messages.c.id == turns.c.answer_id).scalar_subquery()
-    whole = func.coalesce(turns.c.output_text, answer).label("output_text")
-    return [whole if column is turns.c.output_text else column for column in turns.c]
+    whole: ColumnElement[Any] = func.coalesce(turns.c.output_text, answer)
+    text = whole if answer_chars is None else func.substr(whole, 1, answer_chars)
+    return [text.label("output_text") if column is turns.c.output_text else column for column in turns.c]
 
 
 def kept() -> ColumnElement[bool]:
