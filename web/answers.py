@@ -8,7 +8,7 @@ from typing import NamedTuple
 from flask import Response, request
 
 from loom_worker.values.json import Json
-from loom_worker.values.pages import Page, T
+from loom_worker.values.pages import PAGE_BYTES, Page, T, no_cursor
 from web.problems import malformed
 
 DEFAULT_LIMIT = 50
@@ -49,13 +49,43 @@ def page_answer(page: Page[T], as_json: Callable[[T], Json]) -> Response:
     return list_answer((as_json(item) for item in page.items), after=page.next)
 
 
-def page_wanted() -> tuple[int, str | None]:
+def listed(items: Iterable[Json], key: str) -> Json:
+    """A page, for ``?limit`` and ``?after``, of a list that is there as a whole; 500 items unless fewer are asked for.
+
+    Args:
+        key: the member that tells items apart, and whose value is the cursor.
+
+    Raises:
+        Refused: 400 for anything else.
+        Invalid: no item has that cursor.
+    """
+    limit, after = page_wanted(MAX_LIMIT)
+    found = list(items)
+    if after is not None:
+        place = next((at for at, item in enumerate(found) if item[key] == after), None)
+        if place is None:
+            raise no_cursor(after)
+        found = found[place + 1 :]
+    page: list[Json] = []
+    room = PAGE_BYTES
+    for item in found:
+        room -= len(encode(item))
+        if page and (room < 0 or len(page) == limit):
+            return {"object": "list", "data": page, "has_more": True, "next": page[-1][key]}
+        page.append(item)
+    return {"object": "list", "data": page, "has_more": False, "next": None}
+
+
+def page_wanted(usual: int = DEFAULT_LIMIT) -> tuple[int, str | None]:
     """``?limit`` (1-500, larger counts as 500) and ``?after`` of the current request.
+
+    Args:
+        usual: the limit where none is given.
 
     Raises:
         Refused: 400 for anything else.
     """
-    limit = whole_argument("limit", DEFAULT_LIMIT)
+    limit = whole_argument("limit", usual)
     if limit < 1:
         raise malformed("limit must be a whole number from 1 to 500")
     return min(limit, MAX_LIMIT), text_argument("after", longest=512)

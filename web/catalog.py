@@ -9,7 +9,7 @@ from loom_worker.values.agents import Agent, ApprovalPolicy
 from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
 from loom_worker.values.tools import Tool
-from web.answers import Route, choice_argument, is_id, json_answer, list_answer, page_answer, page_wanted, text_argument
+from web.answers import Route, choice_argument, is_id, json_answer, listed, page_answer, page_wanted, text_argument
 from web.bodies import no_body
 from web.caller import caller
 
@@ -39,7 +39,7 @@ class Catalog:
 
     def agents(self) -> Response:
         """List the agents a session can have."""
-        return list_answer(agent_json(agent) for agent in self._front.agents())
+        return json_answer(listed((agent_json(agent) for agent in self._front.agents()), "name"))
 
     def agent(self, name: str) -> Response:
         """Look at one agent."""
@@ -53,12 +53,12 @@ class Catalog:
         name = text_argument("agent") or "default"
         tools = self._front.tools(name)
         approval = next((agent.approval for agent in self._front.agents() if agent.name == name), ApprovalPolicy())
-        return list_answer(_tool_json(tool, approval) for tool in tools)
+        return json_answer(listed((_tool_json(tool, approval) for tool in tools), "name"))
 
     def usage(self) -> Response:
         """Sum tokens and cost of the workspace."""
         group_by = choice_argument("group_by", GROUPS) or "workspace"
-        return list_answer(self._front.usage(caller().workspace, group_by=group_by))
+        return json_answer(listed(self._front.usage(caller().workspace, group_by=group_by), "key"))
 
     def queue_stats(self) -> Response:
         """Count what waits, what runs and who works."""

@@ -274,10 +274,16 @@ OPERATIONS: tuple[Operation, ...] = (
         ("Range", "If-Range", "If-None-Match"),
         "*/*",
     ),
-    Operation("GET", "/v1/agents", "List agents", "agents", {200: "AgentList"}),
+    Operation("GET", "/v1/agents", "List agents", "agents", {200: "AgentList"}, (422,), parameters=_PAGE),
     Operation("GET", "/v1/agents/{name}", "Look at an agent", "agents", {200: "Agent"}, (404,)),
     Operation(
-        "GET", "/v1/tools", "List the tools of an agent", "agents", {200: "ToolList"}, (422,), parameters=("agent",)
+        "GET",
+        "/v1/tools",
+        "List the tools of an agent",
+        "agents",
+        {200: "ToolList"},
+        (422,),
+        parameters=("agent", *_PAGE),
     ),
     Operation(
         "GET",
@@ -285,7 +291,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "List the patterns, and what of their files is in error",
         "patterns",
         {200: "PatternList"},
-        parameters=("category",),
+        (422,),
+        parameters=("category", *_PAGE),
     ),
     Operation(
         "GET",
@@ -304,7 +311,15 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: "Pattern"},
         (404,),
     ),
-    Operation("GET", "/v1/usage", "Sum tokens and cost", "operation", {200: "UsageRowList"}, parameters=("group_by",)),
+    Operation(
+        "GET",
+        "/v1/usage",
+        "Sum tokens and cost",
+        "operation",
+        {200: "UsageRowList"},
+        (422,),
+        parameters=("group_by", *_PAGE),
+    ),
     Operation("GET", "/v1/queue/stats", "Count what waits and runs", "operation", {200: "QueueStats"}),
     Operation("GET", "/v1/deliveries", "List webhook deliveries", "operation", {200: "DeliveryList"}, parameters=_PAGE),
     Operation(

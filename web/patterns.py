@@ -8,7 +8,7 @@ from flask import Response, request
 from loom_worker.errors import Flaw, Invalid, Unavailable
 from loom_worker.values.json import Json, rfc3339
 from loom_worker.values.patterns import Effect, Pattern, PatternMatch
-from web.answers import Route, json_answer, list_answer, text_argument, whole_argument
+from web.answers import Route, json_answer, list_answer, listed, text_argument, whole_argument
 from web.caller import caller
 from web.problems import malformed
 
@@ -40,10 +40,7 @@ class PatternViews:
         state = desk.state()
         return json_answer(
             {
-                "object": "list",
-                "data": [_line(pattern) for pattern in desk.patterns(text_argument("category"))],
-                "has_more": False,
-                "next": None,
+                **listed(map(_line, desk.patterns(text_argument("category"))), "id"),
                 "errors": list(state.problems),
                 "loaded_at": rfc3339(state.loaded_ms),
                 "processes": self._processes(),

@@ -58,11 +58,12 @@ def tools(*, agent: str | None, url: str | None, as_json: bool) -> None:
     show_default=True,
     help="What to sum over.",
 )
+@paged
 @common
-def usage(by: str, *, url: str | None, as_json: bool) -> None:
+def usage(by: str, limit: int, after: str | None, *, url: str | None, as_json: bool) -> None:
     """Sum tokens and cost."""
     columns = ("key", "turns", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd")
-    show("/v1/usage", {"group_by": by}, columns, url=url, as_json=as_json)
+    show("/v1/usage", {"group_by": by, "limit": limit, "after": after}, columns, url=url, as_json=as_json)
 
 
 def show(path: str, query: Json, columns: Sequence[str], *, url: str | None, as_json: bool) -> None:

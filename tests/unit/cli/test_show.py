@@ -43,7 +43,7 @@ def test_a_list_is_a_table_that_says_how_to_go_on(tmp_path: Path) -> None:
         (["agents", "default"], "/v1/agents/default"),
         (["tools"], "/v1/tools"),
         (["tools", "--agent", "a&b"], "/v1/tools?agent=a%26b"),
-        (["usage", "--by", "day"], "/v1/usage?group_by=day"),
+        (["usage", "--by", "day"], "/v1/usage?group_by=day&limit=50"),
     ],
 )
 def test_each_command_asks_for_what_it_shows(tmp_path: Path, arguments: list[str], asked: str) -> None:

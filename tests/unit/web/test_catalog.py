@@ -42,6 +42,27 @@ def test_usage_is_summed_by_the_group_asked_for(client: FlaskClient, submit: Sub
     assert [row["turns"] for row in client.get("/v1/usage").get_json()["data"]] == [3]
 
 
+@pytest.mark.parametrize(
+    ("path", "key"), [("/v1/agents?", "name"), ("/v1/tools?", "name"), ("/v1/usage?group_by=session&", "key")]
+)
+def test_a_list_that_is_there_as_a_whole_is_walked_in_pages(
+    client: FlaskClient, submit: Submit, worker: Worker, path: str, key: str
+) -> None:
+    for session in ("s", "t", "u"):
+        worker.finish(submit(session)["id"])
+    whole = client.get(path).get_json()
+    assert (whole["has_more"], whole["next"]) == (False, None)
+    walked, after = [], ""
+    while after is not None:
+        page = client.get(f"{path}limit=1" + (f"&after={after}" if after else "")).get_json()
+        walked += page["data"]
+        assert len(page["data"]) == 1
+        assert page["next"] == (page["data"][0][key] if page["has_more"] else None)
+        after = page["next"]
+    assert walked == whole["data"]
+    assert client.get(f"{path}after=nobody").status_code == 422
+
+
 @pytest.mark.parametrize("group", ["user", "Session", "session,agent"])
 def test_an_unknown_group_is_malformed(client: FlaskClient, group: str) -> None:
     assert client.get(f"/v1/usage?group_by={group}").status_code == 400
