@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 import redis
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from loom_worker.settings import Settings, from_env
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
 from tests.support.valkey import Valkey
+
+# A loaded machine takes its time; how long something takes is for benchmarks to say.
+hypothesis_settings.register_profile("loom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("loom")
 
 
 @pytest.fixture(scope="session")
