@@ -37,7 +37,9 @@ end
 for i = 9 + 2 * skipped, #ARGV, 2 do
   last, bytes = add(KEYS[1], last, bytes, ARGV[i], ARGV[i + 1], fence)
 end
-trim(KEYS[1], last, bytes, tonumber(ARGV[3]))
+if bytes > tonumber(ARGV[3]) then  -- of all events so far: mostly fewer, and nothing needs to be read
+  trim(KEYS[1], last, bytes, tonumber(ARGV[3]))
+end
 if ARGV[6] == '1' then
   redis.call('XADD', KEYS[2], '*', 'last', last)
 end

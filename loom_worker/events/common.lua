@@ -15,8 +15,9 @@ end
 
 -- Drop the oldest events until the rest has max_bytes at the most; the last one stays whatever it has.
 local function trim(stream, last, bytes, max_bytes)
+  local count = 1  -- the oldest one may stay; only where it goes are more of them read
   while true do
-    local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 50)
+    local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', count)
     local kept = nil
     for _, entry in ipairs(oldest) do
       local fields = entry[2]
@@ -38,5 +39,6 @@ local function trim(stream, last, bytes, max_bytes)
       return
     end
     redis.call('XTRIM', stream, 'MINID', string.format('%d-0', newest + 1))
+    count = 50
   end
 end

@@ -178,6 +178,10 @@ def _end(turn_id: str) -> str:
     return f"loom:end:{turn_id}"
 
 
+def _gone(turn_id: str) -> str:
+    return f"loom:gone:{turn_id}"
+
+
 def _written(turn_id: str) -> str:
     return f"loom:written:{turn_id}"
 
@@ -189,10 +193,6 @@ def _keys(turn_id: str) -> tuple[str, str, str, str]:
 
 def _number(entry_id: str) -> int:
     return int(entry_id.partition("-")[0])
-
-
-def _gone(turn_id: str) -> str:
-    return f"loom:gone:{turn_id}"
 
 
 def _check_there(answer: int, turn_id: str) -> None:
