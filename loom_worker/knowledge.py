@@ -154,10 +154,13 @@ class Knowledge:
         """The skills of a workspace; what is wrong with one is told in the log, once."""
         shelf = self.skills.of(workspace)
         known = self._told.get(workspace, ())
-        self._told[workspace] = shelf.problems
+        self._told[workspace] = (*shelf.problems, *shelf.warnings)
         for problem in shelf.problems:
             if problem not in known:
                 log.warning("skill left out: %s", one_line(problem, MOST_PROBLEM_CHARS))
+        for warning in shelf.warnings:
+            if warning not in known:
+                log.warning("skill loads, but: %s", one_line(warning, MOST_PROBLEM_CHARS))
         return shelf
 
     def _matches(self, turn: Turn, kit: Kit) -> Sequence[PatternMatch]:

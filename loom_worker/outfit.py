@@ -147,7 +147,12 @@ def _pool(settings: Settings) -> Pool:
 def _knowledge(settings: Settings, database: Database, news: News) -> Knowledge:
     own = settings.patterns
     return Knowledge(
-        library=LiveLibrary(own.folder or packaged_root(), debounce_ms=own.debounce_ms, on_update=news.tell),
+        library=LiveLibrary(
+            own.folder or packaged_root(),
+            debounce_ms=own.debounce_ms,
+            on_update=news.tell,
+            shipped=packaged_root() if own.folder and own.is_shipped_added else None,
+        ),
         skills=Skills(settings.workspaces_dir),
         uses=PatternUses(database),
         ledger=Ledger(database),

@@ -240,6 +240,7 @@ def _retention(read: Reader) -> RetentionSettings:
 def _patterns(read: Reader) -> PatternSettings:
     return PatternSettings(
         folder=_existing(read, "LOOM_PATTERNS_DIR"),
+        is_shipped_added=read.choice("LOOM_PATTERNS_SHIPPED", True, _YES_NO),
         debounce_ms=read.whole("LOOM_PATTERNS_DEBOUNCE_MS", PatternSettings().debounce_ms, least=0, most=60_000),
         learns=read.choice("LOOM_PATTERNS_LEARN", True, _YES_NO),
     )

@@ -157,7 +157,9 @@ class PatternSettings:
     """The pattern library."""
 
     folder: Path | None = None
-    """LOOM_PATTERNS_DIR; unless set, the library in the package."""
+    """LOOM_PATTERNS_DIR: patterns of one's own; unless set, those in the package are the library."""
+    is_shipped_added: bool = True
+    """LOOM_PATTERNS_SHIPPED: the package's patterns are offered beside one's own; one's own win under the same id."""
     debounce_ms: int = 100
     """LOOM_PATTERNS_DEBOUNCE_MS: quiet time after a change of its files before they are read."""
     learns: bool = True

@@ -29,6 +29,7 @@ VALUE_OF: Mapping[str, Callable[[Settings], object]] = {
     "OLLAMA_HOST": lambda s: s.llm.ollama_host and without_password(s.llm.ollama_host),
     "LOOM_AGENTS_DIR": lambda s: s.agents_dir,
     "LOOM_PATTERNS_DIR": lambda s: s.patterns.folder,
+    "LOOM_PATTERNS_SHIPPED": lambda s: s.patterns.is_shipped_added,
     "LOOM_PATTERNS_DEBOUNCE_MS": lambda s: s.patterns.debounce_ms,
     "LOOM_PATTERNS_LEARN": lambda s: s.patterns.learns,
     "LOOM_WORKSPACES_DIR": lambda s: s.workspaces_dir,

@@ -72,8 +72,10 @@ def lint(folder: Path | None, *, as_json: bool) -> None:
     from loom_worker.patterns.library import load, packaged_root
     from loom_worker.patterns.lint import lint as findings_of
 
-    root = folder or knobs.from_env().patterns.folder or packaged_root()
-    findings = findings_of(root)
+    own = knobs.from_env().patterns
+    root = folder or own.folder or packaged_root()
+    shipped = load(packaged_root()).patterns if own.is_shipped_added else ()
+    findings = findings_of(root, others=(pattern.id for pattern in shipped))
     if as_json:
         click.echo(json.dumps([{**asdict(each), "path": str(each.path)} for each in findings], indent=2))
     else:

@@ -169,11 +169,17 @@ def _list(workspace: str, *, is_all: bool, as_json: bool) -> None:
 
 
 def _told(skills: Skills, workspace: str) -> tuple[Skill, ...]:
-    """The skills of a workspace; what is wrong with others goes to standard error."""
+    """The skills of a workspace; what is wrong with them and with others goes to standard error."""
     shelf = skills.of(workspace)
     for problem in shelf.problems:
         click.echo(problem, err=True)
+    _warn(shelf.warnings)
     return shelf.skills
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        click.echo(f"{one_line(warning, 1024)} (it loads)", err=True)
 
 
 def _unlisted(workspace: str) -> frozenset[str]:
@@ -251,6 +257,7 @@ def _tell(done: Installed, workspace: str, unlisted: Collection[str], *, as_json
         click.echo(_NEVER_RUN)
         if done.has_replaced and done.skill.name not in unlisted:
             click.echo(_KEPT)
+    _warn(done.skill.warnings)
 
 
 def _shown(value: object) -> object:

@@ -1,10 +1,12 @@
 """The pattern library: YAML files under one folder, read into patterns; what cannot be read is told, not fatal."""
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from stat import S_ISDIR
+from typing import Any
 
 from loom_worker.patterns import aliases
 from loom_worker.patterns.entries import Unit, units
@@ -23,6 +25,7 @@ COMPLAINT_CHARS = 500
 """Longest complaint; of what it quotes from a file the beginning is enough to find it."""
 _PATH_CHARS = 300
 """Of them for the path, so that a deep folder leaves room for the reason."""
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,9 @@ def packaged_root() -> Path:
 def load(root: Path) -> Library:
     """Read every pattern file under ``root/<library>/``.
 
-    A pattern's id is its folder under the root and its name, ``sql/top_n``. A file, document or pattern that
-    cannot be used is left out and named in ``problems``; the rest loads.
+    A pattern's id is its folder under the root and its name, ``sql/top_n``; the name of a library that is not called
+    as its folder stands between them. A file, document or pattern that cannot be used is left out and named in
+    ``problems``; the rest loads.
     """
     if fault := root_fault(root):
         return Library((), (complaint(root, 1, fault),))
@@ -159,6 +163,13 @@ def merged(files: Iterable[FileContent]) -> Library:
     return Library(tuple(first.values()), tuple(problems))
 
 
+def with_shipped(own: Library, shipped: Library) -> Library:
+    """Add the patterns that ship with Loom to those of a user; one of the user's takes the place of its namesake."""
+    taken = {pattern.id for pattern in own.patterns}
+    added = tuple(pattern for pattern in shipped.patterns if pattern.id not in taken)
+    return Library((*own.patterns, *added), own.problems)
+
+
 def unlisted(count: int) -> str:
     """How many of so many complaints about one file are not told one by one."""
     return f"… and {count - MOST_COMPLAINTS} more"
@@ -218,4 +229,10 @@ def _built(unit: Unit, folder: str) -> Pattern:
     inherited = dict(unit.inherited)
     if not unit.is_flat and not inherited.get("category"):
         inherited["category"] = folder.rsplit("/", 1)[-1]
-    return pattern(fields, folder=folder, inherited=inherited, library=unit.library)
+    return pattern(fields, folder=_id_folder(folder, unit.library), inherited=inherited, library=unit.library)
+
+
+def _id_folder(folder: str, library: Mapping[str, Any]) -> str:
+    """What stands before a pattern's name in its id: two libraries in one folder may use the same names."""
+    name = _NOT_IN_IDS.sub("-", str(library.get("name") or "")).strip("-.")
+    return f"{folder}/{name}" if name and name != folder.rsplit("/", 1)[-1] else folder

@@ -34,8 +34,11 @@ class Finding:
         return one_line(f"{told} ({self.advice})" if self.advice else told, COMPLAINT_CHARS)
 
 
-def lint(root: Path) -> tuple[Finding, ...]:
+def lint(root: Path, *, others: Iterable[str] = ()) -> tuple[Finding, ...]:
     """Look at every pattern file under a folder: all that ``load`` leaves out, and warnings; by file and line.
+
+    Args:
+        others: ids of patterns that are offered beside those in the folder, which may be named as related.
 
     Of a file with more than ``MOST_COMPLAINTS`` errors, or warnings, the first are found, and how many follow.
     """
@@ -52,7 +55,7 @@ def lint(root: Path) -> tuple[Finding, ...]:
                 found.append(_finding(path, pattern.line, "error", what, "give it another name"))
             else:
                 loaded[pattern.id] = (path, unit, pattern)
-    found += _warnings(loaded)
+    found += _warnings(loaded, others)
     found.sort(key=lambda finding: (str(finding.path), finding.line))
     return tuple(each for _, of_file in groupby(found, key=lambda finding: finding.path) for each in _bounded(of_file))
 
@@ -72,9 +75,9 @@ def _bounded(of_file: Iterable[Finding]) -> Iterator[Finding]:
             yield Finding(finding.path, 1, level, unlisted(count))
 
 
-def _warnings(loaded: dict[str, tuple[Path, Unit, Pattern]]) -> Iterator[Finding]:
+def _warnings(loaded: dict[str, tuple[Path, Unit, Pattern]], others: Iterable[str]) -> Iterator[Finding]:
     patterns = [pattern for _, _, pattern in loaded.values()]
-    library = lint_rules.Surroundings.of(patterns)
+    library = lint_rules.Surroundings.of(patterns, others)
     for path, unit, pattern in loaded.values():
         for place, what, advice in (*lint_keys.of_keys(unit), *lint_rules.of_pattern(unit, pattern, library)):
             yield _finding(path, unit.line_of(place), "warning", what, advice)

@@ -1,7 +1,7 @@
 """Remarks on what a pattern says: what it lacks to be found, what its templates and parameters leave open."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from loom_worker.patterns import aliases
@@ -28,9 +28,9 @@ class Surroundings:
     """Each intent, in small letters, with the id of the first pattern that has it."""
 
     @classmethod
-    def of(cls, patterns: Sequence[Pattern]) -> "Surroundings":
-        """What a library's patterns are to each other."""
-        ids = frozenset(pattern.id for pattern in patterns)
+    def of(cls, patterns: Sequence[Pattern], others: Iterable[str] = ()) -> "Surroundings":
+        """What a library's patterns are to each other; ``others`` are ids of patterns elsewhere."""
+        ids = frozenset((*(pattern.id for pattern in patterns), *others))
         ends = frozenset(pattern_id.split("/", n)[n] for pattern_id in ids for n in range(pattern_id.count("/") + 1))
         first: dict[str, str] = {}
         for pattern in patterns:

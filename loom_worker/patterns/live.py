@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loom_worker.patterns.library import FileContent, Library, complaint, merged, read_file, with_outcome
+from loom_worker.patterns.library import (
+    FileContent,
+    Library,
+    complaint,
+    load,
+    merged,
+    read_file,
+    with_outcome,
+    with_shipped,
+)
 from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.watch import Mark, Watch, look
 from loom_worker.values.ids import now_ms
@@ -65,6 +74,7 @@ class LiveLibrary:
         on_update: Callable[[PatternUpdateEvent], None],
         watches: bool = True,
         means: Means | None = None,
+        shipped: Path | None = None,
     ) -> None:
         """Nothing is read or started before the first question: a process may fork until then.
 
@@ -73,12 +83,15 @@ class LiveLibrary:
             on_update: told of every load that changed patterns or complaints, the first included; without any lock
                 held, and by the watching thread where there is one. What it raises is logged.
             watches: False: files are only looked at by ``reload``.
+            shipped: another folder whose patterns are added; read once, as it changes with the package alone.
         """
         self.root = root
         self._debounce_s = debounce_ms / 1000
         self._on_update = on_update
         self._watches = watches
         self._means = means or Means()
+        self._shipped_root = shipped
+        self._shipped: Library | None = None
         self._state: State | None = None
         self._files: dict[Path, _Kept] = {}
         self._library = Library((), ())
@@ -204,13 +217,19 @@ class LiveLibrary:
 
     def _read(self, old: State | None) -> State:
         self._files = self._refreshed(look(self.root))
-        self._library = library = merged(kept.content for kept in self._files.values())
+        self._library = library = with_shipped(merged(kept.content for kept in self._files.values()), self._added())
         before = old.matcher if old else None
         if before is not None and before.patterns == library.patterns:
             matcher = before
         else:
             matcher = self._means.index(library.patterns, before)
         return State(matcher, (*self._trouble, *library.problems), now_ms(), len(self._files))
+
+    def _added(self) -> Library:
+        """The patterns of the shipped library; its complaints are for who made the package."""
+        if self._shipped is None:
+            self._shipped = load(self._shipped_root) if self._shipped_root else Library((), ())
+        return self._shipped
 
     def _as_before(self, old: State | None, error: Exception) -> State:
         matcher = old.matcher if old else Matcher(())

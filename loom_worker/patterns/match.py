@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loom_worker.patterns import effect
+from loom_worker.patterns.aliases import BACKENDS
 from loom_worker.patterns.calibrate import confidences
 from loom_worker.patterns.match_views import Alike, Views, Weighing
 from loom_worker.values.patterns import Pattern, PatternMatch
@@ -60,7 +61,7 @@ class Matcher:
         """The best ``k`` patterns with a score above 0, best first; equal ones by priority, then by id.
 
         Args:
-            kinds: only patterns whose backend_type is empty or one of these; None: all patterns.
+            kinds: only patterns whose backend_type is one of these, empty, or unknown to Loom; None: all patterns.
             boosts: id to a factor (kept within 0.9-1.1) that may change a candidate's place, not its score.
         """
         if self._views is None:
@@ -101,7 +102,8 @@ class Matcher:
 def _by_kind(patterns: tuple[Pattern, ...]) -> "dict[str, NDArray[bool_]]":
     import numpy as np
 
-    kinds = [pattern.backend_type for pattern in patterns]
+    # A type that Loom does not know (workflow, code) says nothing of what the agent works on.
+    kinds = [pattern.backend_type if pattern.backend_type in BACKENDS else "" for pattern in patterns]
     return {kind: np.array([each == kind for each in kinds]) for kind in sorted(set(kinds))}
 
 

@@ -17,7 +17,7 @@ MAX_CHARS = 20_000
 _HALF = MAX_CHARS // 2
 _CALL = re.compile(r"(?<!\w)use\s+skills?\s*[:：]")
 _QUOTES = "\"'`*“”„‘’«»「」"
-_NAMED = re.compile(rf"[\s{_QUOTES}]*((?:[^\W_]|-)+)[{_QUOTES}]*")
+_NAMED = re.compile(rf"[\s{_QUOTES}]*([\w.-]+)[{_QUOTES}]*")
 _AND = re.compile(r"\s*(?:[,，、;；&+]\s*(?:and\b)?|\band\b)")
 _SPACED = rf"[^\W{UNSPACED.pattern[1:-1]}]"
 """A character of a word in a script that is written with spaces."""
@@ -52,7 +52,7 @@ def _called(text: str, skills: Mapping[str, Skill]) -> dict[str, Skill]:
     called: dict[str, Skill] = {}
     for call in _CALL.finditer(text):
         at = call.end()
-        while (named := _NAMED.match(text, at)) and (skill := folded.get(named[1].strip("-"))):
+        while (named := _NAMED.match(text, at)) and (skill := folded.get(named[1].strip("-_."))):
             called[skill.name] = skill
             if (further := _AND.match(text, named.end())) is None:
                 break

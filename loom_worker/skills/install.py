@@ -1,7 +1,6 @@
 """Installing a skill: from a folder, an archive or a URL, checked as a whole before anything is put in place."""
 
 import re
-import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +12,11 @@ from loom_worker.skills.folder import read
 from loom_worker.skills.gather import gathered
 from loom_worker.skills.place import check_workspace, held
 from loom_worker.skills.shelf import SKILLS
-from loom_worker.skills.spec import FILE, NOT_ITS_FOLDER, ONLY_IN, is_skill_name, skill_from, without_itself
+from loom_worker.skills.spec import FILE, ONLY_IN, skill_from, without_itself
 from loom_worker.values.skills import Skill
+from loom_worker.visible import one_line
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
-_NAME = re.compile(rb"""^["']?name["']?[ \t]*:[ \t]*["']?([^"'\s#]+)""", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +55,16 @@ def checked(bundle: Bundle, workspace: str, *, name: str | None = None) -> Skill
     """The skill that the files are, by the format's rules.
 
     Args:
-        name: what it must be called; then its folder may be called otherwise, as in archives of repositories.
+        name: what it must be called; its folder may be called otherwise, as in archives of repositories.
 
     Raises:
         BadFile: ``SKILL.md:line: reason``.
         Rejected: it works in another workspace alone, or has another name.
     """
-    raw = bundle.files[FILE]
-    folder = name or bundle.folder or _name_in(raw)
-    try:
-        skill = skill_from(raw, where=Path(folder, FILE), folder=Path(folder))
-    except BadFile as error:
-        if NOT_ITS_FOLDER in str(error):
-            raise BadFile(f"{error}; --name {_name_in(raw)} installs it from any folder") from error
-        raise
+    where = Path(bundle.folder, FILE)
+    skill = skill_from(bundle.files[FILE], where=where, folder=None)
+    if name is not None and skill.name != name:
+        raise BadFile(f"{where}: the skill is called {skill.name}, not {one_line(name)}")
     check_workspace_of(skill, workspace)
     return replace(skill, files=without_itself(tuple(sorted(bundle.files))))
 
@@ -109,10 +104,3 @@ def check_sha256(bundle: Bundle, wanted: str) -> None:
     """Raise Rejected unless the source has this checksum (hexadecimal)."""
     if bundle.sha256 != wanted.strip().lower():
         raise Rejected(f"the checksum is {bundle.sha256}, not {wanted.strip()[:64]}")
-
-
-def _name_in(raw: bytes) -> str:
-    """The name as SKILL.md seems to have it; the format's reader decides whether that is so."""
-    found = _NAME.search(raw)
-    name = unicodedata.normalize("NFKC", found[1].decode(errors="replace")) if found else ""
-    return name if is_skill_name(name) else "skill"

@@ -43,10 +43,11 @@ def link(root: Path, name: str, *, source: str, target: str) -> Skill:
     with ExitStack() as holding:
         # In one order for all, so that no two wait for each other.
         places = {each: holding.enter_context(held(root, each)) for each in sorted({owner(skill), target})}
-        if places[owner(skill)].what(skill.name) != "folder":
-            raise NotFound(f"{owner(skill)}/{SKILLS}/{skill.name} is gone")
+        folder = skill.folder.name
+        if places[owner(skill)].what(folder) != "folder":
+            raise NotFound(f"{owner(skill)}/{SKILLS}/{folder} is gone")
         try:
-            places[target].put_link(skill.name, f"../../{owner(skill)}/{SKILLS}/{skill.name}")
+            places[target].put_link(folder, f"../../{owner(skill)}/{SKILLS}/{folder}")
         except Conflict as error:
             raise Conflict(f"{target}/{SKILLS}: {error}; remove it first") from error
     return skill
@@ -67,6 +68,9 @@ def remove(root: Path, name: str, *, workspace: str, is_forced: bool = False) ->
     """
     check_skill(name)
     with held(root, workspace) as place:
+        if place.what(name) == "nothing":  # a skill may lie in a folder of another name
+            own = Skills(root).of(workspace).skills
+            name = next((skill.folder.name for skill in own if skill.name == name), name)
         what = place.what(name)
         if what not in ("folder", "link"):
             raise NotFound(f"the workspace {workspace} has no skill {name}")

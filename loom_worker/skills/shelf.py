@@ -115,16 +115,18 @@ class Skills:
     def _shelf(self, workspace: str, names: dict[str, bool]) -> SkillShelf:
         known = self._kept.get(workspace, {})
         kept: dict[str, _Kept] = {}
-        skills: dict[str, Skill] = {}
-        problems: list[str] = []
+        found_in: dict[str, Skill | str] = {}
         for name, is_link in list(names.items())[:MAX_SKILLS]:
             try:
                 source = self._source(workspace, name) if is_link else (workspace, SKILLS, name)
                 was = known.get(name)
                 kept[name] = was if was and was.is_current(source) else self._read(workspace, name, source)
-                found = kept[name].found
+                found_in[name] = kept[name].found
             except BadFile as error:
-                found = str(error)
+                found_in[name] = str(error)
+        skills: dict[str, Skill] = {}
+        problems: list[str] = []
+        for name, found in sorted(found_in.items(), key=_own_name_first):
             if isinstance(found, Skill) and found.name in skills:
                 found = f"{workspace}/{SKILLS}/{name}: there already is a skill {found.name}"
             if isinstance(found, Skill):
@@ -173,12 +175,18 @@ class Skills:
     def _skill(self, where: Path, workspace: str, source: tuple[str, ...]) -> Skill:
         raw = read(self._root, (*source, FILE), most_bytes=MAX_BYTES)
         skill = skill_from(raw, where=where, folder=self._root.joinpath(*source))
-        if source[-1] != where.parent.name:
+        if where.parent.name not in (source[-1], skill.name):
             raise BadFile(f"{where}: a link to {skill.name} must have its name")
         only = skill.metadata.get(ONLY_IN, "")
         if only not in ("", workspace):
             raise BadFile(f"{where}: {ONLY_IN} allows it in {only[:64]!r} alone")
         return replace(skill, is_linked=source != where.parent.parts)
+
+
+def _own_name_first(folder: tuple[str, Skill | str]) -> tuple[bool, str]:
+    """A folder called as its skill goes before another that says it holds the same."""
+    name, found = folder
+    return (isinstance(found, Skill) and found.name != name, name)
 
 
 def _stamp(path: str) -> _Stamp:

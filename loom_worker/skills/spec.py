@@ -1,14 +1,14 @@
 """What a SKILL.md must hold, by the specification of agentskills.io, and Loom's extensions under ``metadata``.
 
 As the format's reference validator does, every value is read as the text that stands there (a version 1.10 is not
-1.1), and names may have lower-case letters of any script. Fields that the format does not know are tolerated, as
-clients are told to: ``notes`` names them.
+1.1), and names may have lower-case letters of any script. What others write and the format does not allow loads where
+its meaning is clear, as clients are told to; ``Skill.warnings`` names it, and ``notes`` what is not read besides.
 """
 
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -31,11 +31,15 @@ MAX_METADATA_CHARS = 16_384
 """Of all values under ``metadata`` together; Loom's own bound."""
 ADVISED_LINES = 500
 """Of a body: what the format recommends at most."""
+MAX_USED_NAME = 200
+"""Of a name that loads, though the format allows no more than ``MAX_NAME``."""
 ONLY_IN = "gateway:workspace"
-NOT_ITS_FOLDER = "is not the name of its folder"
 _TRIGGER, _KEYWORDS = ("metadata", "gateway:trigger"), ("metadata", "gateway:keywords")
 _EXTENSIONS = (_TRIGGER[1], _KEYWORDS[1], ONLY_IN)
 _FRONTMATTER = re.compile(r"\A(---[ \t]*\n.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_USABLE = re.compile(r"[^\W_](?:[\w. -]*[^\W_])?")
+_UNQUOTED = re.compile(r"^(name|description|license|compatibility):[ \t]+(?![\"'|>\[{&*!#])(.*\S)[ \t]*$", re.MULTILINE)
+"""A field whose text stands there without quotes, as many write it even where it has a colon."""
 _TOOL = re.compile(r"[^\s,()]+(?:\([^()]*\))?")
 _COMMA = re.compile("[,，、;；]")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -56,42 +60,45 @@ def parse(path: Path) -> Skill:
         raise BadFile(f"{path}: {error.strerror}") from error
 
 
-def skill_from(raw: bytes, *, where: Path, folder: Path) -> Skill:
+def skill_from(raw: bytes, *, where: Path, folder: Path | None) -> Skill:
     """Build a skill, without its list of files, from what SKILL.md holds.
 
     Args:
-        where: how the file is named in errors.
-        folder: its last part must be the skill's name.
+        where: how the file is named in errors and warnings.
+        folder: where it lies; its last part should be the skill's name. None: it will lie in one of its name.
 
     Raises:
         BadFile: ``file:line: reason``.
     """
     front = _front(raw, where)
     metadata = _metadata(front)
+    name = _name(front)
     return Skill(
-        name=_name(front, folder),
-        description=front.text("description", MAX_DESCRIPTION, is_required=True),
+        name=name,
+        description=front.text("description", is_required=True),
         body=front.body,
-        folder=folder,
-        license=front.text("license", MAX_DESCRIPTION),
-        compatibility=front.text("compatibility", MAX_COMPATIBILITY),
+        folder=folder or Path(name),
+        license=front.text("license"),
+        compatibility=front.text("compatibility"),
         allowed_tools=_allowed_tools(front),
         metadata=metadata,
         trigger=_trigger(front, metadata),
         keywords=_keywords(front, metadata),
         digest=hashlib.sha256(raw).hexdigest(),
+        warnings=tuple(_warnings(front, folder)),
     )
 
 
 def notes(path: Path) -> tuple[str, ...]:
-    """What stricter readers of the format would not take, though it loads here: ``file:line: reason`` each.
+    """A skill's warnings, and what of it is not read or has no effect: ``file:line: reason`` each.
 
     Raises:
         BadFile: as ``parse``.
     """
     skill = parse(path)
     front = _front(read(skill.folder, (path.name,), most_bytes=MAX_BYTES), path)
-    found = [front.told("no field of the format, not read", key) for key in front.nodes if key not in FIELDS]
+    found = list(skill.warnings)
+    found += [front.told("no field of the format, not read", key) for key in front.nodes if key not in FIELDS]
     own = [key for key in skill.metadata if key.startswith("gateway:") and key not in _EXTENSIONS]
     found += [front.told("is not read", "metadata", key) for key in own]
     if skill.keywords and skill.trigger != "keyword":
@@ -121,6 +128,8 @@ class _Front:
     document: Document
     nodes: Mapping[str, yaml.Node]
     body: str
+    needs_quotes: tuple[str, ...] = ()
+    """Fields that can be read only as if their texts were quoted."""
 
     def told(self, what: str, *path: str) -> str:
         """What is to be said of a field, or of one within ``metadata``."""
@@ -129,15 +138,13 @@ class _Front:
     def refused(self, what: str, *path: str) -> BadFile:
         return BadFile(self.told(what, *path))
 
-    def text(self, key: str, most_chars: int, *, is_required: bool = False) -> str:
+    def text(self, key: str, *, is_required: bool = False) -> str:
         node = self.nodes.get(key)
         if node is not None and not isinstance(node, yaml.ScalarNode):
             raise self.refused("a text is needed", key)
         text = "" if node is None or node.tag == _NULL else node.value.strip()
         if is_required and not text:
             raise self.refused("is missing", key)
-        if len(text) > most_chars:
-            raise self.refused(f"{len(text)} characters, at most {most_chars} are allowed", key)
         return text
 
 
@@ -150,9 +157,29 @@ def _front(raw: bytes, where: Path) -> _Front:
     if found is None:
         what = "is not closed by a line ---" if text.startswith("---") else "is missing: the first line must be ---"
         raise BadFile(f"{where}:1: the frontmatter {what}")
-    document = _document(found[1], where)
+    document, quoted = _mended(found[1], where)
     nodes = {key.value: value for key, value in document.root.value}
-    return _Front(where, document, nodes, text[found.end() :].strip("\n").rstrip())
+    return _Front(where, document, nodes, text[found.end() :].strip("\n").rstrip(), quoted)
+
+
+def _mended(front: str, where: Path) -> tuple[Document, tuple[str, ...]]:
+    """The frontmatter, and the fields that had to be read as if they were quoted: a text with ``: `` in it."""
+    try:
+        return _document(front, where), ()
+    except BadFile:
+        plain = [field[1] for field in _UNQUOTED.finditer(front) if ": " in field[2]]
+        if not plain:
+            raise
+        try:
+            return _document(_UNQUOTED.sub(_quoted, front), where), tuple(plain)
+        except BadFile:
+            pass  # what is wrong is something else, or it is a text of several lines: the first error says it
+        raise
+
+
+def _quoted(field: re.Match[str]) -> str:
+    text = field[2].replace("'", "''")
+    return f"{field[1]}: '{text}'" if ": " in text else field[0]
 
 
 def _document(front: str, where: Path) -> Document:
@@ -180,13 +207,29 @@ def _documents(front: str, where: Path) -> list[Document]:
         raise BadFile(f"{where}: {error.strerror}") from error
 
 
-def _name(front: _Front, folder: Path) -> str:
-    name = unicodedata.normalize("NFKC", front.text("name", MAX_NAME, is_required=True))
-    if not is_skill_name(name):
-        raise front.refused(f"{name!r}: lower-case letters, digits and single hyphens between them, at most 64", "name")
-    if unicodedata.normalize("NFKC", folder.name) != name:
-        raise front.refused(f"{name!r} {NOT_ITS_FOLDER}, {folder.name!r}", "name")
-    return name
+def _name(front: _Front) -> str:
+    """The name as it is used: spaces, which no call of a skill could have, are hyphens."""
+    name = unicodedata.normalize("NFKC", front.text("name", is_required=True))
+    if not _USABLE.fullmatch(name) or len(name) > MAX_USED_NAME:
+        what = f"{one_line(name)!r}: letters, digits and single hyphens between them are needed, at most {MAX_NAME}"
+        raise front.refused(what, "name")
+    return "-".join(name.split())
+
+
+def _warnings(front: _Front, folder: Path | None) -> Iterator[str]:
+    """What the format does not allow, though its meaning is clear."""
+    written, name = unicodedata.normalize("NFKC", front.text("name")), _name(front)
+    if not is_skill_name(written):
+        used = "" if written == name else f"; it is used as {name!r}"
+        rule = f"the format has lower-case letters, digits and single hyphens, at most {MAX_NAME}"
+        yield front.told(f"{written!r}: {rule}{used}", "name")
+    if folder is not None and unicodedata.normalize("NFKC", folder.name) != name:
+        yield front.told(f"{name!r} is not the name of its folder, {folder.name!r}", "name")
+    for key, most in (("description", MAX_DESCRIPTION), ("compatibility", MAX_COMPATIBILITY)):
+        if (length := len(front.text(key))) > most:
+            yield front.told(f"{length} characters, the format has at most {most}", key)
+    for key in front.needs_quotes:
+        yield front.told("a text with ': ' in it needs quotes", key)
 
 
 def _allowed_tools(front: _Front) -> tuple[str, ...]:
@@ -196,7 +239,7 @@ def _allowed_tools(front: _Front) -> tuple[str, ...]:
         if not all(isinstance(item, yaml.ScalarNode) for item in node.value):
             raise front.refused("a text is needed, or a list of texts", "allowed-tools")
         return tuple(dict.fromkeys(item.value.strip() for item in node.value if item.value.strip()))
-    return tuple(dict.fromkeys(_TOOL.findall(front.text("allowed-tools", MAX_BYTES))))
+    return tuple(dict.fromkeys(_TOOL.findall(front.text("allowed-tools"))))
 
 
 def _metadata(front: _Front) -> dict[str, str]:

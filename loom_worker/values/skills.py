@@ -15,16 +15,16 @@ class Skill:
     """One ``SKILL.md``, with the folder it lies in."""
 
     name: str
-    """The folder's name: lower-case letters, digits and single hyphens, at most 64."""
+    """Lower-case letters, digits and single hyphens, at most 64; others have capitals, ``_``, ``.`` or more of them."""
     description: str
-    """What it does and when to use it, at most 1,024 characters."""
+    """What it does and when to use it; the model is shown 1,024 characters of it."""
     body: str
     """The Markdown behind the frontmatter."""
     folder: Path
     """Where its files are; of a linked skill the source's folder."""
     license: str = ""
     compatibility: str = ""
-    """What it needs of its surroundings, in words; at most 500 characters."""
+    """What it needs of its surroundings, in words; in a list the model is shown 500 characters of it."""
     allowed_tools: tuple[str, ...] = ()
     """Tools it is meant to use without being asked; it gains none by naming it."""
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -35,6 +35,8 @@ class Skill:
     digest: str = ""
     """SHA-256 of ``SKILL.md``, hexadecimal."""
     is_linked: bool = False
+    warnings: tuple[str, ...] = ()
+    """What the format does not allow, though it loads: ``file:line: reason`` each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +47,8 @@ class SkillShelf:
     """By name."""
     problems: tuple[str, ...] = ()
     """Why folders were left out, each as ``file:line: reason``; the others are not touched by it."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the format does not allow in those that load."""
+        return tuple(warning for skill in self.skills for warning in skill.warnings)

@@ -34,7 +34,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def system(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     place = tmp_path_factory.mktemp("reload")
-    environ = {"LOOM_AGENTS_DIR": plain_agent(place / "agents"), "LOOM_PATTERNS_DIR": str(library)}
+    environ = {
+        "LOOM_AGENTS_DIR": plain_agent(place / "agents"),
+        "LOOM_PATTERNS_DIR": str(library),
+        "LOOM_PATTERNS_SHIPPED": "0",
+    }
     with System(place / "home", **environ) as system:
         until(lambda: takers(system) <= set(told(system)), WAIT_S, "all that take turns have loaded")
         yield system

@@ -11,7 +11,7 @@ from loom_worker.patterns.library import packaged_root
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
 from tests.support.memory_front import MemoryFront
-from tests.support.pattern_files import write
+from tests.support.pattern_files import MINIMAL, write
 from web.app import create_app
 
 GOOD = "name: top_n\ntitle: The best\ncategory: ranking\nintents: [top ten customers, best products, most sold]\n"
@@ -189,6 +189,14 @@ def test_findings_as_json_say_the_same(tmp_path: Path) -> None:
     assert finding.keys() == {"path", "line", "level", "what", "advice"}
     assert (finding["path"], finding["level"]) == (f"{root}/sql/a.yaml", "error")
     assert json.loads(offline(tmp_path, "lint", "--json").stdout) == []
+
+
+def test_a_shipped_pattern_may_be_named_as_related_unless_it_is_left_out(tmp_path: Path) -> None:
+    root = write(tmp_path / "lib", mine__a=f"{MINIMAL}related_patterns: [sql/customer_ranking, sql/none]\n")
+    told = offline(tmp_path, "lint", str(root)).stdout
+    assert ("no pattern sql/customer_ranking" in told, "no pattern sql/none" in told) == (False, True)
+    told = offline(tmp_path, "lint", str(root), LOOM_PATTERNS_SHIPPED="0").stdout
+    assert "no pattern sql/customer_ranking" in told
 
 
 def test_unless_given_the_folder_of_the_settings_is_looked_at(tmp_path: Path) -> None:

@@ -109,13 +109,18 @@ def test_installing_again_needs_force(root: Path, tmp_path: Path) -> None:
     assert told(root, "install", str(tmp_path / "pdf.zip"), "--force")["replaced"] is True
 
 
-def test_a_folder_called_otherwise_needs_the_skills_name(root: Path, tmp_path: Path) -> None:
+def test_a_folder_called_otherwise_is_installed_under_the_skills_name(root: Path, tmp_path: Path) -> None:
     source = put(tmp_path / "elsewhere", "x", "docx-main", skill_md("docx"))
-    refused = loom(root, "install", str(source)).stderr
-    assert "not the name of its folder" in refused
-    assert "--name docx installs it" in refused
-    assert "--name docx installs it" in loom(root, "install", str(source), "--name", "other").stderr
+    assert "is called docx, not other" in loom(root, "install", str(source), "--name", "other").stderr
     assert told(root, "install", str(source), "--name", "docx")["name"] == "docx"
+
+
+def test_what_the_format_does_not_allow_is_said_when_it_is_installed_and_listed(root: Path, tmp_path: Path) -> None:
+    source = put(tmp_path / "elsewhere", "x", "My_Skill", skill_md("My_Skill"))
+    for done in (loom(root, "install", str(source)), loom(root, "list")):
+        assert done.exit_code == 0
+        assert "SKILL.md:2: name: 'My_Skill': the format has lower-case letters" in done.stderr
+        assert done.stderr.endswith("(it loads)\n")
 
 
 def test_a_hostile_archive_is_a_sentence_and_no_file(root: Path, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_without_its_database_the_library_is_still_known(desk: PatternDesk, data
 
 
 def test_without_redis_only_the_workers_are_unknown(settings: Settings, root: Path) -> None:
-    front = wiring.front(replace(settings, patterns=replace(settings.patterns, folder=root)))
+    front = wiring.front(replace(settings, patterns=replace(settings.patterns, folder=root, is_shipped_added=False)))
     try:
         assert [each.pattern.id for each in front.patterns.match("w1", "best products", 1, "default")] == ["sql/top_n"]
         assert len(front.patterns.patterns()) == 3

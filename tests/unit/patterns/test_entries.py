@@ -36,9 +36,9 @@ def test_the_entries_of_a_library_are_patterns(tmp_path: Path) -> None:
     assert found.problems == ()
     ranked, shown, ruled = found.patterns
     assert [(pattern.id, pattern.line) for pattern in found.patterns] == [
-        ("sql/ranked", 11),
-        ("sql/shown", 17),
-        ("sql/ruled", 21),
+        ("sql/core/ranked", 11),
+        ("sql/core/shown", 17),
+        ("sql/core/ruled", 21),
     ]
     assert (ranked.category, ranked.priority, ranked.tags) == ("analytics", 90, ("rank",))
     assert ranked.intents == ("top of the list", "best sellers")
@@ -65,8 +65,8 @@ ENTRY = "{name: a, intents: [x], template: t}"
     "text",
     [
         "patterns:\n- name: a\n  intents: [x]\n  template: t",
-        f"name: core\nversion: 1\ndomain: sql\ndescription: d\npatterns: [{ENTRY}]",
-        f"metadata: {{name: core, domain: sql}}\npatterns: [{ENTRY}]",
+        f"name: sql\nversion: 1\ndomain: sql\ndescription: d\npatterns: [{ENTRY}]",
+        f"metadata: {{name: sql, domain: sql}}\npatterns: [{ENTRY}]",
         f"kind: PatternLibrary\npatterns: [{ENTRY}]",
         f"kind: pattern-library\nspec: {{patterns: [{ENTRY}]}}",
         f"spec: {{entries: [{ENTRY}]}}",

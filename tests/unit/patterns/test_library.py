@@ -26,6 +26,34 @@ def test_ids_carry_the_whole_folder_so_equal_names_do_not_clash(tmp_path: Path) 
     assert found.problems == ()
 
 
+ENTRIES = "kind: PatternLibrary\nmetadata: {{name: {name}}}\nspec:\n  entries:\n  - name: top_n\n    template: x\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern_id"),
+    [
+        ("shop", "sql/shop/top_n"),
+        ("Shop of the year", "sql/Shop-of-the-year/top_n"),
+        ("../up", "sql/up/top_n"),
+        ("sql", "sql/top_n"),
+        ("'…'", "sql/top_n"),
+        ("", "sql/top_n"),
+    ],
+)
+def test_the_name_of_a_library_stands_before_the_names_of_its_patterns(
+    tmp_path: Path, name: str, pattern_id: str
+) -> None:
+    found = library(tmp_path, sql__a=ENTRIES.format(name=name))
+    assert [pattern.id for pattern in found.patterns] == [pattern_id]
+
+
+def test_two_libraries_in_one_folder_may_use_the_same_names(tmp_path: Path) -> None:
+    found = library(tmp_path, sql__a=ENTRIES.format(name="a"), sql__b=ENTRIES.format(name="b"), sql__c=MINIMAL)
+    assert [pattern.id for pattern in found.patterns] == ["sql/a/top_n", "sql/b/top_n", "sql/top_n"]
+    assert found.problems == ()
+    assert {pattern.category for pattern in found.patterns[:2]} == {"sql"}
+
+
 def test_a_file_may_hold_several_patterns_and_each_knows_where_it_begins(tmp_path: Path) -> None:
     found = library(tmp_path, sql__a=f"# head\n{MINIMAL}---\n\nname: second\ncategory: c\n")
     assert [(pattern.id, pattern.line) for pattern in found.patterns] == [("sql/top_n", 2), ("sql/second", 6)]

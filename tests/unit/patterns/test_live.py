@@ -25,6 +25,7 @@ from tests.support.live_made import (
     three_files,
     watchers,
 )
+from tests.support.pattern_files import MINIMAL, write
 from tests.support.until import until
 
 
@@ -60,6 +61,21 @@ def test_nothing_is_read_or_started_before_the_first_question(still: LiveLibrary
     assert (event.added, event.changed, event.removed) == (("sql/a", "sql/b", "text/c"), (), ())
     assert (event.errors, event.patterns) == ((), 3)
     assert 0 < event.duration_ms < 60_000
+
+
+def test_shipped_patterns_are_added_and_ones_own_take_the_place_of_their_namesakes(
+    root: Path, tmp_path: Path, told: Told
+) -> None:
+    shipped = write(tmp_path / "shipped", sql__a=MINIMAL.replace("top_n", "a"), sql__z=MINIMAL.replace("top_n", "z"))
+    library = LiveLibrary(root, debounce_ms=0, on_update=told.events.put, watches=False, shipped=shipped)
+    own = LiveLibrary(root, debounce_ms=0, on_update=told.events.put, watches=False)
+    assert library.ids() == (*own.ids(), "sql/z")
+    assert library.by_id("sql/a") == own.by_id("sql/a")
+    assert library.state().problems == ()
+    (root / "sql" / "a.yaml").unlink()
+    library.reload()
+    assert library.by_id("sql/a") is not None
+    assert library.by_id("sql/a") != own.by_id("sql/a")
 
 
 def test_many_first_questions_at_once_make_one_load(root: Path, told: Told, reader: Reader) -> None:

@@ -201,6 +201,11 @@ def test_only_patterns_of_the_kinds_asked_for_are_candidates(kinds: frozenset[st
     assert {match.pattern.id for match in matcher.match("orders by month", kinds=kinds)} == ids
 
 
+def test_a_backend_type_that_loom_does_not_know_hides_a_pattern_from_nobody() -> None:
+    matcher = Matcher([Pattern("x/a", "a", "orders", backend_type="workflow", intents=("orders by month",))])
+    assert [match.pattern.id for match in matcher.match("orders by month", kinds=frozenset({"sql"}))] == ["x/a"]
+
+
 def test_without_a_pattern_of_the_kinds_there_is_no_match() -> None:
     assert Matcher([Pattern("x/a", "a", "orders", backend_type="sql")]).match("orders", kinds=frozenset()) == ()
 

@@ -68,10 +68,10 @@ def test_a_valid_skill_of_others_is_installed_unchanged(tmp_path: Path, name: st
 
 
 @with_data
-def test_an_invalid_skill_of_others_is_refused_with_its_reason(tmp_path: Path) -> None:
-    with pytest.raises(BadFile, match=r"template/SKILL\.md:2: name: 'template-skill' is not the name of its folder"):
-        installed(DATA / "template", tmp_path / "root")
-    assert not (tmp_path / "root").exists()
+def test_a_skill_of_others_gets_a_folder_of_its_own_name(tmp_path: Path) -> None:
+    done = installed(DATA / "template", tmp_path / "root")
+    assert (done.skill.name, done.skill.folder.name, done.skill.warnings) == ("template-skill", "template-skill", ())
+    assert parse(done.skill.folder / "SKILL.md").warnings == ()
 
 
 def test_an_invalid_skill_changes_nothing(tmp_path: Path) -> None:
@@ -88,13 +88,14 @@ def test_an_invalid_skill_changes_nothing(tmp_path: Path) -> None:
     assert parse(tmp_path / "home/skills/pdf/SKILL.md").name == "pdf"
 
 
-def test_a_folder_called_otherwise_is_installed_only_by_the_skills_name(tmp_path: Path) -> None:
+def test_a_folder_called_otherwise_is_installed_under_the_skills_name_unless_another_is_asked_for(
+    tmp_path: Path,
+) -> None:
     source = put(tmp_path, "elsewhere", "pdf-main", skill_md("pdf"))
-    with pytest.raises(BadFile, match="not the name of its folder"):
-        installed(source, tmp_path)
-    with pytest.raises(BadFile, match="not the name of its folder, 'other'"):
+    with pytest.raises(BadFile, match=r"pdf-main/SKILL\.md: the skill is called pdf, not other"):
         installed(source, tmp_path, "other")
-    assert installed(source, tmp_path, "pdf").skill.folder == tmp_path / "home/skills/pdf"
+    assert not (tmp_path / "home/skills").exists()
+    assert installed(source, tmp_path).skill.folder == tmp_path / "home/skills/pdf"
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", ".", "a/pdf", ""])

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.errors import BadFile, Conflict, LoomError, NotFound, Rejected
+from loom_worker.errors import Conflict, LoomError, NotFound, Rejected
 from loom_worker.skills.manage import copy, link, linking, owner, remove
 from loom_worker.skills.shelf import Skills
 from loom_worker.values.skills import Skill
@@ -180,7 +180,12 @@ def test_a_workspace_that_leads_elsewhere_is_refused(root: Path, workspace: str)
         remove(root, "pdf", workspace=workspace)
 
 
-def test_an_invalid_skill_of_another_name_than_its_folder_is_not_copied(root: Path) -> None:
-    (root / "home/skills/pdf").rename(root / "home/skills/docx")
-    with pytest.raises((NotFound, BadFile), match="not the name of its folder"):
-        copy(root, "docx", source="home", target="office")
+def test_a_skill_in_a_folder_of_another_name_is_copied_linked_and_removed_by_its_own(root: Path) -> None:
+    (root / "home/skills/pdf").rename(root / "home/skills/other")
+    assert copy(root, "pdf", source="home", target="office").skill.folder == root / "office/skills/pdf"
+    link(root, "pdf", source="home", target="lab")
+    assert [(skill.name, skill.is_linked) for skill in Skills(root).of("lab").skills] == [("pdf", True)]
+    remove(root, "pdf", workspace="lab")
+    assert Skills(root).of("lab").skills == ()
+    remove(root, "pdf", workspace="home")
+    assert not (root / "home/skills/other").exists()

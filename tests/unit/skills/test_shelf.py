@@ -65,7 +65,7 @@ def test_two_workspaces_never_see_each_others_skills(tmp_path: Path) -> None:
 
 def test_one_bad_skill_leaves_the_others_as_they_are(tmp_path: Path) -> None:
     put(tmp_path, "home", "pdf")
-    put(tmp_path, "home", "broken", "---\nname: other\ndescription: x\n---\n")
+    put(tmp_path, "home", "broken", "---\nname: broken\n---\n")
     (tmp_path / "home/skills/empty").mkdir()
     os.mkfifo(put(tmp_path, "home", "pipe") / "pipe")
     (tmp_path / "home/skills/pipe/SKILL.md").unlink()
@@ -75,10 +75,26 @@ def test_one_bad_skill_leaves_the_others_as_they_are(tmp_path: Path) -> None:
     assert names(skills) == ["pdf"]
     assert skills.of("home").problems == (
         "home/skills/binary/SKILL.md: not UTF-8 (byte 0)",
-        "home/skills/broken/SKILL.md:2: name: 'other' is not the name of its folder, 'broken'",
+        "home/skills/broken/SKILL.md:2: description: is missing",
         "home/skills/empty/SKILL.md: No such file or directory",
         "home/skills/pipe/SKILL.md: no regular file",
     )
+
+
+def test_a_folder_called_as_its_skill_goes_before_another_that_says_it_is_the_same(tmp_path: Path) -> None:
+    put(tmp_path, "home", "a", skill_md("pdf", "Another."))
+    put(tmp_path, "home", "pdf", skill_md("pdf", "The one."))
+    shelf = Skills(tmp_path).of("home")
+    assert [skill.body for skill in shelf.skills] == ["The one."]
+    assert shelf.problems == ("home/skills/a: there already is a skill pdf",)
+
+
+def test_what_a_skill_is_warned_of_is_told_with_its_path(tmp_path: Path) -> None:
+    put(tmp_path, "home", "a", skill_md("pdf"))
+    shelf = Skills(tmp_path).of("home")
+    assert [skill.name for skill in shelf.skills] == ["pdf"]
+    assert shelf.problems == ()
+    assert shelf.warnings == ("home/skills/a/SKILL.md:2: name: 'pdf' is not the name of its folder, 'a'",)
 
 
 def test_changes_are_seen_at_once(tmp_path: Path) -> None:

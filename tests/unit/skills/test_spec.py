@@ -58,25 +58,52 @@ def test_a_name_of_lower_case_letters_digits_and_single_hyphens_is_taken(name: s
     assert read(skill_md(f"'{name}'"), name).name == name
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["PDF", "Pdf", "-pdf", "pdf-", "pdf--x", "x" * 65, "a_b", "a b", "a.b", "a/b", "..", "a\\b", "НАВЫК", "-", "a\t"],
-)
-def test_any_other_name_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["-pdf", "pdf-", "_pdf", "x" * 201, "a/b", "..", "a\\b", "-", "a<b", 'a"b', "a\tb"])
+def test_a_name_that_could_be_mistaken_for_something_else_is_refused(name: str) -> None:
     assert not is_skill_name(name)
-    text = yaml.safe_dump({"name": name.strip(), "description": "x"})
-    if name == name.strip():
-        assert refusal(f"---\n{text}---\n", name).startswith("SKILL.md:")
+    text = yaml.safe_dump({"name": name, "description": "x"})
+    assert refusal(f"---\n{text}---\n", name).startswith("SKILL.md:")
 
 
-def test_the_name_must_be_the_folders() -> None:
-    assert refusal(skill_md("pdf"), "other") == "SKILL.md:2: name: 'pdf' is not the name of its folder, 'other'"
+@pytest.mark.parametrize(
+    ("written", "used"),
+    [
+        *((name, name) for name in ("PDF", "Pdf", "pdf--x", "x" * 65, "a_b", "a.b", "НАВЫК")),
+        ("Brand Guidelines", "Brand-Guidelines"),
+    ],
+)
+def test_a_name_that_others_write_loads_with_a_warning(written: str, used: str) -> None:
+    assert not is_skill_name(written)
+    skill = read(f"---\nname: '{written}'\ndescription: x\n---\n", used)
+    assert skill.name == used
+    (warning,) = skill.warnings
+    assert warning.startswith(f"SKILL.md:2: name: {written!r}: the format has lower-case letters")
+    assert warning.endswith(f"it is used as {used!r}") == (used != written)
+
+
+def test_a_folder_of_another_name_is_a_warning() -> None:
+    skill = read(skill_md("pdf"), "other")
+    assert (skill.name, skill.folder.name) == ("pdf", "other")
+    assert skill.warnings == ("SKILL.md:2: name: 'pdf' is not the name of its folder, 'other'",)
 
 
 @pytest.mark.parametrize(("field", "most"), [("description", 1024), ("compatibility", 500)])
-def test_a_text_may_have_as_many_characters_as_the_format_allows(field: str, most: int) -> None:
-    assert getattr(read(skill_md("pdf", **{field: "é" * most})), field) == "é" * most
-    assert f"{field}: {most + 1} characters, at most {most}" in refusal(skill_md("pdf", **{field: "é" * (most + 1)}))
+def test_a_text_of_more_characters_than_the_format_allows_is_a_warning(field: str, most: int) -> None:
+    assert read(skill_md("pdf", **{field: "é" * most})).warnings == ()
+    long = read(skill_md("pdf", **{field: "é" * (most + 1)}))
+    assert getattr(long, field) == "é" * (most + 1)
+    assert [f"{field}: {most + 1} characters, the format has at most {most}" in told for told in long.warnings] == [
+        True
+    ]
+
+
+@pytest.mark.parametrize(
+    "written", ["Use when: asked", "It's for: PDF, DOCX: all", "Reads `a: b` # really", 'say: "what" it is']
+)
+def test_a_text_with_a_colon_needs_no_quotes(written: str) -> None:
+    skill = read(f"---\nname: pdf\ndescription: {written}\nlicense: MIT\n---\n")
+    assert (skill.description, skill.license) == (written, "MIT")
+    assert skill.warnings == ("SKILL.md:3: description: a text with ': ' in it needs quotes",)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +123,8 @@ def test_a_text_may_have_as_many_characters_as_the_format_allows(field: str, mos
         ("---\nname: [pdf]\ndescription: x\n---\n", "2: name: a text is needed"),
         ("---\nname: pdf\ndescription: {a: b}\n---\n", "3: description: a text is needed"),
         ("---\nname: pdf\nname: pdf\ndescription: x\n---\n", "3: name stands there twice"),
-        ("---\nname: pdf\ndescription: Use when: asked\n---\n", "3: mapping values are not allowed in this context; a"),
+        ("---\nname: pdf\nmetadata: Use when: asked\n---\n", "3: mapping values are not allowed in this context; a"),
+        ("---\nname: pdf\ndescription: Use: a\nx: [\n---\n", "3: mapping values are not allowed in this context; a"),
         ("---\nname: pdf\ndescription: [x\n---\n", "4: "),
         ("---\nname: &n pdf\ndescription: *n\n---\n", "1: the frontmatter has an alias"),
         ("---\nname: !!python/object/apply:os.system [x]\n---\n", "2: could not determine"),
@@ -244,9 +272,10 @@ def test_a_valid_skill_of_others_loads_unchanged(name: str) -> None:
 
 
 @PUBLIC
-def test_a_skill_of_others_whose_folder_has_another_name_is_refused() -> None:
-    with pytest.raises(BadFile, match=r"SKILL\.md:2: name: 'template-skill' is not the name of its folder"):
-        parse(Path(str(DATA), "skills/template/SKILL.md"))
+def test_a_skill_of_others_whose_folder_has_another_name_loads_with_a_warning() -> None:
+    skill = parse(Path(str(DATA), "skills/template/SKILL.md"))
+    (warning,) = skill.warnings
+    assert warning.endswith("SKILL.md:2: name: 'template-skill' is not the name of its folder, 'template'")
 
 
 def test_a_strangers_key_is_told_in_one_line_without_what_a_terminal_obeys(tmp_path: Path) -> None:
