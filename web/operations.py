@@ -54,7 +54,8 @@ PARAMETERS: dict[str, Json] = {
     "wait": {
         "in": "query",
         "schema": _COUNT,
-        "description": "Seconds to wait for the end; more than 60 counts as 60. With no slot free: answered at once.",
+        "description": "Seconds to wait for the end, or until a person is asked; more than 60 counts as 60. "
+        "With no slot free: answered at once.",
     },
     "starting_after": {"in": "query", "schema": _COUNT, "description": "The last event id the reader has."},
     "agent": {"in": "query", "schema": {"type": "string", "default": "default"}, "description": "An agent's name."},

@@ -20,7 +20,7 @@ from loom_worker.values.events import Event
 def ask(ctx: click.Context, question: str, session: str | None, url: str | None, *, as_json: bool) -> None:
     """Ask one question and print the answer; exit code 0 if the turn completed.
 
-    On a terminal the answer is streamed; into a pipe or file goes the final text alone.
+    On a terminal the answer is streamed; into a pipe or file goes the turn's text alone.
     """
     if any("\ud800" <= letter <= "\udfff" for letter in question):  # bytes that were no UTF-8
         raise click.UsageError("the question is not valid text in this terminal's encoding")

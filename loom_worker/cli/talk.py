@@ -31,6 +31,7 @@ class Teller:
         self._write, self._note = write, note
         self.is_mid_line = False
         """True if the last text did not end with a line end."""
+        self._is_after_note = False
 
     def tell(self, event: Event) -> None:
         """Say this event; most say nothing."""
@@ -48,13 +49,17 @@ class Teller:
             self._text("\n")
 
     def _text(self, text: str) -> None:
+        if self._is_after_note:
+            text = text.lstrip("\n")  # the note has parted what was said before it already
         if text:
             self._write(text)
             self.is_mid_line = not text.endswith("\n")
+            self._is_after_note = False
 
     def _remark(self, text: str) -> None:
         self.end()
         self._note(text)
+        self._is_after_note = True
 
 
 def terminal_teller() -> Teller:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from loom_worker.values.events import Event
 from loom_worker.values.json import Json
-from loom_worker.values.turns import Call, Step, Turn
+from loom_worker.values.turns import BETWEEN_REPLIES, Call, Step, Turn, joined
 
 LOST = ("output_text.delta", {"text": ""})
 
@@ -20,7 +20,7 @@ def rebuild(turn: Turn, journal: Sequence[Step]) -> tuple[Event, ...]:
     Of a turn whose journal has been removed: its tool calls, its answer as one piece, and the final one.
     """
     answer = turn.output_text or ""
-    replies = {step.n: _text(step, answer) for step in journal if step.kind == "reply"}
+    replies = _texts(journal, answer)
     told = _Told(turn, _told_by_the_turn(journal))
     told_up_to = 0  # calls of later replies had not begun when the turn told this part
     for step in journal:
@@ -41,10 +41,20 @@ def is_purged(turn: Turn, journal: Sequence[Step]) -> bool:
     return turn.is_finished and turn.started_ms is not None and not journal
 
 
-def _text(step: Step, answer: str) -> str:
-    """The text of a reply; the journal has none of the one that is the turn's answer."""
-    text = step.payload["text"]
-    return answer if text is None else str(text)
+def _texts(journal: Sequence[Step], answer: str) -> dict[int, str]:
+    """The text of each reply by its number, with what parts it from the replies before it.
+
+    The journal has no text of the last one if that is the end of the turn's answer.
+    """
+    told = ""
+    texts: dict[int, str] = {}
+    for step in journal:
+        if step.kind == "reply":
+            between = BETWEEN_REPLIES if told else ""
+            text = step.payload["text"]
+            texts[step.n] = between + (answer.removeprefix(told + between) if text is None else str(text))
+            told = joined((told, text))
+    return texts
 
 
 class _Told:
@@ -98,7 +108,8 @@ def _entries(log: Sequence[Json], replies: dict[int, str]) -> Iterator[tuple[str
 
 
 def _deltas(text: str, cuts: Sequence[int]) -> Iterator[tuple[str, Json]]:
-    begin = 0
+    # What turns of older versions said after a tool call was not parted from what they said before it.
+    begin = len(BETWEEN_REPLIES) if text.startswith(BETWEEN_REPLIES) and sum(cuts) < len(text) else 0
     for length in cuts:
         yield "output_text.delta", {"text": text[begin : begin + length]}
         begin += length

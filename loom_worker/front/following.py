@@ -30,7 +30,7 @@ class Following:
         self._rebuilding = threading.Lock()  # a whole journal is in memory meanwhile: one at a time
 
     def wait(self, workspace: str, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
-        """Return the turn as soon as it has ended, or as it is after timeout_s.
+        """Return the turn as soon as it has ended or asks for a person, or as it is after timeout_s.
 
         Raises:
             NotFound: the workspace has no such turn.
@@ -39,7 +39,7 @@ class Following:
         while True:
             turn = self._turns.get(workspace, turn_id)
             left_ms = int((until_s - time.monotonic()) * 1000)
-            if turn.is_finished or left_ms <= 0 or is_stopping():
+            if turn.is_finished or turn.status == "requires_action" or left_ms <= 0 or is_stopping():
                 return turn
             self._wait_end(turn_id, wait_ms=min(left_ms, LOOK_MS))
 

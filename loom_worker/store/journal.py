@@ -133,7 +133,7 @@ class Journal:
         with self._database.write(durable=True) as tx:
             columns = {**final.progress, **_ended(final), "held_by": None, "parked_until_ms": None}
             final_update(tx, claim, columns, heard=final.heard)
-            _append(tx, claim, _without(final.ending.output_text, final.steps), final.calls)
+            _append(tx, claim, _without_answer(final), final.calls)
             if final.open_calls:
                 _cancel_calls(tx, claim, final.open_calls, now_ms=now_ms)
             if final.said:
@@ -150,30 +150,32 @@ class Journal:
 
 
 def _ended(final: Final) -> dict[str, Any]:
-    ending, answer = final.ending, _answer(final)
+    ending, answer, said = final.ending, _answer(final), final.ending.output_text
     return {
         "status": ending.status,
         "reason": ending.reason,
-        "output_text": ending.output_text if answer is None else None,
+        "output_text": said if said is None or answer is None else said.removesuffix(answer.chat.text) or None,
         "answer_id": None if answer is None else answer.id,
         "error": ending.error,
     }
 
 
 def _answer(final: Final) -> Message | None:
-    """The message that holds the answer: the text is kept there alone."""
+    """The message that holds the answer, the last the turn said: its text is kept there alone."""
     last = final.said[-1] if final.said else None
-    return last if last is not None and last.chat.text and last.chat.text == final.ending.output_text else None
+    if last is None or last.chat.role != "assistant" or not last.chat.text:
+        return None
+    return last if (final.ending.output_text or "").endswith(last.chat.text) else None
 
 
-def _without(answer: str | None, new_steps: Sequence[Step]) -> Sequence[Step]:
-    """The steps as the journal keeps them: a reply that is the answer has no text of its own."""
-    return [
-        replace(step, payload={**step.payload, "text": None})
-        if answer and step.kind == "reply" and step.payload.get("text") == answer
-        else step
-        for step in new_steps
-    ]
+def _without_answer(final: Final) -> Sequence[Step]:
+    """The new steps as the journal keeps them: a last reply that is the answer has no text of its own."""
+    answer = _answer(final)
+    last = next((step for step in reversed(final.steps) if step.kind == "reply"), None)
+    if answer is None or last is None or last.payload["text"] != answer.chat.text:
+        return final.steps
+    bare = replace(last, payload={**last.payload, "text": None})
+    return [bare if step is last else step for step in final.steps]
 
 
 def _append(tx: Connection, claim: Claim, new_steps: Sequence[Step], new_calls: Sequence[Call]) -> None:

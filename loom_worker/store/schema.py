@@ -18,6 +18,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     and_,
+    case,
     func,
     literal_column,
     select,
@@ -84,7 +85,7 @@ turns = Table(
     Column("cancel", String(16)),  # how a client wishes it to end, while it has not ended
     Column("max_attempts", Integer, nullable=False),
     Column("input", Text, nullable=False),
-    Column("output_text", Text),  # null for an answer that is a message
+    Column("output_text", Text),  # what was said before the answer, where that is a message; all of it where not
     Column("answer_id", String(40)),  # that message; read with turn_columns()
     Column("error", _json),
     Column("usage", _json, nullable=False),
@@ -326,13 +327,14 @@ _OWNS = (sessions.c.lane == turns.c.lane, sessions.c.workspace == turns.c.worksp
 
 
 def turn_columns(*, answer_chars: int | None = None) -> list[ColumnElement[Any]]:
-    """The columns of a turn as readers know it: ``output_text`` is taken from the message that holds the answer.
+    """The columns of a turn as readers know it: ``output_text`` ends with the message that holds the answer.
 
     Args:
         answer_chars: no more of the answer is read; None: all of it.
     """
     answer = select(messages.c.content).where(messages.c.id == turns.c.answer_id).scalar_subquery()
-    whole: ColumnElement[Any] = func.coalesce(turns.c.output_text, answer)
+    in_parts = func.coalesce(turns.c.output_text, "").concat(func.coalesce(answer, ""))
+    whole: ColumnElement[Any] = case((turns.c.answer_id.is_(None), turns.c.output_text), else_=in_parts)
     text = whole if answer_chars is None else func.substr(whole, 1, answer_chars)
     return [text.label("output_text") if column is turns.c.output_text else column for column in turns.c]
 

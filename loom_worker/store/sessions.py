@@ -239,6 +239,7 @@ def add(tx: Connection, workspace: str, new: NewSession, *, now_ms: int) -> dict
 
 
 def _queue(tx: Connection, lane: str) -> tuple[int, int]:
-    queued = select(func.count(), func.count(turns.c.held_by)).where(turns.c.lane == lane, unfinished())
+    # One that was begun keeps the session busy while it waits for tools, for a person or for another worker.
+    queued = select(func.count(), func.count(turns.c.started_ms)).where(turns.c.lane == lane, unfinished())
     depth, busy = tx.execute(queued).one()
     return depth, busy

@@ -91,9 +91,9 @@ class Situation:
 
 def decide(work: Work, limits: LimitSettings, now: Situation) -> Decision:
     """Return what the turn needs next."""
-    ending = _cancelled(work, now.wish) or _ended_from_outside(work, limits, now)
+    ending = _cancelled(now.wish) or _ended_from_outside(work, limits, now)
     if ending is not None:
-        return End(ending)
+        return _end(work, ending)
     if work.open_calls:
         return _cancel_calls(work, now) if now.wish == "finish" else _tend_calls(work, now)
     if not work.is_matched:
@@ -101,15 +101,16 @@ def decide(work: Work, limits: LimitSettings, now: Situation) -> Decision:
     last = work.last_reply
     if last is None or last.payload["tool_uses"] or last.payload["stop_reason"] == "pause_turn":
         return _ask(work, limits, now)
-    return End(_answer(last))
+    return _end(work, _answer(last))
 
 
-def _cancelled(work: Work, wish: CancelAction | None) -> Ending | None:
-    if wish not in ("interrupt", "rollback"):
-        return None
-    last = work.last_reply
-    said = last.payload["text"] if last is not None and wish == "interrupt" else None
-    return Ending("cancelled", wish, output_text=said)
+def _end(work: Work, ending: Ending) -> End:
+    """End with all that was said, however the turn ends; one that is rolled back has said nothing."""
+    return End(replace(ending, output_text=work.said if ending.leaves_messages else None))
+
+
+def _cancelled(wish: CancelAction | None) -> Ending | None:
+    return Ending("cancelled", wish) if wish in ("interrupt", "rollback") else None
 
 
 def _ended_from_outside(work: Work, limits: LimitSettings, now: Situation) -> Ending | None:
@@ -154,11 +155,11 @@ def _tend_calls(work: Work, now: Situation) -> Decision:
 
 def _ask(work: Work, limits: LimitSettings, now: Situation) -> Decision:
     if _is_spent(work):
-        return End(Ending("incomplete", "budget", error=problem("budget", "The turn's budget is spent.")))
+        return _end(work, Ending("incomplete", "budget", error=problem("budget", "The turn's budget is spent.")))
     asked = work.usage.llm_calls
     if asked >= limits.max_llm_calls:
         text = f"No answer after {asked} calls of the model (LOOM_MAX_LLM_CALLS)."
-        return End(Ending("incomplete", "limits", error=problem("limits", text)))
+        return _end(work, Ending("incomplete", "limits", error=problem("limits", text)))
     is_last = now.wish == "finish" or asked == limits.max_llm_calls - 1 or len(work.calls) >= limits.max_tool_calls
     return Ask(may_call_tools=not is_last)
 
@@ -174,10 +175,15 @@ def _is_spent(work: Work) -> bool:
 def _answer(last: Step) -> Ending:
     text, stop = last.payload["text"], last.payload["stop_reason"]
     if stop in ("max_tokens", "refusal", "reply_too_large"):
-        return Ending("incomplete", stop, output_text=text)
+        return Ending("incomplete", stop)
     if not text.strip():
-        return Ending("incomplete", "limits", output_text=text, error=problem("empty", "The model gave no answer."))
-    return Ending("completed", output_text=text)
+        return Ending("incomplete", "limits", error=problem("empty", "The model gave no answer."))
+    return Ending("completed")
+
+
+def failed(work: Work, reason: str, message: str) -> End:
+    """The model cannot be asked any more; what it said before stays."""
+    return _end(work, Ending("failed", reason, error=problem(reason, message)))
 
 
 def problem(kind: str, message: str) -> Json:

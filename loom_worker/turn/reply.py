@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from loom_worker import crash_points
-from loom_worker.errors import BudgetExceeded, Interrupted, PromptTooLong, StreamBroken, Transient
+from loom_worker.errors import BudgetExceeded, Interrupted, PromptTooLong, ProviderFailed, StreamBroken, Transient
 from loom_worker.events.writer import Writer
 from loom_worker.llm.prices import cost_usd
 from loom_worker.memory.fit import Context
@@ -14,7 +14,7 @@ from loom_worker.turn.data import as_data
 from loom_worker.turn.examine import examiner
 from loom_worker.turn.loom import Shift
 from loom_worker.turn.plan import named, planned, used_up
-from loom_worker.turn.saying import conversation
+from loom_worker.turn.saying import after, conversation
 from loom_worker.turn.work import Work
 from loom_worker.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Usage
 from loom_worker.values.turns import Call
@@ -68,7 +68,7 @@ def _ask(work: Work, shift: Shift, pen: Writer, context: Context, correction: fl
     stream = shift.kit.model.reply(_request(context, shift, may_call_tools=may_call_tools))
     try:
         reply, first_token_ms = _listen(stream, work, shift, pen, sent_tokens=round(counted * correction))
-    except Transient as error:
+    except (Transient, ProviderFailed) as error:
         if pen.drop_deltas(reply_n=work.next_n):
             retell(work, pen, str(error))
         raise
@@ -154,7 +154,7 @@ def _listen(
             match event:
                 case TextDelta(text):
                     first_token_ms = _age_ms(work, shift) if first_token_ms is None else first_token_ms
-                    pen.delta(text, reply_n=work.next_n)
+                    pen.delta(text if said else after(work.replies) + text, reply_n=work.next_n)
                     said.append(text)
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
@@ -188,9 +188,9 @@ def _cut(text: str, shift: Shift, *, sent_tokens: int) -> Reply:
 def retell(work: Work, pen: Writer, why: str) -> None:
     """Tell readers to drop what they saw since the turn started, and what of it still holds."""
     pen.emit("turn.retrying", {"reason": why, "attempt": work.turn.attempt})
-    for step in work.replies:
+    for n, step in enumerate(work.replies):
         if step.payload["text"]:
-            pen.delta(step.payload["text"], reply_n=step.n)
+            pen.delta(after(work.replies[:n]) + step.payload["text"], reply_n=step.n)
 
 
 def _close(stream: Iterator[ReplyEvent]) -> None:

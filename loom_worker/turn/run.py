@@ -22,7 +22,7 @@ from loom_worker.turn.decide import (
     Situation,
     Wait,
     decide,
-    problem,
+    failed,
 )
 from loom_worker.turn.loom import Shift
 from loom_worker.turn.plan import Check, Rules, check
@@ -85,7 +85,7 @@ def run(work: Work, shift: Shift, pen: Writer) -> Waiting | Done:
                 except Transient as error:
                     return Waiting(work.waited(str(error)), (), _pause_ms(work, error))
                 except (ProviderFailed, BudgetExceeded) as error:
-                    return Done(work, Ending("failed", _reason(error), error=problem(_reason(error), str(error))))
+                    return Done(work, failed(work, _reason(error), str(error)).ending)
             case CallHere(call):
                 work = _call_here(saved(work, shift, pen), call, shift, pen)
             case Close(calls):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from loom_worker.turn.work import Work, tool_uses
 from loom_worker.values.chat import ChatMessage, ToolOutcome, Usage
 from loom_worker.values.json import Json
-from loom_worker.values.turns import CANCELLED, Call, Step
+from loom_worker.values.turns import BETWEEN_REPLIES, CANCELLED, Call, Step
 
 
 def conversation(work: Work) -> tuple[ChatMessage, ...]:
@@ -22,6 +22,11 @@ def said(work: Work) -> Iterator[tuple[ChatMessage, Json | None]]:
     yield ChatMessage("user", text=work.turn.input, context=work.context), None
     for step in work.replies:
         yield from _reply(step, [call for call in work.calls if call.reply_n == step.n])
+
+
+def after(replies: Sequence[Step]) -> str:
+    """What stands between these replies and the next one's text, in the stream as in the turn's text."""
+    return BETWEEN_REPLIES if any(step.payload["text"] for step in replies) else ""
 
 
 def usage_of(data: Json | None) -> Usage | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from loom_worker.store.rows import use_json
 from loom_worker.values.chat import Reply, ToolUse, Usage
 from loom_worker.values.json import Json
-from loom_worker.values.turns import Call, Claim, Step, Turn
+from loom_worker.values.turns import Call, Claim, Step, Turn, joined
 
 CLEARS_RECALLED = "clear_recalled_context"
 """The tool after which recalled context is left out, also in the turn that calls it."""
@@ -90,6 +90,11 @@ class Work:
     def last_reply(self) -> Step | None:
         """The latest reply."""
         return next((step for step in reversed(self.steps) if step.kind == "reply"), None)
+
+    @property
+    def said(self) -> str | None:
+        """All that the model said so far, as it was streamed; None before any reply."""
+        return joined(step.payload["text"] for step in self.replies) if self.replies else None
 
     @property
     def waits(self) -> int:

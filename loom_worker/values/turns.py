@@ -1,5 +1,6 @@
 """A turn, its journal, and what a client asks for when submitting one."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -283,6 +284,15 @@ class Ending:
     def leaves_messages(self) -> bool:
         """False for a turn that was rolled back: the conversation goes on as if it never ran."""
         return (self.status, self.reason) != ("cancelled", "rollback")
+
+
+BETWEEN_REPLIES = "\n\n"
+"""Parts what a turn says before its tool calls from what it says after them."""
+
+
+def joined(texts: Iterable[str | None]) -> str:
+    """All that a turn said, as it is streamed and stored: the texts of its replies in order, empty ones left out."""
+    return BETWEEN_REPLIES.join(filter(None, texts))
 
 
 def is_blank(text: str) -> bool:

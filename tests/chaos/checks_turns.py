@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby, pairwise
 
-from loom_worker.values.turns import UNFINISHED
+from loom_worker.values.turns import UNFINISHED, joined
 from tests.chaos.facts import Facts, Row, TurnFact
 from tests.chaos.marks import replies_in
 from tests.chaos.records import Evidence, Submitted
@@ -45,8 +45,9 @@ def _flaws_of_acceptance(sent: Submitted, turn: TurnFact) -> Iterator[str]:
 def check_messages(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I2: a turn keeps one message of the user and at most one final answer, its own.
 
-    Completed: the user's message (its input) comes first, the answer (assistant, no tool calls, equal to
-    ``output_text``) last, and it is the text of a reply to this very mark that the model server sent whole. Failed and
+    Completed: the user's message (its input) comes first, the answer (assistant, no tool calls) last, and it is the
+    text of a reply to this very mark that the model server sent whole; ``output_text`` is what all its messages say,
+    in order. Failed and
     incomplete: the user's message, and at most one answer, at the end. Cancelled: perhaps nothing; nothing at all
     after a rollback; the user's message if a reply had been journaled before an interrupt. No reply is kept twice, no
     reply of another turn is kept.
@@ -84,25 +85,28 @@ def _is_final(message: Row) -> bool:
 
 
 def _replies(turn: TurnFact) -> Iterator[str]:
-    texts = [message["content"] for message in turn.messages if message["role"] == "assistant"]
-    for (mark, nth), times in Counter(name for text in texts for name in replies_in(text)).items():
+    for (mark, nth), times in Counter(name for text in _said(turn) for name in replies_in(text)).items():
         if times > 1:
             yield f"keeps reply {mark}.{nth} {times} times"
         if mark != turn.mark:
             yield f"keeps {mark}.{nth}, a reply to another turn"
 
 
+def _said(turn: TurnFact) -> list[str]:
+    return [message["content"] for message in turn.messages if message["role"] == "assistant"]
+
+
 def _answer(turn: TurnFact) -> Iterator[str]:
     if not turn.messages or not _is_final(turn.messages[-1]):
         yield "completed without a final answer"
-    elif turn.messages[-1]["content"] != turn.row["output_text"]:
-        yield "its final message is not its output_text"
+    elif joined(_said(turn)) != turn.row["output_text"]:
+        yield "its messages do not say its output_text"
 
 
 def _source(turn: TurnFact, said: dict[tuple[str, int], str]) -> Iterator[str]:
-    output = turn.row["output_text"] or ""
-    if output not in [said.get(name) for name in replies_in(output)[:1]]:
-        yield f"its answer is not what the model said: {output[:80]!r}"
+    answer = (_said(turn) or [""])[-1]
+    if answer not in [said.get(name) for name in replies_in(answer)[:1]]:
+        yield f"its answer is not what the model said: {answer[:80]!r}"
 
 
 def _cancelled(turn: TurnFact, wish: str) -> Iterator[str]:

@@ -153,8 +153,8 @@ def read_facts(home: Path) -> Facts:
         faults = tuple(_faults(connection))
     said = {message["id"]: message["content"] for message in tables["messages"]}
     for turn in tables["turns"]:
-        if turn["output_text"] is None:
-            turn["output_text"] = said.get(turn["answer_id"])
+        if turn["answer_id"] is not None:  # what was said before the answer, then the message that is it
+            turn["output_text"] = (turn["output_text"] or "") + said.get(turn["answer_id"], "")
     hanging = {name: _grouped(tables[name], lambda row: row["turn_id"]) for name in ORPHANS}
     return Facts(
         turns=tuple(_turn(row, hanging) for row in tables["turns"]),

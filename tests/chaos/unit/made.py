@@ -76,7 +76,7 @@ class Run:
         while ending is None:
             work = self.asked(work)
             if not work.open_calls:
-                ending = Ending("completed", output_text=work.last_reply.payload["text"])
+                ending = Ending("completed", output_text=work.said)
             else:
                 work = self.ran_tools(work)
         return self.ended(work, ending)

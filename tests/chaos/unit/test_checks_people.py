@@ -128,7 +128,7 @@ def _asked(run: Run, verdict: Literal["approve", "reject"], *, webhook: bool = F
     work = run.asked(Work.begin(run.accepted("T00005 tools=refund", webhook=webhook)).matched("", "", ()))
     work = run.ran_tools(run.answered(work, verdict))
     work = run.asked(work)
-    run.ended(work, Ending("completed", output_text=work.last_reply.payload["text"]))
+    run.ended(work, Ending("completed", output_text=work.said))
     return work
 
 

@@ -119,7 +119,7 @@ def test_a_reply_lost_between_two_tools_is_found_too(run: Run) -> None:
     work = run.ran_tools(run.asked(Work.begin(run.accepted("T00005 tools=note")).matched("", "", ())))
     run.model_call(work)
     work = run.asked(work)
-    run.ended(work, Ending("completed", output_text=work.last_reply.payload["text"]))
+    run.ended(work, Ending("completed", output_text=work.said))
     assert_found(run.evidence(), "I8", "T00005: reply 2 was whole (request 8), unused, and asked for again")
 
 
@@ -127,7 +127,7 @@ def test_an_unused_reply_of_a_turn_that_its_client_ended_is_allowed(run: Run) ->
     work = Work.begin(run.accepted("T00005 plain", wish="finish")).matched("", "", ())
     run.model_call(work)
     work = run.asked(work)
-    run.ended(work, Ending("completed", output_text=work.last_reply.payload["text"]))
+    run.ended(work, Ending("completed", output_text=work.said))
     assert check(run.evidence()) == ()
 
 
@@ -204,7 +204,7 @@ def _lost_reply(run: Run, *, later_s: float = 0.0, **fields: object) -> tuple[Mo
     work = run.asked(work)
     if later_s:
         run.calls[-1] = replace(run.calls[-1], began_s=lost.ended_s + later_s, ended_s=lost.ended_s + later_s + 1)
-    run.ended(work, Ending("completed", output_text=work.last_reply.payload["text"]))
+    run.ended(work, Ending("completed", output_text=work.said))
     return lost, Injection("kill", "worker-1", killed_s, killed_s)
 
 

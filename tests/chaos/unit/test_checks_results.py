@@ -39,7 +39,7 @@ def kept(run: Run) -> Run:
     done = replace(taken, status="completed", content=PREVIEW, ref=REF, finished_ms=NOW_MS + 5)
     rows.close(work.turn.id, done)
     work = run.asked(work.with_calls([done]))
-    run.ended(work, Ending("completed", output_text=work.last_reply.payload["text"]))
+    run.ended(work, Ending("completed", output_text=work.said))
     return run
 
 

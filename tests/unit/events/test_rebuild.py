@@ -123,6 +123,20 @@ def test_deltas_of_the_answer_are_cut_out_of_the_turn_which_alone_has_its_text()
     assert [text for _, _, text in shown(ended, *journal)] == [None, "Grü", "ße!", None]
 
 
+def test_texts_of_several_replies_are_parted_and_the_last_is_cut_out_of_the_turn() -> None:
+    ended = replace(TURN, status="completed", output_text="Looking.\n\nThree.", started_ms=1)
+    logs = [told(1, 2, {"reply": 0, "cuts": [8]}), told(4, 3, {"reply": 3, "cuts": [5, 3]})]
+    journal = (reply(0, "Looking."), logs[0], reply(2, ""), Step(3, "reply", {"text": None}), logs[1])
+    assert [text for _, _, text in shown(ended, *journal)][1:-1] == ["Looking.", "\n\nThr", "ee."]
+
+
+def test_texts_that_an_older_version_told_without_parting_them_are_told_so_again() -> None:
+    ended = replace(TURN, status="completed", output_text="Three.", started_ms=1)
+    logs = [told(1, 2, {"reply": 0, "cuts": [8]}), told(4, 3, {"reply": 3, "cuts": [3, 3]})]
+    journal = (reply(0, "Looking."), logs[0], Step(3, "reply", {"text": None}), logs[1])
+    assert [text for _, _, text in shown(ended, *journal)][1:-1] == ["Looking.", "Thr", "ee."]
+
+
 def test_a_turn_whose_journal_was_removed_tells_its_calls_its_answer_and_its_end() -> None:
     ended = replace(TURN, status="completed", output_text="Three.", started_ms=1, calls=(call(0),))
     assert shown(ended) == [

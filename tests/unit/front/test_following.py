@@ -94,6 +94,16 @@ def test_a_waiter_for_a_finished_turn_does_not_wait(stage: Stage, following: Fol
     assert time.monotonic() - began_s < 1
 
 
+def test_a_waiter_gets_the_turn_as_soon_as_it_asks_for_a_person(stage: Stage, following: Following) -> None:
+    turn = stage.submit()
+    with ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(lambda: following.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never))
+        waiting(stage)
+        with stage.database.write() as tx:
+            tx.exec_driver_sql("UPDATE turns SET status = 'requires_action'")
+        assert waiter.result(timeout=30).status == "requires_action"
+
+
 def test_a_waiter_gets_the_turn_as_it_is_when_the_time_is_over(stage: Stage, following: Following) -> None:
     turn = stage.submit()
     began_s = time.monotonic()

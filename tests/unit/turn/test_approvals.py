@@ -7,6 +7,7 @@ import pytest
 
 from loom_worker.errors import Conflict, NotFound
 from loom_worker.store import approvals
+from loom_worker.store.sessions import Sessions
 from loom_worker.turn.serve import serve_call
 from loom_worker.values.agents import Agent, ApprovalPolicy
 from loom_worker.values.approvals import Decision
@@ -43,6 +44,7 @@ def test_a_call_that_needs_a_person_leaves_the_turn_waiting_without_a_slot(askin
     assert (turn.status, asking.ran, asking.held_by(turn)) == ("requires_action", [], None)
     assert [(call.status, call.approval) for call in turn.calls] == [("pending", "waiting")]
     assert asking.told(turn)[-1] == "approval.required"
+    assert Sessions(asking.database).get(WORKSPACE, turn.session_id).is_busy
     assert asking.lane_state(turn) == "parked"
     assert asking.live(turn) == asking.rebuilt(turn)
 

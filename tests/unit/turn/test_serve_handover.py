@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.errors import Overloaded, StreamBroken, Unavailable
+from loom_worker.errors import Overloaded, ProviderFailed, StreamBroken, Unavailable
 from loom_worker.lanes.keeper import Hold, Keeper
 from loom_worker.lanes.lanes import Lease
 from loom_worker.store.claims import Claims
@@ -35,7 +35,8 @@ def test_a_journaled_reply_is_not_asked_for_again_after_a_death(stage: Stage) ->
     assert stage.held_by(turn) == "w1"
     stage.lapse(turn)
     turn = stage.serve(turn, stage.worker("w2"))
-    assert (turn.output_text, turn.usage.llm_calls, stage.ran) == ("Whole.", 2, ["note"])
+    assert (turn.output_text, turn.usage.llm_calls, stage.ran) == ("Looking.\n\nWhole.", 2, ["note"])
+    assert visible_text(stage, turn.id) == turn.output_text
     assert "turn.retrying" in stage.told(turn)
 
 
@@ -48,7 +49,8 @@ def test_after_a_death_readers_are_told_to_drop_what_they_saw_and_get_what_holds
     turn = stage.serve(turn, stage.worker("w2"))
     live = stage.live(turn)
     since = stage.told(turn).index("turn.retrying")
-    assert [event.data["text"] for event in live[since:] if event.type == "output_text.delta"] == ["Looking.", "Whole."]
+    told = [event.data["text"] for event in live[since:] if event.type == "output_text.delta"]
+    assert told == ["Looking.", "\n\nWhole."]
     assert [event.id for event in live] == list(range(1, len(live) + 1))
     assert [event.id for event in stage.rebuilt(turn)] == [event.id for event in live]
     assert stage.rebuilt(turn)[since:] == live[since:]
@@ -293,11 +295,48 @@ def test_text_that_streamed_before_the_provider_broke_is_taken_back(stage: Stage
     assert visible_text(stage, turn.id) == "Whole."
 
 
+def test_what_is_said_between_tool_calls_is_stored_as_it_was_streamed(stage: Stage) -> None:
+    stage.model.scenes = [
+        wants(("note", {}), text="Let me look."),
+        wants(("note", {})),
+        wants(("note", {}), text="Once more."),
+        says("There are 42."),
+    ]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert turn.output_text == "Let me look.\n\nOnce more.\n\nThere are 42."
+    assert visible_text(stage, turn.id) == turn.output_text
+    assert stage.live(turn) == stage.rebuilt(turn)
+    kept = [chat.text for chat in stage.said() if chat.role == "assistant"]
+    assert kept == ["Let me look.", "", "Once more.", "There are 42."]
+    columns = "SELECT output_text, answer_id IS NOT NULL FROM turns"
+    with stage.database.read() as tx:  # the answer itself is kept once, as a message
+        assert tx.exec_driver_sql(columns).one() == ("Let me look.\n\nOnce more.\n\n", True)
+
+
+@pytest.mark.parametrize(
+    ("scene", "status", "text"),
+    [
+        ([TextDelta("Half an ans"), ProviderFailed("401")], "failed", "Looking."),
+        ([ProviderFailed("401")], "failed", "Looking."),
+        (says("Half an", stop="max_tokens"), "incomplete", "Looking.\n\nHalf an"),
+        (says(""), "incomplete", "Looking."),
+    ],
+    ids=["broken off", "refused", "cut", "silent"],
+)
+def test_what_was_said_before_a_turn_ended_without_an_answer_is_stored_as_it_was_streamed(
+    stage: Stage, scene: list[Beat], status: str, text: str
+) -> None:
+    stage.model.scenes = [wants(("note", {}), text="Looking."), scene]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert (turn.status, turn.output_text) == (status, text)
+    assert visible_text(stage, turn.id) == text
+
+
 def test_a_stream_that_begins_anew_takes_its_text_back_and_repeats_what_holds(stage: Stage) -> None:
     again = [TextDelta("Half"), Restarted("cut"), *says("Whole.", pieces=1)]
     stage.model.scenes = [wants(("note", {}), text="Looking. "), again]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
-    assert visible_text(stage, turn.id) == "Looking. Whole."
+    assert visible_text(stage, turn.id) == turn.output_text == "Looking. \n\nWhole."
 
 
 def test_a_provider_that_stays_busy_fails_the_turn_and_says_why(stage: Stage) -> None:
