@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 from bench.kinds import spread
 from loom_worker.llm import tokens
+from loom_worker.memory.estimate import usual_tokens
 from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, chat_tokens, tools_tokens
+from loom_worker.turn.work import CERTAIN_TOKENS
 from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
 
 Json = dict[str, Any]
@@ -31,6 +33,8 @@ UNCOUNTED = {
     "a tool of the provider's own": re.compile('"type": "web_search_'),
 }
 """What Loom never sends and so does not count, by what tells it in a request."""
+THINKING_TOKENS = 29
+"""What Anthropic adds to a request that asks for thinking, which Loom's do not."""
 LONG_TOKENS = 500
 """From here on a request is its text, not the frame around it."""
 
@@ -78,34 +82,38 @@ def skipped(recording: Json) -> str | None:
 def sample(recording: Json) -> Sample:
     """Count a recorded request as Loom counts its own."""
     request, model = recording["request"], recording["request"]["model"]
-    counted = count_request(request, model)
+    counted, usual = count_request(request, model)
     return Sample(
         id=recording["id"],
         conversation=recording["id"].partition("#")[0],
         kind=_kind(request, counted),
         counted=counted,
-        usual=counted * tokens.typical(model),
+        usual=usual,
         actual=_input_tokens(recording["body"]),
     )
 
 
-def count_request(request: Json, model: str) -> int:
-    """The most tokens that a request's body is, by Loom's counting."""
+def count_request(request: Json, model: str) -> tuple[int, float]:
+    """The most tokens that a request's body is, by Loom's counting, and what it usually is."""
     count = partial(tokens.count, model=model)
     system = request.get("system", "")
     texts = [system] if isinstance(system, str) else [block["text"] for block in system]
     specs = tuple(
-        ToolSpec(tool["name"], tool["description"], tool["input_schema"]) for tool in request.get("tools", ())
+        ToolSpec(tool["name"], tool.get("description", ""), tool["input_schema"]) for tool in request.get("tools", ())
     )
     messages = [said for message in request["messages"] for said in _said(message)]
-    return REQUEST_OVERHEAD_TOKENS + sum(map(count, texts)) + chat_tokens(messages, count) + tools_tokens(specs, count)
+    fixed = REQUEST_OVERHEAD_TOKENS + sum(map(count, texts)) + tools_tokens(specs, count)
+    bound = fixed + chat_tokens(messages, count)
+    frame, share = tokens.frame(model), tokens.typical(model)
+    usual = usual_tokens(bound, messages, len(specs), text_share=share, frame=frame)
+    return bound, usual + (THINKING_TOKENS if request.get("thinking", {}).get("type") == "enabled" else 0)
 
 
 def corrected(samples: Sequence[Sample]) -> Iterator[tuple[Sample, float]]:
     """The second and later calls of each conversation, with what is shown after the reply before: see Session."""
     for former, call in pairwise(samples):
         if call.conversation == former.conversation:
-            yield call, call.counted * former.actual / former.counted
+            yield call, call.usual * (former.actual + CERTAIN_TOKENS) / (former.usual + CERTAIN_TOKENS)
 
 
 def _said(message: Json) -> Iterator[ChatMessage]:
@@ -116,7 +124,7 @@ def _said(message: Json) -> Iterator[ChatMessage]:
         yield ChatMessage("tool", outcomes=tuple(ToolOutcome(r["tool_use_id"], "", r["content"]) for r in results))
     text = "".join(block["text"] for block in blocks if block["type"] == "text")
     uses = tuple(ToolUse(b["id"], b["name"], b["input"]) for b in blocks if b["type"] == "tool_use")
-    thoughts = tuple(block for block in blocks if block["type"] == "thinking")
+    thoughts = tuple(block for block in blocks if block["type"] not in ("text", "tool_use", "tool_result"))
     if text or uses or thoughts:
         yield ChatMessage(message["role"], text, tool_uses=uses, opaque=thoughts)
 
@@ -146,7 +154,9 @@ def _recorded(all_recordings: Sequence[Json]) -> None:
     for why in sorted({why for recording in all_recordings if (why := skipped(recording))}):
         print(f"- {sum(skipped(recording) == why for recording in all_recordings)} with {why}")
     print(
-        "\n| | recordings | in the bound | bound: mean, median, worst | usual | after a reply |\n" + "| --- " * 6 + "|"
+        "\n| | recordings | in the bound | bound: off by, median, 90 %, worst | usual | after a reply |\n"
+        + "| --- " * 6
+        + "|"
     )
     for kind in ["all", *sorted({each.kind for each in samples})]:
         some = [each for each in samples if kind in ("all", each.kind)]
@@ -161,11 +171,13 @@ def _recorded(all_recordings: Sequence[Json]) -> None:
 
 
 def errors(pairs: Iterable[tuple[float, int]]) -> str:
-    """Mean, median and worst of the relative errors of estimates, each with the actual figure."""
+    """Median and 90th percentile of how far estimates are off, and the worst: relative, each with the actual figure."""
     shares = [estimate / actual - 1 for estimate, actual in pairs]
     if not shares:
         return "none"
-    return ", ".join(f"{share:+.1%}" for share in (fmean(shares), median(shares), max(shares, key=abs)))
+    sizes = sorted(map(abs, shares))
+    off = f"{median(sizes):.1%}, {sizes[int(0.9 * (len(sizes) - 1))]:.1%}"
+    return f"{off}, {max(shares, key=abs):+.1%}"
 
 
 if __name__ == "__main__":

@@ -147,6 +147,7 @@ class Kits:
             input_budget_tokens=window - reserved,
             max_tokens=min(agent.max_tokens or 8192, reserved),
             typical=tokens.typical(chosen),
+            frame=tokens.frame(chosen),
             compressor=None if absent else self._models.compressor(agent, chosen),
             compressor_budget_tokens=(agent.compressor.max_context_tokens or window) - reserved,
         )

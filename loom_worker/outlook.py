@@ -156,9 +156,9 @@ class Outlook:
 def room_tokens(kit: Kit, session: Session | None, *, rom: str) -> int:
     """What a message may take at most: the input budget without tools, system text and what stands beside."""
     budget = kit.input_budget_tokens
-    correction = (session.token_correction if session else None) or kit.typical
+    ratio = context.over_bound(kit, session.token_correction if session else None)
     fixed = kit.count(rom) + tools_tokens(kit.specs, kit.count) + beside_tokens(budget)
-    return max(0, int(budget / context.scale(correction)) - fixed)
+    return max(0, int(budget / context.scale(ratio)) - fixed)
 
 
 def surely_free(window_tokens: int, reserved_tokens: int) -> int:
@@ -179,5 +179,7 @@ def means(kits: Kits, session: Session) -> Means:
         count=kit.count,
         l1_tokens=int(policy.shares.l1 * kit.input_budget_tokens),
         l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * kit.input_budget_tokens)),
-        budget_tokens=int(kit.compressor_budget_tokens / context.scale(session.token_correction or kit.typical)),
+        budget_tokens=int(
+            kit.compressor_budget_tokens / context.scale(context.over_bound(kit, session.token_correction))
+        ),
     )

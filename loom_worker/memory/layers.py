@@ -13,8 +13,9 @@ Count = Callable[[str], int]
 Mark = Callable[[str], str]
 """A text, so marked that nothing in it can pass for an instruction."""
 
-REQUEST_OVERHEAD_TOKENS = 48
-"""What the provider adds to any request: 25 of cl100k's tokens in recordings, times the highest factor of a family."""
+REQUEST_OVERHEAD_TOKENS = 128
+"""The most that a provider adds to any request: Anthropic's own 25 of cl100k's tokens, times the highest factor of a
+family; other servers of its format, and conversations it has compacted, about 100 of their own."""
 
 MESSAGE_OVERHEAD_TOKENS = 10
 """Role and separators of a message: 5 of cl100k's tokens at most in recordings, times the highest factor there is."""

@@ -77,7 +77,7 @@ class Final:
     agent_version: str | None = None
     """Of the agent that system text comes from; kept with it."""
     token_correction: float | None = None
-    """The provider's tokens over those we had counted; None leaves the session's as it is."""
+    """The provider's tokens over our estimate; None leaves the session's as it is."""
     memory_seen: int | None = None
     """The version of the session's memory that readers have been told of; None leaves it as it is."""
     memory_due: bool = False

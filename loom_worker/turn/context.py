@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
-from typing import Any
 
 from loom_worker.errors import BudgetExceeded
+from loom_worker.memory.estimate import usual_tokens
 from loom_worker.memory.fit import Context, fit
 from loom_worker.memory.layers import Layers, rom, tools_tokens
 from loom_worker.memory.pressure import batch
@@ -51,11 +51,11 @@ def layers_of(
     )
 
 
-def build(kit: Kit, layers: Layers, *, correction: float) -> Context:
+def build(kit: Kit, layers: Layers, *, ratio: float) -> Context:
     """Fit the layers into the window.
 
     Args:
-        correction: the provider's tokens over ours, as far as its replies told.
+        ratio: the provider's tokens over our bound, as far as is known; see over_bound.
 
     Raises:
         BudgetExceeded: ROM, tools and the running turn alone are too large.
@@ -63,16 +63,25 @@ def build(kit: Kit, layers: Layers, *, correction: float) -> Context:
     policy = kit.agent.memory
     return fit(
         layers,
-        budget_tokens=int(kit.input_budget_tokens / scale(correction)),
+        budget_tokens=int(kit.input_budget_tokens / scale(ratio)),
         shares=policy.shares,
         has_swap=policy.has_swap,
         count=kit.count,
     )
 
 
-def scale(correction: float) -> float:
-    """By how much the provider may count more than we do, 1 or above; in steps, so that a reply seldom moves it."""
-    return max(1.0, ceil(correction * MARGIN * STEPS) / STEPS)
+def over_bound(kit: Kit, correction: float | None) -> float:
+    """The provider's tokens over our bound in a long request.
+
+    Args:
+        correction: its tokens over our estimate, as its latest reply told; None before any.
+    """
+    return (correction or 1.0) * kit.typical
+
+
+def scale(ratio: float) -> float:
+    """By how much the provider may count more than our bound, 1 or above; in steps, so that a reply seldom moves it."""
+    return max(1.0, ceil(ratio * MARGIN * STEPS) / STEPS)
 
 
 def rom_of(kit: Kit, first_sent: str | None, standing: Callable[[], str]) -> str:
@@ -107,7 +116,6 @@ def is_pressed(kit: Kit, remembered: Remembered, said: Sequence[Message]) -> boo
 
 def shown(kit: Kit, remembered: Remembered, session: Session, *, rom: str) -> Json:
     """What the model would be sent now, layer by layer, in the provider's tokens, and how many messages of L1."""
-    correction = session.token_correction or kit.typical
     layers = layers_of(
         kit,
         remembered,
@@ -117,13 +125,20 @@ def shown(kit: Kit, remembered: Remembered, session: Session, *, rom: str) -> Js
         current=(),
     )
     try:
-        context = build(kit, layers, correction=correction)
+        context = build(kit, layers, ratio=over_bound(kit, session.token_correction))
     except BudgetExceeded:  # no turn can be answered so; that is to be seen, too
         fixed = {"tools": tools_tokens(kit.specs, kit.count), "rom": kit.count(layers.rom)}
         context = Context(layers.rom, "", (), 0, {**dict.fromkeys(LAYERS, 0), **fixed})
-    return {**corrected(context, correction), "messages": context.l1_messages}
+    return {**shown_tokens(kit, context, session.token_correction), "messages": context.l1_messages}
 
 
-def corrected(context: Context, correction: float) -> dict[str, Any]:
-    """Tokens by layer, as the provider would count them by what its replies told."""
-    return {layer: round(tokens * correction) for layer, tokens in context.tokens.items()}
+def estimate(kit: Kit, context: Context) -> float:
+    """The tokens that a request usually is; the context's own are the most it can be."""
+    most = sum(context.tokens.values())
+    return usual_tokens(most, context.messages, len(kit.specs), text_share=kit.typical, frame=kit.frame)
+
+
+def shown_tokens(kit: Kit, context: Context, correction: float | None) -> dict[str, int]:
+    """Tokens by layer, as the provider would count them: by our estimate, and by what its replies told of that."""
+    ratio = estimate(kit, context) * (correction or 1.0) / (sum(context.tokens.values()) or 1)
+    return {layer: round(tokens * ratio) for layer, tokens in context.tokens.items()}

@@ -25,6 +25,7 @@ from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Remembered
 from loom_worker.values.sessions import Choice
+from loom_worker.values.tokens import Frame
 from loom_worker.values.tools import Caller, Outcome, Tool
 from loom_worker.values.turns import Call, Turn
 
@@ -46,7 +47,9 @@ class Kit:
     """The model's window without the reserve for its reply."""
     max_tokens: int
     typical: float
-    """The provider's usual tokens over ``count``'s, which never counts too few; at most 1."""
+    """The provider's usual tokens of a text over ``count``'s, which never counts too few; at most 1."""
+    frame: Frame
+    """What the provider usually adds to texts."""
     kinds: frozenset[str] = frozenset()
     """What the agent works on, in the words of patterns' backend_type: ``sql`` and the database's name, ``rest``…"""
     compressor: Model | None = None

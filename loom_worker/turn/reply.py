@@ -9,7 +9,7 @@ from loom_worker.errors import BudgetExceeded, Interrupted, PromptTooLong, Provi
 from loom_worker.events.writer import Writer
 from loom_worker.llm.prices import cost_usd
 from loom_worker.memory.fit import Context
-from loom_worker.turn.context import build, corrected, kernel_of, layers_of, rom_of
+from loom_worker.turn.context import build, estimate, kernel_of, layers_of, over_bound, rom_of, shown_tokens
 from loom_worker.turn.data import as_data
 from loom_worker.turn.examine import examiner
 from loom_worker.turn.loom import Shift
@@ -37,16 +37,16 @@ def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
         Interrupted: this worker must stop, or lost the turn.
     """
     _tell_changes(work, shift, pen)
-    correction = work.correction or shift.kit.typical
+    ratio = over_bound(shift.kit, work.correction)
     for _ in range(REFITS):
-        context = _context(work, shift, correction)
+        context = _context(work, shift, ratio)
         try:
-            return _ask(work, shift, pen, context, correction, may_call_tools=may_call_tools)
+            return _ask(work, shift, pen, context, may_call_tools=may_call_tools)
         except PromptTooLong as error:
             # What is dropped may be what needs fewest tokens: each time it is taken for more than it seems to be.
             learned = _learned(error, context, shift.kit.input_budget_tokens)
-            correction = max(learned, TOO_LONG * max(correction, 1.0))
-            log.warning("the window is fuller than counted", extra={"turn": work.turn.id, "by": correction})
+            ratio = max(learned, TOO_LONG * max(ratio, 1.0))
+            log.warning("the window is fuller than counted", extra={"turn": work.turn.id, "by": ratio})
     raise BudgetExceeded(
         f"The model's provider finds this turn too long for its window, also after it was shortened {REFITS} times. "
         "Send a shorter message, or set max_context_tokens to the model's real window."
@@ -54,20 +54,18 @@ def ask(work: Work, shift: Shift, pen: Writer, *, may_call_tools: bool) -> Work:
 
 
 def _learned(error: PromptTooLong, context: Context, budget_tokens: int) -> float:
-    """The provider's tokens over ours, by what it refused, more if its window is smaller than we were told."""
-    counted = sum(context.tokens.values())
-    ratio = error.tokens / counted if error.tokens else TOO_LONG
+    """The provider's tokens over our bound, by what it refused, more if its window is smaller than we were told."""
+    ratio = error.tokens / sum(context.tokens.values()) if error.tokens else TOO_LONG
     return ratio * max(1.0, budget_tokens / error.limit) if error.limit else ratio
 
 
-def _ask(work: Work, shift: Shift, pen: Writer, context: Context, correction: float, *, may_call_tools: bool) -> Work:
-    counted = sum(context.tokens.values())
-    budget_tokens = shift.kit.input_budget_tokens
-    pen.emit("context.built", {"tokens": corrected(context, correction), "budget_tokens": budget_tokens})
+def _ask(work: Work, shift: Shift, pen: Writer, context: Context, *, may_call_tools: bool) -> Work:
+    shown = shown_tokens(shift.kit, context, work.correction)
+    pen.emit("context.built", {"tokens": shown, "budget_tokens": shift.kit.input_budget_tokens})
     crash_points.reached("turn.built")
     stream = shift.kit.model.reply(_request(context, shift, may_call_tools=may_call_tools))
     try:
-        reply, first_token_ms = _listen(stream, work, shift, pen, sent_tokens=round(counted * correction))
+        reply, first_token_ms = _listen(stream, work, shift, pen, sent_tokens=sum(shown.values()))
     except (Transient, ProviderFailed) as error:
         if pen.drop_deltas(reply_n=work.next_n):
             retell(work, pen, str(error))
@@ -80,8 +78,9 @@ def _ask(work: Work, shift: Shift, pen: Writer, context: Context, correction: fl
     ids = frozenset(call.id for call in work.calls)
     reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(work.calls)))
     calls = _calls(reply, work, shift, pen)
+    estimated = round(estimate(shift.kit, context))
     note = used_up(len(work.calls) + len(calls), work.usage.llm_calls + 1, shift.limits) if calls else ""
-    return work.replied(reply, calls, first_token_ms=first_token_ms, counted=counted, note=note)
+    return work.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, note=note)
 
 
 def _tell_changes(work: Work, shift: Shift, pen: Writer) -> None:
@@ -129,7 +128,7 @@ def system_rom(work: Work, shift: Shift) -> str:
     return rom_of(shift.kit, work.claim.rom, shift.standing)
 
 
-def _context(work: Work, shift: Shift, correction: float) -> Context:
+def _context(work: Work, shift: Shift, ratio: float) -> Context:
     layers = layers_of(
         shift.kit,
         shift.recollect(),
@@ -138,7 +137,7 @@ def _context(work: Work, shift: Shift, correction: float) -> Context:
         recalled=work.recalled,
         current=[as_data(chat, work.turn.id) for chat in conversation(work)],
     )
-    return build(shift.kit, layers, correction=correction)
+    return build(shift.kit, layers, ratio=ratio)
 
 
 def _listen(

@@ -14,6 +14,8 @@ CLEARS_RECALLED = "clear_recalled_context"
 
 MOST_CORRECTION = 4.0
 """No tokenizer needs more over cl100k's; a server that reports more counts something else."""
+CERTAIN_TOKENS = 500
+"""Taken for rightly estimated beside each request: of a short one it tells little by what factor texts are off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +75,13 @@ class Work:
 
     @property
     def correction(self) -> float | None:
-        """The provider's input tokens over those we counted, as its latest reply told; None before any reply."""
-        told = (step.payload for step in reversed(self.steps) if step.kind == "reply" and step.payload.get("counted"))
+        """The provider's input tokens over our estimate, as its latest reply told; None before any reply."""
+        told = (step.payload for step in reversed(self.steps) if step.kind == "reply" and step.payload.get("estimated"))
         latest = next(told, None)
         if latest is None:
             return self.claim.token_correction
-        ratio = Usage.from_json(latest["usage"]).sent_tokens / int(latest["counted"])
-        return min(ratio, MOST_CORRECTION)
+        sent = Usage.from_json(latest["usage"]).sent_tokens
+        return min((sent + CERTAIN_TOKENS) / (int(latest["estimated"]) + CERTAIN_TOKENS), MOST_CORRECTION)
 
     @property
     def replies(self) -> tuple[Step, ...]:
@@ -137,15 +139,15 @@ class Work:
         return replace(self, steps=(*self.steps, step), patterns=tuple(patterns))
 
     def replied(
-        self, reply: Reply, calls: Sequence[Call], *, first_token_ms: int | None, counted: int, note: str = ""
+        self, reply: Reply, calls: Sequence[Call], *, first_token_ms: int | None, estimated: int, note: str = ""
     ) -> "Work":
         """The model answered, perhaps with tool calls.
 
         Args:
-            counted: tokens of what it was sent, as we counted them.
+            estimated: tokens of what it was sent, as is usual before a reply has told.
             note: what it shall be told beside the results of its calls.
         """
-        step = Step(self.next_n, "reply", {**reply_payload(reply), "counted": counted, "note": note})
+        step = Step(self.next_n, "reply", {**reply_payload(reply), "estimated": estimated, "note": note})
         return replace(
             self,
             steps=(*self.steps, step),

@@ -99,7 +99,7 @@ class Session:
     agent_version: str | None = None
     """Of the agent that text comes from; None before the first turn."""
     token_correction: float | None = None
-    """The provider's tokens of the latest request over those we had counted; None before the first reply."""
+    """The provider's tokens of the latest request over our estimate of them; None before the first reply."""
     queue_depth: int = 0
     """Unfinished turns, the running one included."""
     is_busy: bool = False

@@ -35,6 +35,7 @@ from loom_worker.values.deliveries import Delivery
 from loom_worker.values.events import Event
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import NewSession
+from loom_worker.values.tokens import Frame
 from loom_worker.values.tools import Caller, Outcome, Tool
 from loom_worker.values.turns import Call, CancelAction, NewTurn, Step, Turn
 from loom_worker.webhook.body import completed
@@ -184,6 +185,7 @@ class Stage:
             specs=self.registry.specs(self.agent.tools),
             allowed=self.agent.tools,
             typical=1.0,
+            frame=Frame(tools=0),
             schema="orders(id, total)",
             input_budget_tokens=self.budget_tokens,
             max_tokens=1000,

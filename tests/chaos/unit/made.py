@@ -106,7 +106,7 @@ class Run:
             position=len(work.calls),
             reply_n=work.next_n,
         )
-        work = work.replied(reply, new, first_token_ms=3, counted=100)
+        work = work.replied(reply, new, first_token_ms=3, estimated=100)
         Journal(self.database).save(work.claim, work.unsaved_steps, work.unsaved_calls, _progress(work))
         return work.saved()
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_worker.llm import tokens
-from loom_worker.llm.tokens import EXACT_BYTES, cl100k_tokens, count, factor, read_ranks, typical
+from loom_worker.llm.tokens import EXACT_BYTES, cl100k_tokens, count, factor, frame, read_ranks, typical
 
 SCRIPTED = "scripted-demo"
 
@@ -98,6 +98,28 @@ def test_other_texts_count_by_the_factor_alone(text):
 def test_the_usual_ratio_is_the_familys_own(model, usual):
     assert typical(model) * factor(model) == pytest.approx(usual)
     assert typical(model) < 1
+
+
+@pytest.mark.parametrize(
+    ("model", "tools"),
+    [
+        ("claude-3-opus-20240229", 530),
+        ("claude-3-haiku-20240307", 264),
+        ("claude-3-5-haiku-latest", 264),
+        ("claude-3-5-sonnet-20240620", 294),
+        ("claude-3-5-sonnet-20241022", 346),
+        ("claude-3-7-sonnet-20250219", 346),
+        ("claude-sonnet-4-20250514", 346),
+        ("claude-opus-4-1-20250805", 346),
+        ("anthropic.claude-haiku-4-5-20251001-v1:0", 500),
+        ("claude-opus-4-6", 500),
+        ("claude-opus-4-8", 470),
+        ("claude-sonnet-5", 470),
+        ("qwen3", 150),
+    ],
+)
+def test_the_providers_own_text_about_tools_is_that_of_the_models_generation(model, tools):
+    assert frame(model).tools == tools
 
 
 @pytest.mark.parametrize("model", ["scripted-demo", "llama3", ""])

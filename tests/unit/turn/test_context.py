@@ -87,16 +87,26 @@ def test_tokens_are_shown_as_the_provider_counted_them_in_the_reply_before(stage
             input_tokens=tokens - 30, cache_read_tokens=20, cache_write_tokens=10, output_tokens=1, llm_calls=1
         )
 
-    shown = []
+    shown: list[int] = []
+    corrections: list[float | None] = []
     for n in range(2):
-        stage.model.scenes = [[Reply("Yes.", "end_turn", used(2_000), "m")]]
-        turn = stage.serve(stage.submit(), stage.worker(f"w{n}"))
+        stage.model.scenes = [[Reply("Yes.", "end_turn", used(6_000), "m")]]
+        turn = stage.serve(stage.submit("total " * 4_000 if n == 0 else "And?"), stage.worker(f"w{n}"))
         shown.append(sum(built(stage, turn)["tokens"].values()))
+        corrections.append(stage.sessions.get(WORKSPACE, "s1").token_correction)
+    # The second request is a little longer than the first, which took 6,000.
+    assert 0.95 * 6_000 < shown[1] < 1.05 * 6_000
+    assert corrections[0] == pytest.approx(6_000 / shown[0], rel=0.05)
+    assert corrections[1] == pytest.approx(corrections[0], rel=0.05)
+
+
+def test_a_short_reply_tells_little_of_how_the_provider_counts_long_texts(stage: Stage) -> None:
+    stage.model.scenes = [[Reply("Yes.", "end_turn", Usage(input_tokens=1_000, llm_calls=1), "m")]]
+    turn = stage.serve(stage.submit("Hi"), stage.worker("w1"))
+    shown = sum(built(stage, turn)["tokens"].values())
     correction = stage.sessions.get(WORKSPACE, "s1").token_correction
     assert correction is not None
-    # The second request is a little longer than the first, which took 5,000.
-    assert 2_000 < shown[1] < 2_000 * 1.5
-    assert 2_000 / shown[0] * 0.6 < correction < 2_000 / shown[0]
+    assert 1 < correction < 0.6 * 1_000 / shown
 
 
 def built(stage: Stage, turn: Turn) -> Json:
@@ -110,7 +120,7 @@ def test_a_request_that_is_too_long_after_all_is_fitted_again_by_what_the_provid
         stage.model.scenes.append(says("x" * 2_400))
         stage.serve(stage.submit(f"Question {n}?"), stage.worker(f"w{n}"))
 
-    stage.model.scenes = [[PromptTooLong("too long", 6_000, 3_000)], says("After all.")]
+    stage.model.scenes = [[PromptTooLong("too long", 5_000, 3_000)], says("After all.")]
     turn = stage.serve(stage.submit("Last?"), stage.worker("w9"))
     assert (turn.status, turn.output_text) == ("completed", "After all.")
     longer, shorter = (sum(map(_size, asked.messages)) for asked in stage.model.asked[-2:])

@@ -50,7 +50,7 @@ def matched(**turn: Any) -> Work:
 def replied(work: Work, text: str = "42", stop: StopReason = "end_turn", *calls: Call, cost_usd: float = 0.1) -> Work:
     uses = tuple(ToolUse(call.id, call.name, call.arguments) for call in calls)
     usage = Usage(input_tokens=60, output_tokens=40, cost_usd=cost_usd, llm_calls=1)
-    return work.replied(Reply(text, stop, usage, "m", uses), calls, first_token_ms=None, counted=100)
+    return work.replied(Reply(text, stop, usage, "m", uses), calls, first_token_ms=None, estimated=100)
 
 
 def situation(work: Work, **changes: Any) -> Situation:

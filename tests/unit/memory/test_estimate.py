@@ -1,0 +1,37 @@
+import pytest
+
+from loom_worker.memory.estimate import usual_tokens
+from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, chat_tokens, tools_tokens
+from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
+from loom_worker.values.tokens import Frame
+
+FRAME = Frame(tools=500, tool=12, request=3, message=3, call=42)
+ASKED = ChatMessage("user", "one two three")
+CALLED = ChatMessage("assistant", tool_uses=(ToolUse("a", "find", {}), ToolUse("b", "find", {})))
+ANSWERED = ChatMessage("tool", outcomes=(ToolOutcome("a", "find", "four"), ToolOutcome("b", "find", "five")))
+FIND = ToolSpec("find", "Finds", {})
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def usual(*messages: ChatMessage, tools: tuple[ToolSpec, ...] = (), share: float = 1.0) -> float:
+    bound = REQUEST_OVERHEAD_TOKENS + chat_tokens(messages, words) + tools_tokens(tools, words)
+    return usual_tokens(bound, messages, len(tools), text_share=share, frame=FRAME)
+
+
+def test_what_stands_around_texts_is_what_is_usual_and_not_the_most_that_it_can_be() -> None:
+    assert usual(ASKED) == 3 + 3 + 3
+    assert usual(ASKED, tools=(FIND, FIND)) == 9 + 500 + 2 * (12 + words("findFinds{}"))
+    calls = sum(map(words, ("find{}", "find{}", "find", "four", "find", "five")))
+    assert usual(ASKED, CALLED, ANSWERED) == 9 + 2 * 3 + 2 * 42 + calls
+
+
+def test_only_texts_are_scaled() -> None:
+    assert usual(ASKED, share=0.5) == 3 + 3 + 1.5
+
+
+@pytest.mark.parametrize("bound", [0, 10])
+def test_a_request_whose_parts_are_unknown_is_no_less_than_its_frame(bound: int) -> None:
+    assert usual_tokens(bound, (), 1, text_share=1.0, frame=FRAME) == 3 + 500 + 12
