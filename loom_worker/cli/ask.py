@@ -14,7 +14,7 @@ from loom_worker.values.events import Event
 @click.command()
 @click.argument("question")
 @click.option("--session", help="Continue this session; default a new one.")
-@click.option("--url", envvar="LOOM_URL", help="Of another Loom than this machine's.")
+@click.option("--url", envvar="LOOM_URL", help="Of another Loom than the one of this LOOM_HOME.")
 @click.option("--json", "as_json", is_flag=True, help="Print the finished turn as JSON instead of its answer.")
 @click.pass_context
 def ask(ctx: click.Context, question: str, session: str | None, url: str | None, *, as_json: bool) -> None:

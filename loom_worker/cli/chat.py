@@ -12,7 +12,7 @@ from loom_worker.errors import Rejected, Transient
 
 @click.command()
 @click.option("--session", help="Continue this session; default a new one.")
-@click.option("--url", envvar="LOOM_URL", help="Of another Loom than this machine's.")
+@click.option("--url", envvar="LOOM_URL", help="Of another Loom than the one of this LOOM_HOME.")
 def chat(session: str | None, url: str | None) -> None:
     """Talk in the terminal, streamed; /quit or Ctrl-D ends it, Ctrl-C looks away from a running turn."""
     # Line editing and history for input(), where Python was built with it.

@@ -23,7 +23,7 @@ _Command = Callable[..., None]
 def common(command: _Command) -> _Command:
     """``--url`` and ``--json``, of every command that asks the API."""
     command = click.option("--json", "as_json", is_flag=True, help="The API's answer as JSON.")(command)
-    return click.option("--url", envvar="LOOM_URL", help="Of another Loom than this machine's.")(command)
+    return click.option("--url", envvar="LOOM_URL", help="Of another Loom than the one of this LOOM_HOME.")(command)
 
 
 def paged(command: _Command) -> _Command:
