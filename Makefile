@@ -14,10 +14,11 @@ define install_locked
 { $(LOCKED) $(1) 2>&1; echo "exit code $$?"; } | { \
   n=0; code=1; eol='\n'; [ ! -t 1 ] || eol='\r'; \
   while IFS= read -r line; do case "$$line" in \
-    "Collecting "*|"Requirement already satisfied: "*|"Ignoring "*) \
-      n=$$((n + 1)); name=$${line#"Collecting "}; name=$${name#"Requirement already satisfied: "}; name=$${name#"Ignoring "}; \
+    "Collecting "*|"Processing "*|"Requirement already satisfied: "*|"Ignoring "*) \
+      n=$$((n + 1)); name=$${line#Requirement already satisfied: }; name=$${name#[CPI]*ing }; \
+      name=$${name%%[ ;:]*}; name=$${name##*/}; \
       if [ -t 1 ] || [ $$((n % 10)) -eq 0 ] || [ $$n -eq $$total ]; then \
-        printf "  %3d of %d packages  %-50.50s$$eol" $$n $$total "$${name%%[ ;:]*}"; fi;; \
+        printf "  %3d of %d packages  %-50.50s$$eol" $$n $$total "$$name"; fi;; \
     "Installing collected packages"*) printf '  unpacking them; this takes as long again %30s\n' '';; \
     "exit code "*) code=$${line#"exit code "};; \
     "  "*|"Looking in "*|"Successfully "*|"") ;; \
