@@ -2,11 +2,29 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # Each package has its hash in the file, so pip takes nothing else; a wheel runs no code of others while it is installed.
-LOCKED := $(PIP) --only-binary :all: -r
+LOCKED := PYTHONUNBUFFERED=1 $(PIP) --only-binary :all: --progress-bar off -r
 # Ourselves have none: built by the hatchling of the file, which would otherwise be fetched anew and unchecked.
-OURSELVES := $(PIP) --no-deps --no-build-isolation -e .
+OURSELVES := $(PIP) --quiet --no-deps --no-build-isolation -e .
+# Installs a file of exact versions and shows how far it is: a line that counts on a terminal, each tenth package
+# elsewhere. What else pip says, such as errors, passes, and so does that it failed.
+define install_locked
+@total=`grep -c '^[A-Za-z]' $(1)`; \
+{ $(LOCKED) $(1) 2>&1; echo "exit code $$?"; } | { \
+  n=0; code=1; eol='\n'; [ ! -t 1 ] || eol='\r'; \
+  while IFS= read -r line; do case "$$line" in \
+    "Collecting "*|"Processing "*|"Requirement already satisfied: "*|"Ignoring "*) \
+      n=$$((n + 1)); name=$${line#Requirement already satisfied: }; name=$${name#[CPI]*ing }; \
+      name=$${name%%[ ;:]*}; name=$${name##*/}; \
+      if [ -t 1 ] || [ $$((n % 10)) -eq 0 ] || [ $$n -eq $$total ]; then \
+        printf "  %3d of %d packages  %-50.50s$$eol" $$n $$total "$$name"; fi;; \
+    "Installing collected packages"*) printf '  unpacking them; this takes as long again %30s\n' '';; \
+    "exit code "*) code=$${line#"exit code "};; \
+    "  "*|"Looking in "*|"Successfully "*|"") ;; \
+    *) printf '%s\n' "$$line";; \
+  esac; done; exit "$$code"; }
+endef
 UV ?= uv
 LOCK := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url
 
@@ -51,13 +69,13 @@ hostile: $(VENV)/.installed-dev
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Loom into $(VENV); the first time takes a minute"
-	@$(LOCKED) constraints.txt
+	$(call install_locked,constraints.txt)
 	@$(OURSELVES)
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints-dev.txt | $(BIN)/python
 	@echo "installing Loom and its test tools into $(VENV); the first time takes a minute"
-	@$(LOCKED) constraints-dev.txt
+	$(call install_locked,constraints-dev.txt)
 	@$(OURSELVES)
 	@touch $@ $(VENV)/.installed
 

@@ -14,10 +14,13 @@ from loom_worker.values.events import Event
 @click.command()
 @click.argument("question")
 @click.option("--session", help="Continue this session; default a new one.")
-@click.option("--url", envvar="LOOM_URL", help="Of another Loom than this machine's.")
+@click.option("--agent", help="Of a new session; default the one named default.")
+@click.option("--url", envvar="LOOM_URL", help="Of another Loom than the one of this LOOM_HOME.")
 @click.option("--json", "as_json", is_flag=True, help="Print the finished turn as JSON instead of its answer.")
 @click.pass_context
-def ask(ctx: click.Context, question: str, session: str | None, url: str | None, *, as_json: bool) -> None:
+def ask(
+    ctx: click.Context, question: str, *, session: str | None, agent: str | None, url: str | None, as_json: bool
+) -> None:
     """Ask one question and print the answer; exit code 0 if the turn completed.
 
     On a terminal the answer is streamed; into a pipe or file goes the turn's text alone.
@@ -25,7 +28,7 @@ def ask(ctx: click.Context, question: str, session: str | None, url: str | None,
     if any("\ud800" <= letter <= "\udfff" for letter in question):  # bytes that were no UTF-8
         raise click.UsageError("the question is not valid text in this terminal's encoding")
     loom = client(knobs.from_env(), url)
-    turn = talk.submit(loom, session or talk.fresh_session("ask"), question)
+    turn = talk.submit(loom, session or talk.fresh_session("ask"), question, agent=agent)
     is_streamed = sys.stdout.isatty() and not as_json
     teller = talk.terminal_teller()
     try:

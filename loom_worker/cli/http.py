@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from urllib.parse import quote
 
 import urllib3
 
 from loom_worker.errors import BadSettings, LoomError, Rejected, StreamBroken, Transient
 from loom_worker.settings import Settings
-from loom_worker.supervise import home, ports
+from loom_worker.supervise import home, served
 from loom_worker.values.json import Json
 from loom_worker.visible import one_line
 
@@ -23,16 +24,15 @@ class NotRunning(LoomError):
     """Nothing answers where Loom should be."""
 
 
-def address(settings: Settings, url: str | None) -> str:
-    """Where Loom is: as told, else where `loom up` runs on this home, else where the settings say.
+def address(settings: Settings, url: str | None) -> str | None:
+    """Where Loom is: as told, else where the one of this home serves; None if none runs there.
+
+    The port of the settings is not asked: another home's Loom may listen on it.
 
     Raises:
         BadSettings: what was told is no address of a server.
     """
-    if url:
-        return _checked(url).rstrip("/")
-    state = home.running(settings.home)
-    return state.url if state else ports.url_of(settings.web.host, settings.web.port)
+    return _checked(url).rstrip("/") if url else served.url_of(settings.home)
 
 
 def in_path(name: str) -> str:
@@ -143,8 +143,23 @@ class Client:
 
 
 def client(settings: Settings, url: str | None) -> Client:
-    """The Loom that these settings mean."""
-    return Client(address(settings, url), next(iter(settings.web.api_keys), None))
+    """The Loom that these settings mean.
+
+    Raises:
+        NotRunning: no URL was told, and none runs on this home.
+        BadSettings: what was told is no address of a server.
+    """
+    where = address(settings, url)
+    if where is None:
+        raise NotRunning(nobody(settings.home))
+    return Client(where, next(iter(settings.web.api_keys), None))
+
+
+def nobody(directory: Path) -> str:
+    """What to tell somebody whose home no Loom serves, and what to do."""
+    if home.is_held(directory):
+        return f"Loom is not running on {directory} yet: it is just starting"
+    return f"Loom is not running on {directory}; start it with `loom up`, or name another one by --url (LOOM_URL)"
 
 
 def _json(data: bytes) -> Json | None:

@@ -18,7 +18,7 @@ COMMANDS = {
     "chat": "loom_worker.cli.chat",
     "sessions": "loom_worker.cli.sessions",
     "turns": "loom_worker.cli.turns",
-    "agents": "loom_worker.cli.show",
+    "agents": "loom_worker.cli.agents",
     "tools": "loom_worker.cli.show",
     "patterns": "loom_worker.cli.patterns",
     "skill": "loom_worker.cli.skill",

@@ -84,13 +84,14 @@ def _with_database(needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ..
 @click.command()
 def web() -> None:
     """Serve the HTTP API on LOOM_HOST and LOOM_PORT."""
-    from loom_worker.supervise import ports
+    from loom_worker.supervise import ports, served
     from web.serve import serve
 
     settings = _with_database(process_env.WEB, judged_by=(*judges.ALL, judges.serving))
     # For its complaint about a host that is not this machine's; of a taken port the server tells itself.
     ports.is_free(settings.web.host, settings.web.port)
-    serve(settings)
+    with served.announced(settings.home, ports.url_of(settings.web.host, settings.web.port)):
+        serve(settings)
 
 
 def _queues(_ctx: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:

@@ -1,18 +1,19 @@
 """`loom status` and `loom stop`: the Loom that `loom up` started."""
 
 import json
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 
 from loom_worker import settings as knobs
-from loom_worker.cli.http import address
+from loom_worker.cli.http import address, nobody
 from loom_worker.supervise import home
 from loom_worker.values.json import Json
 
 
 @click.command()
-@click.option("--url", envvar="LOOM_URL", help="Of another Loom than this machine's.")
+@click.option("--url", envvar="LOOM_URL", help="Of another Loom than the one of this LOOM_HOME.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.pass_context
 def status(ctx: click.Context, url: str | None, *, as_json: bool) -> None:
@@ -22,9 +23,9 @@ def status(ctx: click.Context, url: str | None, *, as_json: bool) -> None:
     settings = knobs.from_env()
     where = address(settings, url)
     state = home.running(settings.home)
-    is_ours = not url or (state is not None and _place(state.url) == _place(where))
+    is_ours = not url or (state is not None and where is not None and _place(state.url) == _place(where))
     state = state if is_ours else None
-    body = readiness(where)
+    body = readiness(where) if where else None
     report: Json = {
         "running": state is not None or body is not None,
         "ready": bool(body and body["ready"]),
@@ -37,7 +38,7 @@ def status(ctx: click.Context, url: str | None, *, as_json: bool) -> None:
         "failing": state.failing if state else {},
         "readyz": body,
     }
-    click.echo(json.dumps(report, indent=2) if as_json else _told(report))
+    click.echo(json.dumps(report, indent=2) if as_json else _told(report, settings.home))
     ctx.exit(0 if report["ready"] else 1)
 
 
@@ -48,11 +49,9 @@ def _place(url: str) -> tuple[str, int | None]:
     return ("127.0.0.1" if host in ("localhost", "::1") else host), parts.port
 
 
-def _told(report: Json) -> str:
+def _told(report: Json, directory: Path) -> str:
     if not report["running"]:
-        if report["home"] is None:
-            return f"Loom is not running at {report['url']}"
-        return f"Loom is not running ({report['home']}, {report['url']}); start it with `make up`"
+        return f"Loom is not running at {report['url']}" if report["url"] else nobody(directory)
     lines = [f"Loom is {'ready' if report['ready'] else 'not ready'} at {report['url']}"]
     if report["pid"]:
         lines.append(f"supervisor pid {report['pid']}, since {report['started']}, data in {report['home']}")

@@ -8,22 +8,11 @@ import click
 from loom_worker import settings as knobs
 from loom_worker.cli.http import client, in_path
 from loom_worker.cli.layers import drawn, strokes_of
-from loom_worker.cli.show import as_text, common, fields, paged, refuse_options_of_the_list, show
+from loom_worker.cli.show import ShowsByName, as_text, common, fields, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
 
 
-class _Sessions(click.Group):
-    """A session's id in the place of a command shows that session."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Clients name their sessions: one that is called as a command is shown by ``show``."""
-        is_id = args[0] not in self.commands and not args[0].startswith("-")
-        return super().resolve_command(ctx, ["show", *args] if is_id else args)
-
-
-@click.group(cls=_Sessions, invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")
+@click.group(cls=ShowsByName, invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")
 @paged
 @common
 @click.pass_context

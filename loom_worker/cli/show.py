@@ -1,4 +1,4 @@
-"""`loom agents`, `tools`, `usage`: what the API lists, as a table or as JSON."""
+"""What the API lists, as a table or as JSON; `loom tools` and `usage` are no more than that."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from loom_worker import settings as knobs
-from loom_worker.cli.http import client, in_path, sendable
+from loom_worker.cli.http import client, sendable
 from loom_worker.values.json import Json
 from loom_worker.visible import clean, one_line
 
@@ -23,7 +23,7 @@ _Command = Callable[..., None]
 def common(command: _Command) -> _Command:
     """``--url`` and ``--json``, of every command that asks the API."""
     command = click.option("--json", "as_json", is_flag=True, help="The API's answer as JSON.")(command)
-    return click.option("--url", envvar="LOOM_URL", help="Of another Loom than this machine's.")(command)
+    return click.option("--url", envvar="LOOM_URL", help="Of another Loom than the one of this LOOM_HOME.")(command)
 
 
 def paged(command: _Command) -> _Command:
@@ -33,13 +33,15 @@ def paged(command: _Command) -> _Command:
     return click.option("--limit", type=limit, default=50, show_default=True, help="Rows of a page.")(command)
 
 
-@click.command()
-@click.argument("name", required=False)
-@common
-def agents(name: str | None, *, url: str | None, as_json: bool) -> None:
-    """List the agents, or show one."""
-    path = f"/v1/agents/{in_path(name)}" if name else "/v1/agents"
-    show(path, {}, ("name", "version", "description"), url=url, as_json=as_json)
+class ShowsByName(click.Group):
+    """A group in which a name in the place of a command is short for `show` and that name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Users choose these names: one that is called as a command is shown by ``show``."""
+        is_name = args[0] not in self.commands and not args[0].startswith("-")
+        return super().resolve_command(ctx, ["show", *args] if is_name else args)
 
 
 @click.command()

@@ -67,10 +67,15 @@ def terminal_teller() -> Teller:
     return Teller(lambda text: click.echo(text, nl=False), lambda text: click.secho(text, err=True, dim=True))
 
 
-def submit(client: Client, session: str, question: str) -> Json:
-    """Post the question to the session; the accepted Turn."""
+def submit(client: Client, session: str, question: str, *, agent: str | None = None) -> Json:
+    """Post the question to the session; the accepted Turn.
+
+    Args:
+        agent: of a session that begins with this turn; another one than the session has is refused.
+    """
     path = f"/v1/sessions/{in_path(session)}/turns"
-    return client.call("POST", path, body={"input": sendable(question)})
+    body = {"input": sendable(question)} | ({"agent": sendable(agent)} if agent else {})
+    return client.call("POST", path, body=body)
 
 
 def follow(client: Client, turn_id: str, tell: Callable[[Event], None]) -> Json:

@@ -98,7 +98,7 @@ def _try_it(facts: Facts) -> str:
     key = "     -H 'Authorization: Bearer <key>' \\\n" if has_keys else ""
     body = shlex.quote(f'{{"input": "{QUESTION}"}}')
     return (
-        "Try it:\n"
+        f"Try it in a browser: {facts.url} is a page to ask and watch. Or in a terminal:\n"
         f"  curl -s -X POST {facts.url}/v1/sessions/demo/turns \\\n"
         f"{key}     -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\\n"
         f"     -d {body}\n"

@@ -51,6 +51,12 @@ def test_each_question_without_a_session_gets_a_new_one_and_a_named_one_is_used(
     assert named == "/v1/sessions/a%2Fb/turns"
 
 
+def test_a_question_goes_to_the_agent_that_is_named(tmp_path: Path) -> None:
+    with loom() as (fake, url):
+        run(tmp_path, url, "ask", "?", "--agent", "sales")
+    assert fake.asked[0][3] == {"input": "?", "agent": "sales"}
+
+
 def test_the_first_api_key_is_sent(tmp_path: Path) -> None:
     with loom() as (fake, url):
         run(tmp_path, url, "ask", "?", LOOM_API_KEYS="shop=k1,other=k2")
@@ -92,32 +98,6 @@ def test_a_refused_question_is_told_with_each_flaw(tmp_path: Path) -> None:
         result = run(tmp_path, url, "ask", "")
     assert result.exit_code == 1
     assert result.stderr == "loom: 422 invalid: 1 flaw; /input: is empty\n"
-
-
-def test_a_chat_goes_on_turn_after_turn_until_quit(tmp_path: Path) -> None:
-    fake = FakeLoom(events=DONE.events, turn=DONE.turn, pages={"/v1/agents": {"data": []}})
-    with serving(fake) as url:
-        result = run(tmp_path, url, "chat", "--session", "s1", typed="one\n\n two \n/quit\nthree\n")
-    assert result.exit_code == 0
-    assert [body["input"] for method, _, _, body in fake.asked if method == "POST"] == ["one", "two"]
-    assert result.stdout.count("Forty-two\n") == 2
-
-
-def test_a_chat_survives_a_turn_that_fails_and_ends_with_the_input(tmp_path: Path) -> None:
-    turn = {"status": "failed", "reason": "provider"}
-    fake = FakeLoom(events=[("turn.failed", {})], turn=turn, pages={"/v1/agents": {"data": []}})
-    with serving(fake) as url:
-        result = run(tmp_path, url, "chat", typed="one\ntwo\n")
-    assert result.exit_code == 0
-    assert result.stderr.count("is failed (provider)") == 2
-
-
-def test_a_chat_with_nobody_exits_1_before_the_first_question(tmp_path: Path) -> None:
-    with loom() as (_, url):
-        pass
-    result = run(tmp_path, url, "chat", typed="one\n")
-    assert result.exit_code == 1
-    assert "you>" not in result.stdout
 
 
 def test_each_flaw_of_a_question_is_told_once(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
@@ -89,6 +90,54 @@ def test_clients_ask_the_loom_that_runs_on_their_home_unless_told_another(tmp_pa
         run(tmp_path, "tools")
         run(tmp_path, "tools", "--url", other + "/")
     assert asked == [own.removeprefix("http://"), other.removeprefix("http://")]
+
+
+ASKING = (
+    ("status",),
+    ("ask", "?"),
+    ("chat",),
+    ("sessions",),
+    ("turns",),
+    ("turns", "cancel", "turn_1"),
+    ("agents",),
+    ("tools",),
+    ("patterns",),
+    ("patterns", "match", "?"),
+    ("usage",),
+)
+
+
+@pytest.mark.parametrize("command", ASKING, ids=" ".join)
+def test_a_home_without_a_loom_does_not_talk_to_the_loom_of_another(tmp_path: Path, command: tuple[str, ...]) -> None:
+    asked: list[str] = []
+
+    def answer(exchange: Exchange) -> None:
+        asked.append(exchange.path)
+        exchange.answer(200, b'{"object": "list", "data": []}')
+
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    with serving(answer) as url, supervisor(other, url):
+        result = run(mine, *command, LOOM_PORT=url.rpartition(":")[2])
+        assert run(other, "tools").exit_code == 0
+    assert asked == ["/v1/tools"]
+    assert result.exit_code == 1
+    assert f"Loom is not running on {mine}; start it with `loom up`, or name another one by --url" in result.output
+    assert not mine.exists()
+
+
+def test_a_status_where_nothing_runs_names_no_address(tmp_path: Path) -> None:
+    report = json.loads(run(tmp_path, "status", "--json", LOOM_PORT="8000").stdout)
+    assert (report["running"], report["ready"], report["url"], report["home"]) == (False, False, None, str(tmp_path))
+
+
+def test_a_loom_that_has_not_said_where_it_is_yet_is_said_to_be_starting(tmp_path: Path) -> None:
+    with supervisor(tmp_path, "http://127.0.0.1:9"):
+        (tmp_path / home.STATE).unlink()
+        result = run(tmp_path, "ask", "?")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"loom: Loom is not running on {tmp_path} yet: it is just starting\n",
+    )
 
 
 def test_a_stop_says_that_nothing_is_left_and_is_right(tmp_path: Path) -> None:

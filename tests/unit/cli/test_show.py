@@ -41,6 +41,8 @@ def test_a_list_is_a_table_that_says_how_to_go_on(tmp_path: Path) -> None:
         (["sessions", "snapshots", "s1", "--limit", "2", "--after", "x"], "/v1/sessions/s1/snapshots?limit=2&after=x"),
         (["agents"], "/v1/agents"),
         (["agents", "default"], "/v1/agents/default"),
+        (["agents", "show", "default"], "/v1/agents/default"),
+        (["agents", "show", "show"], "/v1/agents/show"),
         (["tools"], "/v1/tools"),
         (["tools", "--agent", "a&b"], "/v1/tools?agent=a%26b"),
         (["usage", "--by", "day"], "/v1/usage?group_by=day&limit=50"),

@@ -29,6 +29,7 @@ def said(env: dict[str, str], **changes: object) -> str:
     "words",
     [
         "ready after 4.2 s",
+        "in a browser: http://127.0.0.1:8000 is a page to ask and watch",
         "http://127.0.0.1:8000/docs",
         "http://127.0.0.1:5556  (user loom, password tulip, shown this once and kept in /data/loom/flower.password)",
         HOME,

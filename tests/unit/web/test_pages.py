@@ -65,6 +65,40 @@ def test_every_element_the_script_looks_for_is_there(client: FlaskClient) -> Non
     assert set(re.findall(r'\bat\("(\w+)"\)', html)) <= Seen(html).ids
 
 
+def script_of(client: FlaskClient) -> str:
+    script: str = re.findall(r"<script>(.*?)</script>", client.get("/").text, re.DOTALL)[0]
+    return script
+
+
+def test_enter_asks_and_shift_enter_or_an_unfinished_word_does_not(client: FlaskClient) -> None:
+    [handler] = re.findall(r'at\("question"\)\.onkeydown = (.*?)\n};', script_of(client), re.DOTALL)
+    skipped, asked = handler.split("return;")
+    assert 'event.key !== "Enter" || event.shiftKey || event.isComposing' in skipped
+    assert "event.preventDefault()" in asked
+    assert 'at("ask").requestSubmit()' in asked
+
+
+def test_the_page_reads_members_that_the_contract_has(client: FlaskClient) -> None:
+    script = script_of(client)
+    read = {"Session": ("title", "agent", "busy"), "Message": ("role", "content"), "Agent": ("name", "description")}
+    schemas = document()["components"]["schemas"]
+    assert [
+        member for name, members in read.items() for member in members if member not in _members(schemas[name])
+    ] == []
+    for words in ("item.title || firstQuestions.get(item.id) || item.id", "page.data[0].content", "agent.description"):
+        assert words in script
+    paths = set(document()["paths"])
+    assert {"/v1/agents", "/v1/sessions", "/v1/sessions/{session_id}/messages"} <= paths
+
+
+def test_the_agent_that_is_chosen_goes_with_the_first_question_alone(client: FlaskClient) -> None:
+    assert 'cards.size ? {} : { agent: at("agent").value || undefined }' in script_of(client)
+
+
+def _members(schema: dict[str, object]) -> set[str]:
+    return set(schema["properties"])  # type: ignore[call-overload]
+
+
 def test_the_docs_show_every_operation_and_schema(client: FlaskClient) -> None:
     html = client.get("/docs").text
     assert all(f"<code>{operation.path}</code>" in html for operation in OPERATIONS)
