@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from loom_worker.agents.live import LiveAgents
@@ -71,18 +71,30 @@ class Kits:
         self._toolbox = toolbox
         self._kits: OrderedDict[tuple[str, Choice, str], Kit] = OrderedDict()
 
-    def kit(self, name: str, choice: Choice = AS_AGENT) -> Kit:
-        """The kit of an agent, with what a session chose instead of its own."""
+    def kit(self, name: str, choice: Choice = AS_AGENT, workspace: str | None = None) -> Kit:
+        """The kit of an agent, with what a session chose instead of its own.
+
+        Args:
+            workspace: whose skills it has; None: of none, with the tool that reads them if there are any at all.
+        """
         agents = self._agents.current(name)
         agent = agents.agents.get(name)
         why = "" if agent else _why_absent(name, agents)
         agent = agent or Agent(name, backend=None)
-        key = (name, choice, why or self._stamp(agent))
+        if workspace is None:
+            return self._kept(agent, choice, why, has_skills=self._knowledge.has_skills_anywhere(agent))
+        shelf = self._knowledge.shelf(agent, workspace)
+        kit = self._kept(agent, choice, why, has_skills=bool(shelf.skills))
+        return replace(kit, shelf=shelf) if shelf.skills else kit
+
+    def _kept(self, agent: Agent, choice: Choice, why: str, *, has_skills: bool) -> Kit:
+        """The kit as it was built before, as long as the agent and its tools are the same."""
+        key = (agent.name, choice, why or f"{self._toolbox.stamp(agent)} {has_skills}")
         with self._lock:
             kit = self._kits.get(key)
         # Built outside of the lock: an agent whose servers are slow keeps no other waiting.
         if kit is None or (kit.agent is not agent and not why):
-            kit = self._build(agent, choice, why)
+            kit = self._build(agent, choice, why, has_skills=has_skills)
         with self._lock:
             held = self._kits.get(key)
             kit = held if held is not None and held.agent is kit.agent else kit
@@ -95,7 +107,7 @@ class Kits:
     def tools(self, name: str) -> tuple[Tool, ...]:
         """The tools of an agent; no model and no index is built."""
         agent = self._agent(name)
-        belt = self._belt(agent, AS_AGENT)
+        belt = self._belt(agent, AS_AGENT, has_skills=self._knowledge.has_skills_anywhere(agent))
         return belt.registry.permitted(belt.allowed, read_only=agent.is_read_only)
 
     def kinds(self, name: str) -> frozenset[str]:
@@ -118,15 +130,11 @@ class Kits:
         """Close the connections of all backends."""
         self._toolbox.close()
 
-    def _stamp(self, agent: Agent) -> str:
-        """Changes when the agent's tools become others."""
-        return f"{self._toolbox.stamp(agent)} {self._knowledge.has_skills(agent)}"
-
-    def _build(self, agent: Agent, choice: Choice, why: str) -> Kit:
+    def _build(self, agent: Agent, choice: Choice, why: str, *, has_skills: bool) -> Kit:
         if why:
             return self._kit(agent, choice, NOTHING, Absent(why))
         try:
-            return self._kit(agent, choice, self._belt(agent, choice), None)
+            return self._kit(agent, choice, self._belt(agent, choice, has_skills=has_skills), None)
         except LoomError as error:  # raised here it would stop the lanes of all its sessions, turn after turn
             log.error("agent %s cannot work: %s", agent.name, error)
             broken = Absent(f"The agent {agent.name!r} cannot work: {error}")
@@ -170,13 +178,14 @@ class Kits:
             usual = max(window // 10, agent.max_tokens or 0)
         return window, min(agent.reserved_output_tokens or usual, window // 2)
 
-    def _belt(self, agent: Agent, choice: Choice) -> Belt:
+    def _belt(self, agent: Agent, choice: Choice, *, has_skills: bool) -> Belt:
         """All tools of an agent; LoomError if its data cannot be used."""
         own = self._toolbox.own(agent, choice.backend)
         for problem in own.problems:
             log.warning("agent %s: %s", agent.name, problem)
         knowledge = self._knowledge
-        automatic = (*self._memory_tools(agent, choice), *self._toolbox.standing, *knowledge.skill_tools(agent))
+        readers = knowledge.skill_tools() if has_skills else ()
+        automatic = (*self._memory_tools(agent, choice), *self._toolbox.standing, *readers)
         listed = agent.tools if choice.tools is None else choice.tools
         always = {tool.spec.name for tool in automatic} | (own.always if choice.tools is None else set())
         allowed = None if listed is None else (*listed, *sorted(always))

@@ -48,8 +48,6 @@ CHARS_PER_TOKEN = 3
 """Of prose and code by cl100k there are four; texts in denser scripts are cut once more."""
 EFFECTS_FOR_S = 30.0
 """For how long a workspace's figures are taken for true: they change slowly, and a turn must not wait for them."""
-ANY_SKILL_FOR_S = 0.5
-"""For how long it is taken for true that there is a skill, or none: asking takes as long as half a database write."""
 MOST_PROBLEM_CHARS = 500
 """Of a complaint about a skill, in the log."""
 RERANK_S = 10.0
@@ -76,28 +74,39 @@ class Knowledge:
     _seen: dict[str, _Seen] = field(default_factory=dict)
     _told: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Workspace to what was last told of its skills."""
-    _has_any: bool = False
-    _any_until_s: float = 0.0
 
     def pattern_tools(self, agent: Agent) -> tuple[Tool, ...]:
         """What an agent can look patterns up with, if its list of tools allows."""
         return pattern_tools(self.library) if agent.patterns_enabled else ()
 
-    def skill_tools(self, agent: Agent) -> tuple[Tool, ...]:
-        """What it reads the files of skills with, whatever it lists: their texts tell it to."""
-        return (read_skill_file_tool(self.skills),) if self.has_skills(agent) else ()
+    def skill_tools(self) -> tuple[Tool, ...]:
+        """What an agent that has skills reads their files with, whatever it lists: their texts tell it to."""
+        return (read_skill_file_tool(self.skills),)
 
-    def has_skills(self, agent: Agent) -> bool:
-        """True if the agent uses skills and there is one, in whatever workspace, as of half a second ago."""
-        if agent.skills_enabled and time.monotonic() > self._any_until_s:
-            self._has_any, self._any_until_s = self.skills.any(), time.monotonic() + ANY_SKILL_FOR_S
-        return agent.skills_enabled and self._has_any
+    def shelf(self, agent: Agent, workspace: str) -> SkillShelf:
+        """The agent's skills in a workspace as they are now; what is wrong with one is told in the log, once."""
+        if not agent.skills_enabled:
+            return SkillShelf()
+        shelf = self.skills.of(workspace)
+        known = self._told.get(workspace, ())
+        self._told[workspace] = (*shelf.problems, *shelf.warnings)
+        for problem in shelf.problems:
+            if problem not in known:
+                log.warning("skill left out: %s", one_line(problem, MOST_PROBLEM_CHARS))
+        for warning in shelf.warnings:
+            if warning not in known:
+                log.warning("skill loads, but: %s", one_line(warning, MOST_PROBLEM_CHARS))
+        return shelf
 
-    def standing(self, workspace: str, kit: Kit) -> str:
-        """What the system text of a workspace's new session says of skills."""
+    def has_skills_anywhere(self, agent: Agent) -> bool:
+        """True if the agent uses skills and there is one, in whatever workspace."""
+        return agent.skills_enabled and self.skills.any()
+
+    def standing(self, kit: Kit) -> str:
+        """What the system text of a new session says of the skills in its kit."""
         if not kit.agent.skills_enabled:
             return ""
-        shelf, tools = self._shelf(workspace), _names(kit)
+        shelf, tools = kit.shelf, _names(kit)
         most_tokens = int(STANDING_SHARE * kit.input_budget_tokens)
         return _fitted(lambda most_chars: standing(shelf, most_chars=most_chars, tools=tools), most_tokens, kit.count)
 
@@ -105,7 +114,7 @@ class Knowledge:
         """What stands beside a turn's question: the date, the skills it calls for, the patterns that fit."""
         parts = [f"Today is {datetime.now(UTC):%Y-%m-%d}."]
         room = beside_tokens(kit.input_budget_tokens) - kit.count(parts[0])
-        called = self._called(turn, kit.agent)
+        called = _called(turn, kit)
         if called:
             tools = _names(kit)
             told = _fitted(lambda most_chars: beside(called, most_chars=most_chars, tools=tools), room, kit.count)
@@ -144,24 +153,6 @@ class Knowledge:
     def close(self) -> None:
         """End the watch."""
         self.library.stop()
-
-    def _called(self, turn: Turn, agent: Agent) -> tuple[tuple[Skill, Literal["manual", "keyword"]], ...]:
-        if not agent.skills_enabled:
-            return ()
-        return chosen(self._shelf(turn.workspace), turn.input, most=agent.max_skills_per_turn)
-
-    def _shelf(self, workspace: str) -> SkillShelf:
-        """The skills of a workspace; what is wrong with one is told in the log, once."""
-        shelf = self.skills.of(workspace)
-        known = self._told.get(workspace, ())
-        self._told[workspace] = (*shelf.problems, *shelf.warnings)
-        for problem in shelf.problems:
-            if problem not in known:
-                log.warning("skill left out: %s", one_line(problem, MOST_PROBLEM_CHARS))
-        for warning in shelf.warnings:
-            if warning not in known:
-                log.warning("skill loads, but: %s", one_line(warning, MOST_PROBLEM_CHARS))
-        return shelf
 
     def _matches(self, turn: Turn, kit: Kit) -> Sequence[PatternMatch]:
         agent = kit.agent
@@ -206,6 +197,12 @@ class Knowledge:
 def beside_tokens(input_budget_tokens: int) -> int:
     """What may stand beside a message at most."""
     return min(MOST_BESIDE_TOKENS, int(BESIDE_SHARE * input_budget_tokens))
+
+
+def _called(turn: Turn, kit: Kit) -> tuple[tuple[Skill, Literal["manual", "keyword"]], ...]:
+    if not kit.agent.skills_enabled:
+        return ()
+    return chosen(kit.shelf, turn.input, most=kit.agent.max_skills_per_turn)
 
 
 def _fitted(tell: Callable[[int], str], most_tokens: int, count: Count) -> str:

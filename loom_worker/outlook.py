@@ -96,8 +96,8 @@ class Outlook:
             session: Session | None = self.sessions.get(workspace, session_id)
         except NotFound:
             session = None
-        kit = self.kits.kit(agent) if session is None else self._kit(session)
-        room = room_tokens(kit, session, rom=self._rom(kit, session, workspace))
+        kit = self.kits.kit(agent, workspace=workspace) if session is None else self._kit(session)
+        room = room_tokens(kit, session, rom=self._rom(kit, session))
         needed = message_tokens(ChatMessage("user", text), kit.count)
         if needed > room:
             raise Invalid(
@@ -145,12 +145,12 @@ class Outlook:
             **{f"memory_{name}": figure for name, figure in memory.items()},
         }
 
-    def _rom(self, kit: Kit, session: Session | None, workspace: str = "") -> str:
-        first_sent, where = (session.rom, session.workspace) if session else (None, workspace)
-        return context.rom_of(kit, first_sent, lambda: self.knowledge.standing(where, kit))
+    def _rom(self, kit: Kit, session: Session | None) -> str:
+        first_sent = session.rom if session else None
+        return context.rom_of(kit, first_sent, lambda: self.knowledge.standing(kit))
 
     def _kit(self, session: Session) -> Kit:
-        return self.kits.kit(session.agent, session.choice)
+        return self.kits.kit(session.agent, session.choice, session.workspace)
 
 
 def room_tokens(kit: Kit, session: Session | None, *, rom: str) -> int:

@@ -17,6 +17,7 @@ from loom_worker.backends.sql import SqlBackend
 from loom_worker.errors import BadSettings, LoomError
 from loom_worker.settings import Settings
 from loom_worker.tools import custom
+from loom_worker.tools.live import ToolFiles
 from loom_worker.values.agents import Agent, Backend
 from loom_worker.values.tools import Tool
 
@@ -60,6 +61,7 @@ class Toolbox:
         """
         self._settings = settings
         self._servers = servers
+        self._files = ToolFiles()
         self._common = tuple(common)
         self.standing = tuple(standing)
         self._lock = threading.Lock()
@@ -78,7 +80,7 @@ class Toolbox:
         tools = (*self._common, *(data.tools() if data else ()))
         taken = {tool.spec.name for tool in tools}
         folder = _folder(agent)
-        targets = custom.load(agent.custom, folder, taken=taken)
+        targets = custom.load(agent.custom, folder, taken=taken, read=self._files.tools)
         taken |= {tool.spec.name for tool in targets.tools}
         installed = custom.installed(taken=taken)
         offer = self._servers.tools(agent.mcp_servers) if agent.mcp_servers else None
@@ -112,8 +114,9 @@ class Toolbox:
         return frozenset({"sql", *alike, *servers})
 
     def stamp(self, agent: Agent) -> str:
-        """Changes when servers offer the agent other tools than before."""
-        return self._servers.stamp(agent.mcp_servers) if agent.mcp_servers else ""
+        """Changes when the agent's servers or its files have other tools than before."""
+        offered = self._servers.stamp(agent.mcp_servers) if agent.mcp_servers else ""
+        return f"{offered} {self._files.stamp(agent.custom, _folder(agent))}" if agent.custom else offered
 
     def close(self) -> None:
         """Close all connections and end all servers."""

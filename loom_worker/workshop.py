@@ -34,8 +34,6 @@ _F_SETSIG = 10
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from loom_worker.workshop import main; main(sys.argv[2:])"
 _OOM_SCORE = "800"
 
-Stamp = tuple[int, int, int]
-
 
 def command(hidden: Iterable[Path] | None = None) -> tuple[str, ...]:
     """The command line of a child; the number of the pipe that ends with the worker is still to be added.
@@ -57,7 +55,7 @@ def build(origin: Json) -> tuple[Tool, ...]:
     """
     match origin.get("kind"):
         case "python":
-            return targets.tools(origin["target"], Path(origin["folder"]))
+            return targets.tools(origin["target"], Path(origin["folder"]), origin["source"])
         case "sql":
             from loom_worker.backends.sql import SqlBackend
 
@@ -70,10 +68,10 @@ def build(origin: Json) -> tuple[Tool, ...]:
 
 
 class Workshop:
-    """The tools that this child has built, by origin; a file that changed is loaded anew."""
+    """The tools that this child has built, by origin; of a file the version that was asked for last."""
 
     def __init__(self) -> None:
-        self._built: dict[str, tuple[Stamp | None, dict[str, Tool]]] = {}
+        self._built: dict[str, tuple[str | None, dict[str, Tool]]] = {}
 
     def answer(self, request: Json, began: Callable[[], None]) -> Json:
         """Run the tool that is asked for; its outcome as JSON.
@@ -93,24 +91,14 @@ class Workshop:
         return asdict(outcome.run(whole, request["arguments"], caller, max_bytes=request["max_bytes"]))
 
     def _tool(self, origin: Json, name: str) -> Tool:
-        key, stamp = repr(origin), _stamp(origin)
-        if key not in self._built or self._built[key][0] != stamp:
-            self._built[key] = stamp, {tool.spec.name: tool for tool in build(origin)}
+        source = origin.get("source")
+        key = repr({name: value for name, value in origin.items() if name != "source"})
+        if key not in self._built or self._built[key][0] != source:
+            self._built[key] = source, {tool.spec.name: tool for tool in build(origin)}
         built = self._built[key][1]
         if name not in built:
             raise BadFile(f"there is no tool {name!r} any more; tools: {', '.join(built) or 'none'}")
         return built[name]
-
-
-def _stamp(origin: Json) -> Stamp | None:
-    """What changes when a tool's file is written; None for what is loaded once."""
-    path = targets.file_of(origin["target"], Path(origin["folder"])) if origin.get("kind") == "python" else None
-    if path is None:
-        return None
-    with contextlib.suppress(OSError):
-        found = path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
-    return None
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """Users' tools as a worker knows them: from entry points and from the targets of agents, each checked."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -23,19 +23,41 @@ class Found:
     problems: tuple[str, ...] = ()
 
 
-def load(wanted: Iterable[str], folder: Path, *, taken: Iterable[str] = ()) -> Found:
+def checked(target: str, folder: Path, source: str | None = None) -> tuple[Tool, ...]:
+    """The tools of one target; the arguments are those of ``targets.tools``.
+
+    Raises:
+        BadFile: they cannot be used.
+    """
+    given = targets.tools(target, folder, source)
+    for each in given:
+        try:
+            compiled(each.spec)
+        except BadSettings as error:
+            raise BadFile(f"{target}: {error}") from error
+    return tuple(replace(each, group=each.group or _group(each, target, folder)) for each in given)
+
+
+def load(
+    wanted: Iterable[str],
+    folder: Path,
+    *,
+    taken: Iterable[str] = (),
+    read: Callable[[str, Path], tuple[Tool, ...]] = checked,
+) -> Found:
     """The tools of some targets; what is wrong with one of them costs its own tools alone.
 
     Args:
         wanted: ``file.py``, ``file.py:name``, ``package.module`` or ``package.module:name``.
         folder: where files are looked for.
         taken: names that other tools have already.
+        read: gives the tools of a target, or raises BadFile.
     """
     found: list[Tool] = []
     names, problems = set(taken), []
     for target in wanted:
         try:
-            given = _checked(target, folder)
+            given = read(target, folder)
         except BadFile as error:
             problems.append(str(error))
             continue
@@ -46,16 +68,6 @@ def load(wanted: Iterable[str], folder: Path, *, taken: Iterable[str] = ()) -> F
                 names.add(each.spec.name)
                 found.append(each)
     return Found(tuple(found), tuple(problems))
-
-
-def _checked(target: str, folder: Path) -> tuple[Tool, ...]:
-    given = targets.tools(target, folder)
-    for each in given:
-        try:
-            compiled(each.spec)
-        except BadSettings as error:
-            raise BadFile(f"{target}: {error}") from error
-    return tuple(replace(each, group=each.group or _group(each, target, folder)) for each in given)
 
 
 def _group(tool: Tool, target: str, folder: Path) -> str:

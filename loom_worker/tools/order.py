@@ -1,5 +1,6 @@
 """One call as a child is asked for it, and what is made of its answer."""
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -26,8 +27,8 @@ class Order:
 
     @cached_property
     def key(self) -> str:
-        """The tool's origin, to be compared."""
-        return json.dumps(self.tool.origin, sort_keys=True)
+        """Of the tool's origin, to be compared: a file's whole text is a part of it."""
+        return hashlib.sha256(json.dumps(self.tool.origin, sort_keys=True).encode()).hexdigest()
 
     @property
     def is_of_backend(self) -> bool:

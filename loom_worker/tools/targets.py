@@ -1,21 +1,22 @@
 """What a target names: ``file.py``, ``file.py:name``, ``package.module`` or ``package.module:name``, and its tools.
 
-Used by workers, for the specs, and by their children, to run them: importing this is cheap.
+Used by workers, for the specs, and by their children, to run them: importing this is cheap. A child runs the text of
+the file that its worker took the spec from, whatever has become of the file since.
 """
 
 import hashlib
 import importlib
 import importlib.util
 import inspect
+import linecache
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from operator import attrgetter
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import CodeType, ModuleType
 
 from loom_worker.errors import BadFile
 from loom_worker.tools.declare import tool as declared
@@ -23,24 +24,33 @@ from loom_worker.values.json import Json
 from loom_worker.values.tools import Tool
 
 
-def origin(target: str, folder: Path) -> Json:
-    """How a child builds the tools of a target."""
-    return {"kind": "python", "target": target, "folder": str(folder)}
+def origin(target: str, folder: Path, source: str | None = None) -> Json:
+    """How a child builds the tools of a target.
+
+    Args:
+        source: the text of the file; None for a module's.
+    """
+    return {"kind": "python", "target": target, "folder": str(folder), "source": source}
 
 
-def tools(target: str, folder: Path) -> tuple[Tool, ...]:
+def tools(target: str, folder: Path, source: str | None = None) -> tuple[Tool, ...]:
     """The tools that a target names; those that are not bounded carry their origin.
 
     Args:
         folder: where ``file.py`` is looked for.
+        source: what the file says, for those who have read it; None: it is read now.
 
     Raises:
         BadFile: it is not there, cannot be run, or has no tool; the text says file, line and what to do.
     """
     name, path = _split(target)[1], file_of(target, folder)
-    module = _imported(target) if path is None else _from_file(path)
+    if path is None:
+        module = _imported(target)
+    else:
+        source = read(path) if source is None else source
+        module = _from_source(path, source)
     found = _named(module, name, target) if name else _all(module, target)
-    return tuple(each if each.is_bounded else replace(each, origin=origin(target, folder)) for each in found)
+    return tuple(each if each.is_bounded else replace(each, origin=origin(target, folder, source)) for each in found)
 
 
 def file_of(target: str, folder: Path) -> Path | None:
@@ -54,24 +64,55 @@ def _split(target: str) -> tuple[str, str]:
     return (where, name) if colon else (target, "")
 
 
-class _Fresh(SourceFileLoader):
-    """Reads the source each time: byte code is told apart by whole seconds only, and users' folders stay clean."""
+def read(path: Path) -> str:
+    """The text of a file of tools, in the encoding that it says it has.
 
-    def path_stats(self, path: str) -> Mapping[str, Any]:
-        raise OSError("byte code is neither read nor written")
-
-
-def _from_file(path: Path) -> ModuleType:
+    Raises:
+        BadFile: it is not there, or is no text; with file and, where that is known, line.
+    """
     if not path.is_file():
         raise BadFile(f"{path}: there is no such file of tools")
+    try:
+        return importlib.util.decode_source(path.read_bytes())
+    except SyntaxError as error:  # of the line that names the encoding
+        raise BadFile(f"{path}:1: {error.msg}") from error
+    except UnicodeDecodeError as error:
+        raise BadFile(f"{path}: {error}") from error
+    except OSError as error:
+        raise BadFile(f"{path}: {error.strerror}") from error
+
+
+class _Given(SourceFileLoader):
+    """Runs a text that was read already; byte code is neither read nor written, so users' folders stay clean."""
+
+    def __init__(self, name: str, path: str, source: str) -> None:
+        super().__init__(name, path)
+        self._source = source
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self._source, self.path, "exec", dont_inherit=True)
+
+    def get_source(self, fullname: str) -> str:
+        return self._source
+
+
+def _from_source(path: Path, source: str) -> ModuleType:
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
     name = f"loom_tools_{path.stem}_{digest}"
-    spec = importlib.util.spec_from_file_location(name, path, loader=_Fresh(name, str(path)))
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Given(name, str(path), source))
     if spec is None or spec.loader is None:
         raise BadFile(f"{path}: cannot be loaded as Python")
     module, loader = importlib.util.module_from_spec(spec), spec.loader
+    before = sys.modules.get(name)
     sys.modules[name] = module  # dataclasses look up the module of their annotations there
-    _run(lambda: loader.exec_module(module), str(path))
+    # Tracebacks show the lines that run, and not those of a later edit.
+    linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
+    try:
+        _run(lambda: loader.exec_module(module), str(path))
+    except BadFile:
+        if before is not None:  # what it said before stays in use
+            sys.modules[name] = before
+        raise
     return module
 
 

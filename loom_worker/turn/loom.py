@@ -25,6 +25,7 @@ from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Remembered
 from loom_worker.values.sessions import Choice
+from loom_worker.values.skills import SkillShelf
 from loom_worker.values.tokens import Frame
 from loom_worker.values.tools import Caller, Outcome, Tool
 from loom_worker.values.turns import Call, Turn
@@ -56,6 +57,8 @@ class Kit:
     """Writes summaries and ranks what a search found; None: there is no LLM to do it."""
     compressor_budget_tokens: int = 0
     """What may be sent to it, in tokens as ``count`` counts them."""
+    shelf: SkillShelf = field(default_factory=SkillShelf)
+    """The skills of the session's workspace, of the same look that decided on the tool that reads them."""
 
     def tool(self, name: str) -> Tool | None:
         """A tool that the agent has, and that the session may call as things stand now."""
@@ -111,12 +114,12 @@ class Loom:
     keeper: Keeper
     events: EventLog
     doors: Doors
-    kit: Callable[[str, Choice], Kit]
-    """(agent, what the session chose instead of its own)."""
+    kit: Callable[[str, Choice, str], Kit]
+    """(agent, what the session chose instead of its own, its workspace)."""
     beside: Callable[[Turn, Kit], Beside]
     """What of patterns and skills stands beside a turn's question."""
-    standing: Callable[[str, Kit], str]
-    """(workspace, kit) to what the system text of a new session says of the workspace's skills."""
+    standing: Callable[[Kit], str]
+    """What the system text of a new session says of the workspace's skills."""
     version_of: Callable[[str], str | None]
     """The digest of a pattern as it reads now, by its id."""
     run_tool: Callable[[Tool, Json, Caller], Outcome]

@@ -69,7 +69,7 @@ def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
         return
     began_s = time.monotonic()
     try:
-        kit = loom.kit(claim.turn.agent, claim.choice)
+        kit = loom.kit(claim.turn.agent, claim.choice, claim.turn.workspace)
         ownership = Ownership(hold, lambda: loom.claims.is_ours(claim), lease_s=loom.settings.lanes.lease_s)
         wishes = Wishes(
             claim.turn.cancel,
@@ -78,7 +78,7 @@ def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
             is_alone=loom.is_alone,
         )
         recollect = cache(lambda: loom.memories.load(lane, limit=HISTORY_MESSAGES, claim=claim))
-        standing = cache(lambda: loom.standing(claim.turn.workspace, kit))
+        standing = cache(lambda: loom.standing(kit))
         shift = Shift(loom, kit, hold, began_s, claim.turn.run_ms, ownership, wishes, recollect, standing)
         _advance(claim, shift)
     except Interrupted as error:
@@ -117,7 +117,7 @@ def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
     owner = loom.calls.owner_of(turn_id, position)
     if owner is None:
         return
-    tool = loom.kit(owner.agent, owner.choice).tool(owner.tool)
+    tool = loom.kit(owner.agent, owner.choice, owner.caller.workspace).tool(owner.tool)
     now_ms = loom.clock_ms()
     durable = tool is not None and not tool.is_idempotent
     call = loom.calls.claim(turn_id, position, send, worker=loom.worker, now_ms=now_ms, durable=durable)

@@ -154,11 +154,11 @@ class Stage:
             keeper=Keeper(self.redis, self.lanes, name, self.settings.lanes),
             events=self.events,
             doors=self.book.doors(),
-            kit=lambda agent, choice: self.kit(),
+            kit=lambda agent, choice, workspace: self.kit(),
             beside=lambda turn, kit: Beside(
                 "Today is Saturday.", ({"id": "sql/top_n", "score": 0.5, "version": "v1"},)
             ),
-            standing=lambda workspace, kit: "",
+            standing=lambda kit: "",
             version_of={"sql/trend": "v2"}.get,
             run_tool=self.run_tool,
             concluded=concluded,

@@ -1,5 +1,7 @@
 """Agents with everything in their hands; a broken one says so and stops nobody."""
 
+import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -20,6 +22,7 @@ from loom_worker.values.agents import Agent, Auth, Backend, Compressor
 from loom_worker.values.chat import ChatMessage, Request, ToolSpec, ToolUse
 from loom_worker.values.memory import MemoryPolicy
 from loom_worker.values.sessions import Choice
+from tests.support.callers import CALLER
 from tests.support.kits import made_kits, made_outfit
 from tests.support.tiny_shop import open_shop
 
@@ -219,6 +222,37 @@ def test_an_agent_has_the_tools_of_its_user_s_files_and_a_bad_file_costs_no_othe
     assert "may only read" in str(
         readers.registry.prepared(ToolUse("t", "roll", {"sides": 6}), None, read_only=True).flaw
     )
+
+
+def test_an_edited_tool_file_is_taken_up_by_a_running_process_and_a_broken_one_leaves_the_former(
+    settings: Settings, tmp_path: Path, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the model is told and what runs are of one version, whatever the file says by then."""
+    path, now_s = tmp_path / "word.py", time.time()
+    source = f"{tmp_path}/a.yaml:1"
+    agent = Agent("a", backend=None, tools=(), custom=("word.py",), source=source)
+    fitted = made_outfit(settings, Agents({"a": agent}, ()), database)
+
+    def edited(text: str, age_s: int) -> Kit:
+        path.write_text(text)
+        os.utime(path, (now_s - age_s, now_s - age_s))
+        return fitted.kits.kit("a")
+
+    def told_and_said(kit: Kit) -> tuple[str, str]:
+        tool = kit.tool("word")
+        assert tool is not None
+        outcome = fitted.calling.pool.run(tool, {}, CALLER, timeout_s=20, max_bytes=100)
+        return tool.spec.description, outcome.content
+
+    text = "from loom_worker.tools.declare import tool\n\n@tool\ndef word() -> str:\n    {doc!r}\n    return {said!r}\n"
+    one = edited(text.format(doc="First.", said="one"), 90)
+    two = edited(text.format(doc="Second.", said="two"), 60)
+    assert told_and_said(two) == ("Second.", "two")
+    broken = edited("def word(:\n", 30)
+    assert told_and_said(broken) == ("Second.", "two")
+    assert told_and_said(one) == ("First.", "one")
+    assert f"{path}:1: invalid syntax" in caplog.text
+    fitted.close()
 
 
 def test_a_folder_of_documents_and_an_api_are_data_too(settings: Settings, tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ from loom_worker.values.turns import Turn
 from tests.support.kits import made_outfit
 from tests.support.models import Plays, says
 from tests.support.tiny_shop import open_shop
-from tests.support.until import until
 
 QUESTION = "Who are my top 5 customers by revenue?"
 OTHERS = "What is the capital of France?"
@@ -92,7 +91,7 @@ def knowledge(fitted: Outfit) -> Knowledge:
 
 def asked(fitted: Outfit, text: str, *, workspace: str = "default", **agent: Any) -> Beside:
     """What stands beside a question to an agent."""
-    kit = replace(fitted.kits.kit("default"), agent=Agent("default", **agent))
+    kit = replace(fitted.kits.kit("default", workspace=workspace), agent=Agent("default", **agent))
     return fitted.knowledge.beside(turn(text, workspace), kit)
 
 
@@ -254,27 +253,46 @@ def test_a_workspace_never_sees_anothers_skills(fitted: Outfit, here: Settings) 
     kit = fitted.kits.kit("default")
     assert asked(fitted, "use skill: infra-ops, deploy").skills == ()
     assert asked(fitted, "deploy", workspace="homelab").skills == ({"name": "infra-ops", "how": "keyword"},)
-    assert fitted.knowledge.standing("default", kit) == ""
-    assert "wombat" in fitted.knowledge.standing("homelab", kit)
+    assert fitted.knowledge.standing(kit) == ""
+    assert "wombat" in fitted.knowledge.standing(fitted.kits.kit("default", workspace="homelab"))
 
 
 def test_the_system_text_of_a_session_tells_of_skills_once_and_then_stays(
     fitted: Outfit, knowledge: Knowledge, here: Settings
 ) -> None:
-    kit = fitted.kits.kit("default")
-    assert knowledge.standing("default", kit) == ""
+    assert knowledge.standing(fitted.kits.kit("default", workspace="default")) == ""
     skill(here, "greeting", trigger="auto", word="ahoy")
-    assert "ahoy" in knowledge.standing("default", kit)
-    assert knowledge.standing("default", replace(kit, agent=Agent("default", skills_enabled=False))) == ""
+    kit = fitted.kits.kit("default", workspace="default")
+    assert "ahoy" in knowledge.standing(kit)
+    assert knowledge.standing(replace(kit, agent=Agent("default", skills_enabled=False))) == ""
 
 
 def test_the_tool_that_reads_skills_comes_with_the_first_skill(fitted: Outfit, here: Settings) -> None:
     def names(kit: Kit) -> set[str]:
         return {spec.name for spec in kit.specs}
 
-    assert "read_skill_file" not in names(fitted.kits.kit("default"))
+    for workspace in (None, "default"):
+        assert "read_skill_file" not in names(fitted.kits.kit("default", workspace=workspace))
     skill(here, "infra-ops")
-    until(lambda: "read_skill_file" in names(fitted.kits.kit("default")), 10, "the tool is there")
+    for workspace in (None, "default"):
+        assert "read_skill_file" in names(fitted.kits.kit("default", workspace=workspace))
+    assert "read_skill_file" not in names(fitted.kits.kit("default", workspace="homelab"))
+
+
+def test_a_skill_beside_a_message_and_the_tool_that_reads_it_come_from_one_look(fitted: Outfit, here: Settings) -> None:
+    """However installing, building a kit and asking for the texts follow each other."""
+
+    def told(kit: Kit) -> tuple[bool, bool]:
+        beside = fitted.knowledge.beside(turn("use skill: infra-ops"), kit)
+        return kit.tool("read_skill_file") is not None, bool(beside.skills)
+
+    before = fitted.kits.kit("default", workspace="default")
+    folder = skill(here, "infra-ops")
+    after = fitted.kits.kit("default", workspace="default")
+    assert (told(before), told(after)) == ((False, False), (True, True))
+    shutil.rmtree(folder)
+    gone = fitted.kits.kit("default", workspace="default")
+    assert (told(after), told(gone)) == ((True, True), (False, False))
 
 
 def test_an_agent_that_lists_its_tools_can_read_its_skills(here: Settings, database: Database) -> None:
@@ -296,8 +314,8 @@ def test_a_model_that_fails_leaves_a_close_call_as_it_was(fitted: Outfit) -> Non
 
 def test_skills_in_a_dense_script_keep_to_their_room_in_tokens(fitted: Outfit, here: Settings) -> None:
     skill(here, "kanji", trigger="auto", word="漢字" * 20_000)
-    kit = replace(fitted.kits.kit("default"), input_budget_tokens=20_000)
-    assert 0 < kit.count(fitted.knowledge.standing("default", kit)) <= 2_000
+    kit = replace(fitted.kits.kit("default", workspace="default"), input_budget_tokens=20_000)
+    assert 0 < kit.count(fitted.knowledge.standing(kit)) <= 2_000
     found = fitted.knowledge.beside(turn("use skill: kanji"), kit)
     assert found.skills
     assert kit.count(found.text) <= beside_tokens(20_000)

@@ -107,7 +107,7 @@ def test_readers_hear_of_skills_and_the_system_text_tells_of_them(stage: Stage) 
     stage.model.scenes = [says("42"), says("43")]
     told = ({"name": "infra-ops", "how": "manual"},)
     beside, standing = (lambda turn, kit: Beside("Infra.", (), told)), ["Skills: infra-ops."]
-    worker = stage.worker("w1", beside=beside, standing=lambda workspace, kit: standing[0])
+    worker = stage.worker("w1", beside=beside, standing=lambda kit: standing[0])
     turn = stage.submit()
     stage.serve(turn, worker)
     assert "skill.used" in stage.told(turn)

@@ -1,0 +1,164 @@
+"""Files of tools whose edits act while a process runs; the clock is the test's own."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from loom_worker.errors import BadFile
+from loom_worker.tools.live import SETTLE_S, Times, ToolFiles
+from tests.support.callers import CALLER
+
+TEXT = '''from loom_worker.tools.declare import tool
+
+@tool
+def greet() -> str:
+    """Greet."""
+    return "{word}"
+'''
+Write = Callable[[str], Path]
+
+
+class Clock:
+    now_s = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def pause(self, wait_s: float) -> None:
+        self.now_s += wait_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def files(clock: Clock) -> ToolFiles:
+    return ToolFiles(Times(clock, clock, clock.pause))
+
+
+@pytest.fixture
+def write(tmp_path: Path, clock: Clock) -> Write:
+    """Write the file as of the clock's time."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "greet.py"
+        path.write_text(text)
+        os.utime(path, (clock.now_s, clock.now_s))
+        return path
+
+    return write
+
+
+def said(files: ToolFiles, folder: Path) -> object:
+    """What the tool says as a worker knows it after a look, as it has one before each turn."""
+    files.stamp(["greet.py"], folder)
+    (tool,) = files.tools("greet.py", folder)
+    return tool.run({}, CALLER)
+
+
+def test_an_edit_is_taken_up_once_it_has_settled(files: ToolFiles, write: Write, clock: Clock, tmp_path: Path) -> None:
+    write(TEXT.format(word="Hello"))
+    clock.now_s += 10
+    assert said(files, tmp_path) == "Hello"
+    before = files.stamp(["greet.py"], tmp_path)
+    write(TEXT.format(word="Hi"))
+    assert (said(files, tmp_path), files.stamp(["greet.py"], tmp_path)) == ("Hello", before)
+    clock.now_s += SETTLE_S
+    assert said(files, tmp_path) == "Hi"
+    assert files.stamp(["greet.py"], tmp_path) != before
+    (tool,) = files.tools("greet.py", tmp_path)
+    assert tool.origin is not None
+    assert '"Hi"' in tool.origin["source"]
+
+
+def test_a_broken_edit_leaves_the_former_version_and_is_told_once_with_file_and_line(
+    files: ToolFiles, write: Write, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(TEXT.format(word="Hello"))
+    said(files, tmp_path)
+    path = write("import os\n1 / 0\n")
+    clock.now_s += SETTLE_S
+    for _ in range(3):
+        assert said(files, tmp_path) == "Hello"
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == f"tool file: {path}:2: ZeroDivisionError: division by zero; what it said before stays in use"
+    write(TEXT.format(word="Mended"))
+    clock.now_s += SETTLE_S
+    assert said(files, tmp_path) == "Mended"
+
+
+def test_a_second_edit_within_a_tick_of_the_file_systems_clock_is_taken_up_too(
+    files: ToolFiles, write: Write, clock: Clock, tmp_path: Path
+) -> None:
+    write(TEXT.format(word="Old"))
+    assert said(files, tmp_path) == "Old"
+    write(TEXT.format(word="New"))
+    clock.now_s += SETTLE_S
+    assert said(files, tmp_path) == "New"
+
+
+def test_a_file_that_is_away_for_a_moment_keeps_its_tools_and_one_that_is_gone_loses_them(
+    files: ToolFiles, write: Write, clock: Clock, tmp_path: Path
+) -> None:
+    path = write(TEXT.format(word="Hello"))
+    assert said(files, tmp_path) == "Hello"
+    path.unlink()
+    assert said(files, tmp_path) == "Hello"
+    clock.now_s += SETTLE_S
+    with pytest.raises(BadFile, match="no such file of tools"):
+        said(files, tmp_path)
+    assert files.stamp(["greet.py"], tmp_path) == ""
+    write(TEXT.format(word="Back"))
+    assert said(files, tmp_path) == "Back"
+
+
+def test_a_file_that_never_worked_says_why_and_is_read_anew_when_it_is_mended(
+    files: ToolFiles, write: Write, clock: Clock, tmp_path: Path
+) -> None:
+    path = write("def broken(:\n")
+    with pytest.raises(BadFile, match=rf"{path}:1: "):
+        said(files, tmp_path)
+    write(TEXT.format(word="Mended"))
+    clock.now_s += SETTLE_S
+    assert said(files, tmp_path) == "Mended"
+
+
+def test_who_has_a_version_does_not_wait_while_a_newer_one_is_loaded(
+    files: ToolFiles, write: Write, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(TEXT.format(word="Hello"))
+    assert said(files, tmp_path) == "Hello"
+    hold, is_held = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, "slow_to_load", SimpleNamespace(hold=hold, is_held=is_held))
+    slow = "import slow_to_load\nslow_to_load.is_held.set()\nslow_to_load.hold.wait(20)\n"
+    write(slow + TEXT.format(word="Late"))
+    clock.now_s += SETTLE_S
+    loading = threading.Thread(target=said, args=(files, tmp_path))
+    loading.start()
+    assert is_held.wait(20)
+    assert said(files, tmp_path) == "Hello"
+    hold.set()
+    loading.join(20)
+    assert said(files, tmp_path) == "Late"
+
+
+def test_renewing_waits_until_an_edit_has_settled_and_no_longer_than_twice_that(
+    files: ToolFiles, write: Write, clock: Clock, tmp_path: Path
+) -> None:
+    write(TEXT.format(word="Hello"))
+    clock.now_s += 10
+    assert said(files, tmp_path) == "Hello"
+    write(TEXT.format(word="Hi"))
+    files.file("greet.py", tmp_path).renew()
+    assert said(files, tmp_path) == "Hi"
+    os.utime(tmp_path / "greet.py", (clock.now_s + 1.5, clock.now_s + 1.5))
+    began_s = clock.now_s
+    files.file("greet.py", tmp_path).renew()
+    assert clock.now_s - began_s <= 2 * SETTLE_S + 0.1
