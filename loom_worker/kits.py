@@ -11,6 +11,7 @@ from loom_worker.agents.load import Agents
 from loom_worker.errors import LoomError
 from loom_worker.knowledge import Knowledge
 from loom_worker.llm import tokens
+from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.recalled import RECALLED_SHARE
 from loom_worker.models import Absent, Models
 from loom_worker.recall.rerank import DEADLINE_S, Reranker, ranked_at_once
@@ -145,6 +146,7 @@ class Kits:
             kinds=frozenset() if absent else self._toolbox.kinds(agent),
             schema="" if absent else self._toolbox.schema(agent, choice.backend),
             input_budget_tokens=window - reserved,
+            l1=l1_room(window - reserved, policy=agent.memory, most_tokens=self._settings.llm.l1_tokens),
             max_tokens=min(agent.max_tokens or 8192, reserved),
             typical=tokens.typical(chosen),
             compressor=None if absent else self._models.compressor(agent, chosen),

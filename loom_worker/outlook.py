@@ -177,7 +177,7 @@ def means(kits: Kits, session: Session) -> Means:
         policy=policy,
         model=kit.compressor,
         count=kit.count,
-        l1_tokens=int(policy.shares.l1 * kit.input_budget_tokens),
+        l1=kit.l1,
         l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * kit.input_budget_tokens)),
         budget_tokens=int(kit.compressor_budget_tokens / context.scale(session.token_correction or kit.typical)),
     )

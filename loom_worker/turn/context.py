@@ -19,8 +19,8 @@ from loom_worker.values.memory import Remembered
 from loom_worker.values.sessions import Message, Session
 from loom_worker.values.turns import Claim
 
-HISTORY_MESSAGES = 200
-"""Messages of L1 that are read; compression keeps it far shorter, and this bounds a turn while it is late."""
+HISTORY_MESSAGES = 1_000
+"""Messages of L1 that are read; compression keeps it shorter, and this bounds a turn while it is late."""
 MARGIN = 1.05
 """What is kept free, where a provider was seen to need more tokens than we count at most."""
 STEPS = 20
@@ -101,8 +101,7 @@ def is_pressed(kit: Kit, remembered: Remembered, said: Sequence[Message]) -> boo
     # The policy's least is looked at first: most turns need no counting.
     if len(history) <= policy.min_l1_messages:
         return False
-    allowance = int(policy.shares.l1 * kit.input_budget_tokens)
-    return batch(history, allowance_tokens=allowance, policy=policy, count=kit.count) is not None
+    return batch(history, room=kit.l1, policy=policy, count=kit.count) is not None
 
 
 def shown(kit: Kit, remembered: Remembered, session: Session, *, rom: str) -> Json:

@@ -10,6 +10,7 @@ from loom_worker.lanes.keeper import Hold, Keeper
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.llm.model import Model
 from loom_worker.memory.layers import Count
+from loom_worker.memory.pressure import L1Room
 from loom_worker.settings import LimitSettings, Settings
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
@@ -44,6 +45,7 @@ class Kit:
     """The backend's schema as text, for ROM."""
     input_budget_tokens: int
     """The model's window without the reserve for its reply."""
+    l1: L1Room
     max_tokens: int
     typical: float
     """The provider's usual tokens over ``count``'s, which never counts too few; at most 1."""
