@@ -157,7 +157,7 @@ def room_tokens(kit: Kit, session: Session | None, *, rom: str) -> int:
     """What a message may take at most: the input budget without tools, system text and what stands beside."""
     budget = kit.input_budget_tokens
     correction = (session.token_correction if session else None) or kit.typical
-    fixed = kit.count(rom) + tools_tokens(kit.specs, kit.count) + beside_tokens(budget)
+    fixed = kit.count(rom) + tools_tokens(kit.least_specs, kit.count) + beside_tokens(budget)
     return max(0, int(budget / context.scale(correction)) - fixed)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -13,6 +14,7 @@ from loom_worker.memory.recalled import as_text
 from loom_worker.tools.clean import fence
 from loom_worker.turn.data import RULES, as_data, summaries_as_data
 from loom_worker.turn.loom import Kit
+from loom_worker.turn.offering import offered
 from loom_worker.values.chat import ChatMessage
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Remembered
@@ -47,12 +49,12 @@ def layers_of(
         history=[replace(message, chat=as_data(message.chat, message.turn_id)) for message in remembered.history],
         recalled=recalled,
         current=current,
-        tools=kit.specs,
+        tools=offered(kit, remembered, current),
     )
 
 
 def build(kit: Kit, layers: Layers, *, correction: float) -> Context:
-    """Fit the layers into the window.
+    """Fit the layers into the window; rather with the fewest tools than not at all.
 
     Args:
         correction: the provider's tokens over ours, as far as its replies told.
@@ -61,13 +63,19 @@ def build(kit: Kit, layers: Layers, *, correction: float) -> Context:
         BudgetExceeded: ROM, tools and the running turn alone are too large.
     """
     policy = kit.agent.memory
-    return fit(
-        layers,
+    fitted = partial(
+        fit,
         budget_tokens=int(kit.input_budget_tokens / scale(correction)),
         shares=policy.shares,
         has_swap=policy.has_swap,
         count=kit.count,
     )
+    try:
+        return fitted(layers)
+    except BudgetExceeded:
+        if len(layers.tools) == len(kit.least_specs):
+            raise
+        return fitted(replace(layers, tools=kit.least_specs))
 
 
 def scale(correction: float) -> float:
@@ -118,7 +126,7 @@ def shown(kit: Kit, remembered: Remembered, session: Session, *, rom: str) -> Js
     try:
         context = build(kit, layers, correction=correction)
     except BudgetExceeded:  # no turn can be answered so; that is to be seen, too
-        fixed = {"tools": tools_tokens(kit.specs, kit.count), "rom": kit.count(layers.rom)}
+        fixed = {"tools": tools_tokens(kit.least_specs, kit.count), "rom": kit.count(layers.rom)}
         context = Context(layers.rom, "", (), 0, {**dict.fromkeys(LAYERS, 0), **fixed})
     return {**corrected(context, correction), "messages": context.l1_messages}
 

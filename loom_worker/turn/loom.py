@@ -26,7 +26,7 @@ from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Remembered
 from loom_worker.values.sessions import Choice
-from loom_worker.values.tools import Caller, Outcome, Tool
+from loom_worker.values.tools import Caller, Occasion, Outcome, Tool
 from loom_worker.values.turns import Call, Turn
 
 
@@ -55,6 +55,13 @@ class Kit:
     """Writes summaries and ranks what a search found; None: there is no LLM to do it."""
     compressor_budget_tokens: int = 0
     """What may be sent to it, in tokens as ``count`` counts them."""
+    late: Mapping[str, Occasion] = field(default_factory=dict)
+    """Tools that are shown only once there is an occasion, by name; empty where the window has room for all."""
+
+    @property
+    def least_specs(self) -> tuple[ToolSpec, ...]:
+        """The tools that every request shows."""
+        return tuple(spec for spec in self.specs if spec.name not in self.late)
 
     def tool(self, name: str) -> Tool | None:
         """A tool that the agent has, and that the session may call as things stand now."""
