@@ -3,7 +3,8 @@
 import logging
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from loom_worker.agents.live import LiveAgents
@@ -11,6 +12,8 @@ from loom_worker.agents.load import Agents
 from loom_worker.errors import LoomError
 from loom_worker.knowledge import Knowledge
 from loom_worker.llm import tokens
+from loom_worker.memory.layers import tools_tokens
+from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.recalled import RECALLED_SHARE
 from loom_worker.models import Absent, Models
 from loom_worker.recall.rerank import DEADLINE_S, Reranker, ranked_at_once
@@ -22,6 +25,7 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.toolbox import Toolbox
+from loom_worker.tools.more import MORE, more_tool
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.loom import Kit
 from loom_worker.values.agents import Agent
@@ -29,12 +33,15 @@ from loom_worker.values.chat import ToolUse, Usage
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.sessions import Choice
-from loom_worker.values.tools import Caller, Tool
+from loom_worker.values.tools import Caller, Occasion, Tool
 
 log = logging.getLogger(__name__)
 
 MOST_KITS = 256
 """Kits a process keeps: every choice of model, tools and database makes one more."""
+TOOLS_SHARE = 0.10
+"""Of the input budget (0-1): tools that take more are not all shown from the start. Where they take less, the cached
+prefix is worth more than their room."""
 AS_AGENT = Choice()
 
 
@@ -44,6 +51,8 @@ class Belt:
 
     registry: Registry
     allowed: tuple[str, ...] | None
+    late: Mapping[str, Occasion] = field(default_factory=dict)
+    """Those that are shown only once there is an occasion."""
 
 
 NOTHING = Belt(Registry(()), ())
@@ -153,11 +162,13 @@ class Kits:
             kinds=frozenset() if absent else self._toolbox.kinds(agent),
             schema="" if absent else self._toolbox.schema(agent, choice.backend),
             input_budget_tokens=window - reserved,
+            l1=l1_room(window - reserved, policy=agent.memory, most_tokens=self._settings.llm.l1_tokens),
             max_tokens=min(agent.max_tokens or 8192, reserved),
             typical=tokens.typical(chosen),
             frame=tokens.frame(chosen),
             compressor=None if absent else self._models.compressor(agent, chosen),
             compressor_budget_tokens=(agent.compressor.max_context_tokens or window) - reserved,
+            late=belt.late,
         )
 
     def window(self, name: str) -> tuple[int, int]:
@@ -189,7 +200,24 @@ class Kits:
         listed = agent.tools if choice.tools is None else choice.tools
         always = {tool.spec.name for tool in automatic} | (own.always if choice.tools is None else set())
         allowed = None if listed is None else (*listed, *sorted(always))
-        return Belt(Registry((*own.tools, *knowledge.pattern_tools(agent), *automatic)), allowed)
+        tools = (*own.tools, *knowledge.pattern_tools(agent), *automatic)
+        return self._fitted(agent, choice, tools, allowed)
+
+    def _fitted(self, agent: Agent, choice: Choice, tools: Sequence[Tool], allowed: tuple[str, ...] | None) -> Belt:
+        """All of the tools, where the window has room for them; else some of them are shown late."""
+        registry = Registry(tools)
+        permitted = registry.permitted(allowed, read_only=agent.is_read_only)
+        window, reserved = self._window(agent)
+        count = self._models.count(self._models.chosen(agent, choice.model))
+        if tools_tokens([tool.spec for tool in permitted], count) <= TOOLS_SHARE * (window - reserved):
+            return Belt(registry, allowed)
+        late = {tool.spec.name: tool.occasion for tool in permitted if tool.occasion != "always"}
+        seldom = [name for name, occasion in late.items() if occasion == "seldom"]
+        if not seldom:
+            return Belt(registry, allowed, late)
+        if registry.get(MORE) is not None:  # a tool of the user's has that name
+            return Belt(registry, allowed, {name: late[name] for name in late.keys() - {*seldom}})
+        return Belt(Registry((*tools, more_tool(seldom))), None if allowed is None else (*allowed, MORE), late)
 
     def _memory_tools(self, agent: Agent, choice: Choice) -> tuple[Tool, ...]:
         """What every agent has, whatever tools it lists: it must be able to find what has left its context."""

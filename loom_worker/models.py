@@ -10,8 +10,10 @@ from loom_worker.errors import Interrupted, LoomError, ProviderFailed
 from loom_worker.guard.breaker import Breakers
 from loom_worker.llm import tokens
 from loom_worker.llm.anthropic import Anthropic
+from loom_worker.llm.fallback import Fallback
 from loom_worker.llm.guarded import Guarded
 from loom_worker.llm.model import Model
+from loom_worker.llm.prices import small_model
 from loom_worker.llm.retry import Retrying
 from loom_worker.llm.scripted import Scripted
 from loom_worker.memory.layers import Count
@@ -71,9 +73,20 @@ class Models:
         return Retrying(guarded, pause=self._pause, chance=random.random, clock=time.monotonic)
 
     def compressor(self, agent: Agent, name: str) -> Model | None:
-        """What writes an agent's summaries; None: the scripted model understands no conversation."""
+        """What writes an agent's summaries; None: the scripted model understands no conversation.
+
+        Unless the agent names one it is the provider's small model, where one is known; the agent's own where not, or
+        where the provider refuses the small one.
+
+        Args:
+            name: of the model that answers.
+        """
         provider = agent.compressor.provider or agent.provider or self._settings.llm.provider
-        return None if provider == "scripted" else self.model(provider, agent.compressor.model or name)
+        if provider == "scripted":
+            return None
+        own = self.model(provider, agent.compressor.model or name)
+        small = None if agent.compressor.model or provider == "ollama" else small_model(name)
+        return own if small is None else Fallback(self.model(provider, small), own)
 
     def count(self, name: str) -> Count:
         """How a model counts tokens, never too few."""

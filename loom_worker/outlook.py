@@ -157,7 +157,7 @@ def room_tokens(kit: Kit, session: Session | None, *, rom: str) -> int:
     """What a message may take at most: the input budget without tools, system text and what stands beside."""
     budget = kit.input_budget_tokens
     ratio = context.over_bound(kit, session.token_correction if session else None)
-    fixed = kit.count(rom) + tools_tokens(kit.specs, kit.count) + beside_tokens(budget)
+    fixed = kit.count(rom) + tools_tokens(kit.least_specs, kit.count) + beside_tokens(budget)
     return max(0, int(budget / context.scale(ratio)) - fixed)
 
 
@@ -177,7 +177,7 @@ def means(kits: Kits, session: Session) -> Means:
         policy=policy,
         model=kit.compressor,
         count=kit.count,
-        l1_tokens=int(policy.shares.l1 * kit.input_budget_tokens),
+        l1=kit.l1,
         l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * kit.input_budget_tokens)),
         budget_tokens=int(
             kit.compressor_budget_tokens / context.scale(context.over_bound(kit, session.token_correction))

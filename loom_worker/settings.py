@@ -182,6 +182,7 @@ def _llm(read: Reader) -> LlmSettings:
         ollama_host=read.text("OLLAMA_HOST"),
         max_context_tokens=window,
         reserved_output_tokens=reserved,
+        l1_tokens=read.whole("LOOM_L1_TOKENS", LlmSettings().l1_tokens),
         call_timeout_s=read.seconds("LOOM_LLM_TIMEOUT_S", LlmSettings().call_timeout_s),
         max_reply_bytes=read.whole(
             "LOOM_MAX_REPLY_BYTES", LlmSettings().max_reply_bytes, least=1024, most=64 * 1024 * 1024

@@ -28,6 +28,9 @@ class LlmSettings:
     """LOOM_MAX_CONTEXT_TOKENS: the model's window."""
     reserved_output_tokens: int = 20_000
     """LOOM_RESERVED_OUTPUT_TOKENS: kept free for the answer; 10 % of the window unless set."""
+    l1_tokens: int = 48_000
+    """LOOM_L1_TOKENS: what a conversation's latest messages may take, word by word, before half of them becomes a
+    summary; in a smaller window half of the input budget. All of it is sent with every call."""
     call_timeout_s: float = 120.0
     """LOOM_LLM_TIMEOUT_S: total deadline of one call; the SDK's own timeout is per read, a slow drip outlives it."""
     max_reply_bytes: int = 2 * 1024 * 1024

@@ -16,6 +16,8 @@ PROFILES = {
     "conversational": MemoryPolicy(12, 6, None, 0.70, 0.85, (4, 6, 8)),
 }
 """By ``workload_profile``; below the warning mark these go by the number of messages alone."""
+BATCHES = (4, 6, 8)
+"""Messages compressed at a time by a file that goes by the number of messages, or names some sizes of its own."""
 _LEVELS = ("normal", "warning", "critical")
 _LAYERS = ("rom", "kernel", "l1", "l2")
 
@@ -32,8 +34,7 @@ def policy(memory: Fields) -> MemoryPolicy:
     profile = compression.choice("workload_profile", tuple(PROFILES))
     usual = PROFILES[profile] if profile else MemoryPolicy()
     has_swap = memory.under("swap").flag("enabled")
-    bounds = {"min_l1_messages": usual.min_l1_messages, "max_l1_messages": usual.max_l1_messages}
-    least, most = _rising(compression, compression.whole, bounds)
+    least, most = _bounds(compression, usual)
     normal, warning, critical = _marks(compression, usual)
     return replace(
         usual,
@@ -42,7 +43,7 @@ def policy(memory: Fields) -> MemoryPolicy:
         normal_at=normal,
         warning_at=warning,
         critical_at=critical,
-        batches=_batches(compression.under("batch_sizes"), usual),
+        batches=_batches(compression.under("batch_sizes"), usual, by_number=most is not None),
         max_l2_tokens=compression.whole("max_l2_tokens") or usual.max_l2_tokens,
         shares=_shares(compression.under("shares"), usual.shares),
         has_swap=usual.has_swap if has_swap is None else has_swap,
@@ -60,9 +61,22 @@ def _marks(compression: Fields, usual: MemoryPolicy) -> tuple[float | None, floa
     return None if is_by_number else normal, warning, critical
 
 
-def _batches(sizes: Fields, usual: MemoryPolicy) -> tuple[int, int, int]:
-    normal, warning, critical = _rising(sizes, sizes.whole, dict(zip(_LEVELS, usual.batches, strict=True)))
-    return normal, warning, critical
+def _bounds(compression: Fields, usual: MemoryPolicy) -> tuple[int, int | None]:
+    """The least and the most messages of L1; no most where neither the file nor its profile has one."""
+    keys = ("min_l1_messages", "max_l1_messages")
+    if usual.max_l1_messages is None and compression.get(keys[1]) is None:
+        return compression.whole(keys[0]) or usual.min_l1_messages, None
+    known = (usual.min_l1_messages, usual.max_l1_messages or usual.min_l1_messages)
+    least, most = _rising(compression, compression.whole, dict(zip(keys, known, strict=True)))
+    return least, most
+
+
+def _batches(sizes: Fields, usual: MemoryPolicy, *, by_number: bool) -> tuple[int, int, int] | None:
+    """Messages by level; None, half of L1, where the file neither names sizes nor goes by the number of messages."""
+    known = dict(zip(_LEVELS, usual.batches or BATCHES, strict=True))
+    normal, warning, critical = _rising(sizes, sizes.whole, known)
+    is_named = by_number or any(sizes.get(level) is not None for level in _LEVELS)
+    return (normal, warning, critical) if is_named else None
 
 
 def _shares(shares: Fields, usual: Shares) -> Shares:

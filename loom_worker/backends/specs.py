@@ -15,8 +15,7 @@ LIST_TABLES = ToolSpec(
 )
 GET_SCHEMA = ToolSpec(
     "get_schema",
-    "Show columns, types, primary key and foreign keys of tables. Use it before you write SQL on a table whose "
-    "columns you do not know.",
+    "Show columns, types and keys of tables. Use it before you write SQL on a table whose columns you do not know.",
     {
         "type": "object",
         "properties": {
@@ -34,8 +33,8 @@ GET_SCHEMA = ToolSpec(
 )
 EXECUTE_SQL = ToolSpec(
     "execute_sql",
-    "Run one SELECT (or WITH … SELECT) and return its columns and rows. The database is read-only. Results are "
-    "capped, and truncated says so: aggregate, filter and LIMIT in SQL rather than fetch many rows.",
+    "Run one SELECT (or WITH … SELECT) and return its columns and rows. Results are capped, and truncated says so: "
+    "aggregate, filter and LIMIT in SQL rather than fetch many rows.",
     {
         "type": "object",
         "properties": {

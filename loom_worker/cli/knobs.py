@@ -36,6 +36,7 @@ VALUE_OF: Mapping[str, Callable[[Settings], object]] = {
     "LOOM_BACKEND_URL": lambda s: without_password(s.backend_url),
     "LOOM_MAX_CONTEXT_TOKENS": lambda s: s.llm.max_context_tokens,
     "LOOM_RESERVED_OUTPUT_TOKENS": lambda s: s.llm.reserved_output_tokens,
+    "LOOM_L1_TOKENS": lambda s: s.llm.l1_tokens,
     "LOOM_LLM_TIMEOUT_S": lambda s: s.llm.call_timeout_s,
     "LOOM_MAX_REPLY_BYTES": lambda s: s.llm.max_reply_bytes,
     "LOOM_MAX_ATTEMPTS": lambda s: s.limits.max_attempts,

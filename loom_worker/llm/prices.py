@@ -18,6 +18,8 @@ BEDROCK = re.compile(
     r"(?:arn:aws[\w-]*:bedrock:[\w-]*:\d*:[\w-]+/)?(?:[a-z-]{2,10}\.)?anthropic\.(claude-[\w-]+?)(?:-v\d+(?::\d+)?)?"
 )
 """Bedrock's name for a model: perhaps an ARN, perhaps where it runs, the vendor's own name, perhaps a version."""
+BEDROCK_PLACE = re.compile(r"(?:[a-z-]{2,10}\.)?anthropic\.(?=claude-)")
+"""What stands before the vendor's own name there; it says which regions may run a model."""
 SNAPSHOT = re.compile(r"[-@](?:\d{8}|latest)\Z")
 """What may follow a family's name; ``-4-9`` after ``claude-opus`` is another family, whose price is not known."""
 
@@ -71,9 +73,30 @@ def plain_name(model: str) -> str:
     return found[1] if found else model
 
 
+def small_model(name: str) -> str | None:
+    """The provider's small model beside one of its models, named as that is: for summaries and for ranking.
+
+    Returns:
+        None where none is known: another vendor's model, a name that says nothing of its model, or one that is no
+        dearer itself.
+    """
+    vendors, prices = plain_name(name), table()
+    own, small = _price(vendors, prices), prices[small_name()]
+    if not vendors.startswith("claude-") or (own and own.rates.input <= small.rates.input):
+        return None
+    where = BEDROCK_PLACE.search(name)
+    return f"{where[0]}{small_name()}" if where else small_name()
+
+
 def with_cost(reply: Reply) -> Reply:
     """The reply with its usage priced by the model that answered."""
     return replace(reply, usage=replace(reply.usage, cost_usd=cost_usd(reply.model, reply.usage)))
+
+
+@cache
+def small_name() -> str:
+    """The current small model of the packaged table."""
+    return str(json.loads(files(__package__).joinpath("prices.json").read_text(encoding="utf-8"))["small"])
 
 
 @cache

@@ -20,7 +20,7 @@ from loom_worker.memory.layers import (
     with_beside,
 )
 from loom_worker.memory.results import bounded, results_tokens, stubbed
-from loom_worker.values.chat import ChatMessage
+from loom_worker.values.chat import ChatMessage, ToolSpec
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Shares
 from loom_worker.values.sessions import Message
@@ -48,6 +48,7 @@ class Context:
     tokens: Json
     """Of tools, rom, kernel, l2, l1, recalled, patterns and turn; their sum is within the budget. ``patterns`` are
     the texts beside users' messages, the recalled block apart; l1 and turn are without them."""
+    tools: tuple[ToolSpec, ...] = ()
 
 
 def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, count: Count) -> Context:
@@ -84,7 +85,7 @@ def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, c
 
     beside_l1, beside_turn = _beside(history, count), _beside(turn, count)
     tokens |= {"l1": l1_tokens - beside_l1, "patterns": beside_l1 + beside_turn, "turn": turn_tokens - beside_turn}
-    return Context(layers.rom, memory, (*history, *sent), len(history), tokens)
+    return Context(layers.rom, memory, (*history, *sent), len(history), tokens, layers.tools)
 
 
 def _running(

@@ -9,8 +9,29 @@ from loom_worker.memory.results import bounded, results_tokens
 from loom_worker.values.memory import Level, MemoryPolicy
 from loom_worker.values.sessions import Message
 
+MOST_L1_MESSAGES = 800
+"""More than these are pressure whatever they hold and whatever a policy says: a turn reads them all."""
 LEVELS: tuple[Level, ...] = ("normal", "warning", "critical")
 """In the order of MemoryPolicy.batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class L1Room:
+    """What L1 may take, whatever the other layers leave unused."""
+
+    allowance_tokens: int
+    """L1's own share of the input budget, at most LOOM_L1_TOKENS."""
+    results_tokens: int
+    """Of it, what the tool results of one turn may take."""
+
+
+def l1_room(budget_tokens: int, *, policy: MemoryPolicy, most_tokens: int) -> L1Room:
+    """Return what L1 may take of an input budget.
+
+    Args:
+        most_tokens: LOOM_L1_TOKENS; a longer prompt costs more with every call and is read less well.
+    """
+    return L1Room(min(int(policy.shares.l1 * budget_tokens), most_tokens), results_tokens(budget_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,46 +46,71 @@ def pressure(l1_tokens: int, l1_messages: int, *, allowance_tokens: int, policy:
     """How full L1 is; None: nothing needs to leave it.
 
     Args:
-        allowance_tokens: L1's own share of the input budget, whatever the other layers leave unused.
+        allowance_tokens: as in L1Room.
     """
     share = l1_tokens / allowance_tokens if allowance_tokens > 0 else float(l1_tokens > 0)
-    if share >= policy.critical_at or l1_messages > 2 * policy.max_l1_messages:
+    most_messages = policy.max_l1_messages or MOST_L1_MESSAGES
+    if share >= policy.critical_at or l1_messages > 2 * most_messages:
         return "critical"
     if share >= policy.warning_at:
         return "warning"
     is_marked = policy.normal_at is not None and share >= policy.normal_at
-    return "normal" if is_marked or l1_messages > policy.max_l1_messages else None
+    return "normal" if is_marked or l1_messages > most_messages else None
 
 
-def l1_tokens(history: Sequence[Message], *, allowance_tokens: int, policy: MemoryPolicy, count: Count) -> int:
+def l1_tokens(history: Sequence[Message], *, room: L1Room, count: Count) -> int:
     """Tokens of L1 as it is sent, the results of its turns bounded."""
-    share = policy.shares.l1
-    bound = results_tokens(round(allowance_tokens / share)) if share else 0
-    sent = (bounded([message.chat for message in turn], budget_tokens=bound, count=count) for turn in turns(history))
-    return sum(chat_tokens(turn, count) for turn in sent)
+    return sum(_turn_tokens(history, room, count))
 
 
-def batch(history: Sequence[Message], *, allowance_tokens: int, policy: MemoryPolicy, count: Count) -> Batch | None:
+def _turn_tokens(history: Sequence[Message], room: L1Room, count: Count) -> list[int]:
+    sent = (
+        bounded([message.chat for message in turn], budget_tokens=room.results_tokens, count=count)
+        for turn in turns(history)
+    )
+    return [chat_tokens(turn, count) for turn in sent]
+
+
+def batch(history: Sequence[Message], *, room: L1Room, policy: MemoryPolicy, count: Count) -> Batch | None:
     """Choose the oldest whole turns that must leave L1; None where nothing must, or may.
 
-    As many messages as the policy says for the level, more where a turn would be parted, fewer where the newest turn
+    As many as bring L1 down to half of its first mark, so that the next time is far off. Where the policy names
+    batches: as many messages as it says for the level, more where a turn would be parted. Fewer where the newest turn
     or the least that L1 must keep would be touched.
 
     Args:
         history: L1 from its very beginning, oldest first.
-        allowance_tokens: as in pressure.
     """
-    tokens = l1_tokens(history, allowance_tokens=allowance_tokens, policy=policy, count=count)
-    level = pressure(tokens, len(history), allowance_tokens=allowance_tokens, policy=policy)
+    tokens = _turn_tokens(history, room, count)
+    level = pressure(sum(tokens), len(history), allowance_tokens=room.allowance_tokens, policy=policy)
     if level is None:
         return None
-    wanted = policy.batches[LEVELS.index(level)]
     ends = list(accumulate(len(turn) for turn in turns(history)))
     may = [end for end in ends[:-1] if len(history) - end >= policy.min_l1_messages]
     if not may:
         return None
+    by_level = policy.batches
+    wanted = by_level[LEVELS.index(level)] if by_level else _half(ends, tokens, room, policy)
     end = next((end for end in may if end >= wanted), may[-1])
     return Batch(level, tuple(history[:end]))
+
+
+def _half(ends: Sequence[int], tokens: Sequence[int], room: L1Room, policy: MemoryPolicy) -> int:
+    """How many messages must go until half of the first mark, and half of the most messages, is free.
+
+    Args:
+        ends: messages up to the end of each turn.
+        tokens: of each turn.
+    """
+    mark = policy.warning_at if policy.normal_at is None else policy.normal_at
+    most_tokens = mark * room.allowance_tokens / 2
+    most_messages = (policy.max_l1_messages or MOST_L1_MESSAGES) / 2
+    left = sum(tokens)
+    for end, needed in zip(ends, tokens, strict=True):
+        left -= needed
+        if left <= most_tokens and ends[-1] - end <= most_messages:
+            return end
+    return ends[-1]
 
 
 def l2_is_full(l2_tokens: int, *, policy: MemoryPolicy, allowance_tokens: int) -> bool:

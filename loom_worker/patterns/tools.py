@@ -52,7 +52,7 @@ def pattern_tools(patterns: Lookup) -> tuple[Tool, ...]:
 
 
 def _tool(spec: ToolSpec, run: Callable[[Json, Caller], object]) -> Tool:
-    return Tool(spec=spec, run=run, is_bounded=True, is_idempotent=True, is_read_only=True)
+    return Tool(spec=spec, run=run, is_bounded=True, is_idempotent=True, is_read_only=True, occasion="seldom")
 
 
 def _text(value: object) -> str:

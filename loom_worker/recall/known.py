@@ -90,21 +90,16 @@ def _nullable(kind: str, description: str, **more: object) -> Json:
 _SPEC = ToolSpec(
     name="update_session_context",
     description=(
-        "Keep facts about this conversation in mind for good: they are part of your instructions from the next message "
-        "on, however long the conversation becomes. Use it when the user tells who they are, what they want to reach "
-        "or how they like things done, and to correct what is known. Name only what changes; null removes."
+        "Keep facts about this conversation in mind for good, however long it becomes: when the user tells who they "
+        "are, what they want to reach or how they like things done. Name only what changes; null removes."
     ),
     input_schema={
         "type": "object",
         "properties": {
-            "user": _nullable("string", "who the user is, in a few words"),
-            "goals": _nullable(
-                "array", "all goals of the conversation; replaces those before", items={"type": "string"}, maxItems=50
-            ),
-            "preferences": _nullable(
-                "object", 'set one by one, {"language": "German"}; a member that is null is removed'
-            ),
-            "notes": _nullable("object", "other facts by name, set one by one; a member that is null is removed"),
+            "user": _nullable("string", "who the user is"),
+            "goals": _nullable("array", "all goals; replaces those before", items={"type": "string"}, maxItems=50),
+            "preferences": _nullable("object", 'set one by one, {"language": "German"}'),
+            "notes": _nullable("object", "other facts by name, set one by one"),
         },
         "minProperties": 1,
         "additionalProperties": False,

@@ -67,9 +67,9 @@ def _swap_tools(parts: RecallParts) -> tuple[Tool, ...]:
         return compact({"cleared": parts.memories.clear_promoted_in_lane(caller.lane)})
 
     return (
-        Tool(_RECALL, recall, is_bounded=True),
-        Tool(_SEARCH, search, is_bounded=parts.rerank is None),  # a model may take seconds
-        Tool(_CLEAR, clear, is_bounded=True),
+        Tool(_RECALL, recall, is_bounded=True, occasion="earlier"),
+        Tool(_SEARCH, search, is_bounded=parts.rerank is None, occasion="earlier"),  # a model may take seconds
+        Tool(_CLEAR, clear, is_bounded=True, occasion="earlier"),
     )
 
 

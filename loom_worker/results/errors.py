@@ -170,7 +170,7 @@ def error_detail_tool(errors: Errors) -> Tool:
         except Unavailable as error:
             raise ToolFailed(f"The error could not be read: {error}", "DATABASE_ERROR") from error
 
-    return Tool(_SPEC, run, is_bounded=True)
+    return Tool(_SPEC, run, is_bounded=True, occasion="error")
 
 
 def shown(error: StoredError) -> Json:
@@ -224,8 +224,8 @@ def _size_bytes(value: Json) -> int:
 _SPEC = ToolSpec(
     name="get_error_detail",
     description=(
-        "Read the whole of an error that a tool call in this conversation ended with: message, code, stack trace. Most "
-        "errors can be handled by their summary alone; use this when it does not tell enough to correct the call."
+        "Read the whole of a tool call's error: message, code, stack trace. Use it when the summary does not tell "
+        "enough to correct the call."
     ),
     input_schema={
         "type": "object",

@@ -50,7 +50,8 @@ def result_tools(references: References, *, reference_bytes: int) -> tuple[Tool,
     def query(arguments: Json, caller: Caller) -> str:
         return _compact(_queried(parts, arguments, caller))
 
-    return (Tool(_GET, get), Tool(_QUERY, query))  # neither is bounded: 10 MB take a while to read and to unpack
+    # Neither is bounded: 10 MB take a while to read and to unpack.
+    return (Tool(_GET, get, occasion="reference"), Tool(_QUERY, query, occasion="reference"))
 
 
 def page(content: Content, *, offset: int, limit: int, most_bytes: int, base: str = "") -> str:
@@ -185,9 +186,8 @@ _PATH: Json = {
 _GET = ToolSpec(
     name="get_tool_result",
     description=(
-        "Read a large result that was stored under a reference (ref_…), a page at a time: rows, items of an array, "
-        "entries of an object, or lines of text, from offset on. The answer says how many there are in total, and the "
-        "next_offset. To count, sum, sort or filter rows use query_tool_result instead."
+        "Read a large result stored under a reference (ref_…), a page at a time: rows, items, entries or lines from "
+        "offset on. The answer has the total and the next_offset. To count, sum, sort or filter use query_tool_result."
     ),
     input_schema={
         "type": "object",
@@ -204,9 +204,9 @@ _GET = ToolSpec(
 _QUERY = ToolSpec(
     name="query_tool_result",
     description=(
-        "Ask a large result that was stored under a reference (ref_…) by one SQLite SELECT over the table `result`: "
-        "its rows under their own column names; items of an array stand in the column value, entries of an object in "
-        "key and value, lines of text in line; nested values are JSON text (json_extract)."
+        "Ask a large result stored under a reference (ref_…) by one SQLite SELECT over the table `result`: rows under "
+        "their own column names, items of an array in the column value, entries of an object in key and value, lines "
+        "of text in line; nested values are JSON text (json_extract)."
     ),
     input_schema={
         "type": "object",

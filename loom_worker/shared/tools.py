@@ -62,11 +62,11 @@ def shared_tools(parts: SharedParts) -> tuple[Tool, ...]:
             return _watched(parts, shelf, arguments)
 
     return (
-        Tool(_WRITE, write, is_idempotent=False, is_bounded=True, is_repeatable=False),
-        Tool(_READ, read, is_bounded=True, is_repeatable=False),
-        Tool(_LIST, keys, is_bounded=True, is_repeatable=False),
-        Tool(_DELETE, remove, is_idempotent=False, is_bounded=True, is_repeatable=False),
-        Tool(_WATCH, wait, is_repeatable=False),
+        Tool(_WRITE, write, is_idempotent=False, is_bounded=True, is_repeatable=False, occasion="seldom"),
+        Tool(_READ, read, is_bounded=True, is_repeatable=False, occasion="seldom"),
+        Tool(_LIST, keys, is_bounded=True, is_repeatable=False, occasion="seldom"),
+        Tool(_DELETE, remove, is_idempotent=False, is_bounded=True, is_repeatable=False, occasion="seldom"),
+        Tool(_WATCH, wait, is_repeatable=False, occasion="seldom"),
     )
 
 
@@ -114,8 +114,8 @@ def _shown(entry: Entry) -> Json:
 _NAMESPACE: Json = {
     "type": "string",
     "description": (
-        f"whose: {USUAL} (default) is yours alone; WORKFLOW and SWARM are shared within the one this conversation "
-        "belongs to; GLOBAL is shared by all agents of the workspace"
+        f"{USUAL} (default): yours alone; WORKFLOW, SWARM: of the one this conversation belongs to; GLOBAL: of all "
+        "agents"
     ),
 }
 _KEY: Json = {"type": "string", "description": f"a name of 1 to {KEY_CHARS} characters"}

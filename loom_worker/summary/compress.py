@@ -13,6 +13,7 @@ from loom_worker import crash_points
 from loom_worker.errors import Interrupted, Unavailable
 from loom_worker.llm.revocable import Revocable
 from loom_worker.memory.kernel import kept
+from loom_worker.memory.layers import turns
 from loom_worker.memory.pressure import Batch, batch, l2_is_full
 from loom_worker.store.ledger import Charge
 from loom_worker.store.memory import Held, Memories
@@ -20,13 +21,17 @@ from loom_worker.store.snapshots import NewSnapshot
 from loom_worker.summary import write
 from loom_worker.summary.write import Means
 from loom_worker.values.ids import new_id, now_ms
-from loom_worker.values.memory import Change, MemoryState, Summary
+from loom_worker.values.memory import Change, MemoryPolicy, MemoryState, Summary
 from loom_worker.values.sessions import Message, Session
 
 log = logging.getLogger(__name__)
 
-READ = 400
-"""Messages of L1 looked at in one step; what is behind them comes with the next."""
+READ = 1_000
+"""Messages of L1 looked at in one step, more than it holds at ease; what is behind them comes with the next."""
+BACKLOG = 400
+"""Messages of L1 of which half become one summary, where a policy names smaller batches."""
+READABLE = 0.8
+"""Of what a request to the compressor may hold: the rest is for the instructions, and for who said what and when."""
 DUE = 50
 """Sessions asked for at a time, when one is done and others are due."""
 STEPS = 20
@@ -160,23 +165,38 @@ def _next(lane: str, state: MemoryState, means: Means, desk: Desk) -> _Step | No
     history = desk.memories.oldest(lane, state, limit=READ)
     found = batch(
         history,
-        allowance_tokens=means.l1_tokens,
+        room=means.l1,
         policy=means.policy,
         count=means.count,
     )
-    return None if found is None else _compressed(state, _with_backlog(found, history), means)
+    return (
+        None
+        if found is None
+        else _compressed(state, _readable(_with_backlog(found, history, means.policy), means), means)
+    )
 
 
-def _with_backlog(found: Batch, history: Sequence[Message]) -> Batch:
-    """A batch as it is; where L1 has grown beyond what is read of it, as of an older Loom's session, a large one.
+def _with_backlog(found: Batch, history: Sequence[Message], policy: MemoryPolicy) -> Batch:
+    """A batch as it is; where L1 has grown far beyond its number of messages, as of an older Loom's session, half.
 
     Eight messages at a time would cost such a session a thousand summaries.
     """
-    if len(history) < READ:
+    if policy.batches is None or len(history) < BACKLOG:
         return found
-    begins = (at for at in range(READ // 2, len(history)) if history[at].turn_id != history[at - 1].turn_id)
+    begins = (at for at in range(len(history) // 2, len(history)) if history[at].turn_id != history[at - 1].turn_id)
     end = next(begins, len(found.messages))
     return replace(found, messages=tuple(history[:end]))
+
+
+def _readable(found: Batch, means: Means) -> Batch:
+    """As many turns of a batch as the compressor can read at once, one at least; the others come with the next."""
+    kept, tokens = 0, 0
+    for turn in turns(found.messages):
+        tokens += sum(message.token_count for message in turn)
+        if kept and tokens > READABLE * means.budget_tokens:
+            break
+        kept += len(turn)
+    return replace(found, messages=found.messages[:kept])
 
 
 def _compressed(state: MemoryState, found: Batch, means: Means) -> _Step:

@@ -8,6 +8,7 @@ from loom_worker.errors import Interrupted, LoomError, ProviderFailed
 from loom_worker.llm.model import Model, whole_reply
 from loom_worker.memory import heuristic
 from loom_worker.memory.layers import Count
+from loom_worker.memory.pressure import L1Room
 from loom_worker.summary import prompt
 from loom_worker.values.chat import Reply, Request, Usage
 from loom_worker.values.memory import MemoryPolicy, Summary
@@ -15,9 +16,9 @@ from loom_worker.values.sessions import Message
 
 log = logging.getLogger(__name__)
 
-PART, LEAST_TOKENS, MOST_TOKENS = 5, 120, 800
+PART, LEAST_TOKENS, MOST_TOKENS = 5, 120, 2_500
 """Notes take a fifth of what they are about, within these bounds: five to ten times shorter is what a model reaches
-without losing facts."""
+without losing facts. The half of a full L1 is 17,000 tokens, so its notes are seven times shorter."""
 DIGEST_PART = 5
 """A digest takes a fifth of L2's allowance: the rest is for what comes."""
 LEAST_PART = 0.01
@@ -33,8 +34,7 @@ class Means:
     model: Model | None
     """None: there is no LLM to ask."""
     count: Count
-    l1_tokens: int
-    """L1's own allowance."""
+    l1: L1Room
     l2_tokens: int
     """What L2 may take before it becomes a snapshot."""
     budget_tokens: int

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil
 
 from loom_worker.errors import BudgetExceeded
@@ -13,14 +14,15 @@ from loom_worker.memory.recalled import as_text
 from loom_worker.tools.clean import fence
 from loom_worker.turn.data import RULES, as_data, summaries_as_data
 from loom_worker.turn.loom import Kit
+from loom_worker.turn.offering import offered
 from loom_worker.values.chat import ChatMessage
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Remembered
 from loom_worker.values.sessions import Message, Session
 from loom_worker.values.turns import Claim
 
-HISTORY_MESSAGES = 200
-"""Messages of L1 that are read; compression keeps it far shorter, and this bounds a turn while it is late."""
+HISTORY_MESSAGES = 1_000
+"""Messages of L1 that are read; compression keeps it shorter, and this bounds a turn while it is late."""
 MARGIN = 1.05
 """What is kept free, where a provider was seen to need more tokens than we count at most."""
 STEPS = 20
@@ -47,12 +49,12 @@ def layers_of(
         history=[replace(message, chat=as_data(message.chat, message.turn_id)) for message in remembered.history],
         recalled=recalled,
         current=current,
-        tools=kit.specs,
+        tools=offered(kit, remembered, current),
     )
 
 
 def build(kit: Kit, layers: Layers, *, ratio: float) -> Context:
-    """Fit the layers into the window.
+    """Fit the layers into the window; rather with the fewest tools than not at all.
 
     Args:
         ratio: the provider's tokens over our bound, as far as is known; see over_bound.
@@ -61,13 +63,19 @@ def build(kit: Kit, layers: Layers, *, ratio: float) -> Context:
         BudgetExceeded: ROM, tools and the running turn alone are too large.
     """
     policy = kit.agent.memory
-    return fit(
-        layers,
+    fitted = partial(
+        fit,
         budget_tokens=int(kit.input_budget_tokens / scale(ratio)),
         shares=policy.shares,
         has_swap=policy.has_swap,
         count=kit.count,
     )
+    try:
+        return fitted(layers)
+    except BudgetExceeded:
+        if len(layers.tools) == len(kit.least_specs):
+            raise
+        return fitted(replace(layers, tools=kit.least_specs))
 
 
 def over_bound(kit: Kit, correction: float | None) -> float:
@@ -110,8 +118,7 @@ def is_pressed(kit: Kit, remembered: Remembered, said: Sequence[Message]) -> boo
     # The policy's least is looked at first: most turns need no counting.
     if len(history) <= policy.min_l1_messages:
         return False
-    allowance = int(policy.shares.l1 * kit.input_budget_tokens)
-    return batch(history, allowance_tokens=allowance, policy=policy, count=kit.count) is not None
+    return batch(history, room=kit.l1, policy=policy, count=kit.count) is not None
 
 
 def shown(kit: Kit, remembered: Remembered, session: Session, *, rom: str) -> Json:
@@ -127,7 +134,7 @@ def shown(kit: Kit, remembered: Remembered, session: Session, *, rom: str) -> Js
     try:
         context = build(kit, layers, ratio=over_bound(kit, session.token_correction))
     except BudgetExceeded:  # no turn can be answered so; that is to be seen, too
-        fixed = {"tools": tools_tokens(kit.specs, kit.count), "rom": kit.count(layers.rom)}
+        fixed = {"tools": tools_tokens(kit.least_specs, kit.count), "rom": kit.count(layers.rom)}
         context = Context(layers.rom, "", (), 0, {**dict.fromkeys(LAYERS, 0), **fixed})
     return {**shown_tokens(kit, context, session.token_correction), "messages": context.l1_messages}
 
@@ -135,7 +142,7 @@ def shown(kit: Kit, remembered: Remembered, session: Session, *, rom: str) -> Js
 def estimate(kit: Kit, context: Context) -> float:
     """The tokens that a request usually is; the context's own are the most it can be."""
     most = sum(context.tokens.values())
-    return usual_tokens(most, context.messages, len(kit.specs), text_share=kit.typical, frame=kit.frame)
+    return usual_tokens(most, context.messages, len(context.tools), text_share=kit.typical, frame=kit.frame)
 
 
 def shown_tokens(kit: Kit, context: Context, correction: float | None) -> dict[str, int]:

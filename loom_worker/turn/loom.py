@@ -10,6 +10,7 @@ from loom_worker.lanes.keeper import Hold, Keeper
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.llm.model import Model
 from loom_worker.memory.layers import Count
+from loom_worker.memory.pressure import L1Room
 from loom_worker.settings import LimitSettings, Settings
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
@@ -27,7 +28,7 @@ from loom_worker.values.memory import Remembered
 from loom_worker.values.sessions import Choice
 from loom_worker.values.skills import SkillShelf
 from loom_worker.values.tokens import Frame
-from loom_worker.values.tools import Caller, Outcome, Tool
+from loom_worker.values.tools import Caller, Occasion, Outcome, Tool
 from loom_worker.values.turns import Call, Turn
 
 
@@ -46,6 +47,7 @@ class Kit:
     """The backend's schema as text, for ROM."""
     input_budget_tokens: int
     """The model's window without the reserve for its reply."""
+    l1: L1Room
     max_tokens: int
     typical: float
     """The provider's usual tokens of a text over ``count``'s, which never counts too few; at most 1."""
@@ -59,6 +61,13 @@ class Kit:
     """What may be sent to it, in tokens as ``count`` counts them."""
     shelf: SkillShelf = field(default_factory=SkillShelf)
     """The skills of the session's workspace, of the same look that decided on the tool that reads them."""
+    late: Mapping[str, Occasion] = field(default_factory=dict)
+    """Tools that are shown only once there is an occasion, by name; empty where the window has room for all."""
+
+    @property
+    def least_specs(self) -> tuple[ToolSpec, ...]:
+        """The tools that every request shows."""
+        return tuple(spec for spec in self.specs if spec.name not in self.late)
 
     def tool(self, name: str) -> Tool | None:
         """A tool that the agent has, and that the session may call as things stand now."""

@@ -97,7 +97,7 @@ def _request(context: Context, shift: Shift, *, may_call_tools: bool) -> Request
         system=context.system,
         memory=context.memory,
         messages=context.messages,
-        tools=shift.kit.specs,
+        tools=context.tools,
         may_call_tools=may_call_tools,
         max_tokens=shift.kit.max_tokens,
         stop_sequences=shift.kit.agent.stop_sequences,

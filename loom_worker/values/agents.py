@@ -15,6 +15,7 @@ class Compressor:
 
     provider: str | None = None
     model: str | None = None
+    """None: the provider's small model, where one is known."""
     max_context_tokens: int | None = None
     """Its window; None: LOOM_MAX_CONTEXT_TOKENS."""
 

@@ -25,16 +25,17 @@ class Shares:
 class MemoryPolicy:
     """An agent's rules of memory (API: agent YAML, ``memory``)."""
 
-    max_l1_messages: int = 10
-    """More than these in L1 count as pressure, however short they are."""
+    max_l1_messages: int | None = None
+    """More than these in L1 count as pressure, however short they are; None: the tokens of L1 decide alone."""
     min_l1_messages: int = 4
     """These, the newest, are never compressed."""
     normal_at: float | None = 0.70
     """Share of L1's own allowance (0-1) from which the oldest messages are compressed; None: by their number alone."""
     warning_at: float = 0.80
     critical_at: float = 0.85
-    batches: tuple[int, int, int] = (4, 6, 8)
-    """Messages that are compressed at a time, by level."""
+    batches: tuple[int, int, int] | None = None
+    """Messages that are compressed at a time, by level; None: as many as it takes to bring L1 down to half of its
+    first mark."""
     max_l2_tokens: int = 5_000
     """L2 above this goes to swap as a snapshot, and begins anew from a digest of it."""
     shares: Shares = field(default_factory=Shares)

@@ -7,6 +7,10 @@ from typing import Literal
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.json import Json
 
+Occasion = Literal["always", "reference", "error", "earlier", "seldom"]
+"""When a tool can be of use: once there is a reference to a large result, or a stored error, or something that has left
+the context; or so seldom that it is to be asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -73,6 +77,8 @@ class Tool:
     """How often it may be called, over all workers; None: as often as one likes."""
     group: str = ""
     """The circuit breaker that watches it: what fails together has one name; empty: none, it is Loom's own."""
+    occasion: Occasion = "always"
+    """From when on it is shown to a model with a small window."""
     origin: Json | None = None
     """How a child process builds this tool, see ``loom_worker.workshop``; None: it runs in the worker itself.
 

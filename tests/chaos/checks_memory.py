@@ -11,7 +11,8 @@ from functools import partial
 from itertools import pairwise
 
 from loom_worker.llm import tokens
-from loom_worker.memory.pressure import batch
+from loom_worker.memory.pressure import batch, l1_room
+from loom_worker.settings_tree import LlmSettings
 from loom_worker.store import rows
 from tests.chaos.facts import Facts, Row, TurnFact
 from tests.chaos.records import Evidence
@@ -198,14 +199,14 @@ def check_settled(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     if not evidence.turn_calls:
         return
     count = partial(tokens.count, model=str(evidence.turn_calls[0].body["model"]))
-    allowance_tokens = int(evidence.memory.shares.l1 * evidence.budget_tokens)
+    room = l1_room(evidence.budget_tokens, policy=evidence.memory, most_tokens=LlmSettings().l1_tokens)
     for one in remembered(facts):
         if one.memory["held_by"] is not None:
             yield _i11(one, f"is held by {one.memory['held_by']}")
         if one.memory["due_ms"] is not None:
             yield _i11(one, "is still due")
         l1 = [rows.message(message) for message in one.messages if message["n"] >= one.memory["first_n"]]
-        over = batch(l1, allowance_tokens=allowance_tokens, policy=evidence.memory, count=count)
+        over = batch(l1, room=room, policy=evidence.memory, count=count)
         last = next((turn for turn in reversed(one.turns) if turn.messages), None)
         if over and last and last.status == "completed":
             yield _i11(one, f"{len(over.messages)} of {len(l1)} messages should have left L1 ({over.level})")

@@ -12,6 +12,7 @@ from loom_worker.events.rebuild import queued, rebuild
 from loom_worker.lanes import keys
 from loom_worker.lanes.keeper import Keeper
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.memory.pressure import l1_room
 from loom_worker.settings import Settings
 from loom_worker.store.calls import Calls
 from loom_worker.store.cancel import Cancelled, cancel
@@ -188,6 +189,7 @@ class Stage:
             frame=Frame(tools=0),
             schema="orders(id, total)",
             input_budget_tokens=self.budget_tokens,
+            l1=l1_room(self.budget_tokens, policy=self.agent.memory, most_tokens=self.settings.llm.l1_tokens),
             max_tokens=1000,
         )
 

@@ -168,11 +168,20 @@ def test_a_session_may_choose_another_database_of_the_same_server(
 def test_summaries_are_written_by_the_compressor_of_the_agent(settings: Settings) -> None:
     llm = LlmSettings(provider="anthropic", model="claude-sonnet-4-5", api_key="sk-none")
     small = Compressor(model="claude-haiku-4-5", max_context_tokens=50_000)
-    for compressor, expected in ((Compressor(), "claude-sonnet-4-5"), (small, "claude-haiku-4-5")):
+    for compressor, expected in ((Compressor(), "claude-haiku-5-5"), (small, "claude-haiku-4-5")):
         agent = Agent("x", backend=None, compressor=compressor)
         model = with_agent(replace(settings, llm=llm), agent).kit("x").compressor
         assert model is not None
         assert model.name == expected
+
+
+def test_without_a_compressor_of_its_own_an_agent_of_another_vendor_writes_its_own_summaries(
+    settings: Settings,
+) -> None:
+    llm = LlmSettings(provider="ollama", model="qwen3")
+    kit = with_agent(replace(settings, llm=llm), Agent("x", backend=None)).kit("x")
+    assert kit.compressor is not None
+    assert kit.compressor.name == kit.model.name
 
 
 def test_the_demo_model_writes_no_summaries(kits: Kits) -> None:

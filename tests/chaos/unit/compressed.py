@@ -8,6 +8,8 @@ from typing import Any
 from loom_worker.errors import Overloaded
 from loom_worker.llm import tokens
 from loom_worker.llm.anthropic_request import request_body
+from loom_worker.memory.pressure import l1_room
+from loom_worker.settings_tree import LlmSettings
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
 from loom_worker.summary.compress import Desk, compress
@@ -20,7 +22,7 @@ from tests.chaos.summaries import part_of
 from tests.chaos.unit.made import MODEL, NOW_MS, WORKSPACE, Run
 
 BUDGET_TOKENS = 5_000
-POLICY = MemoryPolicy(max_l1_messages=4, min_l1_messages=2, max_l2_tokens=240)
+POLICY = MemoryPolicy(max_l1_messages=4, min_l1_messages=2, batches=(4, 6, 8), max_l2_tokens=240)
 
 
 @dataclass
@@ -53,7 +55,7 @@ def compress_session(run: Run, session: str, *, is_busy: bool = False) -> None:
         POLICY,
         Compressor(run, is_busy),
         lambda text: tokens.count(text, model=MODEL),
-        l1_tokens=int(POLICY.shares.l1 * BUDGET_TOKENS),
+        l1=l1_room(BUDGET_TOKENS, policy=POLICY, most_tokens=LlmSettings().l1_tokens),
         l2_tokens=int(POLICY.shares.l2 * BUDGET_TOKENS),
         budget_tokens=BUDGET_TOKENS,
     )

@@ -64,8 +64,8 @@ def test_a_profile_gets_a_normal_mark_only_from_the_file() -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"max_l1_messages": 2}, {"max_l1_messages": 2, "min_l1_messages": 2}),
-        ({"min_l1_messages": 40}, {"max_l1_messages": 40, "min_l1_messages": 40}),
+        ({"max_l1_messages": 2}, {"max_l1_messages": 2, "min_l1_messages": 2, "batches": (4, 6, 8)}),
+        ({"min_l1_messages": 40}, {"min_l1_messages": 40}),
         ({"critical_threshold_percent": 50}, {"normal_at": 0.5, "warning_at": 0.5, "critical_at": 0.5}),
         ({"normal_threshold_percent": 83}, {"normal_at": 0.83, "warning_at": 0.83}),
         ({"batch_sizes": {"warning": 2}}, {"batches": (2, 2, 8)}),
@@ -73,6 +73,12 @@ def test_a_profile_gets_a_normal_mark_only_from_the_file() -> None:
 )
 def test_what_was_not_given_yields_to_what_was(given: dict[str, Any], expected: dict[str, Any]) -> None:
     assert compressing(**given) == replace(USUAL, **expected)
+
+
+def test_a_file_that_goes_by_the_number_of_messages_keeps_its_batches() -> None:
+    assert compressing(max_l1_messages=10).batches == (4, 6, 8)
+    assert compressing(workload_profile="balanced", min_l1_messages=40).max_l1_messages == 40
+    assert compressing(min_l1_messages=2).batches is None
 
 
 C = "spec.memory.memory_compression"
@@ -138,8 +144,14 @@ def column(rules: MemoryPolicy) -> list[str]:
     """What the table in the docs says of them."""
     marks = (rules.normal_at, rules.warning_at, rules.critical_at)
     percents = ("none" if mark is None else f"{100 * mark:.0f}" for mark in marks)
-    batches = ", ".join(map(str, rules.batches))
-    return [str(rules.max_l1_messages), str(rules.min_l1_messages), *percents, batches, str(rules.max_l2_tokens)]
+    batches = ", ".join(map(str, rules.batches)) if rules.batches else "half of L1"
+    return [
+        str(rules.max_l1_messages or "none"),
+        str(rules.min_l1_messages),
+        *percents,
+        batches,
+        str(rules.max_l2_tokens),
+    ]
 
 
 def test_the_docs_show_every_profile_as_it_is() -> None:

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from loom_worker.llm.prices import cost_usd, plain_name, table, with_cost
+from loom_worker.llm.prices import cost_usd, plain_name, small_model, small_name, table, with_cost
 from loom_worker.values.chat import Reply, Usage
 
 MILLION = 1_000_000
@@ -120,3 +120,29 @@ def test_reading_the_cache_costs_less_and_writing_it_more_than_plain_input(famil
     assert rates.cache_read <= 0.12 * rates.input
     assert rates.input < rates.cache_write <= 1.25 * rates.input
     assert rates.output == pytest.approx(5 * rates.input)
+
+
+@pytest.mark.parametrize(
+    ("model", "small"),
+    [
+        ("claude-sonnet-5-5", "claude-haiku-5-5"),
+        ("claude-opus-9-1-20281101", "claude-haiku-5-5"),
+        ("anthropic.claude-opus-4-7", "anthropic.claude-haiku-5-5"),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "us.anthropic.claude-haiku-5-5"),
+        (
+            "arn:aws:bedrock:us-east-1:1:inference-profile/eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            "eu.anthropic.claude-haiku-5-5",
+        ),
+        ("arn:aws:bedrock:us-east-1:1:application-inference-profile/abcd", None),
+        ("claude-haiku-5-5", None),
+        ("ollama/qwen3", None),
+        ("our-gateway-model", None),
+    ],
+)
+def test_a_claude_has_a_small_model_beside_it_named_as_it_is(model: str, small: str | None) -> None:
+    assert small_model(model) == small
+
+
+def test_the_small_model_is_the_one_with_the_lowest_list_price() -> None:
+    cheapest = min(table(), key=lambda family: table()[family].rates.input)
+    assert small_name() == cheapest

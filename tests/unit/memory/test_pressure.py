@@ -8,24 +8,32 @@ from hypothesis import strategies as st
 
 from loom_worker.memory.layers import chat_tokens
 from loom_worker.memory.layers import turns as turns_of
-from loom_worker.memory.pressure import batch, l1_tokens, l2_is_full, pressure
+from loom_worker.memory.pressure import MOST_L1_MESSAGES, L1Room, batch, l1_room, l1_tokens, l2_is_full, pressure
 from loom_worker.values.chat import ChatMessage
 from loom_worker.values.memory import Level, MemoryPolicy, Shares
 from tests.unit.memory.talk import called, conversations, count, said, stored, turns, user
 
 DEFAULT = MemoryPolicy()
+BY_NUMBER = MemoryPolicy(max_l1_messages=10, batches=(4, 6, 8))
 BALANCED = MemoryPolicy(
     max_l1_messages=8, min_l1_messages=4, normal_at=None, warning_at=0.60, critical_at=0.75, batches=(3, 5, 7)
 )
-ROOMY = 10_000_000
-"""Tokens no conversation here fills."""
+
+
+def room(allowance_tokens: int) -> L1Room:
+    """L1's allowance, where it is half of the input budget."""
+    return l1_room(2 * allowance_tokens, policy=DEFAULT, most_tokens=10_000_000)
+
+
+ROOMY = room(10_000_000)
+"""More tokens than any conversation here fills."""
 
 policies = st.builds(
     MemoryPolicy,
-    max_l1_messages=st.integers(2, 12),
+    max_l1_messages=st.none() | st.integers(2, 12),
     min_l1_messages=st.integers(0, 6),
     normal_at=st.sampled_from([None, 0.5, 0.7]),
-    batches=st.tuples(st.integers(1, 4), st.integers(4, 6), st.integers(6, 8)),
+    batches=st.none() | st.tuples(st.integers(1, 4), st.integers(4, 6), st.integers(6, 8)),
 )
 
 
@@ -58,10 +66,12 @@ def test_the_marks_are_shares_of_l1s_own_allowance(policy: MemoryPolicy, tokens:
 @pytest.mark.parametrize(
     ("policy", "messages", "level"),
     [
-        (DEFAULT, 10, None),
-        (DEFAULT, 11, "normal"),
-        (DEFAULT, 20, "normal"),
-        (DEFAULT, 21, "critical"),
+        (DEFAULT, MOST_L1_MESSAGES, None),
+        (DEFAULT, MOST_L1_MESSAGES + 1, "normal"),
+        (BY_NUMBER, 10, None),
+        (BY_NUMBER, 11, "normal"),
+        (BY_NUMBER, 20, "normal"),
+        (BY_NUMBER, 21, "critical"),
         (BALANCED, 8, None),
         (BALANCED, 9, "normal"),
         (BALANCED, 17, "critical"),
@@ -76,8 +86,8 @@ def test_many_messages_are_pressure_however_short_they_are(
 def test_any_token_is_too_much_where_l1_has_no_share() -> None:
     assert pressure(1, 1, allowance_tokens=0, policy=DEFAULT) == "critical"
     assert pressure(0, 0, allowance_tokens=0, policy=DEFAULT) is None
-    none = replace(DEFAULT, shares=Shares(l1=0))
-    found = batch(stored(*exchanges(4)), allowance_tokens=0, policy=none, count=count)
+    none = replace(BY_NUMBER, shares=Shares(l1=0))
+    found = batch(stored(*exchanges(4)), room=room(0), policy=none, count=count)
     assert found is not None
     assert len(found.messages) == 4
 
@@ -87,16 +97,51 @@ def test_any_token_is_too_much_where_l1_has_no_share() -> None:
 )
 def test_the_fuller_l1_is_the_more_leaves_it(share: float, level: Level, messages: int) -> None:
     history = stored(*exchanges(7))
-    tokens = l1_tokens(history, allowance_tokens=ROOMY, policy=DEFAULT, count=count)
-    roomy = replace(DEFAULT, max_l1_messages=50)
-    found = batch(history, allowance_tokens=int(tokens / share), policy=roomy, count=count)
+    tokens = l1_tokens(history, room=ROOMY, count=count)
+    roomy = replace(BY_NUMBER, max_l1_messages=50)
+    found = batch(history, room=room(int(tokens / share)), policy=roomy, count=count)
     assert found is not None
     assert (found.level, found.messages) == (level, history[:messages])
 
 
+@pytest.mark.parametrize("share", [0.7, 0.82, 0.9, 1.3])
+def test_by_default_one_batch_brings_l1_down_to_half_of_its_first_mark(share: float) -> None:
+    history = stored(*exchanges(40))
+    tokens = l1_tokens(history, room=ROOMY, count=count)
+    allowance = int(tokens / share)
+    found = batch(history, room=room(allowance), policy=DEFAULT, count=count)
+    assert found is not None
+    rest = history[len(found.messages) :]
+    turn_before = found.messages[-2:]
+    assert l1_tokens(rest, room=ROOMY, count=count) <= 0.35 * allowance
+    assert l1_tokens((*turn_before, *rest), room=ROOMY, count=count) > 0.35 * allowance
+
+
+def test_the_window_decides_and_not_ten_messages() -> None:
+    history = stored(*exchanges(40))
+    tokens = l1_tokens(history, room=ROOMY, count=count)
+    assert batch(history, room=room(2 * tokens), policy=DEFAULT, count=count) is None
+    by_number = batch(history, room=room(2 * tokens), policy=BY_NUMBER, count=count)
+    assert by_number is not None
+    assert len(by_number.messages) == 8
+
+
+def test_l1_has_half_of_the_input_budget_and_at_most_its_setting() -> None:
+    assert l1_room(7_200, policy=DEFAULT, most_tokens=48_000) == L1Room(3_600, 2_160)
+    assert l1_room(180_000, policy=DEFAULT, most_tokens=48_000) == L1Room(48_000, 54_000)
+    assert l1_room(180_000, policy=DEFAULT, most_tokens=200_000).allowance_tokens == 90_000
+
+
+def test_more_messages_than_a_turn_reads_leave_however_short_they_are() -> None:
+    history = stored(*exchanges(MOST_L1_MESSAGES // 2 + 1))
+    found = batch(history, room=ROOMY, policy=DEFAULT, count=count)
+    assert found is not None
+    assert len(history) - len(found.messages) == MOST_L1_MESSAGES // 2
+
+
 def test_a_batch_is_rounded_up_to_whole_turns() -> None:
     history = stored([user("1"), *called("one"), said("1")], [user("2"), *called("two"), said("2")], *exchanges(3))
-    found = batch(history, allowance_tokens=ROOMY, policy=replace(DEFAULT, batches=(5, 6, 8)), count=count)
+    found = batch(history, room=ROOMY, policy=replace(BY_NUMBER, batches=(5, 6, 8)), count=count)
     assert found is not None
     assert found.messages == history[:8]
 
@@ -105,7 +150,7 @@ def test_fewer_leave_where_the_least_that_l1_keeps_would_be_touched() -> None:
     history = stored(
         [user("1"), said("1")], [user("2"), *called("a"), *called("b"), *called("c"), said("2")], *exchanges(1)
     )
-    found = batch(history, allowance_tokens=ROOMY, policy=replace(DEFAULT, max_l1_messages=5), count=count)
+    found = batch(history, room=ROOMY, policy=replace(BY_NUMBER, max_l1_messages=5), count=count)
     assert found is not None
     assert found.messages == history[:2]
 
@@ -114,15 +159,15 @@ def test_fewer_leave_where_the_least_that_l1_keeps_would_be_touched() -> None:
 def test_the_newest_turn_never_leaves(least: int) -> None:
     only = stored([user("1"), *(chat for n in range(9) for chat in called("x" * 99, first=n))])
     policy = replace(DEFAULT, min_l1_messages=least)
-    assert batch(only, allowance_tokens=10, policy=policy, count=count) is None
-    assert batch((), allowance_tokens=10, policy=policy, count=count) is None
+    assert batch(only, room=room(10), policy=policy, count=count) is None
+    assert batch((), room=room(10), policy=policy, count=count) is None
 
 
 def test_results_count_as_they_are_sent() -> None:
     turn = [user("go"), *(chat for n in range(8) for chat in called("x" * 1000, first=n))]
-    sent = l1_tokens(stored(turn, turn), allowance_tokens=5000, policy=DEFAULT, count=count)
+    sent = l1_tokens(stored(turn, turn), room=room(5000), count=count)
     assert sent < 2 * chat_tokens(turn, count) - 10_000
-    assert l1_tokens(stored(turn), allowance_tokens=ROOMY, policy=DEFAULT, count=count) == chat_tokens(turn, count)
+    assert l1_tokens(stored(turn), room=ROOMY, count=count) == chat_tokens(turn, count)
 
 
 @given(conversations, policies, st.integers(0, 5000))
@@ -130,8 +175,8 @@ def test_a_batch_is_the_oldest_whole_turns_and_the_rest_is_untouched(
     said_so_far: list[list[ChatMessage]], policy: MemoryPolicy, allowance: int
 ) -> None:
     history = stored(*said_so_far)
-    found = batch(history, allowance_tokens=allowance, policy=policy, count=count)
-    assert found == batch(history, allowance_tokens=allowance, policy=policy, count=count)
+    found = batch(history, room=room(allowance), policy=policy, count=count)
+    assert found == batch(history, room=room(allowance), policy=policy, count=count)
     if found is None:
         return
     gone, rest = found.messages, history[len(found.messages) :]
@@ -151,14 +196,14 @@ def test_whatever_is_said_l1_never_grows_beyond_its_marks_but_for_what_it_must_k
     first = 0
     for end in range(1, len(stream) + 1):
         so_far = everything[: sum(map(len, stream[:end]))]
-        while found := batch(so_far[first:], allowance_tokens=allowance, policy=policy, count=count):
+        while found := batch(so_far[first:], room=room(allowance), policy=policy, count=count):
             first += len(found.messages)
         l1 = so_far[first:]
         oldest, *others = turns_of(l1)
-        tokens = l1_tokens(l1, allowance_tokens=allowance, policy=policy, count=count)
+        tokens = l1_tokens(l1, room=room(allowance), count=count)
         is_calm = pressure(tokens, len(l1), allowance_tokens=allowance, policy=policy) is None
         assert is_calm or not others or len(l1) - len(oldest) < policy.min_l1_messages
-        assert len(l1) <= max(policy.max_l1_messages, len(oldest) + policy.min_l1_messages)
+        assert len(l1) <= max(policy.max_l1_messages or MOST_L1_MESSAGES, len(oldest) + policy.min_l1_messages)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from loom_worker.llm.model import Model
+from loom_worker.memory.pressure import l1_room
 from loom_worker.summary.write import Means
 from loom_worker.values.chat import ChatMessage, Reply, ReplyEvent, Request, StopReason, TextDelta, Usage
 from loom_worker.values.memory import MemoryPolicy
 from loom_worker.values.sessions import Message
 
 DAY_MS = 1_750_000_000_000
+BY_NUMBER = MemoryPolicy(max_l1_messages=10, batches=(4, 6, 8))
+"""Ten messages are enough, however short they are."""
 
 
 def count(text: str) -> int:
@@ -58,4 +61,6 @@ class Says:
 
 def means(model: Model | None = None, policy: MemoryPolicy | None = None, *, l2_tokens: int = 2_000) -> Means:
     """What sessions are compressed by: a window of 20,000 tokens."""
-    return Means(policy or MemoryPolicy(), model, count, l1_tokens=10_000, l2_tokens=l2_tokens, budget_tokens=20_000)
+    rules = policy or BY_NUMBER
+    room = l1_room(20_000, policy=rules, most_tokens=48_000)
+    return Means(rules, model, count, l1=room, l2_tokens=l2_tokens, budget_tokens=20_000)

@@ -20,7 +20,7 @@ from loom_worker.summary.write import Means
 from loom_worker.values.chat import Request
 from loom_worker.values.memory import MemoryPolicy
 from loom_worker.values.sessions import NewSession, Session
-from tests.unit.summary.conversation import Says, means, talk
+from tests.unit.summary.conversation import BY_NUMBER, Says, count, means, talk
 
 NOW_MS = 1_760_000_000_000
 
@@ -235,9 +235,25 @@ def test_a_place_is_given_back_when_the_database_fails(room: Room) -> None:
 
 def test_a_policy_of_large_batches_takes_them(room: Room) -> None:
     session = room.session("s1", turns=7)
-    policy = MemoryPolicy(batches=(8, 8, 8))
+    policy = replace(BY_NUMBER, batches=(8, 8, 8))
     compress(session.lane, room.with_means(lambda _: means(Says(), policy)))
     assert len(room.l1(session)) == 6
+
+
+def test_a_full_l1_becomes_one_summary_and_not_a_dozen(room: Room) -> None:
+    session, model = room.session("s1", turns=90, words=30), Says()
+    compress_all(session.lane, room.with_means(lambda _: means(model, MemoryPolicy())))
+    assert len(model.asked) == 1
+    assert 40 < len(room.l1(session)) < 60
+
+
+def test_a_batch_is_no_longer_than_the_compressor_can_read(room: Room) -> None:
+    session, model = room.session("s1", turns=90, words=30), Says()
+    narrow = replace(means(model, MemoryPolicy()), budget_tokens=1_500)
+    compress_all(session.lane, room.with_means(lambda _: narrow))
+    assert len(model.asked) > 1
+    assert all(count(request.messages[0].text) <= 1_500 for request in model.asked)
+    assert not any("characters …]" in request.messages[0].text for request in model.asked)
 
 
 def test_an_l1_of_thousands_of_messages_takes_few_summaries(room: Room) -> None:
@@ -249,7 +265,9 @@ def test_an_l1_of_thousands_of_messages_takes_few_summaries(room: Room) -> None:
 
 def test_a_digest_is_not_digested_again(room: Room) -> None:
     session, model = room.session("s1", turns=15), Says(lambda _: "Ada sends orders. " * 40)
-    compress_all(session.lane, room.with_means(lambda _: means(model, MemoryPolicy(max_l2_tokens=60), l2_tokens=60)))
+    compress_all(
+        session.lane, room.with_means(lambda _: means(model, replace(BY_NUMBER, max_l2_tokens=60), l2_tokens=60))
+    )
     kinds = [change.kind for change in room.desk.memories.load(session.lane, limit=100).state.changes]
     assert all(pair != ("snapshot", "snapshot") for pair in pairwise(kinds))
     assert len(model.asked) < 12

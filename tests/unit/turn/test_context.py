@@ -11,12 +11,14 @@ from loom_worker.tools.registry import Registry
 from loom_worker.values.agents import Agent
 from loom_worker.values.chat import ChatMessage, Reply, Usage
 from loom_worker.values.json import Json
-from loom_worker.values.memory import Change
+from loom_worker.values.memory import Change, MemoryPolicy
 from loom_worker.values.sessions import NewSession
 from loom_worker.values.tools import Tool
 from loom_worker.values.turns import Turn
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage, spec
+
+TEN = MemoryPolicy(max_l1_messages=10)
 
 
 def talk(stage: Stage, turns: int) -> None:
@@ -34,6 +36,7 @@ def row(stage: Stage) -> Json:
 
 
 def test_a_turn_after_which_l1_is_full_marks_its_session_and_sends_it(stage: Stage) -> None:
+    stage.agent = replace(stage.agent, memory=TEN)
     talk(stage, 5)
     assert (row(stage), stage.book.summarized) == ({}, [])
     talk(stage, 1)
@@ -166,7 +169,17 @@ def test_a_request_is_shortened_as_often_as_the_provider_refuses_it_and_then_giv
     assert "max_context_tokens" in turn.error["message"]
 
 
+def test_by_default_the_window_decides_and_not_the_number_of_messages(stage: Stage) -> None:
+    talk(stage, 12)
+    assert (row(stage), stage.book.summarized) == ({}, [])
+    stage.model.scenes.append(says("A long answer. " * 1_000))
+    stage.budget_tokens = 9_000
+    stage.serve(stage.submit("Tell me all?"), stage.worker("w99"))
+    assert len(stage.book.summarized) == 1
+
+
 def test_a_turn_that_failed_leaves_l1_to_be_compressed_too(stage: Stage) -> None:
+    stage.agent = replace(stage.agent, memory=TEN)
     talk(stage, 5)
     stage.model.scenes = [[ProviderFailed("no key")]]
     stage.serve(stage.submit(), stage.worker("w9"))
