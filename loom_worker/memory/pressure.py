@@ -20,18 +20,22 @@ class L1Room:
     """What L1 may take, whatever the other layers leave unused."""
 
     allowance_tokens: int
-    """L1's own share of the input budget, at most LOOM_L1_TOKENS."""
+    """L1's own share of the input budget, at most LOOM_L1_TOKENS, as tokens are counted here."""
     results_tokens: int
     """Of it, what the tool results of one turn may take."""
 
 
-def l1_room(budget_tokens: int, *, policy: MemoryPolicy, most_tokens: int) -> L1Room:
+def l1_room(budget_tokens: int, *, policy: MemoryPolicy, most_tokens: int, typical: float = 1.0) -> L1Room:
     """Return what L1 may take of an input budget.
 
     Args:
-        most_tokens: LOOM_L1_TOKENS; a longer prompt costs more with every call and is read less well.
+        most_tokens: LOOM_L1_TOKENS; all of L1 is sent, and paid for, with every call.
+        typical: the provider's usual tokens over those that are counted. Share and most are in usual tokens: what is
+            counted is the most that a text may take, and would leave a third of the share unused. The window's hard
+            limit is kept where a request is packed.
     """
-    return L1Room(min(int(policy.shares.l1 * budget_tokens), most_tokens), results_tokens(budget_tokens))
+    usual_tokens = min(policy.shares.l1 * budget_tokens, most_tokens)
+    return L1Room(int(usual_tokens / typical), results_tokens(budget_tokens))
 
 
 @dataclass(frozen=True, slots=True)
