@@ -53,7 +53,7 @@ def pressure(l1_tokens: int, l1_messages: int, *, allowance_tokens: int, policy:
         allowance_tokens: as in L1Room.
     """
     share = l1_tokens / allowance_tokens if allowance_tokens > 0 else float(l1_tokens > 0)
-    most_messages = policy.max_l1_messages or MOST_L1_MESSAGES
+    most_messages = _most_messages(policy)
     if share >= policy.critical_at or l1_messages > 2 * most_messages:
         return "critical"
     if share >= policy.warning_at:
@@ -99,6 +99,10 @@ def batch(history: Sequence[Message], *, room: L1Room, policy: MemoryPolicy, cou
     return Batch(level, tuple(history[:end]))
 
 
+def _most_messages(policy: MemoryPolicy) -> int:
+    return min(policy.max_l1_messages or MOST_L1_MESSAGES, MOST_L1_MESSAGES)
+
+
 def _half(ends: Sequence[int], tokens: Sequence[int], room: L1Room, policy: MemoryPolicy) -> int:
     """How many messages must go until half of the first mark, and half of the most messages, is free.
 
@@ -108,7 +112,7 @@ def _half(ends: Sequence[int], tokens: Sequence[int], room: L1Room, policy: Memo
     """
     mark = policy.warning_at if policy.normal_at is None else policy.normal_at
     most_tokens = mark * room.allowance_tokens / 2
-    most_messages = (policy.max_l1_messages or MOST_L1_MESSAGES) / 2
+    most_messages = _most_messages(policy) / 2
     left = sum(tokens)
     for end, needed in zip(ends, tokens, strict=True):
         left -= needed

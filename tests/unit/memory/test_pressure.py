@@ -68,6 +68,7 @@ def test_the_marks_are_shares_of_l1s_own_allowance(policy: MemoryPolicy, tokens:
     [
         (DEFAULT, MOST_L1_MESSAGES, None),
         (DEFAULT, MOST_L1_MESSAGES + 1, "normal"),
+        (replace(BY_NUMBER, max_l1_messages=5_000), MOST_L1_MESSAGES + 1, "normal"),
         (BY_NUMBER, 10, None),
         (BY_NUMBER, 11, "normal"),
         (BY_NUMBER, 20, "normal"),
