@@ -162,7 +162,12 @@ class Kits:
             kinds=frozenset() if absent else self._toolbox.kinds(agent),
             schema="" if absent else self._toolbox.schema(agent, choice.backend),
             input_budget_tokens=window - reserved,
-            l1=l1_room(window - reserved, policy=agent.memory, most_tokens=self._settings.llm.l1_tokens),
+            l1=l1_room(
+                window - reserved,
+                policy=agent.memory,
+                most_tokens=self._settings.llm.l1_tokens,
+                typical=tokens.typical(chosen),
+            ),
             max_tokens=min(agent.max_tokens or 8192, reserved),
             typical=tokens.typical(chosen),
             frame=tokens.frame(chosen),

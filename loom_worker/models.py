@@ -22,8 +22,10 @@ from loom_worker.turn.patience import Stopping
 from loom_worker.values.agents import Agent
 from loom_worker.values.chat import ReplyEvent, Request
 
-REMEMBERED_CHARS = 20_000
-"""Longer texts are counted anew each time: the memory of counts stays under some 40 MB a model."""
+SHORT_CHARS, SHORT = 2_000, 16_384
+REMEMBERED_CHARS, LONG = 20_000, 2_048
+"""Texts up to a length, and how many of them have their counts remembered: messages of some fifty sessions, and their
+results. The memory of counts stays under some 75 MB a model; longer texts are counted anew each time."""
 PROBE_SLACK_S = 5.0
 """A breaker's probe is given up this long after its call should have ended."""
 
@@ -139,5 +141,11 @@ class Models:
 
 def _remembering(count: Count) -> Count:
     """Count a text once: system text, tools and earlier messages come again with every call."""
-    remembered = lru_cache(maxsize=2048)(count)
-    return lambda text: remembered(text) if len(text) <= REMEMBERED_CHARS else count(text)
+    short, long = lru_cache(maxsize=SHORT)(count), lru_cache(maxsize=LONG)(count)
+
+    def remembered(text: str) -> int:
+        if len(text) <= SHORT_CHARS:
+            return short(text)
+        return long(text) if len(text) <= REMEMBERED_CHARS else count(text)
+
+    return remembered

@@ -95,7 +95,7 @@ def _load(past: Past) -> None:
 
 def _context(past: Past) -> Callable[[], object]:
     session = Sessions(past.database).get("default", SESSION)
-    rom, remembered = rom_of(past.kit, None), past.memories.load(past.lane, limit=HISTORY_MESSAGES)
+    rom, remembered = rom_of(past.kit, None, lambda: ""), past.memories.load(past.lane, limit=HISTORY_MESSAGES)
 
     def run() -> None:
         current = (ChatMessage("user", prose(time.perf_counter_ns(), 200)),)

@@ -20,18 +20,22 @@ class L1Room:
     """What L1 may take, whatever the other layers leave unused."""
 
     allowance_tokens: int
-    """L1's own share of the input budget, at most LOOM_L1_TOKENS."""
+    """L1's own share of the input budget, at most LOOM_L1_TOKENS, as tokens are counted here."""
     results_tokens: int
     """Of it, what the tool results of one turn may take."""
 
 
-def l1_room(budget_tokens: int, *, policy: MemoryPolicy, most_tokens: int) -> L1Room:
+def l1_room(budget_tokens: int, *, policy: MemoryPolicy, most_tokens: int, typical: float = 1.0) -> L1Room:
     """Return what L1 may take of an input budget.
 
     Args:
-        most_tokens: LOOM_L1_TOKENS; a longer prompt costs more with every call and is read less well.
+        most_tokens: LOOM_L1_TOKENS; all of L1 is sent, and paid for, with every call.
+        typical: the provider's usual tokens over those that are counted. Share and most are in usual tokens: what is
+            counted is the most that a text may take, and would leave a third of the share unused. The window's hard
+            limit is kept where a request is packed.
     """
-    return L1Room(min(int(policy.shares.l1 * budget_tokens), most_tokens), results_tokens(budget_tokens))
+    usual_tokens = min(policy.shares.l1 * budget_tokens, most_tokens)
+    return L1Room(int(usual_tokens / typical), results_tokens(budget_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ def pressure(l1_tokens: int, l1_messages: int, *, allowance_tokens: int, policy:
         allowance_tokens: as in L1Room.
     """
     share = l1_tokens / allowance_tokens if allowance_tokens > 0 else float(l1_tokens > 0)
-    most_messages = policy.max_l1_messages or MOST_L1_MESSAGES
+    most_messages = _most_messages(policy)
     if share >= policy.critical_at or l1_messages > 2 * most_messages:
         return "critical"
     if share >= policy.warning_at:
@@ -95,6 +99,10 @@ def batch(history: Sequence[Message], *, room: L1Room, policy: MemoryPolicy, cou
     return Batch(level, tuple(history[:end]))
 
 
+def _most_messages(policy: MemoryPolicy) -> int:
+    return min(policy.max_l1_messages or MOST_L1_MESSAGES, MOST_L1_MESSAGES)
+
+
 def _half(ends: Sequence[int], tokens: Sequence[int], room: L1Room, policy: MemoryPolicy) -> int:
     """How many messages must go until half of the first mark, and half of the most messages, is free.
 
@@ -104,7 +112,7 @@ def _half(ends: Sequence[int], tokens: Sequence[int], room: L1Room, policy: Memo
     """
     mark = policy.warning_at if policy.normal_at is None else policy.normal_at
     most_tokens = mark * room.allowance_tokens / 2
-    most_messages = (policy.max_l1_messages or MOST_L1_MESSAGES) / 2
+    most_messages = _most_messages(policy) / 2
     left = sum(tokens)
     for end, needed in zip(ends, tokens, strict=True):
         left -= needed

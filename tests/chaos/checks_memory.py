@@ -198,8 +198,14 @@ def check_settled(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """
     if not evidence.turn_calls:
         return
-    count = partial(tokens.count, model=str(evidence.turn_calls[0].body["model"]))
-    room = l1_room(evidence.budget_tokens, policy=evidence.memory, most_tokens=LlmSettings().l1_tokens)
+    model = str(evidence.turn_calls[0].body["model"])
+    count = partial(tokens.count, model=model)
+    room = l1_room(
+        evidence.budget_tokens,
+        policy=evidence.memory,
+        most_tokens=LlmSettings().l1_tokens,
+        typical=tokens.typical(model),
+    )
     for one in remembered(facts):
         if one.memory["held_by"] is not None:
             yield _i11(one, f"is held by {one.memory['held_by']}")

@@ -36,7 +36,11 @@ def test_what_left_the_context_is_summarized_by_a_worker_after_the_first_was_kil
     with (
         MessagesServer(script=script) as server,
         System(
-            tmp_path / "home", ANTHROPIC_BASE_URL=server.url, LOOM_AGENTS_DIR=agents, LOOM_CRASHPOINTS=points
+            tmp_path / "home",
+            ANTHROPIC_BASE_URL=server.url,
+            LOOM_AGENTS_DIR=agents,
+            LOOM_CRASHPOINTS=points,
+            LOOM_L1_TOKENS="300",
         ) as system,
     ):
         for text in (FACT, *(f"Something else, number {n}." for n in range(8))):

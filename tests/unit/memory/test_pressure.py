@@ -68,6 +68,7 @@ def test_the_marks_are_shares_of_l1s_own_allowance(policy: MemoryPolicy, tokens:
     [
         (DEFAULT, MOST_L1_MESSAGES, None),
         (DEFAULT, MOST_L1_MESSAGES + 1, "normal"),
+        (replace(BY_NUMBER, max_l1_messages=5_000), MOST_L1_MESSAGES + 1, "normal"),
         (BY_NUMBER, 10, None),
         (BY_NUMBER, 11, "normal"),
         (BY_NUMBER, 20, "normal"),
@@ -130,6 +131,11 @@ def test_l1_has_half_of_the_input_budget_and_at_most_its_setting() -> None:
     assert l1_room(7_200, policy=DEFAULT, most_tokens=48_000) == L1Room(3_600, 2_160)
     assert l1_room(180_000, policy=DEFAULT, most_tokens=48_000) == L1Room(48_000, 54_000)
     assert l1_room(180_000, policy=DEFAULT, most_tokens=200_000).allowance_tokens == 90_000
+
+
+def test_l1_is_measured_in_the_providers_usual_tokens_and_not_in_the_most_they_may_be() -> None:
+    assert l1_room(28_800, policy=DEFAULT, most_tokens=48_000, typical=0.75) == L1Room(19_200, 8_640)
+    assert l1_room(180_000, policy=DEFAULT, most_tokens=48_000, typical=0.75).allowance_tokens == 64_000
 
 
 def test_more_messages_than_a_turn_reads_leave_however_short_they_are() -> None:
