@@ -12,6 +12,7 @@ from loom_worker.errors import LoomError
 from loom_worker.knowledge import Knowledge
 from loom_worker.llm import tokens
 from loom_worker.memory.recalled import RECALLED_SHARE
+from loom_worker.memory.results import results_tokens
 from loom_worker.models import Absent, Models
 from loom_worker.recall.rerank import DEADLINE_S, Reranker, ranked_at_once
 from loom_worker.recall.tools import RecallParts, recall_tools
@@ -198,6 +199,8 @@ class Kits:
             count=self._models.count(chosen),
             recalled_budget_tokens=int(RECALLED_SHARE * (window - reserved)),
             kernel_budget_tokens=int(agent.memory.shares.kernel * (window - reserved)),
+            # Half of what a turn's results may take: a second answer beside it drives none of the two out.
+            answer_tokens=results_tokens(window - reserved) // 2,
             candidates=ranked_at_once((agent.compressor.max_context_tokens or window) - reserved),
             has_swap=agent.memory.has_swap,
         )
