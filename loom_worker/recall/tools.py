@@ -11,7 +11,7 @@ from loom_worker.memory.layers import Count, longest
 from loom_worker.memory.recalled import moment_of, recalled_tokens
 from loom_worker.recall.known import update_tool
 from loom_worker.recall.rerank import MOST_CANDIDATES, PREVIEW_CHARS, Candidate, Reranker
-from loom_worker.recall.shown import Entry, Room, answer, compact, text_of
+from loom_worker.recall.shown import MOST_BYTES, Entry, Room, answer, compact, text_of
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import Found, Search
 from loom_worker.store.search_words import terms
@@ -45,6 +45,8 @@ class RecallParts:
     """For what is known of the session."""
     answer_tokens: int
     """For one answer that shows messages."""
+    answer_bytes: int = MOST_BYTES
+    """The same in UTF-8: from some size on results become references."""
     candidates: int = MOST_CANDIDATES
     """Messages that the model ranks at a time, as its window allows."""
     has_swap: bool = True
@@ -53,7 +55,7 @@ class RecallParts:
     @property
     def room(self) -> Room:
         """How large an answer may be that shows messages."""
-        return Room(self.answer_tokens, self.count)
+        return Room(self.answer_tokens, self.count, self.answer_bytes)
 
 
 def recall_tools(parts: RecallParts) -> tuple[Tool, ...]:

@@ -128,7 +128,7 @@ def with_neighbours(own: Mapping[int, float], held: Holders, places: Sequence[Pl
         scores[n] = scores.get(n, 0.0) + worth * (1 + covered * per_whole)
     for place in places:
         for n, part in zip(place.after, ANSWERS, strict=False) if place.is_question else ():
-            scores[n] += part * held.sums[place.n]
+            scores[n] = scores.get(n, 0.0) + part * held.sums[place.n]
     return scores
 
 
