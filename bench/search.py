@@ -14,7 +14,8 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from unittest import mock
 from sqlalchemy import insert, select, update
 
 from bench.stats import percentile
+from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.settings import from_env
 from loom_worker.store import rows, search_rank, search_words
 from loom_worker.store.database import Database
@@ -97,7 +99,7 @@ class Talk:
 
 
 def recalls(dialogues: Sequence[Any]) -> None:
-    """Share of the evidence among the first ten hits, as it is and with each part left out."""
+    """Share of the evidence among the first ten hits and in their passages, as it is and with each part left out."""
     with database() as store:
         for dialogue in dialogues:
             first = dialogue["messages"][0]["speaker"]
@@ -105,21 +107,40 @@ def recalls(dialogues: Sequence[Any]) -> None:
             load(store, dialogue["id"], [(at, role, f"{m['speaker']}: {m['text']}") for at, role, m in lines])
         figure("recall@10, FTS5's BM25 alone", 100 * plain(store, dialogues, frozenset()), "%")
         figure("recall@10, FTS5's BM25, stop words dropped", 100 * plain(store, dialogues, STOP_WORDS), "%")
-        figure("recall@10", 100 * recall(store, dialogues), "%")
-        for name, without in WITHOUT.items():
+        for part, without in WITHOUT.items():
+            name = f", without {part}" if part else ""
             with without():
-                figure(f"recall@10 without {name}", 100 * recall(store, dialogues), "%")
+                found = recall(store, dialogues)
+                figure(f"recall@10{name}", 100 * found.in_hits, "%")
+                figure(f"recall@10 in passages{name}", 100 * found.in_passages, "%")
+                if not name:
+                    for share in (50, 95, 100):
+                        figure(f"tokens of a passage, p{share}", percentile(found.passage_tokens, share), "tokens")
 
 
-def recall(store: Database, dialogues: Sequence[Any]) -> float:
-    """The mean over all questions."""
-    search, shares = Search(store), []
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """How much of the evidence was found among the first ten hits, the mean over all questions (0-1)."""
+
+    in_hits: float
+    in_passages: float
+    """In the hits or beside them."""
+    passage_tokens: Sequence[int]
+    """Of each passage, as cl100k counts its texts."""
+
+
+def recall(store: Database, dialogues: Sequence[Any]) -> Recall:
+    """Ask all questions."""
+    search, in_hits, in_passages, tokens = Search(store), [], [], []
     for dialogue in dialogues:
         for asked in dialogue["questions"]:
             hits = search.session(WORKSPACE, dialogue["id"], asked["question"], limit=10)
-            found = {hit.message_id.removeprefix(f"{dialogue['id']}/") for hit in hits}
-            shares.append(len(found & set(asked["evidence"])) / len(asked["evidence"]))
-    return sum(shares) / len(shares)
+            shown = {each.message_id for hit in hits for each in hit.passage}
+            wanted = {f"{dialogue['id']}/{each}" for each in asked["evidence"]}
+            in_hits.append(len(wanted & {hit.message_id for hit in hits}) / len(wanted))
+            in_passages.append(len(wanted & shown) / len(wanted))
+            tokens += [cl100k_tokens("\n".join(each.text for each in hit.passage)) for hit in hits]
+    return Recall(sum(in_hits) / len(in_hits), sum(in_passages) / len(in_passages), tokens)
 
 
 def plain(store: Database, dialogues: Sequence[Any], dropped: frozenset[str]) -> float:
@@ -142,7 +163,9 @@ PLAIN = (
     "WHERE messages_fts5 MATCH ? ORDER BY bm25(messages_fts5, 0, 1, 1, 1) LIMIT 10"
 )
 WITHOUT: dict[str, Callable[[], Any]] = {
-    "neighbours": lambda: mock.patch.object(search_rank, "NEIGHBOUR", 0.0),
+    "": nullcontext,
+    "neighbours": lambda: mock.patch.object(search_rank, "PARTS", ()),
+    "what follows a question": lambda: mock.patch.object(search_rank, "ANSWERS", ()),
     "irregular forms": lambda: mock.patch.object(search_words, "forms_of", lambda word: frozenset({word})),
     "stop words": lambda: mock.patch.object(search_words, "STOP_WORDS", frozenset()),
     "coverage": lambda: mock.patch.object(search_rank, "WHOLE", 0.0),

@@ -15,8 +15,10 @@ from loom_worker.llm import tokens
 from loom_worker.memory.layers import tools_tokens
 from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.recalled import RECALLED_SHARE
+from loom_worker.memory.results import results_tokens
 from loom_worker.models import Absent, Models
 from loom_worker.recall.rerank import DEADLINE_S, Reranker, ranked_at_once
+from loom_worker.recall.shown import MOST_BYTES
 from loom_worker.recall.tools import RecallParts, recall_tools
 from loom_worker.settings import Settings
 from loom_worker.store.database import Database
@@ -241,6 +243,9 @@ class Kits:
             count=self._models.count(chosen),
             recalled_budget_tokens=int(RECALLED_SHARE * (window - reserved)),
             kernel_budget_tokens=int(agent.memory.shares.kernel * (window - reserved)),
+            # Half of what a turn's results may take, so that an answer leaves room for another one.
+            answer_tokens=results_tokens(window - reserved) // 2,
+            answer_bytes=min(MOST_BYTES, self._settings.tools.reference_bytes * 9 // 10),
             candidates=ranked_at_once((agent.compressor.max_context_tokens or window) - reserved),
             has_swap=agent.memory.has_swap,
         )

@@ -148,13 +148,24 @@ MESSAGE = _answer(
     also=CUT,
 )
 
+_ROLE: Schema = {"type": "string", "enum": ["user", "assistant", "tool"]}
+_EXCERPT = _answer(
+    {"message_id": TEXT, "turn_id": TEXT, "role": _ROLE, "text": {"type": "string", "maxLength": 200}},
+    description="What is shown of one message of a passage.",
+)
 HIT = _answer(
     {
         "message_id": TEXT,
         "turn_id": TEXT,
-        "role": {"type": "string", "enum": ["user", "assistant", "tool"]},
+        "role": _ROLE,
         "snippet": {"type": "string", "maxLength": 200},
         "score": NUMBER,
+        "passage": {
+            "type": "array",
+            "items": _EXCERPT,
+            "maxItems": 5,
+            "description": "The message and up to two on each side of it, in the order of the conversation.",
+        },
     },
     description="A message that a search found; a larger score is better, within one search.",
 )

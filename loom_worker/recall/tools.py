@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loom_worker.errors import Invalid, NotFound, ToolFailed
-from loom_worker.memory.layers import Count
+from loom_worker.memory.layers import Count, longest
 from loom_worker.memory.recalled import moment_of, recalled_tokens
 from loom_worker.recall.known import update_tool
 from loom_worker.recall.rerank import MOST_CANDIDATES, PREVIEW_CHARS, Candidate, Reranker
-from loom_worker.recall.shown import Entry, answer, compact, text_of
+from loom_worker.recall.shown import MOST_BYTES, Entry, Room, answer, compact, text_of
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import Found, Search
 from loom_worker.store.search_words import terms
@@ -43,10 +43,19 @@ class RecallParts:
     """For all messages that are recalled at a time."""
     kernel_budget_tokens: int
     """For what is known of the session."""
+    answer_tokens: int
+    """For one answer that shows messages."""
+    answer_bytes: int = MOST_BYTES
+    """The same in UTF-8: from some size on results become references."""
     candidates: int = MOST_CANDIDATES
     """Messages that the model ranks at a time, as its window allows."""
     has_swap: bool = True
     """False: the agent may not look for what has left its context."""
+
+    @property
+    def room(self) -> Room:
+        """How large an answer may be that shows messages."""
+        return Room(self.answer_tokens, self.count, self.answer_bytes)
 
 
 def recall_tools(parts: RecallParts) -> tuple[Tool, ...]:
@@ -79,7 +88,7 @@ def _recall(parts: RecallParts, caller: Caller, *, offset: int, limit: int) -> s
     after = offset + len(page)
     rest = {"total": total, "next_offset": after if page and after < total else None, "recalled": recalled}
     entries = [Entry(offset + n, each, text_of(each), _place(each, first_n)) for n, each in enumerate(page)]
-    return answer("messages", entries, rest)
+    return answer("messages", entries, rest, parts.room)
 
 
 def _search(parts: RecallParts, caller: Caller, query: str, *, limit: int, is_promoted: bool) -> str:
@@ -91,12 +100,26 @@ def _search(parts: RecallParts, caller: Caller, query: str, *, limit: int, is_pr
     order = [*ranking, *((at, None) for at in range(len(shown), len(found)))] if ranking else _as_found(found)
     chosen = [(found[at], score) for at, score in order]
     chosen = chosen[:limit]
-    first_n, recalled = _promoted(parts, caller, [each.message for each, _ in chosen] if is_promoted else [])
-    entries = [
-        Entry(each.offset, each.message, _preview(each, FOUND_CHARS), {"score": score, **_place(each.message, first_n)})
-        for each, score in chosen
-    ]
-    return answer("found", entries, {"ranked_by": "llm" if ranking else "bm25", "recalled": recalled})
+    wanted = [each.message for each, _ in chosen] if is_promoted else []
+    first_n, recalled = _promoted(parts, caller, wanted, is_best_first=True)
+    entries = _passages([(each, {"score": score, **_place(each.message, first_n)}) for each, score in chosen])
+    return answer("found", entries, {"ranked_by": "llm" if ranking else "bm25", "recalled": recalled}, parts.room)
+
+
+def _passages(found: Sequence[tuple[Found, Json]]) -> list[Entry]:
+    """Each message that was found with those beside it; where passages meet, no message is shown twice."""
+    shown = {each.hit.message_id for each, _ in found}
+    entries = []
+    for each, more in found:
+        ids = [excerpt.message_id for excerpt in each.hit.passage]
+        at = ids.index(each.hit.message_id)
+        texts = [
+            "" if excerpt.message_id in shown else f"{excerpt.role}: {excerpt.text}" for excerpt in each.hit.passage
+        ]
+        shown |= set(ids)
+        before, after = tuple(filter(None, texts[:at])), tuple(filter(None, texts[at + 1 :]))
+        entries.append(Entry(each.offset, each.message, _preview(each, FOUND_CHARS), more, before, after))
+    return entries
 
 
 def _as_found(found: Sequence[Found]) -> list[tuple[int, float | None]]:
@@ -120,18 +143,32 @@ def _preview(found: Found, most_chars: int) -> str:
     return text if len(text) <= most_chars else found.hit.snippet
 
 
-def _promoted(parts: RecallParts, caller: Caller, wanted: Sequence[Message]) -> tuple[int, Json]:
+def _promoted(
+    parts: RecallParts, caller: Caller, wanted: Sequence[Message], *, is_best_first: bool = False
+) -> tuple[int, Json]:
     """Put messages back into the context that have left it; where L1 begins, and what is recalled now.
 
     A message that is by itself too long to be recalled is left out: it could not be read otherwise.
+
+    Args:
+        is_best_first: of more than there is room for, the first ones are recalled, and the call is not refused.
     """
     before = parts.memories.load(caller.lane, limit=0)
     first_n, known = before.state.first_n, set(before.state.promoted)
     away = [message for message in wanted if message.n < first_n and message.id not in known]
     new = [message for message in away if _tokens(parts, [message]) <= parts.recalled_budget_tokens]
-    tokens = _promote(parts, caller, before.recalled, new) if new else _tokens(parts, before.recalled)
+    fitting = new[: _fitting(parts, before.recalled, new)] if is_best_first else new
+    tokens = _promote(parts, caller, before.recalled, fitting) if fitting else _tokens(parts, before.recalled)
     too_long = {"too_long": len(away) - len(new)} if len(new) < len(away) else {}
-    return first_n, {"added": len(new), **too_long, "tokens": tokens, "budget_tokens": parts.recalled_budget_tokens}
+    no_room = {"no_room": len(new) - len(fitting)} if len(fitting) < len(new) else {}
+    rest = {"tokens": tokens, "budget_tokens": parts.recalled_budget_tokens}
+    return first_n, {"added": len(fitting), **too_long, **no_room, **rest}
+
+
+def _fitting(parts: RecallParts, before: Sequence[Message], new: Sequence[Message]) -> int:
+    """How many of these messages, from the first on, there is room for beside those recalled before."""
+    most = parts.recalled_budget_tokens
+    return longest(len(new), lambda number: _tokens(parts, [*before, *new[:number]]) <= most)
 
 
 def _promote(parts: RecallParts, caller: Caller, before: Sequence[Message], new: Sequence[Message]) -> int:
@@ -183,8 +220,8 @@ _SEARCH = ToolSpec(
     name="search_conversation",
     description=(
         "Search everything that was ever said in this conversation, also what has left your context: by words, names, "
-        "numbers or a whole question. Best first, each with its offset for recall_conversation, which shows what was "
-        "said around it. What is found is recalled as there, unless promote is false."
+        "numbers or a whole question. Best first, each with what was said around it and its offset for "
+        "recall_conversation. What is found is recalled as there, while there is room, unless promote is false."
     ),
     input_schema={
         "type": "object",

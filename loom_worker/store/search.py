@@ -1,71 +1,64 @@
 """Full-text search in a session: all that knows of SQLite's FTS5 is here and in the migration that made the index."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, ScalarSelect, bindparam, func, select
+from sqlalchemy import BigInteger, Connection, bindparam, func, select
 
 from loom_worker.store import recalled, search_rank
 from loom_worker.store.database import Database
+from loom_worker.store.passages import LONG, OURS, beside, numbers_in, ours, reach, with_passages
 from loom_worker.store.schema import messages
-from loom_worker.store.search_rank import Place
+from loom_worker.store.search_rank import QUESTION_MARKS, Place
 from loom_worker.store.search_words import SEARCHED, Term, terms
 from loom_worker.store.sessions import found, of_lane
 from loom_worker.values.json import Json
 from loom_worker.values.search import Hit
 from loom_worker.values.sessions import Message
 
-MOST_ROWS = 300
-"""Messages that are taken of one term, the newest ones, in a session of more than LONG messages. A term that so many
-hold tells little, and this bounds what a search costs, whatever the session's length."""
-LONG = 2_000
-"""Messages up to which all that hold a term are taken; newest first costs FTS5 twice as much as oldest first."""
-CANDIDATES, LONG_CANDIDATES = 100, 60
-"""Messages that are ranked with what stands around them; of a session of more than LONG."""
+MOST_ROWS = 900
+"""Messages that are taken of all terms together, the newest ones of each, in a session of more than LONG messages. A
+term that so many hold tells little, and this bounds what a search costs, whatever the session's length."""
+CANDIDATES, LONG_CANDIDATES = 200, 40
+"""Messages that are ranked with what stands around them; of a session of more than LONG at least so many, and twice
+those that are wanted."""
 READ = 30
 """Messages whose text is read, for nearness and snippets, if no more are wanted."""
 SPARE = 10
 """Further ones that are read in case some say the same."""
 
+DENSE = 4
+"""A session is dense where from its first message to its last no more than so many times its own were written."""
+
 # FTS5's own bm25() counts each word over all sessions first: 5 ms at 100,000 messages, and other people's words would
 # move the scores.
 _HOLDING = "SELECT {number}, rowid FROM messages_fts5 WHERE messages_fts5 MATCH ?"
-_NEWEST = f"SELECT * FROM ({_HOLDING} ORDER BY rowid DESC LIMIT {MOST_ROWS})"
+_NEWEST = f"SELECT * FROM ({_HOLDING} ORDER BY rowid DESC LIMIT {{most}})"
+# With the lane as a term, FTS5 walks all of the lane for each word. Where most messages around are the lane's anyway,
+# it is cheaper to look each up in the lane's index.
+_NEWEST_DENSE = (
+    "SELECT * FROM (SELECT {number}, rowid FROM messages_fts5 WHERE messages_fts5 MATCH ? AND rowid BETWEEN ? AND ? "
+    "AND EXISTS (SELECT 1 FROM messages INDEXED BY messages_by_session WHERE lane = ? AND n = messages_fts5.rowid) "
+    "ORDER BY rowid DESC LIMIT {most})"
+)
 
-BESIDE = 4
-"""Messages on each side of one that count as beside it, tools' left out: the next exchange, and the one behind it."""
-NEAR = 2
-"""How many of them are near."""
+WHITE = " \t\r\n"
 
 TOOLS_OF_MEMORY = frozenset(
     {"search_conversation", "recall_conversation", "clear_recalled_context", "update_session_context"}
 )
 """Their calls and results repeat what was said, and are not searched; the index leaves them out too."""
 
-_other = messages.alias("other")
-
-
-def _beside(*, is_before: bool) -> ScalarSelect[Any]:
-    """The numbers of the messages on one side of a message, the nearest first, as one text."""
-    side = _other.c.n < messages.c.n if is_before else _other.c.n > messages.c.n
-    near = select(_other.c.n).where(_other.c.lane == bindparam("our_lane"), side, _other.c.role != "tool")
-    nearest = near.order_by(_other.c.n.desc() if is_before else _other.c.n).limit(BESIDE).correlate(messages)
-    return select(func.group_concat(nearest.subquery().c.n)).scalar_subquery()
-
-
-# One parameter with all numbers: SQLAlchemy takes 1 ms to spread a hundred.
-_numbers = select(func.json_each(bindparam("numbers")).table_valued("value").c.value)
-_OURS = (messages.c.lane == bindparam("our_lane"), messages.c.n.in_(_numbers))
 _PLACES = select(
     messages.c.n,
     messages.c.role,
     func.length(messages.c.content),
-    _beside(is_before=True),
-    _beside(is_before=False),
-).where(*_OURS)
+    func.substr(func.rtrim(messages.c.content, WHITE), -1),
+    beside(is_before=True),
+    beside(is_before=False),
+).where(*OURS)
 _TEXTS = select(
     messages.c.n,
     messages.c.id,
@@ -74,7 +67,13 @@ _TEXTS = select(
     messages.c.content,
     messages.c.tool_calls_json,
     messages.c.tool_result_json,
-).where(*_OURS)
+).where(*OURS)
+_ENDS = select(
+    *(
+        select(end(messages.c.n)).where(messages.c.lane == bindparam("our_lane")).scalar_subquery()
+        for end in (func.min, func.max)
+    )
+)
 _begin, _end = (bindparam(name, type_=BigInteger) for name in ("begin", "end"))
 _BETWEEN = select(func.count()).where(
     messages.c.lane == bindparam("our_lane"), messages.c.n >= _begin, messages.c.n < _end
@@ -129,17 +128,21 @@ def search(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int, limi
     if not wanted:
         return ()
     holding = _holding(tx, lane, wanted, size=size)
-    own = search_rank.own_scores(holding, size=size)
-    places = _places(tx, lane, search_rank.best(own, CANDIDATES if size <= LONG else LONG_CANDIDATES))
-    alone = search_rank.by_length(own, places)
-    scores = search_rank.with_neighbours(alone, places)
+    if not any(holding):
+        return ()
+    held = search_rank.holders(holding, size=size)
+    most = CANDIDATES if size <= LONG else max(LONG_CANDIDATES, 2 * limit)
+    candidates = search_rank.best(held.sums, most)
+    places = _places(tx, lane, candidates, most_beside=reach(size))
+    alone = search_rank.alone(held, places)
+    scores = search_rank.with_neighbours(alone, held, places)
     texts = _texts(tx, lane, search_rank.best(scores, max(READ, 2 * limit + SPARE)))
     looked_for = search_rank.stems(wanted)
     for n in texts.keys() & alone.keys():
         scores[n] += alone[n] * search_rank.nearness(texts[n][1], looked_for)
     for n, (_, text) in texts.items():
         scores[n] *= search_rank.worth(text)
-    return tuple(_hits(texts, scores, looked_for, limit=limit))
+    return with_passages(tx, lane, dict(_hits(texts, scores, looked_for, limit=limit)), places, size=size)
 
 
 def _offsets(tx: Connection, lane: str, numbers: Sequence[int]) -> dict[int, int]:
@@ -150,31 +153,31 @@ def _offsets(tx: Connection, lane: str, numbers: Sequence[int]) -> dict[int, int
 
 def _holding(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int) -> list[list[int]]:
     """For each term the messages of the lane that hold it."""
-    one = _HOLDING if size <= LONG else _NEWEST
-    asked = " UNION ALL ".join(one.format(number=number) for number in range(len(wanted)))
-    matches = tuple(f'lane : "{lane}" AND {{said grams tools}} : ({term.match()})' for term in wanted)
+    one, most = _HOLDING, MOST_ROWS // len(wanted)
+    match, more = f'lane : "{lane}" AND {{{{said grams tools}}}} : ({{}})', tuple[Any, ...]()
+    if size > LONG:
+        first, last = tx.execute(_ENDS, {"our_lane": lane}).one()
+        one = _NEWEST
+        if first is not None and last - first < DENSE * size:
+            one, match, more = _NEWEST_DENSE, "{{said grams tools}} : ({})", (first, last, lane)
+    asked = " UNION ALL ".join(one.format(number=number, most=most) for number in range(len(wanted)))
+    values = [value for term in wanted for value in (match.format(term.match()), *more)]
     holding: list[list[int]] = [[] for _ in wanted]
-    for number, n in tx.exec_driver_sql(asked, matches).all():
+    for number, n in tx.exec_driver_sql(asked, tuple(values)).all():
         holding[number].append(n)
     return holding
 
 
-def _places(tx: Connection, lane: str, numbers: list[int]) -> list[Place]:
-    listed = tx.execute(_PLACES, {"our_lane": lane, "numbers": json.dumps(numbers)}).all()
-    return [_place(n, role, characters, *map(_numbers_in, sides)) for n, role, characters, *sides in listed]
-
-
-def _place(n: int, role: str, characters: int, before: list[int], after: list[int]) -> Place:
-    near, far = (*before[:NEAR], *after[:NEAR]), (*before[NEAR:], *after[NEAR:])
-    return Place(n, role, characters, near=near, far=far)
-
-
-def _numbers_in(joined: str | None) -> list[int]:
-    return list(map(int, joined.split(","))) if joined else []
+def _places(tx: Connection, lane: str, numbers: list[int], *, most_beside: int) -> list[Place]:
+    listed = tx.execute(_PLACES, ours(lane, numbers, reach=most_beside)).all()
+    return [
+        Place(n, role, characters, numbers_in(before), numbers_in(after), end in QUESTION_MARKS)
+        for n, role, characters, end, before, after in listed
+    ]
 
 
 def _texts(tx: Connection, lane: str, numbers: list[int]) -> dict[int, tuple[Any, str]]:
-    listed = tx.execute(_TEXTS, {"our_lane": lane, "numbers": json.dumps(numbers)}).all()
+    listed = tx.execute(_TEXTS, ours(lane, numbers)).all()
     return {row.n: (row, _text(row)) for row in listed}
 
 
@@ -194,8 +197,8 @@ def _words_of(arguments: Json) -> str:
 
 def _hits(
     texts: dict[int, tuple[Any, str]], scores: dict[int, float], looked_for: Sequence[Any], *, limit: int
-) -> Iterable[Hit]:
-    """The best ones; of messages that say the same only one, for another tells a reader nothing."""
+) -> Iterable[tuple[int, Hit]]:
+    """The best ones by their numbers; of messages that say the same only one, for another tells a reader nothing."""
     gists = {n: search_rank.gist(text) for n, (_, text) in texts.items() if text}
     chosen: dict[int, int] = {}
     for n in search_rank.best({n: scores[n] for n in gists}, len(gists)):
@@ -206,4 +209,5 @@ def _hits(
             chosen[same] = n  # what was said, rather than an answer that repeats it
     for at in list(chosen)[:limit]:
         row, text = texts[chosen[at]]
-        yield Hit(row.id, row.turn_id, row.role, search_rank.snippet(text, looked_for), round(scores[at], 4))
+        snippet = search_rank.snippet(text, looked_for)
+        yield row.n, Hit(row.id, row.turn_id, row.role, snippet, round(scores[at], 4))

@@ -17,7 +17,7 @@ from loom_worker.values.ids import new_id, now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Snapshot
 from loom_worker.values.pages import Page
-from loom_worker.values.search import Hit
+from loom_worker.values.search import Excerpt, Hit
 from loom_worker.values.sessions import DEFAULT_AGENT, Message, NewSession, Session, SessionPatch
 from loom_worker.values.tools import Tool
 from loom_worker.values.turns import STRENGTH, Call, CancelAction, NewTurn, Retry, Turn, TurnStatus, Webhook
@@ -204,7 +204,7 @@ class MemoryFront(Leftovers):
     def search(self, workspace: str, session_id: str, question: str, *, limit: int) -> tuple[Hit, ...]:
         said = self.messages(workspace, session_id, limit=1000, after=None).items
         found = [item for item in said if question and question in item.chat.text]
-        return tuple(Hit(item.id, item.turn_id, item.chat.role, item.chat.text[:200], 1.0) for item in found[:limit])
+        return tuple(_hit(item) for item in found[:limit])
 
     def context(self, workspace: str, session_id: str) -> Json:
         return self.memory.context(self.session(workspace, session_id))
@@ -403,3 +403,9 @@ class MemoryFront(Leftovers):
             self._deliveries[made.id] = made
         self._append(turn_id, f"turn.{status}", ended.as_json())
         return ended
+
+
+def _hit(item: Message) -> Hit:
+    snippet = item.chat.text[:200]
+    passage = (Excerpt(item.id, item.turn_id, item.chat.role, snippet),)
+    return Hit(item.id, item.turn_id, item.chat.role, snippet, 1.0, passage)

@@ -135,6 +135,7 @@ def parts(
     count: Count = words,
     recalled: int = 1000,
     kernel: int = 1000,
+    answer: int = 100_000,
     has_swap: bool = True,
 ) -> RecallParts:
     """What the tools work with, budgets in words."""
@@ -146,6 +147,7 @@ def parts(
         count=count,
         recalled_budget_tokens=recalled,
         kernel_budget_tokens=kernel,
+        answer_tokens=answer,
         has_swap=has_swap,
     )
 

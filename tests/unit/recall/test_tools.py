@@ -1,5 +1,8 @@
 """The tools of an agent's memory, over real sessions."""
 
+import json
+import re
+
 import pytest
 
 from loom_worker.recall.tools import recall_tools
@@ -171,11 +174,49 @@ def test_a_search_that_shall_not_recall_changes_nothing(talk: Talk) -> None:
     assert talk.state.promoted == ()
 
 
-def test_a_search_is_refused_if_what_it_found_is_over_the_budget(talk: Talk) -> None:
+def test_a_search_recalls_the_best_that_there_is_room_for_and_says_how_many_there_was_none_for(talk: Talk) -> None:
     talk.leave()
-    given = parts(talk.database, recalled=30)
-    assert outcome(talk, "search_conversation", given, query="question about", limit=20).status == "failed"
-    assert answer(talk, "search_conversation", given, query="question about", limit=1)["recalled"]["added"] == 1
+    given = parts(talk.database, recalled=40)
+    read = answer(talk, "search_conversation", given, query="question about", limit=20)
+    best = [each["id"] for each in read["found"][: read["recalled"]["added"]]]
+    assert 0 < read["recalled"]["added"] < len(read["found"])
+    assert read["recalled"]["no_room"] == len(read["found"]) - len(best)
+    assert sorted(talk.state.promoted) == sorted(best)
+    assert read["recalled"]["tokens"] <= 40
+    again = answer(talk, "search_conversation", given, query="about pear7", limit=20)
+    assert again["recalled"]["tokens"] <= 40
+
+
+def test_what_is_found_comes_with_what_was_said_around_it_and_nothing_twice(talk: Talk) -> None:
+    read = answer(talk, "search_conversation", parts(talk.database), query="What of pear7?", limit=1)
+    [found] = read["found"]
+    assert found["before"] == ["assistant: answer 6 about pear6", "user: question 7 about apple7"]
+    assert found["after"] == ["user: question 8 about apple8", "assistant: answer 8 about pear8"]
+    wide = answer(talk, "search_conversation", parts(talk.database), query="What of pear7?", limit=20)
+    said = [
+        text
+        for each in wide["found"]
+        for text in (*each.get("before", ()), f"{each['role']}: {each['text']}", *each.get("after", ()))
+    ]
+    assert len(said) == len(set(said))
+
+
+@pytest.mark.parametrize("most", [150, 250, 400, 1000])
+def test_an_answer_keeps_within_the_tokens_there_are_for_it(database: Database, most: int) -> None:
+    talk = Talk(database)
+    for n in range(30):
+        talk.say(f"question {n} about apples " + "and so on " * 30, f"answer {n} about apples " + "and on " * 30)
+    talk.leave()
+    # A word counts as one and what JSON sets around it as more: nearer to what models count than words alone.
+    given = parts(database, count=lambda text: len(re.findall(r"\w+|[^\w\s]", text)), answer=most, recalled=5000)
+    for name, arguments in (("search_conversation", {"query": "apples"}), ("recall_conversation", {"offset": 3})):
+        done = outcome(talk, name, given, **arguments)
+        assert given.count(done.content) <= most
+        read = json.loads(done.content)
+        listed = read.get("found", read.get("messages"))
+        assert listed
+        assert listed[0]["text"]
+        assert len(listed) + read.get("left_out", 0) == 10
 
 
 @pytest.mark.parametrize("query", ["", " \n", "?!", "🎉🎉", "'", '"', "\x00", "-/@*()"], ids=repr)

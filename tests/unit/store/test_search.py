@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, func, select, text, update
 
 from loom_worker.errors import NotFound
+from loom_worker.store import passages as beside
 from loom_worker.store import search as searching
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.schema import messages
 from loom_worker.store.search import Search
+from loom_worker.store.search_words import terms
 from loom_worker.store.sessions import Sessions
 from loom_worker.values.chat import ChatMessage, Role, ToolOutcome, ToolUse
 from loom_worker.values.search import Hit
@@ -58,7 +60,7 @@ def test_a_hit_names_its_message_and_turn(database: Database) -> None:
     with database.read() as tx:
         row = tx.execute(select(messages).where(messages.c.id == hit.message_id)).mappings().one()
     assert (row["content"], row["turn_id"], hit.role) == ("They are under the mat.", hit.turn_id, "assistant")
-    assert hit.as_json().keys() == {"message_id", "turn_id", "role", "snippet", "score"}
+    assert hit.as_json().keys() == {"message_id", "turn_id", "role", "snippet", "score", "passage"}
 
 
 @pytest.mark.parametrize(
@@ -189,19 +191,104 @@ def test_a_deleted_session_leaves_nothing_in_the_index(database: Database) -> No
     assert rows == 1
 
 
+def lane_and_terms(database: Database, question: str) -> tuple[str, Any]:
+    with database.read() as tx:
+        return tx.execute(select(messages.c.lane).order_by(messages.c.n).limit(1)).scalar_one(), terms(question)
+
+
+def held(database: Database, question: str, *, size: int) -> list[int]:
+    lane, wanted = lane_and_terms(database, question)
+    with database.read() as tx:
+        return searching._holding(tx, lane, wanted, size=size)[0]
+
+
 def test_in_a_long_session_the_newest_messages_with_a_common_word_are_looked_at(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(4):
         say(database, f"common {n}", f"common, too {n}")
-    with database.read() as tx:
-        lane = tx.execute(select(messages.c.lane).limit(1)).scalar_one()
-        wanted = searching.terms("common")
-        short = searching._holding(tx, lane, wanted, size=8)[0]
-        monkeypatch.setattr(searching, "_NEWEST", searching._NEWEST.replace(str(searching.MOST_ROWS), "3"))
-        long = searching._holding(tx, lane, wanted, size=searching.LONG + 1)[0]
+    monkeypatch.setattr(searching, "MOST_ROWS", 3)
+    short, long = (held(database, "common", size=size) for size in (8, searching.LONG + 1))
     assert len(short) == 8
     assert long == sorted(short, reverse=True)[:3]
+
+
+@pytest.mark.parametrize("dense", [0, 1_000_000], ids=["by the lane's words", "by the lane's index"])
+def test_however_a_long_session_is_searched_only_its_own_messages_are_found(
+    database: Database, monkeypatch: pytest.MonkeyPatch, dense: int
+) -> None:
+    for n in range(5):
+        say(database, f"common ours {n}", "ours common", session="s1")
+        say(database, f"common theirs {n}", "theirs common", session="s2")
+    whole = held(database, "common", size=10)
+    monkeypatch.setattr(searching, "DENSE", dense)
+    assert len(whole) == 10
+    assert held(database, "common", size=searching.LONG + 1) == sorted(whole, reverse=True)
+    assert held(database, "theirs", size=searching.LONG + 1) == []
+
+
+def passages(database: Database, question: str) -> list[list[str]]:
+    return [[each.text for each in hit.passage] for hit in ask(database, question)]
+
+
+def test_a_hit_comes_with_two_messages_on_each_side_in_the_order_of_the_conversation(database: Database) -> None:
+    say(database, *(f"matter {n}" for n in range(5)), "the red kite", *(f"matter {n}" for n in range(6, 10)))
+    assert passages(database, "kite")[0] == ["matter 3", "matter 4", "the red kite", "matter 6", "matter 7"]
+    hit = ask(database, "kite")[0]
+    assert [each.role for each in hit.passage] == ["assistant", "user", "assistant", "user", "assistant"]
+    assert {each.turn_id for each in hit.passage} == {hit.turn_id}
+    assert hit.passage[2].message_id == hit.message_id
+
+
+def test_at_the_end_of_a_session_a_passage_is_shorter(database: Database) -> None:
+    say(database, "the red kite", "flies")
+    assert passages(database, "kite")[0] == ["the red kite", "flies"]
+
+
+def test_a_passage_says_nothing_twice_and_looks_a_little_farther_instead(database: Database) -> None:
+    said = ["Rain today", "the red kite", "It flew over the hill", "Home now"]
+    for text_ in said:
+        say(database, text_, "Noted.")
+    assert passages(database, "kite")[0] == [
+        "Rain today", "the red kite", "Noted.", "It flew over the hill",
+    ]  # fmt: skip
+    say(database, "a grey heron stood there", "You said: a grey heron stood there", "by the pond")
+    assert passages(database, "heron")[0][-2:] == ["a grey heron stood there", "by the pond"]
+
+
+def test_tools_messages_are_in_no_passage_and_what_is_said_around_them_is(database: Database) -> None:
+    use = ToolUse("toolu_1", "look", {"at": "map"})
+    gave = ToolOutcome("toolu_1", "look", "a map of the coast")
+    tell(
+        database, ChatMessage("user", "Where does the kite fly?"), ChatMessage("assistant", tool_uses=(use,)),
+        ChatMessage("tool", outcomes=(gave,)), ChatMessage("assistant", "Along the cliffs."),
+    )  # fmt: skip
+    assert passages(database, "kite")[0] == ["Where does the kite fly?", "Along the cliffs."]
+
+
+def test_a_passage_has_at_most_a_thousand_characters_on_five_lines(database: Database) -> None:
+    say(database, *(f"kite {n}\n" + "and so on " * 60 + str(n) for n in range(9)))
+    for hit in ask(database, "kite"):
+        texts = [each.text for each in hit.passage]
+        assert max(map(len, texts)) <= 200
+        assert len(texts) <= 5
+        assert "\n" not in "".join(texts)
+        assert all(each.endswith("…") for each in texts)
+
+
+def test_a_session_that_counts_as_long_gives_passages_too(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(database, *(f"matter {n}" for n in range(5)), "the red kite", *(f"matter {n}" for n in range(6, 10)))
+    monkeypatch.setattr(searching, "LONG", 1)
+    monkeypatch.setattr(beside, "LONG", 1)
+    assert passages(database, "kite")[0] == ["matter 3", "matter 4", "the red kite", "matter 6", "matter 7"]
+
+
+def test_the_answer_comes_before_what_goes_before_its_question(database: Database) -> None:
+    for n in range(10):
+        say(database, f"filler {n}", f"more filler {n}")
+    say(database, "So much for that", "Good", "Which team did you sign with?", "The Wolves!")
+    shown = found(database, "team signed")
+    assert shown.index("The Wolves!") < shown.index("Good")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)

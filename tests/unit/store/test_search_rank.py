@@ -8,12 +8,12 @@ from loom_worker.store import search_rank
 from loom_worker.store.search_rank import (
     SNIPPET,
     Place,
+    alone,
     best,
-    by_length,
     fold,
     gist,
+    holders,
     is_repeat,
-    own_scores,
     with_neighbours,
     worth,
 )
@@ -24,42 +24,83 @@ def stems(question: str) -> tuple[tuple[str, ...], ...]:
     return search_rank.stems(terms(question))
 
 
-def place(n: int, *beside: int, role: str = "user", characters: int = 10) -> Place:
-    return Place(n, role, characters, near=beside, far=())
+def place(
+    n: int,
+    *,
+    before: tuple[int, ...] = (),
+    after: tuple[int, ...] = (),
+    role: str = "user",
+    characters: int = 10,
+    is_question: bool = False,
+) -> Place:
+    return Place(n, role, characters, before=before, after=after, is_question=is_question)
+
+
+def ranked(found: list[list[int]], *places: Place) -> dict[int, float]:
+    held = holders(found, size=100)
+    return with_neighbours(alone(held, places), held, places)
 
 
 def test_a_rare_word_counts_more_than_a_common_one() -> None:
-    scores = own_scores([[1], [2, 3, 4, 5]], size=10)
-    assert scores[1] > scores[2] == scores[5] > 0
+    sums = holders([[1], [2, 3, 4, 5]], size=10).sums
+    assert sums[1] > sums[2] == sums[5] > 0
 
 
 def test_a_message_with_all_words_counts_more_than_the_sum() -> None:
-    scores = own_scores([[1, 3], [2, 3]], size=10)
+    scores = alone(holders([[1, 3], [2, 3]], size=10), [place(1), place(2), place(3)])
     assert scores[3] > scores[1] + scores[2]
 
 
 def test_a_word_that_all_messages_hold_still_finds_them() -> None:
-    assert min(own_scores([[1, 2]], size=0).values()) > 0
-    assert own_scores([[], []], size=5) == {}
+    assert min(holders([[1, 2]], size=0).sums.values()) > 0
+    assert holders([[], []], size=5).sums == {}
+
+
+def test_a_word_that_no_message_holds_makes_none_less_whole() -> None:
+    with_it, without = (alone(holders(found, size=9), [place(1)]) for found in ([[1], []], [[1]]))
+    assert with_it == without
 
 
 def test_equals_come_newest_first() -> None:
     assert best({1: 1.0, 2: 2.0, 3: 1.0}, 3) == [2, 3, 1]
     assert best({1: 1.0, 2: 2.0}, 1) == [2]
+    assert best({1: 1.0, 2: 1.0, 3: 1.0, 4: 0.5}, 2) == [3, 2]
+    assert best({1: 1.0}, 0) == []
 
 
 def test_a_long_message_and_a_tools_result_count_less() -> None:
     places = [place(1), place(2, characters=500), place(3, role="tool")]
-    scores = by_length({1: 1.0, 2: 1.0, 3: 1.0}, places)
+    scores = alone(holders([[1, 2, 3]], size=10), places)
     assert scores[1] > scores[3] > 0
     assert scores[1] > scores[2] > 0
-    assert by_length({1: 1.0}, [place(1, characters=0)])[1] > 0
+    assert alone(holders([[1]], size=1), [place(1, characters=0)])[1] > 0
 
 
 def test_what_stands_beside_a_hit_comes_in_below_it() -> None:
-    scores = with_neighbours({1: 1.0, 5: 0.9}, [place(1, 0, 2), place(5, 4, 2)])
-    assert scores[1] == 1.0
-    assert scores[5] > scores[2] > scores[0] > scores[4] > 0
+    scores = ranked([[1], [5]], place(1, before=(0,), after=(2,)), place(5, before=(4, 2)))
+    assert scores[1] == scores[5] > scores[2] > scores[0] == scores[4] > 0
+
+
+def test_what_is_farther_away_counts_less() -> None:
+    scores = ranked([[5]], place(5, after=(6, 7, 8, 9)))
+    assert scores[5] > scores[6] == scores[7] > scores[8] == scores[9] > 0
+    assert scores[8] <= scores[7] / 2
+
+
+def test_words_beside_a_message_count_more_where_they_complete_its_own() -> None:
+    places = [place(1, after=(2,)), place(2, before=(1,))]
+    completed, repeated = ranked([[1], [2]], *places), ranked([[1, 2], [3]], *places)
+    alone_first = alone(holders([[1], [2]], size=100), places)
+    alone_again = alone(holders([[1, 2], [3]], size=100), places)
+    assert completed[2] / alone_first[2] > repeated[2] / alone_again[2]
+
+
+def test_what_follows_a_message_that_asks_counts_more_than_what_goes_before_it() -> None:
+    told = ranked([[5]], place(5, before=(4,), after=(6, 7, 8)))
+    asked = ranked([[5]], place(5, before=(4,), after=(6, 7, 8), is_question=True))
+    assert told[4] == told[6] == asked[4]
+    assert asked[6] > asked[7] > told[7]
+    assert asked[8] == told[8]
 
 
 @pytest.mark.parametrize(
@@ -124,11 +165,6 @@ def test_a_text_repeats_another_if_it_holds_the_whole_of_it_and_little_more(
 ) -> None:
     ours, theirs = gist(text), gist(other)
     assert is_repeat(ours, theirs) == is_repeat(theirs, ours) == expected
-
-
-def test_the_further_exchange_counts_half_of_the_next_one() -> None:
-    scores = with_neighbours({5: 10.0}, [Place(5, "user", 10, near=(3, 4), far=(1,))])
-    assert scores[1] == scores[3] / 2
 
 
 def test_a_question_counts_less_than_what_is_told() -> None:

@@ -180,6 +180,10 @@ def test_a_search_answers_with_hits_the_best_first(client: FlaskClient, submit: 
     answer = client.get("/v1/sessions/s/search", query_string={"q": "mat"}).get_json()
     [hit] = answer["data"]
     assert (hit["turn_id"], hit["role"], hit["snippet"]) == (turn.id, "assistant", "under the mat")
+    [itself] = hit["passage"]
+    assert itself == {
+        "message_id": hit["message_id"], "turn_id": turn.id, "role": "assistant", "text": "under the mat",
+    }  # fmt: skip
     assert (answer["has_more"], answer["next"]) == (False, None)
 
 
