@@ -61,7 +61,8 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error of ours is a sentence, not a traceback."""
         try:
-            os.environ.update(env_file.settings_of(Path.cwd(), os.environ))
+            ctx.obj = env_file.settings_of(Path.cwd(), os.environ)
+            os.environ.update(ctx.obj)
             return super().invoke(ctx)
         except BadSettings as error:
             for complaint in str(error.args[0]).splitlines():
