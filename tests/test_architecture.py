@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FLOOR_0 = (
     "values errors settings settings_tree environ net scripts visible crash_points yaml_files redis_client"
-    " sqlite_driver socket_folder isolation __init__ __version__"
+    " sqlite_driver socket_folder isolation __init__ __version__ tool Caller ToolFailed"
 )
 FLOOR_1 = "lanes patterns memory llm tools judge store webhook trace events backends guard blobs agents skills"
 FLOORS = {

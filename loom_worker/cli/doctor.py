@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -22,7 +22,7 @@ from loom_worker.errors import BadSettings
 @click.pass_context
 def doctor(ctx: click.Context, *, is_full: bool, as_json: bool) -> None:
     """Check the installation, print every setting with its source and what grows; exit code 1 if anything is wrong."""
-    found, table, grown = _look(is_full=is_full)
+    found, table, grown = _look(is_full=is_full, project=ctx.find_object(dict) or {})
     is_sound = all(check.is_ok for check in found)
     if as_json:
         parts: dict[str, Sequence[Any]] = {"checks": found, "settings": table, "growth": grown}
@@ -40,7 +40,7 @@ def doctor(ctx: click.Context, *, is_full: bool, as_json: bool) -> None:
     ctx.exit(0 if is_sound else 1)
 
 
-def _look(*, is_full: bool) -> tuple[list[Check], list[Knob], list[Growth]]:
+def _look(*, is_full: bool, project: Container[str]) -> tuple[list[Check], list[Knob], list[Growth]]:
     try:
         settings = all_settings.from_env(judges=(*judges.START, judges.serving))
     except BadSettings as error:
@@ -48,7 +48,7 @@ def _look(*, is_full: bool) -> tuple[list[Check], list[Knob], list[Growth]]:
         wrong = (Check("settings", False, complaint, fix) for complaint in str(error).splitlines())
         return [*of_installation(), *wrong], [], []
     checks = [*of_installation(), *of_settings(settings, is_full=is_full)]
-    return checks, knobs(settings, os.environ), list(growth(settings))
+    return checks, knobs(settings, os.environ, project=project), list(growth(settings))
 
 
 def line(check: Check) -> str:

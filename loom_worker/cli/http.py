@@ -103,7 +103,7 @@ class Client:
                 method, self.url + path, json=body, headers={**self._headers, **headers}, timeout=TIMEOUT_S
             )
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
-            raise NotRunning(f"Loom is not running at {self.url}; start it with `make up`") from error
+            raise NotRunning(f"Loom is not running at {self.url}; start it with `loom up`") from error
         except urllib3.exceptions.HTTPError as error:
             raise Transient(f"{self.url} broke off: {error}") from error
         content = _json(answer.data)

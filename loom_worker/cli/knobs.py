@@ -1,6 +1,6 @@
 """Every setting with its value and where that came from, secrets masked."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from loom_worker.environ import KNOWN, SECRET
@@ -15,7 +15,7 @@ class Knob:
     name: str
     value: str
     source: str
-    """``environment`` or ``default``."""
+    """``environment``, ``.env`` or ``default``."""
 
 
 VALUE_OF: Mapping[str, Callable[[Settings], object]] = {
@@ -77,9 +77,13 @@ VALUE_OF: Mapping[str, Callable[[Settings], object]] = {
 """How to read each variable's effective value back from the tree; a test holds it against KNOWN."""
 
 
-def knobs(settings: Settings, environ: Mapping[str, str]) -> list[Knob]:
-    """All variables in the order of KNOWN."""
-    return [Knob(name, _shown(name, settings), _source(name, environ)) for name in KNOWN]
+def knobs(settings: Settings, environ: Mapping[str, str], *, project: Container[str] = ()) -> list[Knob]:
+    """All variables in the order of KNOWN.
+
+    Args:
+        project: names of those in ``environ`` that come from the `.env` of a project.
+    """
+    return [Knob(name, _shown(name, settings), ".env" if name in project else _source(name, environ)) for name in KNOWN]
 
 
 def _shown(name: str, settings: Settings) -> str:

@@ -1,16 +1,19 @@
 """The group of all commands, and what an error of each kind exits with."""
 
 import importlib
+import os
+from pathlib import Path
 from typing import Any
 
 import click
 
 from loom_worker import __version__
-from loom_worker.cli import output
+from loom_worker.cli import env_file, output
 from loom_worker.errors import BadSettings, LoomError
 from loom_worker.visible import clean
 
 COMMANDS = {
+    "init": "loom_worker.cli.init",
     "up": "loom_worker.cli.up",
     "status": "loom_worker.cli.running",
     "stop": "loom_worker.cli.running",
@@ -58,6 +61,8 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error of ours is a sentence, not a traceback."""
         try:
+            ctx.obj = env_file.settings_of(Path.cwd(), os.environ)
+            os.environ.update(ctx.obj)
             return super().invoke(ctx)
         except BadSettings as error:
             for complaint in str(error.args[0]).splitlines():

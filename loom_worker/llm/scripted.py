@@ -31,6 +31,8 @@ from loom_worker.values.json import Json
 
 _PIECE = re.compile(r"(?:\S+\s*){1,4}|\s+")
 """What streams at once: up to four words."""
+_NAMED_CALL = re.compile(r"\s*([A-Za-z0-9_-]{1,64})\s+(\{.*\})\s*", re.DOTALL)
+"""A message that is a tool's name and its arguments as a JSON object."""
 _WITH_LATENCY = re.compile(r"scripted-demo\+(.*)", re.DOTALL)
 _LATENCY = re.compile(r"([0-9]{1,5})ms")
 
@@ -129,8 +131,10 @@ def latency_s(model: str) -> float:
 
 
 def _script(request: Request) -> _Said:
-    """Decide the next step of the current turn: introduce, look at the tables, query, or answer."""
+    """Decide the next step of the turn: call what was named, introduce, look at the tables, query, or answer."""
     question, outcomes = _current(request.messages)
+    if (named := _named_call(request, question.text)) is not None:
+        return _called(request, named, outcomes.get(named[0]))
     slots = read(question.text, read_today(question.context))
     task = read_task(question.context, slots.rest)
     if task is None or "execute_sql" not in _callable_names(request):
@@ -144,6 +148,26 @@ def _script(request: Request) -> _Said:
     if looks and not outcomes:
         return _Said(f'I follow the pattern "{task.title}" and look at the tables first.', looks)
     return _query(task, slots, outcomes)
+
+
+def _named_call(request: Request, text: str) -> tuple[str, Json] | None:
+    """The call that a message spells out, so that users can try a tool of theirs without a model."""
+    found = _NAMED_CALL.fullmatch(text)
+    if found is None or found[1] not in _callable_names(request):
+        return None
+    try:
+        arguments = json.loads(found[2])
+    except ValueError:
+        return None
+    return (found[1], arguments) if isinstance(arguments, dict) else None
+
+
+def _called(request: Request, call: tuple[str, Json], outcome: ToolOutcome | None) -> _Said:
+    if outcome is not None:
+        return _Said(f"{call[0]} {'failed' if outcome.is_error else 'gave'}: {unfenced(outcome.content)[:2000]}")
+    if not request.may_call_tools:
+        return _Said(f"I may call no more tools in this turn, so {call[0]} was not called.")
+    return _Said(f"I call {call[0]}, as you say.", (call,))
 
 
 def _within(said: _Said, max_bytes: int) -> _Said:

@@ -105,7 +105,7 @@ def _try_it(facts: Facts) -> str:
         f'  loom ask "{QUESTION}"\n'
         "  loom chat\n"
         "(no `loom` on your PATH? It is .venv/bin/loom after `make up`.)\n\n"
-        "Stop it with Ctrl-C, or `loom stop` from anywhere."
+        "Stop it with Ctrl-C, or `loom stop` with the same LOOM_HOME."
     )
 
 

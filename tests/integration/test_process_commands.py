@@ -77,6 +77,30 @@ def test_a_worker_takes_its_queues_and_ends_with_0_when_told_to(machine: Machine
         assert machine.stop(worker) == 0
 
 
+def test_a_web_by_itself_is_found_by_the_commands_of_its_home_and_by_no_others(
+    machine: Machine, tmp_path: Path
+) -> None:
+    port = str(free_port())
+    machine.env["LOOM_PORT"] = port
+    web = machine.start("web")
+    with killed_at_the_end(web.pid):
+        until(lambda: listens(HOST, int(port)), 30, f"the web listens: {machine.output()}")
+        found, other = (
+            subprocess.run(
+                [*loom_command(), "agents"],
+                env={**machine.env, "LOOM_PORT": asked, "LOOM_HOME": str(directory)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            for directory, asked in ((machine.home, "8000"), (tmp_path, port))
+        )
+        assert machine.stop(web) == 0
+    assert (found.returncode, "default" in found.stdout) == (0, True)
+    assert (other.returncode, other.stdout) == (1, "")
+    assert f"Loom is not running on {tmp_path};" in other.stderr
+
+
 def test_beat_keeps_no_schedule_on_disk_and_ends_with_0(machine: Machine) -> None:
     beat = machine.start("beat")
     with killed_at_the_end(beat.pid):

@@ -89,7 +89,7 @@ def test_a_loom_that_does_not_run_is_said_to_and_exits_1(tmp_path: Path) -> None
         pass
     result = run(tmp_path, url, "ask", "?")
     assert result.exit_code == 1
-    assert result.stderr == f"loom: Loom is not running at {url}; start it with `make up`\n"
+    assert result.stderr == f"loom: Loom is not running at {url}; start it with `loom up`\n"
 
 
 def test_a_refused_question_is_told_with_each_flaw(tmp_path: Path) -> None:

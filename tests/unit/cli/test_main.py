@@ -55,7 +55,7 @@ def test_every_command_and_option_is_documented(name: str) -> None:
 
 
 def test_what_prints_data_can_print_json() -> None:
-    plain = {"up", "stop", "chat", "prepare", "web", "worker", "beat", "flower"}
+    plain = {"init", "up", "stop", "chat", "prepare", "web", "worker", "beat", "flower"}
     for name in set(COMMANDS) - plain:
         for command in (command_of(name), *commands_of(command_of(name)).values()):
             assert any("--json" in parameter.opts for parameter in command.params), command.name

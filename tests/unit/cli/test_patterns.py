@@ -89,7 +89,7 @@ def test_an_unknown_pattern_exits_1(tmp_path: Path) -> None:
 def test_a_loom_that_does_not_run_is_named(tmp_path: Path, arguments: list[str]) -> None:
     result = offline(tmp_path, *arguments, LOOM_URL="http://127.0.0.1:9")
     assert result.exit_code == 1
-    assert result.stderr == "loom: Loom is not running at http://127.0.0.1:9; start it with `make up`\n"
+    assert result.stderr == "loom: Loom is not running at http://127.0.0.1:9; start it with `loom up`\n"
 
 
 @pytest.mark.parametrize("k", ["0", "21", "many"])

@@ -1,5 +1,6 @@
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +19,11 @@ COMPOSE: dict[str, Any] = yaml.safe_load(text("docker-compose.yml"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = sorted(name for name, service in SERVICES.items() if service["image"] == "loom")
 ONE_SHOT = "prepare"
+CONTAINERS_OWN = {
+    *("LOOM_HOME", "LOOM_DATABASE_URL", "LOOM_BLOB_DIR", "LOOM_REDIS_URL", "LOOM_PROVIDER", "LOOM_HOST", "LOOM_PORT"),
+    *("LOOM_AGENTS_DIR", "LOOM_PATTERNS_DIR", "LOOM_WORKSPACES_DIR"),
+}
+"""What is not handed on, as it follows from the containers; all else is."""
 NEEDS = {
     "prepare": process_env.PREPARE,
     "web": process_env.WEB,
@@ -35,11 +41,13 @@ def test_every_service_runs_a_command_of_looms_that_parses(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_variable_is_a_setting_and_the_settings_are_accepted(name: str) -> None:
+def test_every_variable_is_a_setting_and_the_settings_are_accepted(name: str, tmp_path: Path) -> None:
     given = SERVICES[name]["environment"]
     assert sorted(set(given) - set(KNOWN)) == []
     filled = {"LOOM_API_KEYS": "team=key", "LOOM_WEBHOOK_SECRET": "whsec_" + "A" * 44}
     environ = {key: filled.get(key, "") if value.startswith("${") else value for key, value in given.items()}
+    for setting in ("LOOM_AGENTS_DIR", "LOOM_PATTERNS_DIR"):  # there in the container, as they are mounted
+        environ[setting] = str(tmp_path)
     settings = from_env(environ)
     assert settings.web.api_keys == ({"key": "team"} if name == "web" else {})
     assert not settings.has_embedded_redis
@@ -101,9 +109,53 @@ def test_all_start_after_the_database_was_prepared_once() -> None:
 
 def test_every_volume_is_declared_and_all_share_the_home() -> None:
     used = {volume.split(":")[0] for service in SERVICES.values() for volume in service["volumes"]}
-    assert used == set(COMPOSE["volumes"])
-    assert {tuple(SERVICES[name]["volumes"]) for name in OURS} == {("data:/data",)}
+    assert {name for name in used if not name.startswith("./")} == set(COMPOSE["volumes"])
+    assert {SERVICES[name]["volumes"][0] for name in OURS} == {"data:/data"}
     assert {SERVICES[name]["environment"]["LOOM_HOME"] for name in OURS} == {"/data"}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_container_sees_the_users_folders_where_its_settings_say(name: str) -> None:
+    mounted = dict(volume.removesuffix(":ro").split(":") for volume in SERVICES[name]["volumes"] if "./" in volume)
+    given = SERVICES[name]["environment"]
+    assert mounted["./agents"] == given["LOOM_AGENTS_DIR"]
+    assert mounted["./patterns"] == given["LOOM_PATTERNS_DIR"]
+    assert mounted["./workspaces"] == given["LOOM_WORKSPACES_DIR"]
+    # Agents name their tools as ../tools/FILE.py.
+    assert mounted["./tools"] == str(Path(given["LOOM_AGENTS_DIR"]).parent / "tools")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_setting_that_the_docs_name_reaches_each_container_that_may_have_it(name: str) -> None:
+    told = set(re.findall(r"^\| `([A-Z_]+)` \|", text("docs/settings.md"), re.MULTILINE))
+    assert told == set(KNOWN)
+    command, *options = SERVICES[name]["command"]
+    needs = process_env.of_worker(options[1].split(",")) if command == "worker" else NEEDS[command]
+    may_have = set(process_env.of_process(dict.fromkeys(told, "x"), needs)) | {"LOOM_BACKEND_URL"}
+    listening = {"LOOM_HOST", "LOOM_PORT"} if command != "web" else set()
+    given = SERVICES[name]["environment"]
+    assert sorted(may_have - listening - set(given)) == []
+    handed_on = {key: value for key, value in given.items() if value.startswith("${") and key != "LOOM_PROVIDER"}
+    assert [key for key, value in handed_on.items() if not value.startswith(f"${{{key}:")] == []
+    assert set(given) - set(handed_on) <= CONTAINERS_OWN
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_secrets_with_names_of_their_own_reach_those_processes_that_use_them(name: str) -> None:
+    command, *options = SERVICES[name]["command"]
+    needs = process_env.of_worker(options[1].split(",")) if command == "worker" else NEEDS[command]
+    has_secrets = SERVICES[name].get("env_file") == [{"path": "secrets.env", "required": False}]
+    assert has_secrets == (process_env.NAMED in needs)
+
+
+def test_the_file_that_init_makes_is_this_one_but_for_the_build() -> None:
+    made = yaml.safe_load(text("loom_worker/cli/project/docker-compose.yml"))
+    assert {name for name in OURS if SERVICES[name].get("build") == "."} == set(OURS)
+    without_build = {
+        name: {key: value for key, value in service.items() if key != "build"} for name, service in SERVICES.items()
+    }
+    assert made["services"] == without_build
+    assert made["volumes"] == COMPOSE["volumes"]
 
 
 def test_every_queue_has_a_worker() -> None:

@@ -58,7 +58,8 @@ def test_the_wheel_holds_every_file_that_is_read_at_run_time(wheel: Path) -> Non
     needed = {
         str(path.relative_to(ROOT))
         for path in files()
-        if path.relative_to(ROOT).parts[0] in ("loom_worker", "web") and path.suffix != ".md"
+        if path.relative_to(ROOT).parts[0] in ("loom_worker", "web")
+        and (path.suffix != ".md" or path.is_relative_to(ROOT / "loom_worker" / "cli" / "project"))
     }
     shipped = [path.relative_to(ROOT / "patterns") for path in files() if path.is_relative_to(ROOT / "patterns")]
     assert len({path.parts[0] for path in shipped}) >= 11
@@ -68,6 +69,7 @@ def test_the_wheel_holds_every_file_that_is_read_at_run_time(wheel: Path) -> Non
     assert suffixes >= {".py", ".lua", ".yaml", ".json", ".gz", ".html"}
     assert any("migrations/versions" in name for name in needed)
     assert any("patterns/schemas" in name for name in needed)
+    assert {"loom_worker/cli/project/env", "loom_worker/cli/project/README.md"} <= needed
 
 
 def test_the_wheels_library_is_the_repositorys(wheel: Path, tmp_path: Path) -> None:

@@ -136,18 +136,6 @@ def test_every_command_is_known_to_the_tests_above() -> None:
     assert told >= set(COMMANDS)
 
 
-def test_every_command_of_a_group_and_every_option_is_in_the_docs() -> None:
-    page = text("docs/commands.md")
-    groups = {name: getattr(main.get_command(click.Context(main), name), "commands", {}) for name in COMMANDS}
-    told = {f"{name} {part}" for name, parts in groups.items() for part in parts}
-    assert {"agents show", "turns retry", "skill install"} <= told
-    assert sorted(words for words in told if f"`loom {words}" not in page) == []
-    whole = [main.get_command(click.Context(main), name) for name in COMMANDS]
-    parts = [part for command in whole for part in (command, *getattr(command, "commands", {}).values())]
-    options = {opt for part in parts for parameter in part.params for opt in parameter.opts if opt.startswith("--")}
-    assert sorted(option for option in options if f"`{option}" not in page) == []
-
-
 def test_the_chats_commands_stand_in_the_docs_as_its_help_has_them() -> None:
     assert f"```text\n{chat.HELP}\n```" in text("docs/commands.md")
 

@@ -317,3 +317,32 @@ def test_a_waiting_reply_ends_with_its_worker() -> None:
 def test_a_reply_without_latency_asks_nobody_whether_to_wait() -> None:
     asked = replace(request(user("hello")), is_given_up=lambda: True)
     assert list(named("scripted-demo").reply(asked)) == list(MODEL.reply(asked))
+
+
+CONVERT = ToolSpec("convert", "Convert money.", {"type": "object"})
+NAMED = 'convert {"amount": 54, "currency": "USD"}'
+
+
+def asked_to_call(text: str, *more: ChatMessage, may_call_tools: bool = True) -> Reply:
+    messages = (ChatMessage("user", text), *more)
+    return reply(Request("", messages, tools=(*TOOLS, CONVERT), may_call_tools=may_call_tools))
+
+
+def test_a_message_that_spells_a_call_out_makes_it_and_tells_what_came_of_it() -> None:
+    called = asked_to_call(NAMED)
+    [use] = called.tool_uses
+    assert (use.name, use.arguments) == ("convert", {"amount": 54, "currency": "USD"})
+    for is_error, word in ((False, "gave"), (True, "failed")):
+        outcome = ToolOutcome(use.id, "convert", "50 EUR", is_error=is_error)
+        answer = asked_to_call(NAMED, said(called), ChatMessage("tool", outcomes=(outcome,)))
+        assert (answer.text, answer.tool_uses) == (f"convert {word}: 50 EUR", ())
+
+
+@pytest.mark.parametrize("text", ['nothing {"amount": 1}', "convert {amount: 1}", "convert [1]", "convert 54 dollars"])
+def test_what_spells_no_call_of_a_tool_out_calls_none(text: str) -> None:
+    assert "convert" not in [use.name for use in asked_to_call(text).tool_uses]
+
+
+def test_a_call_that_is_spelled_out_is_not_made_when_tools_may_not_be_called() -> None:
+    answer = asked_to_call(NAMED, may_call_tools=False)
+    assert (answer.tool_uses, "was not called" in answer.text) == ((), True)

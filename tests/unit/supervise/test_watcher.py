@@ -55,7 +55,7 @@ def test_the_screen_is_shown_once_when_web_and_flower_serve(tmp_path: Path) -> N
         watching = watcher(tmp_path, url, flower_port=port, said=said)
         pauses_s = [watching.look(ROWS, time.monotonic()) for _ in range(3)]
     assert len(said) == 1
-    assert f"Try it:\n  curl -s -X POST {url}/v1/sessions/demo/turns" in said[0]
+    assert f"  curl -s -X POST {url}/v1/sessions/demo/turns" in said[0]
     assert min(pauses_s) >= 1.0
 
 
