@@ -7,7 +7,10 @@ same or something newer. If it has something else, its source is not that of the
 
 import itertools
 import logging
+import math
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +25,8 @@ KEY = "loom:content"
 KEPT_S = 7 * 86_400
 MOST_TRIES = 3
 """At telling a version while others tell theirs; the next turn tries again."""
+APART_S = 2.0
+"""Between two readings of a source that gave something else than what others have: a share may lag behind."""
 _TELL = """
 local known = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if known ~= ARGV[2] then return known end
@@ -38,13 +43,15 @@ class _Followed:
     """What Redis said when this process last compared itself; empty: nothing."""
     settled: str | None = None
     """Its own digest then."""
+    again_s: float = math.inf
+    """Monotonic time at which a source that gave something else is read again."""
     is_busy: bool = False
 
 
 class ContentVersions:
     """A process's own parts beside those of all others. Any thread may use it."""
 
-    def __init__(self, client: Any, *, process: str) -> None:
+    def __init__(self, client: Any, *, process: str, clock: Callable[[], float] = time.monotonic) -> None:
         """Nothing is sent yet.
 
         Args:
@@ -53,6 +60,7 @@ class ContentVersions:
         """
         self._client = client
         self._process = process
+        self._clock = clock
         self._tell = client.register_script(_TELL)
         self._count = itertools.count(1)
         self._lock = threading.RLock()  # a part that is renewed may tell us of it
@@ -81,7 +89,8 @@ class ContentVersions:
             with in_our_words():
                 known = self._client.hgetall(KEY)
             for name, each in tuple(self._followed.items()):
-                if known.get(name, "") != each.seen or each.part.digest() != each.settled:
+                is_same = known.get(name, "") == each.seen and each.part.digest() == each.settled
+                if not is_same or self._clock() >= each.again_s:
                     self._level(name, known.get(name, ""))
             self._is_deaf = False
         except Unavailable as error:
@@ -106,14 +115,19 @@ class ContentVersions:
         """None if there is nothing more to do; otherwise what Redis says by now."""
         newest, _, by = known.partition(" ")
         is_news = known != followed.seen
-        if known and is_news and newest != followed.part.digest():
-            followed.part.renew()
-        followed.seen = known
+        is_due = is_news or self._clock() >= followed.again_s
+        if known and is_due and newest != followed.part.digest():
+            try:
+                followed.part.renew()
+            except OSError as error:  # a share that went away must not cost the turn that made us look
+                log.warning("%s: the version of process %s cannot be read: %s", name, by.partition(" ")[0], error)
+        followed.seen, followed.again_s = known, math.inf
         digest = followed.part.digest()
         if digest is None or digest == newest:
             followed.settled = digest
             return None
         if known and digest == followed.settled:
+            followed.again_s = self._clock() + APART_S
             if is_news:
                 log.warning(
                     "%s: process %s uses another version than this one finds; do all machines have the same files? "

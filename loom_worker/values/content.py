@@ -13,7 +13,11 @@ class Part(Protocol):
         """
 
     def renew(self) -> None:
-        """Read the source now, in this thread; bounded in time. What is wrong with it leaves things as they were."""
+        """Read the source now, in this thread; bounded in time. What is wrong with it leaves things as they were.
+
+        Raises:
+            OSError: it cannot be reached.
+        """
 
 
 class Content(Protocol):

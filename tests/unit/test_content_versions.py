@@ -12,7 +12,7 @@ import redis
 
 from loom_worker import redis_client
 from loom_worker.agents.live import SETTLE_S, LiveAgents
-from loom_worker.content_versions import KEY, ContentVersions
+from loom_worker.content_versions import APART_S, KEY, ContentVersions
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.tools.live import Times, ToolFiles
 from loom_worker.values.patterns import PatternUpdateEvent
@@ -50,7 +50,9 @@ class Process:
     """One process with one part."""
 
     def __init__(self, client: redis.Redis, name: str, source: Source) -> None:
-        self.content, self.part = ContentVersions(client, process=name), Held(source, source.text)
+        self.now_s = 0.0
+        self.content = ContentVersions(client, process=name, clock=lambda: self.now_s)
+        self.part = Held(source, source.text)
         self.content.follow("part", self.part)
 
     def accept(self) -> None:
@@ -120,6 +122,24 @@ def test_processes_that_read_different_files_say_so_once_and_go_on(
     assert valkey.hget(KEY, "part") == told
     (line,) = [record.getMessage() for record in caplog.records if "p1 uses another version" in record.getMessage()]
     assert "do all machines have the same files?" in line
+
+
+def test_a_source_that_cannot_be_reached_leaves_a_process_with_what_it_has(
+    two: tuple[Process, Process], source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unmounted() -> None:
+        other.part.text = "one"
+        raise OSError("Stale file handle")
+
+    one, other = two
+    other.part.on_read = unmounted
+    source.text = "two"
+    one.accept()
+    assert [other.has(), other.has()] == ["one", "one"]
+    assert caplog.text.count("the version of process p1 cannot be read: Stale file handle") == 1
+    other.part.on_read = lambda: None
+    other.now_s += APART_S
+    assert other.has() == "two"
 
 
 def test_a_redis_that_lost_its_memory_is_told_again(
