@@ -169,7 +169,7 @@ class ToolFile:
         self._mark = mark
         try:
             source = targets.read(self._path)
-            digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
+            digest = targets.digest(source)
             if digest == self._digest:
                 return
             tools = checked(self._target, self._folder, source)
