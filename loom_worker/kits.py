@@ -95,7 +95,8 @@ class Kits:
         if workspace is None:
             return self._kept(agent, choice, why, has_skills=self._knowledge.has_skills_anywhere(agent))
         shelf = self._knowledge.shelf(agent, workspace)
-        kit = self._kept(agent, choice, why, has_skills=bool(shelf.skills))
+        # One that cannot be read now counts: its text may stand beside the message of a turn that goes on.
+        kit = self._kept(agent, choice, why, has_skills=bool(shelf.skills or shelf.problems))
         return replace(kit, shelf=shelf) if shelf.skills else kit
 
     def _kept(self, agent: Agent, choice: Choice, why: str, *, has_skills: bool) -> Kit:

@@ -11,6 +11,7 @@ from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.backends.mcp.servers import McpServers
 from loom_worker.calling import Calling
+from loom_worker.content_versions import ContentVersions
 from loom_worker.errors import Interrupted
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import Rates
@@ -38,8 +39,10 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared import SharedMemory
 from loom_worker.toolbox import Toolbox
 from loom_worker.tools.child import Program
+from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.pool import Pool
 from loom_worker.turn.patience import Stopping
+from loom_worker.values.patterns import PatternUpdateEvent
 from loom_worker.values.tools import Caller
 
 DAY_MS = 24 * 3600 * 1000
@@ -60,6 +63,7 @@ class Outfit:
     calling: Calling
     error_days: int
     retention: Retention
+    content: ContentVersions
 
     def tidy(self, moment_ms: int) -> None:
         """Remove a little of what has expired by then; the sweep calls this every second."""
@@ -92,6 +96,9 @@ def outfit(
     """
     connections = settings.web.threads + settings.worker_concurrency
     raw = redis_client.client(settings.redis_url, connections=connections, decodes=False)
+    content = ContentVersions(client, process=process)
+    if isinstance(agents, LiveAgents):
+        agents.share(content)
     breakers, errors = Breakers(client), Errors(database)
     references = References(stores(settings.blobs, BlobRows(database), raw), settings.blobs)
     servers = McpServers(
@@ -99,6 +106,7 @@ def outfit(
         remember=lambda key, text: _remember(client, key, text),
         recall=lambda key: _recall(client, key),
         timeout_s=settings.limits.tool_timeout_s,
+        content=content,
     )
     shared = SharedParts(
         memory=SharedMemory(database),
@@ -111,14 +119,15 @@ def outfit(
 
     models = Models(settings, breakers=breakers, stopping=stopping)
     news = News(client, process=process)
-    knowledge = _knowledge(settings, database, news)
+    knowledge = _knowledge(settings, database, news, content)
+    files = ToolFiles(content=content)
     kits = Kits(
         settings,
         agents,
         database,
         models=models,
         knowledge=knowledge,
-        toolbox=Toolbox(settings, servers=servers, standing=standing, common=shared_tools(shared)),
+        toolbox=Toolbox(settings, servers=servers, files=files, standing=standing, common=shared_tools(shared)),
     )
     calling = Calling(
         settings=settings,
@@ -130,7 +139,8 @@ def outfit(
         pause=lambda wait_s: _pause(stopping, wait_s),
     )
     retention = Retention(database, settings.retention)
-    return Outfit(kits, knowledge, news, references, errors, breakers, calling, settings.tools.error_days, retention)
+    days = settings.tools.error_days
+    return Outfit(kits, knowledge, news, references, errors, breakers, calling, days, retention, content)
 
 
 def _pool(settings: Settings) -> Pool:
@@ -144,15 +154,22 @@ def _pool(settings: Settings) -> Pool:
     )
 
 
-def _knowledge(settings: Settings, database: Database, news: News) -> Knowledge:
+def _knowledge(settings: Settings, database: Database, news: News, content: ContentVersions) -> Knowledge:
     own = settings.patterns
+
+    def told(event: PatternUpdateEvent) -> None:
+        news.tell(event)
+        content.accepted("patterns")
+
+    library = LiveLibrary(
+        own.folder or packaged_root(),
+        debounce_ms=own.debounce_ms,
+        on_update=told,
+        shipped=packaged_root() if own.folder and own.is_shipped_added else None,
+    )
+    content.follow("patterns", library)
     return Knowledge(
-        library=LiveLibrary(
-            own.folder or packaged_root(),
-            debounce_ms=own.debounce_ms,
-            on_update=news.tell,
-            shipped=packaged_root() if own.folder and own.is_shipped_added else None,
-        ),
+        library=library,
         skills=Skills(settings.workspaces_dir),
         uses=PatternUses(database),
         ledger=Ledger(database),

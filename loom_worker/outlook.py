@@ -171,7 +171,7 @@ SURE_SHARE, TOOLS_TOKENS = 0.4, 8_000
 
 def means(kits: Kits, session: Session) -> Means:
     """What the session's memory is compressed by."""
-    kit = kits.kit(session.agent, session.choice)
+    kit = kits.kit(session.agent, session.choice, session.workspace)
     policy = kit.agent.memory
     return Means(
         policy=policy,

@@ -51,7 +51,13 @@ class Toolbox:
     """All tools of a process; any thread may use it, and nothing is connected before it is needed."""
 
     def __init__(
-        self, settings: Settings, *, servers: McpServers, standing: Sequence[Tool], common: Sequence[Tool]
+        self,
+        settings: Settings,
+        *,
+        servers: McpServers,
+        files: ToolFiles,
+        standing: Sequence[Tool],
+        common: Sequence[Tool],
     ) -> None:
         """Take the parts.
 
@@ -61,7 +67,7 @@ class Toolbox:
         """
         self._settings = settings
         self._servers = servers
-        self._files = ToolFiles()
+        self._files = files
         self._common = tuple(common)
         self.standing = tuple(standing)
         self._lock = threading.Lock()

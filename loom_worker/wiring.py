@@ -204,6 +204,7 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         alive_workers=lambda: alive_workers(client),
         webhook_body=lambda turn: _webhook_body(turn, settings),
         stopping=stopping,
+        content=fitted.content,
         is_alone=is_alone,
     )
     desk = Desk(

@@ -55,7 +55,7 @@ def build(origin: Json) -> tuple[Tool, ...]:
     """
     match origin.get("kind"):
         case "python":
-            return targets.tools(origin["target"], Path(origin["folder"]), origin["source"])
+            return targets.tools(origin["target"], Path(origin["folder"]), origin.get("source"))
         case "sql":
             from loom_worker.backends.sql import SqlBackend
 
@@ -68,10 +68,10 @@ def build(origin: Json) -> tuple[Tool, ...]:
 
 
 class Workshop:
-    """The tools that this child has built, by origin; of a file the version that was asked for last."""
+    """The tools that this child has built, by origin: each version of a file is one, and its text is sent once."""
 
     def __init__(self) -> None:
-        self._built: dict[str, tuple[str | None, dict[str, Tool]]] = {}
+        self._built: dict[str, dict[str, Tool]] = {}
 
     def answer(self, request: Json, began: Callable[[], None]) -> Json:
         """Run the tool that is asked for; its outcome as JSON.
@@ -91,11 +91,10 @@ class Workshop:
         return asdict(outcome.run(whole, request["arguments"], caller, max_bytes=request["max_bytes"]))
 
     def _tool(self, origin: Json, name: str) -> Tool:
-        source = origin.get("source")
         key = repr({name: value for name, value in origin.items() if name != "source"})
-        if key not in self._built or self._built[key][0] != source:
-            self._built[key] = source, {tool.spec.name: tool for tool in build(origin)}
-        built = self._built[key][1]
+        if key not in self._built:
+            self._built[key] = {tool.spec.name: tool for tool in build(origin)}
+        built = self._built[key]
         if name not in built:
             raise BadFile(f"there is no tool {name!r} any more; tools: {', '.join(built) or 'none'}")
         return built[name]

@@ -8,13 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from loom_worker.agents.digest import digest
 from loom_worker.agents.load import DEFAULT, Agents, files_of, load
 from loom_worker.values.agents import Agent
+from loom_worker.values.content import Alone, Content
 
 LOOK_S = 1.0
 """Between two looks at the files."""
 SETTLE_S = 1.0
 """A file that was written so lately may not be whole yet: half of it can be an agent that needs no approvals."""
+
+PART = "agents"
+"""Their name among what all processes must have alike."""
+STEP_S = 0.05
+"""Between two looks at a file that is waited for."""
 
 log = logging.getLogger(__name__)
 
@@ -31,18 +38,31 @@ class LiveAgents:
         *,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         """Read them; raises nothing for what is wrong with a file."""
         self._folder = folder
-        self._clock, self._wall_clock = clock, wall_clock
+        self._clock, self._wall_clock, self._pause = clock, wall_clock, pause
+        self._content: Content = Alone()
         self._looking = threading.Lock()
         self._looked_s = clock()
-        self._stamp = _stamp(folder)
+        self._stamp: Stamp | None = _stamp(folder)
         self._agents = load(folder)
+        self._digest = digest(self._agents.agents)
         _tell(self._agents.problems)
+
+    def share(self, content: Content) -> None:
+        """Be compared with the agents of other processes from now on."""
+        self._content = content
+        content.follow(PART, self)
+
+    def digest(self) -> str:
+        """Of the agents in use."""
+        return self._digest
 
     def current(self, wanted: str = DEFAULT) -> Agents:
         """The agents as of a moment ago; as of now if ``wanted`` was not among them: another process may know it."""
+        before = self._digest
         if wanted not in self._agents.agents:
             with self._looking:
                 self._look()
@@ -51,7 +71,18 @@ class LiveAgents:
                 self._look()
             finally:
                 self._looking.release()
+        if self._digest != before:
+            self._content.accepted(PART)
         return self._agents
+
+    def renew(self) -> None:
+        """Read the files now; one that was written a moment ago is waited for, twice SETTLE_S at most."""
+        end_s = self._clock() + 2 * SETTLE_S
+        with self._looking:
+            while self._is_fresh(_stamp(self._folder)) and self._clock() < end_s:
+                self._pause(STEP_S)
+            self._stamp = None  # whatever the times of the files say: those of a share may lag behind
+            self._look()
 
     def _look(self) -> None:
         self._looked_s = self._clock()
@@ -60,6 +91,7 @@ class LiveAgents:
             return
         before = self._agents
         self._agents, self._stamp = following(load(self._folder), before), stamp
+        self._digest = digest(self._agents.agents)
         log.info("agents read anew: %s", ", ".join(sorted(self._agents.agents)))
         _tell(tuple(problem for problem in self._agents.problems if problem not in before.problems))
 

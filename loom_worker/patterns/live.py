@@ -4,6 +4,7 @@ What lies in the folder is the truth; events of the file system only say that it
 was loaded last goes on answering.
 """
 
+import hashlib
 import logging
 import threading
 import time
@@ -101,6 +102,7 @@ class LiveLibrary:
         self._wake = threading.Event()
         self._is_stopped = False
         self._thread: threading.Thread | None = None
+        self._digest: tuple[Matcher | None, str] = None, ""
 
     def state(self) -> State:
         """The library as it is now."""
@@ -130,6 +132,22 @@ class LiveLibrary:
         with self._loading:
             self._renew(self._state)
         self._tell()
+
+    def renew(self) -> None:
+        """As ``reload``, for those who compare this library with that of other processes."""
+        self.reload()
+
+    def digest(self) -> str | None:
+        """Of all patterns in use; None before the first load."""
+        state = self._state
+        if state is None:
+            return None
+        matcher, known = self._digest
+        if matcher is not state.matcher:
+            texts = "\n".join(sorted(f"{pattern.id} {pattern.digest}" for pattern in state.matcher.patterns))
+            known = hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
+            self._digest = state.matcher, known
+        return known
 
     def stop(self) -> None:
         """End the watch; what is loaded goes on answering."""

@@ -149,10 +149,6 @@ class References:
             slug = "blob-lost" if isinstance(fault, Lost) else "blob-damaged"
             raise NotFound(f"The result cannot be read: {fault}.", slug) from fault
 
-    def grant(self, ref: str, *, giver: str, receiver: str) -> bool:
-        """Let another session of the workspace read a result; False if the giver may not. Both are lanes."""
-        return is_ref(ref) and self.stores.rows.grant(ref, giver=giver, receiver=receiver)
-
     def tidy(self, moment_ms: int) -> int:
         """Remove some of what has expired, what deleted sessions left, and files that no row knows; return how many.
 

@@ -65,25 +65,6 @@ class BlobRows:
         """The reference, if it is of this workspace."""
         return self._one(ref, blobs.c.workspace == workspace)
 
-    def grant(self, ref: str, *, giver: str, receiver: str) -> bool:
-        """Let another session of the same workspace read a reference; False if the giver may not read it itself.
-
-        Args:
-            giver: a lane, as is ``receiver``.
-        """
-        found = self.of_lane(ref, giver)
-        if found is None:
-            return False
-        with self._database.write() as tx:
-            known = select(sessions.c.lane).where(sessions.c.lane == receiver, sessions.c.workspace == found.workspace)
-            kept = select(blobs.c.id).where(blobs.c.id == ref)
-            if tx.execute(known).first() is None or tx.execute(kept).first() is None:
-                return False
-            grant = {"ref": ref, "lane": receiver}
-            if tx.execute(select(blob_grants).filter_by(**grant)).first() is None:
-                tx.execute(insert(blob_grants), grant)
-        return True
-
     def touch(self, ref: str, *, now_ms: int) -> None:
         """Keep a reference for its whole time from now on; written once a minute at most."""
         is_due = and_(blobs.c.id == ref, blobs.c.used_ms <= now_ms - TOUCH_MS)

@@ -15,6 +15,7 @@ from pathlib import Path
 from loom_worker.errors import BadFile
 from loom_worker.tools import targets
 from loom_worker.tools.custom import checked
+from loom_worker.values.content import Alone, Content
 from loom_worker.values.tools import Tool
 
 SETTLE_S = 1.0
@@ -40,9 +41,14 @@ class Times:
 class ToolFiles:
     """All files of tools that this process uses. Any thread may ask; a file that is slow to load holds up no other."""
 
-    def __init__(self, times: Times | None = None) -> None:
-        """Nothing is read before it is asked for."""
+    def __init__(self, times: Times | None = None, content: Content | None = None) -> None:
+        """Nothing is read before it is asked for.
+
+        Args:
+            content: compares the files with those of other processes; None: nobody does.
+        """
         self._times = times or Times()
+        self._content = content or Alone()
         self._lock = threading.Lock()
         self._files: dict[tuple[str, Path], ToolFile] = {}
 
@@ -52,12 +58,18 @@ class ToolFiles:
         Raises:
             BadFile: they cannot be used, and never could in this process.
         """
-        return checked(target, folder) if targets.file_of(target, folder) is None else self.file(target, folder).tools()
+        if targets.file_of(target, folder) is None:
+            return checked(target, folder)
+        file = self.file(target, folder)
+        self._look(file, is_first=True)
+        return file.tools()
 
     def stamp(self, wanted: Iterable[str], folder: Path) -> str:
         """Changes when ``tools`` would give others than before."""
         files = [self.file(target, folder) for target in wanted if targets.file_of(target, folder) is not None]
-        return " ".join(each.look().digest() or "" for each in files)
+        for each in files:
+            self._look(each)
+        return " ".join(each.digest() or "" for each in files)
 
     def file(self, target: str, folder: Path) -> "ToolFile":
         """The file of a target that names one."""
@@ -65,7 +77,15 @@ class ToolFiles:
             key = (target, folder)
             if key not in self._files:
                 self._files[key] = ToolFile(target, folder, self._times)
+                self._content.follow(self._files[key].part, self._files[key])
             return self._files[key]
+
+    def _look(self, file: "ToolFile", *, is_first: bool = False) -> None:
+        before = file.digest()
+        if before is None or not is_first:
+            file.look()
+        if file.digest() != before:
+            self._content.accepted(file.part)
 
 
 class ToolFile:
@@ -75,6 +95,9 @@ class ToolFile:
         """Nothing is read yet."""
         self._target, self._folder, self._times = target, folder, times
         self._path = targets.file_of(target, folder) or folder / target
+        place = hashlib.sha256(str(folder).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        self.part = f"tools:{place}:{target}"
+        """Its name among what all processes must have alike; agents of other folders have files of the same name."""
         self._lock = threading.Lock()
         self._mark: Mark | None = None
         self._is_settled = False
@@ -86,13 +109,11 @@ class ToolFile:
         self._problem = "not read yet"
 
     def tools(self) -> tuple[Tool, ...]:
-        """Its tools as of the last look, the first of which this may be.
+        """Its tools as of the last look.
 
         Raises:
             BadFile: it never had any that could be used, or it is gone.
         """
-        if not self._tools:
-            self.look()
         if not self._tools:
             raise BadFile(self._problem)
         return self._tools
@@ -101,14 +122,13 @@ class ToolFile:
         """Of the version in use; None where there is none."""
         return self._digest
 
-    def look(self) -> "ToolFile":
+    def look(self) -> None:
         """Take up what the file says if it has changed and settled; who has a version waits for nobody's loading."""
         if self._lock.acquire(blocking=not self._tools):
             try:
                 self._look()
             finally:
                 self._lock.release()
-        return self
 
     def renew(self) -> None:
         """Read the file now; one that was written a moment ago is waited for, twice SETTLE_S at most."""
@@ -149,7 +169,7 @@ class ToolFile:
         self._mark = mark
         try:
             source = targets.read(self._path)
-            digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
+            digest = targets.digest(source)
             if digest == self._digest:
                 return
             tools = checked(self._target, self._folder, source)

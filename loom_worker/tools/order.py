@@ -1,6 +1,5 @@
 """One call as a child is asked for it, and what is made of its answer."""
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -27,8 +26,8 @@ class Order:
 
     @cached_property
     def key(self) -> str:
-        """Of the tool's origin, to be compared: a file's whole text is a part of it."""
-        return hashlib.sha256(json.dumps(self.tool.origin, sort_keys=True).encode()).hexdigest()
+        """The tool's origin, to be compared; a file's version stands in it for its text."""
+        return json.dumps(self._origin(is_known=True), sort_keys=True)
 
     @property
     def is_of_backend(self) -> bool:
@@ -52,13 +51,18 @@ class Order:
 
     def _request(self, *, tells_start: bool) -> Json:
         return {
-            "origin": self.tool.origin,
+            "origin": self._origin(is_known=not tells_start),
             "tool": self.tool.spec.name,
             "arguments": self.arguments,
             "caller": asdict(self.caller),
             "max_bytes": self.max_bytes,
             "tells_start": tells_start,
         }
+
+    def _origin(self, *, is_known: bool) -> Json:
+        """How the child builds the tool; one that has built it needs no text of its file again."""
+        origin = self.tool.origin or {}
+        return {name: value for name, value in origin.items() if not (is_known and name == "source")}
 
     def _answer(self, child: Child, timeout_s: float) -> Json:
         # Content and detail, each twice as long where every character of theirs is escaped.

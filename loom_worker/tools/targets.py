@@ -30,7 +30,13 @@ def origin(target: str, folder: Path, source: str | None = None) -> Json:
     Args:
         source: the text of the file; None for a module's.
     """
-    return {"kind": "python", "target": target, "folder": str(folder), "source": source}
+    whole = {"kind": "python", "target": target, "folder": str(folder)}
+    return whole if source is None else {**whole, "version": digest(source), "source": source}
+
+
+def digest(source: str) -> str:
+    """Of one version of a file of tools."""
+    return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def tools(target: str, folder: Path, source: str | None = None) -> tuple[Tool, ...]:
@@ -97,8 +103,8 @@ class _Given(SourceFileLoader):
 
 
 def _from_source(path: Path, source: str) -> ModuleType:
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
-    name = f"loom_tools_{path.stem}_{digest}"
+    place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
+    name = f"loom_tools_{path.stem}_{place}"
     spec = importlib.util.spec_from_file_location(name, path, loader=_Given(name, str(path), source))
     if spec is None or spec.loader is None:
         raise BadFile(f"{path}: cannot be loaded as Python")

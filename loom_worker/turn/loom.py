@@ -22,6 +22,7 @@ from loom_worker.turn.patience import Stopping, until_written
 from loom_worker.turn.wishes import Wishes
 from loom_worker.values.agents import Agent
 from loom_worker.values.chat import ToolSpec, ToolUse
+from loom_worker.values.content import Alone, Content
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
 from loom_worker.values.memory import Remembered
@@ -141,6 +142,8 @@ class Loom:
     webhook_body: Callable[[Turn], str]
     stopping: Stopping
     flusher: Flusher = field(default_factory=Flusher)
+    content: Content = field(default_factory=Alone)
+    """What this process has of agents' content beside what others have accepted."""
     is_alone: bool = False
     """True in the process of a last attempt."""
     clock_ms: Callable[[], int] = field(default=now_ms)

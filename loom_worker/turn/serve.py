@@ -69,6 +69,7 @@ def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
         return
     began_s = time.monotonic()
     try:
+        loom.content.catch_up()  # behind the claim: the turn has what any process had accepted by then
         kit = loom.kit(claim.turn.agent, claim.choice, claim.turn.workspace)
         ownership = Ownership(hold, lambda: loom.claims.is_ours(claim), lease_s=loom.settings.lanes.lease_s)
         wishes = Wishes(
@@ -117,6 +118,7 @@ def serve_call(turn_id: str, position: int, send: int, loom: Loom) -> None:
     owner = loom.calls.owner_of(turn_id, position)
     if owner is None:
         return
+    loom.content.catch_up()
     tool = loom.kit(owner.agent, owner.choice, owner.caller.workspace).tool(owner.tool)
     now_ms = loom.clock_ms()
     durable = tool is not None and not tool.is_idempotent

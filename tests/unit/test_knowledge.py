@@ -290,6 +290,8 @@ def test_a_skill_beside_a_message_and_the_tool_that_reads_it_come_from_one_look(
     folder = skill(here, "infra-ops")
     after = fitted.kits.kit("default", workspace="default")
     assert (told(before), told(after)) == ((False, False), (True, True))
+    (folder / "SKILL.md").write_text("half an ed", encoding="utf-8")
+    assert told(fitted.kits.kit("default", workspace="default")) == (True, False)
     shutil.rmtree(folder)
     gone = fitted.kits.kit("default", workspace="default")
     assert (told(after), told(gone)) == ((True, True), (False, False))

@@ -1,5 +1,6 @@
 """What is known of one server in this process: its tools, and why they may be missing."""
 
+import hashlib
 import json
 import logging
 import threading
@@ -48,6 +49,7 @@ class Known:
         self._look_every_s = look_every_s
         self._lock = threading.Lock()
         self._listing: Listing | None = None
+        self._digest: tuple[Listing | None, str | None] = None, None
         self._reading: Future[None] | None = None
         self._looked_s = float("-inf")
         self.problem = ""
@@ -72,6 +74,22 @@ class Known:
                 else:
                     self._begin()
             return self._reading
+
+    def digest(self) -> str | None:
+        """Of the list in use; None while there is none."""
+        listing, (known, digest) = self._listing, self._digest
+        if listing is not known:
+            text = json.dumps(listing.as_json()) if listing else ""
+            digest = hashlib.sha256(text.encode()).hexdigest() if listing else None
+            self._digest = listing, digest
+        return digest
+
+    def renew(self) -> None:
+        """Take up what all processes know of it now; the server is not asked."""
+        with self._lock:
+            recalled = self._recalled()
+            if recalled is not None:
+                self._listing = recalled
 
     def found(self, listing: Listing) -> None:
         """Keep what was read, here and for all."""

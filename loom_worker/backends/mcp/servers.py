@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from loom_worker.backends.mcp.session import Link
 from loom_worker.errors import ToolFailed
 from loom_worker.values.agents import McpServer
 from loom_worker.values.chat import ToolSpec
+from loom_worker.values.content import Alone, Content
 from loom_worker.values.json import Json
 from loom_worker.values.tools import Caller, Tool
 
@@ -57,6 +57,7 @@ class McpServers:
         timeout_s: float,
         environ: Mapping[str, str] | None = None,
         limits: Limits = DEFAULT,
+        content: Content | None = None,
     ) -> None:
         """Take the parts; nothing is started yet.
 
@@ -64,6 +65,7 @@ class McpServers:
             secrets: by their names, for ``secret:NAME`` in ``env`` and ``headers``.
             timeout_s: of a call as its caller sees it; ours ends a little before.
             environ: where commands find PATH, HOME and the like; None: the process's own.
+            content: compares the lists of tools with those that other processes have; None: nobody does.
         """
         self._secrets = secrets
         self._remember = remember
@@ -71,6 +73,7 @@ class McpServers:
         self._timeout_s = timeout_s
         self._environ = environ
         self._limits = limits
+        self._content = content or Alone()
         self._loop = Loop("loom-mcp")
         self._lock = threading.Lock()
         self._servers: dict[str, _Server] = {}
@@ -99,7 +102,7 @@ class McpServers:
         for server in servers:
             known = self._server(server).known
             known.look()
-            digest.update(json.dumps(known.listing.as_json() if known.listing else None).encode())
+            digest.update((known.digest() or "none").encode())
         return digest.hexdigest()[:16]
 
     def close(self) -> None:
@@ -118,16 +121,18 @@ class McpServers:
             return self._servers[name]
 
     def _made(self, name: str, server: McpServer) -> _Server:
-        said = Said(server.name, used(server, self._secrets))
+        said, part = Said(server.name, used(server, self._secrets)), f"mcp:{name}"
 
         async def found(listing: Listing) -> None:
             await asyncio.to_thread(known.found, listing)
+            await asyncio.to_thread(self._content.accepted, part)
 
         def read() -> Future[None]:
             return self._loop.submit(connection.refresh())
 
         connection = Connection(partial(self._reach, server, said), found, self._limits)
         known = Known(name, server.name, remember=self._remember, recall=self._recall, read=read)
+        self._content.follow(part, known)
         return _Server(known, connection, said)
 
     def _of(self, server: McpServer, known: Known) -> tuple[tuple[Listed, ...], tuple[str, ...]]:

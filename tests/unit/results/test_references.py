@@ -71,14 +71,6 @@ def test_a_foreign_session_is_told_to_call_the_tool_again(
         references.open("another workspace", ref)
 
 
-def test_a_granted_session_reads_it(references: References, caller: Caller, database: Database) -> None:
-    ref = keep(references, table(50), caller).reference.id
-    other = caller_of(running(database, "s2"))
-    assert references.grant(ref, giver=caller.lane, receiver=other.lane)
-    assert references.read(ref, other)[1].decode() == table(50)
-    assert not references.grant("ref_1", giver=caller.lane, receiver=other.lane)
-
-
 def test_its_workspace_opens_it(references: References, caller: Caller) -> None:
     ref = keep(references, table(50), caller).reference.id
     reference, data = references.open(caller.workspace, ref)

@@ -54,7 +54,7 @@ def test_a_target_names_tools_of_a_file(folder: Path, target: str, names: list[s
 
 def test_a_tool_carries_how_it_is_built_unless_it_runs_in_the_worker(folder: Path) -> None:
     add, subtract = tools("sums.py", folder)
-    assert add.origin == {"kind": "python", "target": "sums.py", "folder": str(folder), "source": TWO}
+    assert add.origin == targets.origin("sums.py", folder, TWO)
     assert subtract.origin is None
     assert add.run({"a": 1, "b": 2}, CALLER) == 3
 
@@ -132,5 +132,8 @@ def test_a_target_that_names_no_tool_is_refused(folder: Path, target: str, said:
 
 
 def test_a_childs_origin_is_plain_json() -> None:
-    origin = {"kind": "python", "target": "a.py", "folder": "/x", "source": "1"}
-    assert targets.origin("a.py", Path("/x"), "1") == origin
+    module = {"kind": "python", "target": "a", "folder": "/x"}
+    assert targets.origin("a", Path("/x")) == module
+    file = targets.origin("a.py", Path("/x"), "1")
+    assert file == {**module, "target": "a.py", "version": file["version"], "source": "1"}
+    assert file["version"] != targets.origin("a.py", Path("/x"), "2")["version"]

@@ -9,10 +9,12 @@ from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.tools.clean import fence
 from loom_worker.turn import serve
+from loom_worker.turn.loom import Kit
 from loom_worker.turn.patience import Stopping
 from loom_worker.turn.plan import MAX_SENDS
+from loom_worker.values.content import Alone
 from loom_worker.values.json import Json
-from loom_worker.values.sessions import SessionPatch
+from loom_worker.values.sessions import Choice, SessionPatch
 from loom_worker.values.turns import CANCELLED, Turn, Webhook
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
@@ -349,3 +351,26 @@ def test_a_lane_that_is_paused_or_cancelled_empty_in_between_is_given_back(stage
     stage.model.scenes = [[lambda: stage.cancel(second, "interrupt"), *says("First.")]]
     stage.serve(first, stage.worker("w1"))
     assert (stage.turn(second).status, stage.lane_state(first)) == ("cancelled", None)
+
+
+def test_a_turn_and_its_calls_have_what_any_process_had_accepted_when_they_were_claimed(stage: Stage) -> None:
+    stage.model.scenes = [wants(*SUMS[:2]), says("3 and 7")]
+    turn = stage.submit()
+    steps: list[str] = []
+
+    class Others(Alone):
+        def catch_up(self) -> None:
+            steps.append(f"catch up: {stage.turn(turn).status}")
+
+    def kit(agent: str, choice: Choice, workspace: str) -> Kit:
+        steps.append(f"kit of {workspace}")
+        return stage.kit()
+
+    worker = stage.worker("w1", content=Others(), kit=kit)
+    stage.serve(turn, worker)
+    assert steps == ["catch up: in_progress", f"kit of {WORKSPACE}"]
+    steps.clear()
+    stage.answer_calls(turn, worker)
+    assert steps == ["catch up: in_progress", f"kit of {WORKSPACE}"] * 2
+    assert stage.serve(turn, worker).output_text == "3 and 7"
+    assert steps[4:] == ["catch up: in_progress", f"kit of {WORKSPACE}"]
