@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from loom_worker.isolation import landlock
 from loom_worker.supervise import home
 from loom_worker.supervise.ready import readiness
 from tests.support.processes import killed_at_the_end
@@ -16,6 +17,29 @@ from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 
 pytestmark = pytest.mark.journey
+PEEK = '''
+from pathlib import Path
+
+from loom_worker import tool
+
+@tool(read_only=True)
+def peek() -> str:
+    """Look into the settings."""
+    project = Path(__file__).parents[1]
+    found = []
+    for name in ("README.md", ".env"):
+        try:
+            found.append(f"{name}: {len((project / name).read_text()) > 0}")
+        except PermissionError:
+            found.append(f"{name}: refused")
+    return ", ".join(found)
+'''
+PEEKER = """
+apiVersion: loom/v1
+kind: Agent
+metadata: {name: peeker}
+spec: {backend: false, tools: [../tools/peek.py]}
+"""
 ENVIRON = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 
 
@@ -32,6 +56,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     place = tmp_path_factory.mktemp("init")
     assert run(place, "init", "shop").returncode == 0
     folder = place / "shop"
+    (folder / "tools" / "peek.py").write_text(PEEK)
+    (folder / "agents" / "peeker.yaml").write_text(PEEKER)
     command = loom("up", "--port", str(unused_port()))
     environ = {**ENVIRON, "HOME": str(place)}
     with (place / "up.out").open("wb") as output:
@@ -65,7 +91,13 @@ def test_its_doctor_finds_nothing_wrong(project: Path) -> None:
     looked = run(project, "doctor")
     assert looked.returncode == 0
     assert "FAIL" not in looked.stdout
-    assert f"default in {project / 'agents'}" in looked.stdout
+    assert f"default, peeker in {project / 'agents'}" in looked.stdout
+
+
+@pytest.mark.skipif(not landlock.version(), reason="nothing is closed to tools without Landlock")
+def test_a_tool_of_another_agent_of_the_project_works_and_cannot_read_its_keys(project: Path) -> None:
+    answer = run(project, "ask", "peek {}", "--agent", "peeker")
+    assert (answer.returncode, answer.stdout) == (0, "peek gave: README.md: True, .env: refused\n")
 
 
 def test_from_outside_the_folder_its_loom_is_not_found(project: Path) -> None:
