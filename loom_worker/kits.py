@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -146,7 +146,8 @@ class Kits:
         if why:
             return self._kit(agent, choice, NOTHING, Absent(why))
         try:
-            return self._kit(agent, choice, self._belt(agent, choice, has_skills=has_skills), None)
+            belt = self._belt(agent, choice, has_skills=has_skills)
+            return self._kit(agent, choice, self._fitted(agent, choice, belt), None)
         except LoomError as error:  # raised here it would stop the lanes of all its sessions, turn after turn
             log.error("agent %s cannot work: %s", agent.name, error)
             broken = Absent(f"The agent {agent.name!r} cannot work: {error}")
@@ -208,24 +209,23 @@ class Kits:
         listed = agent.tools if choice.tools is None else choice.tools
         always = {tool.spec.name for tool in automatic} | (own.always if choice.tools is None else set())
         allowed = None if listed is None else (*listed, *sorted(always))
-        tools = (*own.tools, *knowledge.pattern_tools(agent), *automatic)
-        return self._fitted(agent, choice, tools, allowed)
+        return Belt(Registry((*own.tools, *knowledge.pattern_tools(agent), *automatic)), allowed)
 
-    def _fitted(self, agent: Agent, choice: Choice, tools: Sequence[Tool], allowed: tuple[str, ...] | None) -> Belt:
-        """All of the tools, where the window has room for them; else some of them are shown late."""
-        registry = Registry(tools)
-        permitted = registry.permitted(allowed, read_only=agent.is_read_only)
+    def _fitted(self, agent: Agent, choice: Choice, belt: Belt) -> Belt:
+        """The belt as it is where the window has room for all of it; else some of its tools are shown late."""
+        permitted = belt.registry.permitted(belt.allowed, read_only=agent.is_read_only)
         window, reserved = self._window(agent)
         count = self._models.count(self._models.chosen(agent, choice.model))
         if tools_tokens([tool.spec for tool in permitted], count) <= TOOLS_SHARE * (window - reserved):
-            return Belt(registry, allowed)
+            return belt
         late = {tool.spec.name: tool.occasion for tool in permitted if tool.occasion != "always"}
         seldom = [name for name, occasion in late.items() if occasion == "seldom"]
         if not seldom:
-            return Belt(registry, allowed, late)
-        if registry.get(MORE) is not None:  # a tool of the user's has that name
-            return Belt(registry, allowed, {name: late[name] for name in late.keys() - {*seldom}})
-        return Belt(Registry((*tools, more_tool(seldom))), None if allowed is None else (*allowed, MORE), late)
+            return replace(belt, late=late)
+        if belt.registry.get(MORE) is not None:  # a tool of the user's has that name
+            return replace(belt, late={name: late[name] for name in late.keys() - {*seldom}})
+        allowed = None if belt.allowed is None else (*belt.allowed, MORE)
+        return Belt(Registry((*belt.registry.permitted(), more_tool(seldom))), allowed, late)
 
     def _memory_tools(self, agent: Agent, choice: Choice) -> tuple[Tool, ...]:
         """What every agent has, whatever tools it lists: it must be able to find what has left its context."""
