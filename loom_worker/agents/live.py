@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from loom_worker.agents.load import DEFAULT, Agents, files_of, load
 from loom_worker.values.agents import Agent
+from loom_worker.values.problems import Problem
 
 LOOK_S = 1.0
 """Between two looks at the files."""
@@ -94,6 +95,6 @@ def _stamp(folder: Path | None) -> Stamp:
     return tuple(stamps)
 
 
-def _tell(problems: tuple[str, ...]) -> None:
+def _tell(problems: tuple[Problem, ...]) -> None:
     for problem in problems:
         log.warning("agent file: %s", problem)
