@@ -1,9 +1,12 @@
 """Reading settings from a mapping of texts, such as the environment; every complaint is kept, none is raised."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TypeVar
+
+from loom_worker.values.problems import Problem
 
 T = TypeVar("T")
 
@@ -76,6 +79,52 @@ PROVIDER_PREFIXES = ("ANTHROPIC_", "AWS_")
 
 _MAY_HOLD_A_PASSWORD = frozenset({"LOOM_DATABASE_URL", "LOOM_REDIS_URL", "ANTHROPIC_BASE_URL"})
 """A complaint does not repeat their values: where the password stands in what is no URL, nobody can tell."""
+
+
+PREFIX = "LOOM_"
+CLIENTS = frozenset({"LOOM_URL"})
+"""Read by commands that ask a Loom."""
+_NEAR_LOOM = 0.7
+"""How alike (0-1) what follows the prefix must be, to be taken for a slip of the pen: ``REDIS`` for ``REDIS_URL``."""
+_NEAR_OTHER = 0.85
+"""The same of whole names that are others' too: ``ANTHROPIC_KEY`` is near, ``ANTHROPIC_AUTH_TOKEN`` is not."""
+
+
+def misnamed(environ: Mapping[str, str]) -> Iterator[Problem]:
+    """Variables that look like settings of Loom's and are none; their values are not told, they may be secrets."""
+    for name in sorted(name for name, value in environ.items() if value.strip()):
+        if name in KNOWN or name in CLIENTS or name.startswith(NAMED_PREFIX):
+            continue
+        meant = _meant(name.upper().replace("-", "_"))
+        is_there = bool(environ.get(meant, "").strip())
+        if meant and (name.startswith(PREFIX) or not is_there):
+            fix = f"did you mean {meant}? rename it, or take it away"
+            yield Problem("no such setting", fix, field=name, is_warning=is_there)
+        elif name.startswith(PREFIX):
+            yield Problem("no such setting", "docs/settings.md lists them all", field=name, is_warning=True)
+
+
+def _meant(name: str) -> str:
+    """The setting that a name resembles, or nothing."""
+    if not name.startswith("LOOM"):
+        others = (known for known in KNOWN if not known.startswith(PREFIX))
+        return _nearest(name, {known: known for known in others}, _NEAR_OTHER)
+    rest = name.removeprefix("LOOM").strip("_")
+    kind, _, secret = rest.partition("_")
+    if secret and _alike(kind, "SECRET") > _NEAR_OTHER:
+        return NAMED_PREFIX + secret
+    ours = {known.removeprefix(PREFIX): known for known in KNOWN if known.startswith(PREFIX)}
+    return _nearest(rest, ours, _NEAR_LOOM)
+
+
+def _nearest(name: str, known: Mapping[str, str], least: float) -> str:
+    best = max(known, key=lambda each: _alike(name, each))
+    return known[best] if _alike(name, best) >= least else ""
+
+
+def _alike(one: str, other: str) -> float:
+    """From 0 to 1; letters that only changed places count as they are."""
+    return 1.0 if sorted(one) == sorted(other) else SequenceMatcher(None, one, other).ratio()
 
 
 def is_secret(name: str) -> bool:

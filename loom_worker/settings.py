@@ -12,7 +12,7 @@ from typing import get_args
 from urllib.parse import urlsplit
 
 from loom_worker import crash_points, socket_folder
-from loom_worker.environ import NAMED_PREFIX, Reader, is_secret, within
+from loom_worker.environ import NAMED_PREFIX, Reader, is_secret, misnamed, within
 from loom_worker.errors import BadSettings
 from loom_worker.settings_tree import (
     BlobSettings,
@@ -30,6 +30,7 @@ from loom_worker.settings_tree import (
     WebSettings,
 )
 from loom_worker.socket_folder import embedded_socket
+from loom_worker.values.problems import Problem
 
 __all__ = [
     "PROVIDERS",
@@ -66,7 +67,8 @@ def from_env(environ: Mapping[str, str] | None = None, *, judges: Iterable[Judge
     Raises:
         BadSettings: names every variable that is wrong, and what was expected.
     """
-    read = Reader(os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    read = Reader(environ)
     home = _home(read)
     settings = Settings(
         home=home,
@@ -91,6 +93,7 @@ def from_env(environ: Mapping[str, str] | None = None, *, judges: Iterable[Judge
         web=_web(read),
         webhook=_webhook(read),
         log=_log(read),
+        problems=(*misnamed(environ), *_unanswered(read)),
     )
     complaints = [*read.complaints, *_judged(settings, judges)]
     if complaints:
@@ -188,6 +191,24 @@ def _llm(read: Reader) -> LlmSettings:
             "LOOM_MAX_REPLY_BYTES", LlmSettings().max_reply_bytes, least=1024, most=64 * 1024 * 1024
         ),
     )
+
+
+def _unanswered(read: Reader) -> Iterator[Problem]:
+    """A model that is named while another than its provider answers."""
+    model, provider = read.text("LOOM_MODEL"), (read.text("LOOM_PROVIDER") or "").lower()
+    if model is None or provider in ("bedrock", "ollama"):
+        return
+    has_key = bool(read.text("ANTHROPIC_API_KEY") or read.text("ANTHROPIC_BASE_URL"))
+    is_script = model.startswith("scripted")
+    if not is_script and provider == "scripted":
+        text = f"{model!r} is named, and the demo's script answers, for LOOM_PROVIDER is scripted"
+        yield Problem(text, field="LOOM_MODEL", is_warning=True)
+    elif not is_script and not provider and not has_key:
+        text = f"{model!r} is named without a key, so the demo's script answers"
+        yield Problem(text, "set ANTHROPIC_API_KEY, or LOOM_PROVIDER to another one", field="LOOM_MODEL")
+    elif is_script and (has_key or provider == "anthropic") and provider != "scripted":
+        text = f"{model!r} is the demo's name, and the provider is anthropic"
+        yield Problem(text, "name a model of its own, or set LOOM_PROVIDER=scripted", field="LOOM_MODEL")
 
 
 def _limits(read: Reader) -> LimitSettings:

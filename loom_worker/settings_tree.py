@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from loom_worker.socket_folder import embedded_socket
+from loom_worker.values.problems import Problem
 
 Provider = Literal["anthropic", "bedrock", "ollama", "scripted"]
 
@@ -228,6 +229,8 @@ class Settings:
     web: WebSettings = WebSettings()
     webhook: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
+    problems: tuple[Problem, ...] = ()
+    """What of the environment has no effect, or not the one that its author may think; told at the start."""
 
     @property
     def has_embedded_redis(self) -> bool:

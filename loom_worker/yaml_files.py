@@ -6,6 +6,7 @@ high is the depth counted from the parser's events. The values are built here, a
 as the parser.
 """
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,6 +78,15 @@ class Document:
         found = _at(self.root, path)
         return found[0].start_mark.line + 1 if found else None
 
+    def lines(self) -> dict[str, int]:
+        """The line of every key and list entry by its dotted path, such as ``spec.tools[2]``.
+
+        What stands there by an alias or a merge (``<<``) is on the line where it was written.
+        """
+        found: dict[str, int] = {}
+        _locate(self.root, "", found)
+        return found
+
     def nearest_line(self, *path: object) -> int:
         """The line of a part or, if it is not there, of what would be around it."""
         lines = (self.line_of(*path[:length]) for length in range(len(path), 0, -1))
@@ -117,12 +127,35 @@ def marked_documents(path: Path) -> list[Document]:
     except UnicodeDecodeError as error:
         raise Unreadable(path, _line_at(raw, error.start), f"not UTF-8 (byte {error.start})") from error
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise Unreadable(path, line, error.problem) from error
+        raise Unreadable(path, *_place_of(error, text)) from error
     except yaml.reader.ReaderError as error:
         raise Unreadable(path, _line_at(raw, error.position), error.reason) from error
     except RecursionError as error:
         raise Unreadable(path, 1, f"nested deeper than {MAX_DEPTH}") from error
+
+
+def _place_of(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
+    """Line and reason: what is not closed is on the line where it was opened, and noticed on another."""
+    noticed = error.problem_mark.line + 1 if error.problem_mark else 1
+    opened = error.context_mark.line + 1 if error.context_mark else noticed
+    what = str(error.context or "").removeprefix("while ").partition(" a ")[2]
+    if what == "flow node":  # PyYAML names the place where the next node should be
+        opened = _open_line(text) or noticed
+    if opened == noticed or not what.startswith(("flow ", "quoted ")):
+        return noticed, str(error.problem)
+    return opened, f"the {what} that begins here is not closed: line {noticed} {error.problem}"
+
+
+def _open_line(text: str) -> int | None:
+    """The line of the innermost bracket that is open where the text can be read no further."""
+    opened: list[int] = []
+    with contextlib.suppress(yaml.YAMLError):
+        for event in yaml.parse(text, Loader=_Loader):
+            if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+                opened.append(event.start_mark.line + 1 if event.flow_style and event.start_mark else 0)
+            elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+                opened.pop()
+    return opened[-1] if opened and opened[-1] else None
 
 
 def _bytes(path: Path) -> bytes:
@@ -246,6 +279,20 @@ class _Builder:
                 if (key.tag, key.value) in seen:
                     self.repeats.append((key.value, key.start_mark))
                 seen.add((key.tag, key.value))
+
+
+def _locate(node: yaml.Node, path: str, found: dict[str, int]) -> None:
+    """Enter the lines of all that is below a node."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = key.value if key.tag == _STR else str(_Scalars("").construct_object(key))
+            at = f"{path}.{name}" if path else name
+            found[at] = key.start_mark.line + 1
+            _locate(value, at, found)
+    elif isinstance(node, yaml.SequenceNode):
+        for place, part in enumerate(node.value):
+            found[f"{path}[{place}]"] = part.start_mark.line + 1
+            _locate(part, f"{path}[{place}]", found)
 
 
 def _at(root: yaml.Node, path: tuple[object, ...]) -> tuple[yaml.Node, yaml.Node] | None:

@@ -1,5 +1,7 @@
 """Reading a mapping key by key: types are checked, and what nobody asked for is known at the end."""
 
+from collections.abc import Iterator
+from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
@@ -7,8 +9,25 @@ from loom_worker.errors import BadFile
 from loom_worker.values.json import Json
 
 
+class WrongField(BadFile):
+    """A value that does not do; made of what is wrong with it and of the dotted path of its key."""
+
+    def __str__(self) -> str:
+        return f"{self.field or 'an agent'}: {self.reason}"
+
+    @property
+    def reason(self) -> str:
+        """What is needed, and what stands there instead."""
+        return str(self.args[0])
+
+    @property
+    def field(self) -> str:
+        """Dotted path of the key or list entry; empty for the document as a whole."""
+        return str(self.args[1])
+
+
 class Fields:
-    """A mapping of a file; every reader gives None for a missing or null key and raises BadFile for a wrong type."""
+    """A mapping of a file; every reader gives None for a missing or null key and raises WrongField for a wrong type."""
 
     def __init__(self, value: Any, path: str = "") -> None:
         self._path = path
@@ -17,7 +36,7 @@ class Fields:
         self._children: list[Fields] = []
         self._idle: list[str] = []
         if not isinstance(self._value, dict):
-            raise BadFile(f"{path or 'an agent'}: a mapping is needed, not {_kind(value)}")
+            raise WrongField(f"a mapping is needed, not {_kind(value)}", path)
 
     def __contains__(self, key: str) -> bool:
         return key in self._value
@@ -60,7 +79,10 @@ class Fields:
             return None
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise self.wrong(key, "a text", value)
-        return str(value)
+        try:
+            return str(value)
+        except ValueError as error:  # Python writes no number of so many digits
+            raise self.wrong(key, "a text", "a number of thousands of digits") from error
 
     def choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
         """One of the allowed texts."""
@@ -74,8 +96,11 @@ class Fields:
         value = self.get(key)
         if value is None:
             return None
-        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        if not isinstance(value, list):
             raise self.wrong(key, "a list of texts", value)
+        for place, entry in enumerate(value):
+            if not isinstance(entry, str):
+                raise self.wrong(f"{key}[{place}]", "a text", entry)
         return tuple(value)
 
     def whole(self, key: str, least: int = 1) -> int | None:
@@ -131,9 +156,22 @@ class Fields:
         own = tuple(self.at(str(key)) for key in self._value if key not in self._seen)
         return (*own, *(path for child in self._children for path in child.unknown()))
 
-    def wrong(self, key: str | None, needed: str, value: Any) -> BadFile:
+    def strays(self) -> Iterator[tuple[str, str]]:
+        """The keys nobody asked for, as ``unknown`` has them, each with the known key that it resembles, or nothing."""
+        absent = [key for key in self._seen if key not in self._value]
+        for key in self._value:
+            if key not in self._seen:
+                yield self.at(str(key)), next(iter(get_close_matches(str(key), absent, n=1, cutoff=0.7)), "")
+        for child in self._children:
+            yield from child.strays()
+
+    def wrong(self, key: str | None, needed: str, value: Any) -> WrongField:
         """The error to raise for a value that does not do; None for the mapping as a whole."""
-        return BadFile(f"{self.at(key) if key else self._path}: {needed} is needed, not {str(value)[:40]!r}")
+        try:
+            shown = str(value)[:40]
+        except ValueError:  # as in ``text``
+            shown = "a number of thousands of digits"
+        return WrongField(f"{needed} is needed, not {shown!r}", self.at(key) if key else self._path)
 
 
 def _kind(value: Any) -> str:

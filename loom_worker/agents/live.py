@@ -12,6 +12,7 @@ from loom_worker.agents.digest import digest
 from loom_worker.agents.load import DEFAULT, Agents, files_of, load
 from loom_worker.values.agents import Agent
 from loom_worker.values.content import Alone, Content
+from loom_worker.values.problems import Problem
 
 LOOK_S = 1.0
 """Between two looks at the files."""
@@ -126,6 +127,6 @@ def _stamp(folder: Path | None) -> Stamp:
     return tuple(stamps)
 
 
-def _tell(problems: tuple[str, ...]) -> None:
+def _tell(problems: tuple[Problem, ...]) -> None:
     for problem in problems:
         log.warning("agent file: %s", problem)

@@ -2,17 +2,17 @@
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from loom_worker.agents import memory, work
-from loom_worker.agents.fields import Fields
-from loom_worker.errors import BadFile
+from loom_worker.agents.fields import Fields, WrongField
 from loom_worker.values.agents import Agent, Compressor
-from loom_worker.yaml_files import MAX_BYTES, read_documents
+from loom_worker.values.problems import Problem
+from loom_worker.yaml_files import MAX_BYTES, Document, Unreadable, marked_documents
 
 DEFAULT = "default"
 """The agent that a session has unless it names one."""
@@ -20,6 +20,8 @@ _SUFFIXES = (".yaml", ".yml")
 _PROVIDERS = ("anthropic", "bedrock", "ollama", "scripted")
 _API_VERSION = "loom/v1"
 _NAMES_DEFAULT = re.compile(r"\bname[\"']?\s*:\s*[\"']?default\b(?![.-])")
+_NAMED = re.compile(r"\bname[\"']?\s*:\s*[\"']?([A-Za-z0-9][A-Za-z0-9._-]{0,127})")
+"""What may be the name of an agent in a text that is no YAML."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -29,17 +31,19 @@ class Agents:
 
     agents: Mapping[str, Agent]
     """By name."""
-    problems: tuple[str, ...]
-    """What was left out or not understood, each as ``file:line: reason``."""
-    refused: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[Problem, ...]
+    """What was left out or not understood."""
+    refused: Mapping[str, Problem] = field(default_factory=dict)
     """Names that a file defines and that are not among ``agents`` for a fault of it, with that problem."""
     unread: frozenset[Path] = frozenset()
     """Files whose agents are not known, for they cannot be read."""
+    suspected: Mapping[str, Problem] = field(default_factory=dict)
+    """Names that a file with a fault seems to define; they say why an agent is missing, and take none away."""
 
     def fault(self, name: str) -> str:
         """Why a file of this agent is there and the agent is not; empty if that is not so."""
-        problem = self.refused.get(name)
-        return f"The agent {name!r} cannot work, for its file is refused: {problem}" if problem else ""
+        problem = self.refused.get(name) or (None if name in self.agents else self.suspected.get(name))
+        return f"The agent {name!r} cannot work, its file is broken: {problem}" if problem else ""
 
     def current(self, wanted: str = DEFAULT) -> "Agents":
         """These; live.py has some that follow their files."""
@@ -55,22 +59,24 @@ def load(folder: Path | None) -> Agents:
     shipped = _file(Path(__file__).with_name("default.yaml"))
     problems = [*shipped.problems]
     agents: dict[str, Agent] = {}
-    refused: dict[str, str] = {}
+    refused: dict[str, Problem] = {}
+    suspected: dict[str, Problem] = {}
     unread: list[Path] = []
     if folder is not None and not folder.is_dir():
-        problems.append(f"{folder}: no such folder")
+        problems.append(Problem("no such folder", file=str(folder)))
     for path in files_of(folder):
         found = _file(path)
         problems += found.problems
         refused |= found.refused
+        suspected |= found.suspected
         unread += [path] if found.is_unread else []
         for agent in found.agents:
-            if agent.name in agents:
-                problems.append(f"{agent.source}: agent {agent.name} is already defined in {agents[agent.name].source}")
+            problems += [_twice(agent, agents[agent.name])] if agent.name in agents else []
             agents.setdefault(agent.name, agent)
     there = {agent.name: agent for agent in shipped.agents} | agents
     kept = {name: agent for name, agent in there.items() if name not in refused}
-    return Agents(MappingProxyType(kept), tuple(problems), MappingProxyType(refused), frozenset(unread))
+    frozen = MappingProxyType
+    return Agents(frozen(kept), tuple(problems), frozen(refused), frozenset(unread), frozen(suspected))
 
 
 @dataclass(slots=True)
@@ -78,8 +84,9 @@ class _Found:
     """What one file holds."""
 
     agents: list[Agent] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    refused: dict[str, Problem] = field(default_factory=dict)
+    suspected: dict[str, Problem] = field(default_factory=dict)
     is_unread: bool = False
 
 
@@ -93,44 +100,69 @@ def files_of(folder: Path | None) -> list[Path]:
 def _file(path: Path) -> _Found:
     found = _Found()
     try:
-        documents = read_documents(path)
-    except BadFile as error:
-        refused = {DEFAULT: str(error)} if _may_be_default(path) else {}
-        return _Found(problems=[str(error)], refused=refused, is_unread=True)
-    for line, document in documents:
-        where = f"{path}:{line}"
+        documents = marked_documents(path)
+    except Unreadable as error:
+        return _unread(path, Problem(error.reason, file=str(path), line=error.args[1]))
+    for document in documents:
         try:
-            agent, told = _agent(document)
-        except (BadFile, ValueError) as error:  # ValueError: a hexadecimal number too long to be written in digits
-            found.problems.append(f"{where}: {error}")
-            if name := _name_in(document):
-                found.refused[name] = found.problems[-1]
+            agent, told = _agent(path, document)
+        except WrongField as error:
+            name = _name_in(document.content)
+            line = _line(document.lines(), error.field) or document.line
+            reason = error.reason if error.field else str(error)
+            problem = Problem(reason, file=str(path), line=line, agent=name or "", field=error.field)
+            found.problems.append(problem)
+            found.suspected.setdefault(name or path.stem, problem)
+            if name is not None and _is_agent(document.content):
+                found.refused[name] = problem
         else:
-            found.agents.append(replace(agent, source=where))
-            found.problems += [f"{where}: agent {agent.name}: {what}" for what in told]
+            found.agents.append(agent)
+            found.problems += told
     return found
 
 
-def _name_in(document: Any) -> str | None:
-    """The name of the agent that a document with a fault should define."""
-    if not isinstance(document, dict) or document.get("kind", "Agent") != "Agent":
-        return None
-    head = document.get("agent", document.get("metadata"))
+def _unread(path: Path, problem: Problem) -> _Found:
+    """A file of which nothing is known but its text, if that much."""
+    text = ""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        text = file.read(MAX_BYTES).decode("utf-8", "replace")
+    is_default = path.stem == DEFAULT or _NAMES_DEFAULT.search(text) is not None
+    seen = dict.fromkeys((path.stem, *_NAMED.findall(text)), problem)
+    return _Found(problems=[problem], refused={DEFAULT: problem} if is_default else {}, suspected=seen, is_unread=True)
+
+
+def _twice(agent: Agent, first: Agent) -> Problem:
+    file, _, line = agent.source.rpartition(":")
+    text = f"agent {agent.name} is already defined in {first.source}"
+    return Problem(text, "rename one of them, or take it out", file, int(line))
+
+
+def _name_in(content: Any) -> str | None:
+    """The name that a document with a fault gives."""
+    head = content.get("agent", content.get("metadata")) if isinstance(content, dict) else None
     name = head.get("name") if isinstance(head, dict) else None
     return name if isinstance(name, str) else None
 
 
-def _may_be_default(path: Path) -> bool:
-    """True for a file that cannot be read and seems to define the agent ``default``."""
-    with contextlib.suppress(OSError):
-        text = path.read_bytes()[:MAX_BYTES].decode("utf-8", "replace")
-        return path.stem == DEFAULT or _NAMES_DEFAULT.search(text) is not None
-    return path.stem == DEFAULT
+def _is_agent(content: Any) -> bool:
+    """True for a document that should define an agent, and not something else."""
+    return isinstance(content, dict) and content.get("kind", "Agent") == "Agent"
 
 
-def _agent(document: Any) -> tuple[Agent, list[str]]:
-    """Build one agent and tell which of its keys do nothing; BadFile names the key, not yet the file."""
-    root = Fields(document)
+def _line(lines: Mapping[str, int], path: str) -> int:
+    """The line of a key or list entry or, if it is not there, of what would be around it; 0 if nothing is."""
+    while path and path not in lines:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return lines.get(path, 0)
+
+
+def _agent(path: Path, document: Document) -> tuple[Agent, list[Problem]]:
+    """Build one agent and tell which of its keys do nothing.
+
+    Raises:
+        WrongField: a value does not do.
+    """
+    root = Fields(document.content)
     if "agent" in root:
         meta = spec = root.under("agent")
     else:
@@ -138,19 +170,34 @@ def _agent(document: Any) -> tuple[Agent, list[str]]:
         meta, spec = root.under("metadata"), root.under("spec")
     name = meta.text("name") or ""
     if not _NAME.fullmatch(name):
-        raise BadFile(f"{meta.at('name')}: letters, digits, '.', '_' and '-' are needed, at most 128, not {name!r}")
+        raise meta.wrong("name", "a name of letters, digits, '.', '_' and '-', at most 128,", name)
     meta.get("labels")
-    agent = replace(_built(meta, spec, name), unknown_keys=root.unknown(), raw=document or {})
-    told = {"unknown keys": agent.unknown_keys, "without effect yet": root.idle()}
-    return agent, [f"{what}: {', '.join(paths)}" for what, paths in told.items() if paths]
+    built, lines, source = _built(meta, spec, name), document.lines(), f"{path}:{document.line}"
+    agent = replace(built, unknown_keys=root.unknown(), raw=document.content or {}, source=source, lines=lines)
+    told = (*_without_effect(agent, root), *_repeated(agent, document))
+    return agent, sorted(told, key=lambda problem: problem.line)
+
+
+def _without_effect(agent: Agent, root: Fields) -> Iterator[Problem]:
+    for path, meant in root.strays():
+        advice = f"did you mean {meant}?" if meant else "it has no effect"
+        yield agent.problem(path, "unknown key", advice, is_warning=True)
+    for path in root.idle():
+        yield agent.problem(path, "without effect yet", is_warning=True)
+
+
+def _repeated(agent: Agent, document: Document) -> Iterator[Problem]:
+    for key, line in document.repeated():
+        text = f"{key} stands there twice, and this one counts"
+        yield Problem(text, "take one of them out", agent.file, line, agent.name, is_warning=True)
 
 
 def _check_kind(root: Fields) -> None:
     kind, version = root.text("kind"), root.text("apiVersion")
     if kind != "Agent":
-        raise BadFile(f"kind: Agent is needed, not {kind or 'nothing'}")
+        raise WrongField(f"Agent is needed, not {kind or 'nothing'}", "kind")
     if version != _API_VERSION:
-        raise BadFile(f"apiVersion: {_API_VERSION} is needed, not {version or 'nothing'}")
+        raise WrongField(f"{_API_VERSION} is needed, not {version or 'nothing'}", "apiVersion")
 
 
 def _built(meta: Fields, spec: Fields, name: str) -> Agent:

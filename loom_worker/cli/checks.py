@@ -192,10 +192,6 @@ def backend(settings: Settings) -> Check:
     return _tried("backend", shown, connect, "correct LOOM_BACKEND_URL, or install the driver that it names")
 
 
-TOLD = (": unknown keys: ", ": without effect yet: ")
-"""What is said of an agent that works all the same."""
-
-
 def agents(settings: Settings) -> Iterator[Check]:
     """Can each agent of the folder be built?"""
     folder = settings.agents_dir
@@ -203,12 +199,11 @@ def agents(settings: Settings) -> Iterator[Check]:
         yield Check("agents", True, "the agent in the package; LOOM_AGENTS_DIR is not set")
         return
     found = load(folder)
-    told = [problem for problem in found.problems if any(mark in problem for mark in TOLD)]
     for problem in found.problems:
-        if problem not in told:
-            yield Check("agents", False, problem, "mend the file, or take it out of LOOM_AGENTS_DIR")
-    for problem in told:
-        yield Check("agents", True, problem, warning="it has no effect")
+        if problem.is_warning:
+            yield Check("agents", True, str(problem), warning="the agent works all the same")
+        else:
+            yield Check("agents", False, str(problem), "mend the file, or take it out of LOOM_AGENTS_DIR")
     names = ", ".join(sorted(name for name, agent in found.agents.items() if agent.source.startswith(str(folder))))
     yield Check("agents", bool(names), f"{names or 'none'} in {folder}", "put an agent's YAML file there")
 

@@ -1,5 +1,6 @@
 """The single processes, as `loom up`, a Procfile or a container runs them."""
 
+import logging
 from datetime import date
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from loom_worker.cli import judges
 from loom_worker.errors import Unavailable
 from loom_worker.isolation import process_env
 from loom_worker.sqlite_driver import sqlite3
+
+log = logging.getLogger(__name__)
 
 QUEUES = ("turn", "tool", "webhook", "summary")
 """Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
@@ -65,6 +68,8 @@ def _settings(needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ...]) -
 
     settings = process_env.keep_to_itself(knobs.from_env(judges=judged_by), needs)
     logs.set_up(settings.log)
+    for problem in settings.problems:
+        log.warning("%s", problem)
     return settings
 
 

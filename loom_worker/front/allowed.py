@@ -1,6 +1,7 @@
 """Which agents there are, and what of its agent a session may change: tools and data from its own lists only. Pure."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from loom_worker.agents.load import Agents
 from loom_worker.errors import Flaw, Invalid
@@ -15,10 +16,12 @@ def named(agents: Agents, name: str) -> Agent:
         Invalid: there is none, or its file has an error.
     """
     if fault := agents.fault(name):
-        raise Invalid(fault, (Flaw("/agent", "cannot work"),))
+        raise Invalid(fault, (Flaw("/agent", "its file is broken"),))
     if name not in agents.agents:
         known = ", ".join(sorted(agents.agents))
-        raise Invalid(f"There is no agent {name!r}; there are: {known}.", (Flaw("/agent", "unknown agent"),))
+        broken = [str(problem) for problem in agents.problems if Path(problem.file) in agents.unread]
+        hint = f" Which agents these files hold is not known: {'; '.join(broken)}." if broken else ""
+        raise Invalid(f"There is no agent {name!r}; there are: {known}.{hint}", (Flaw("/agent", "unknown agent"),))
     return agents.agents[name]
 
 

@@ -148,5 +148,5 @@ class Watcher:
             wanted_port=self._places.wanted_port,
             port=self._places.port,
             webhook_secret=self._secrets.webhook,
-            agent_problems=load(self._settings.agents_dir).problems,
+            agent_problems=tuple(map(str, load(self._settings.agents_dir).problems)),
         )

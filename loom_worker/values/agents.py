@@ -6,6 +6,7 @@ from typing import Literal
 
 from loom_worker.values.json import Json
 from loom_worker.values.memory import MemoryPolicy
+from loom_worker.values.problems import Problem
 from loom_worker.values.tools import Tool
 
 
@@ -144,7 +145,25 @@ class Agent:
     """Keys of the file that Loom does not know, as dotted paths; kept in ``raw`` and reported."""
     raw: Json = field(default_factory=dict)
     source: str = ""
-    """The file it came from."""
+    """The file it came from, and the line on which it begins: ``file:line``."""
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """Where each key and list entry of its document stands, by its dotted path (``spec.tools[2]``)."""
+
+    @property
+    def file(self) -> str:
+        """The file it came from."""
+        return self.source.rpartition(":")[0]
+
+    def at(self, member: str) -> str:
+        """The dotted path of a member (``llm.model``) in its file, which may hold all of them under ``agent``."""
+        return f"{'agent' if 'agent' in self.lines else 'spec'}.{member}"
+
+    def problem(self, path: str, text: str, fix: str = "", *, is_warning: bool = False) -> Problem:
+        """What is wrong with a key or list entry of its file, or with one that is missing there."""
+        line, near = int(self.source.rpartition(":")[2] or 0), path
+        while near and near not in self.lines:
+            near = near[: max(near.rfind("."), near.rfind("["), 0)]
+        return Problem(text, fix, self.file, self.lines.get(near, line), self.name, path, is_warning=is_warning)
 
     @property
     def databases(self) -> tuple[str, ...]:

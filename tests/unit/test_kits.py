@@ -92,7 +92,7 @@ def test_the_model_of_an_agent_whose_file_is_refused_says_what_is_wrong_with_it(
 ) -> None:
     (tmp_path / "a.yaml").write_text("agent: {name: default, config: {max_turns: many}}", encoding="utf-8")
     kit = made_kits(settings, load(tmp_path), Database(settings.database_url)).kit("default")
-    assert f"{tmp_path}/a.yaml:1: agent.config.max_turns" in words_of(kit)
+    assert f"{tmp_path}/a.yaml:1: agent default: agent.config.max_turns" in words_of(kit)
     assert (kit.specs, kit.schema) == ((), "")
 
 

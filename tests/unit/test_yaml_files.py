@@ -35,7 +35,7 @@ def test_aliases_and_merges_are_written_out(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("a: 1\nb: [1, 2\n", 3),
+        ("a: 1\nb: [1, 2\n", 2),
         ("a: b: c\n", 1),
         ("a: 1\n\tb: 2\n", 2),
         ("- *nowhere\n", 1),

@@ -38,6 +38,10 @@ def agents(folder: Path, *texts: str) -> Agents:
     return load(folder)
 
 
+def told(found: Agents) -> list[str]:
+    return [str(problem) for problem in found.problems]
+
+
 def test_the_default_agent_is_there_without_any_file() -> None:
     found = load(None)
     assert set(found.agents) == {"default"}
@@ -95,9 +99,10 @@ def test_further_words_on_the_compressor_and_the_scope_are_kept_without_effect(t
     found = agents(tmp_path, HEAD + f"spec: {spec}")
     assert found.agents["a"].compressor == Compressor(model="m")
     assert found.agents["a"].unknown_keys == ("spec.backend.scope.rows",)
-    assert found.problems[1].endswith(
-        "without effect yet: spec.compressor_llm.temperature, spec.compressor_llm.max_tokens"
-    )
+    assert [(each.field, each.text) for each in found.problems[1:]] == [
+        ("spec.compressor_llm.temperature", "without effect yet"),
+        ("spec.compressor_llm.max_tokens", "without effect yet"),
+    ]
 
 
 def test_unknown_keys_are_kept_and_told_with_their_path(tmp_path: Path) -> None:
@@ -105,7 +110,8 @@ def test_unknown_keys_are_kept_and_told_with_their_path(tmp_path: Path) -> None:
     agent = found.agents["a"]
     assert set(agent.unknown_keys) == {"extra", "spec.llm.temprature", "spec.config.patterns.True"}
     assert agent.raw["extra"] == 1
-    assert found.problems[0].startswith(f"{tmp_path}/0.yaml:1: agent a: unknown keys: extra")
+    assert str(found.problems[0]) == f"{tmp_path}/0.yaml:4: agent a: extra: unknown key; it has no effect"
+    assert all(problem.is_warning for problem in found.problems)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +127,7 @@ def test_unknown_keys_are_kept_and_told_with_their_path(tmp_path: Path) -> None:
             "{llm: {provider: acme}}",
             "spec.llm.provider: one of anthropic, bedrock, ollama, scripted is needed, not 'acme'",
         ),
-        ("{tools: [1]}", "spec.tools: a list of texts is needed, not '[1]'"),
+        ("{tools: [x, 1]}", "spec.tools[1]: a text is needed, not '1'"),
         ("{config: {timeout_seconds: 0}}", "spec.config.timeout_seconds: a number above 0 is needed, not '0'"),
         ("{config: {timeout_seconds: .nan}}", "spec.config.timeout_seconds: a number above 0 is needed, not 'nan'"),
         ("{config: {patterns: {enabled: 1}}}", "spec.config.patterns.enabled: true or false is needed, not '1'"),
@@ -141,13 +147,13 @@ def test_unknown_keys_are_kept_and_told_with_their_path(tmp_path: Path) -> None:
 def test_a_wrong_type_costs_that_agent_and_no_other(tmp_path: Path, spec: str, reason: str) -> None:
     found = agents(tmp_path, f"{HEAD}spec: {spec}\n---\n{FULL}")
     assert set(found.agents) == {"default", "analyst"}
-    assert found.problems == (f"{tmp_path}/0.yaml:1: {reason}",)
+    assert told(found) == [f"{tmp_path}/0.yaml:4: agent a: {reason}"]
 
 
 def test_a_number_without_end_costs_its_own_agent(tmp_path: Path) -> None:
     found = agents(tmp_path, HEAD + f"spec: {{system_prompt: 0x{'f' * 9000}}}", FULL)
     assert set(found.agents) == {"default", "analyst"}
-    assert f"{tmp_path}/0.yaml:1: " in found.problems[0]
+    assert told(found)[0].startswith(f"{tmp_path}/0.yaml:4: agent a: spec.system_prompt: a text is needed")
 
 
 @pytest.mark.parametrize(
@@ -155,17 +161,17 @@ def test_a_number_without_end_costs_its_own_agent(tmp_path: Path) -> None:
     [
         ("kind: Agent\nmetadata: {name: a}", "apiVersion: loom/v1 is needed, not nothing"),
         ("apiVersion: loom/v1\nkind: Workflow", "kind: Agent is needed, not Workflow"),
-        ("apiVersion: loom/v1\nkind: Agent", "metadata.name: letters, digits, '.', '_' and '-' are needed"),
-        ("agent: {name: a/b}", "agent.name: letters, digits, '.', '_' and '-' are needed"),
+        ("apiVersion: loom/v1\nkind: Agent", "metadata.name: a name of letters, digits, '.', '_' and '-', at most 128"),
+        ("agent: {name: a/b}", "agent.name: a name of letters, digits, '.', '_' and '-', at most 128, is needed"),
         ("[a]", "an agent: a mapping is needed, not list"),
-        ("{", "expected"),
+        ("{", "did not find expected"),
     ],
 )
 def test_what_is_no_agent_is_told_with_its_place(tmp_path: Path, text: str, reason: str) -> None:
     found = agents(tmp_path, text)
     assert set(found.agents) == {"default"}
-    assert found.problems[0].startswith(f"{tmp_path}/0.yaml:1: ") or text == "{"
-    assert reason in found.problems[0]
+    assert told(found)[0].startswith(f"{tmp_path}/0.yaml:")
+    assert reason in told(found)[0]
 
 
 def test_a_default_of_the_folder_replaces_the_packaged_one(tmp_path: Path) -> None:
@@ -177,13 +183,14 @@ def test_a_default_of_the_folder_replaces_the_packaged_one(tmp_path: Path) -> No
 def test_a_name_given_twice_is_told_and_the_first_one_stays(tmp_path: Path) -> None:
     found = agents(tmp_path, HEAD + "spec: {system_prompt: one}", HEAD + "spec: {system_prompt: two}")
     assert found.agents["a"].system_prompt == "one"
-    assert found.problems == (f"{tmp_path}/1.yaml:1: agent a is already defined in {tmp_path}/0.yaml:1",)
+    (problem,) = told(found)
+    assert problem.startswith(f"{tmp_path}/1.yaml:1: agent a is already defined in {tmp_path}/0.yaml:1; ")
 
 
 def test_a_missing_folder_is_told_and_the_default_remains(tmp_path: Path) -> None:
     found = load(tmp_path / "nowhere")
     assert set(found.agents) == {"default"}
-    assert found.problems == (f"{tmp_path}/nowhere: no such folder",)
+    assert told(found) == [f"{tmp_path}/nowhere: no such folder"]
 
 
 @pytest.mark.parametrize(
@@ -221,3 +228,104 @@ def test_a_file_that_is_of_no_default_agent_leaves_the_packaged_one(tmp_path: Pa
 def test_a_file_called_default_that_cannot_be_read_is_taken_for_the_default_agent(tmp_path: Path) -> None:
     (tmp_path / "default.yaml").write_bytes(b"\xff\xfe\x00")
     assert set(load(tmp_path).refused) == {"default"}
+
+
+PLACES = """\
+# The first line says nothing.
+apiVersion: loom/v1
+kind: Agent
+metadata: {name: places}
+spec:
+  system_prompt: |
+    Be brief.
+
+    name: nobody
+  llm: &llm
+    provider: scripted
+    modle: m
+  compressor_llm:
+    <<: *llm
+  tools:
+    - execute_sql
+
+    - list_tables
+  mcp_servers:
+    files:
+      command: x
+      env: {TOKEN: {secret: FILES}}
+  config:
+    timeout_seconds: 5
+    on: 1
+"""
+
+
+def test_every_key_and_list_entry_is_known_by_its_line(tmp_path: Path) -> None:
+    lines = agents(tmp_path, PLACES).agents["places"].lines
+    wanted = {"metadata.name": 4, "spec": 5, "spec.system_prompt": 6, "spec.llm": 10, "spec.llm.provider": 11}
+    wanted |= {"spec.compressor_llm": 13, "spec.compressor_llm.provider": 11, "spec.tools": 15, "spec.tools[0]": 16}
+    wanted |= {"spec.tools[1]": 18, "spec.mcp_servers.files.env.TOKEN": 22, "spec.config.True": 25}
+    assert {path: lines.get(path) for path in wanted} == wanted
+
+
+def test_a_problem_of_an_agent_is_placed_at_its_key_or_at_what_would_hold_it(tmp_path: Path) -> None:
+    agent = agents(tmp_path, "\n\n---\n" + PLACES).agents["places"]
+    assert (
+        str(agent.problem("spec.tools[1]", "no", "yes"))
+        == f"{tmp_path}/0.yaml:21: agent places: spec.tools[1]: no; yes"
+    )
+    lines = {path: agent.problem(path, "no").line for path in ("spec.tools[7].name", "spec.llm.max_tokens", "nothing")}
+    assert lines == {"spec.tools[7].name": 18, "spec.llm.max_tokens": 13, "nothing": 5}
+
+
+def test_a_key_that_is_nearly_a_known_one_is_told_with_its_line_and_the_key_that_is_meant(tmp_path: Path) -> None:
+    found = agents(tmp_path, PLACES)
+    assert told(found) == [
+        f"{tmp_path}/0.yaml:12: agent places: spec.llm.modle: unknown key; did you mean model?",
+        f"{tmp_path}/0.yaml:12: agent places: spec.compressor_llm.modle: without effect yet",
+        f"{tmp_path}/0.yaml:25: agent places: spec.config.True: unknown key; it has no effect",
+    ]
+
+
+def test_a_key_that_stands_twice_is_told_with_the_line_of_the_one_that_counts(tmp_path: Path) -> None:
+    found = agents(tmp_path, HEAD + "spec:\n  tools: [execute_sql]\n  system_prompt: x\n  tools: []\n")
+    assert found.agents["a"].tools == ()
+    assert told(found)[0].startswith(f"{tmp_path}/0.yaml:7: agent a: tools stands there twice, and this one counts")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (HEAD + "spec:\n  llm:\n    provider: anthropic\n    max_tokens: many\n", 7),
+        (HEAD + "spec:\n  tools:\n    - x\n    - {}\n", 7),
+        (HEAD + "spec:\n  backend:\n    type: rest\n    url: x\n", 5),
+        (HEAD + "spec:\n  tools: [a,\n    b\n  system_prompt: c\n", 5),
+        (HEAD + "spec:\n  system_prompt: 'never\n   closed\n", 5),
+        (HEAD + "spec:\n   llm: {}\n  tools: []\n", 6),
+        ("agent:\n  name: a\n  config:\n    approval: {on_timeout: x}\n", 4),
+    ],
+)
+def test_a_broken_file_is_told_with_the_line_of_its_fault(tmp_path: Path, text: str, line: int) -> None:
+    found = agents(tmp_path, text)
+    assert told(found)[0].startswith(f"{tmp_path}/0.yaml:{line}: ")
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("x.yaml", "apiVersion: loom/v1\nkind: Agent\nmetadata:\n  name: 'b'\nspec: {tools: ["),
+        ("b.yaml", "apiVersion: loom/v1\nkind: Agent\nmetadata: {"),
+        ("b.yaml", "apiVersion: loom/v1\nkind: Agent\nmetadata: {nmae: b}"),
+        ("b.yml", "kind: Workflow\n"),
+        ("x.yaml", HEAD.replace("name: a", "name: b") + "spec: {tools: {}, llm: 1}"),
+    ],
+)
+def test_an_agent_whose_file_cannot_be_read_is_broken_and_not_unknown(tmp_path: Path, file: str, text: str) -> None:
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    fault = load(tmp_path).fault("b")
+    assert fault.startswith(f"The agent 'b' cannot work, its file is broken: {tmp_path}/{file}:")
+
+
+def test_a_name_that_a_broken_file_only_mentions_takes_no_agent_away(tmp_path: Path) -> None:
+    found = agents(tmp_path, HEAD, "# as in name: a\nagent: {")
+    assert set(found.agents) == {"default", "a"}
+    assert found.fault("a") == ""

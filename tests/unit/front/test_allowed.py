@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import pytest
 
+from loom_worker.agents.load import load
 from loom_worker.errors import Invalid
-from loom_worker.front.allowed import check
+from loom_worker.front.allowed import check, named
 from loom_worker.values.agents import Agent, Backend
 from loom_worker.values.sessions import SessionPatch
 
@@ -50,3 +53,19 @@ def test_a_session_keeps_its_agent(agent: str) -> None:
     [flaw] = refused(SessionPatch(agent=agent)).flaws
     assert flaw.pointer == "/agent"
     assert "analyst@latest" in flaw.detail
+
+
+def test_an_agent_whose_file_does_not_parse_is_refused_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "sales.yaml").write_text("agent:\n  name: sales\n  tools: [a,\n", encoding="utf-8")
+    with pytest.raises(Invalid, match=rf"its file is broken: {tmp_path}/sales\.yaml:3: ") as caught:
+        named(load(tmp_path), "sales")
+    assert [flaw.detail for flaw in caught.value.flaws] == ["its file is broken"]
+
+
+def test_an_unknown_agent_beside_a_broken_file_is_told_of_that_file(tmp_path: Path) -> None:
+    with pytest.raises(Invalid) as caught:
+        named(load(tmp_path), "sales")
+    assert str(caught.value) == "There is no agent 'sales'; there are: default."
+    (tmp_path / "other.yaml").write_text("agent: {", encoding="utf-8")
+    with pytest.raises(Invalid, match=rf"not known: {tmp_path}/other\.yaml:"):
+        named(load(tmp_path), "sales")
