@@ -42,9 +42,8 @@ def test_the_list_of_a_server_is_a_part_of_what_all_processes_must_have_alike() 
         return json.dumps(Listing((Listed(name, "", OBJECT),)).as_json())
 
     texts = [kept("one")]
-    servers = McpServers(
-        secrets={}, remember=lambda key, text: None, recall=lambda key: texts[-1], timeout_s=1.0, content=Others()
-    )
+    servers = McpServers(secrets={}, remember=lambda key, text: None, recall=lambda key: texts[-1], timeout_s=1.0)
+    servers.share(Others())
     ours = [McpServer("a", command="x")]
     before = servers.stamp(ours)
     texts.append(kept("two"))
