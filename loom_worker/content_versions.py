@@ -103,13 +103,15 @@ class ContentVersions:
                 return
             followed.is_busy = True
             try:
-                for _ in range(MOST_TRIES):
-                    answer = self._compared(name, followed, known)
-                    if answer is None:
-                        return
-                    known = answer
+                self._settle(name, followed, known)
             finally:
                 followed.is_busy = False
+
+    def _settle(self, name: str, followed: _Followed, known: str) -> None:
+        answer: str | None = known
+        for _ in range(MOST_TRIES):
+            if answer is not None:
+                answer = self._compared(name, followed, answer)
 
     def _compared(self, name: str, followed: _Followed, known: str) -> str | None:
         """None if there is nothing more to do; otherwise what Redis says by now."""

@@ -43,7 +43,7 @@ from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.pool import Pool
 from loom_worker.turn.patience import Stopping
 from loom_worker.values.patterns import PatternUpdateEvent
-from loom_worker.values.tools import Caller
+from loom_worker.values.tools import Caller, Tool
 
 DAY_MS = 24 * 3600 * 1000
 MCP_REMEMBERED_S = 24 * 3600
@@ -101,33 +101,25 @@ def outfit(
         agents.share(content)
     breakers, errors = Breakers(client), Errors(database)
     references = References(stores(settings.blobs, BlobRows(database), raw), settings.blobs)
-    servers = McpServers(
-        secrets=settings.secrets,
-        remember=lambda key, text: _remember(client, key, text),
-        recall=lambda key: _recall(client, key),
-        timeout_s=settings.limits.tool_timeout_s,
-        content=content,
-    )
-    shared = SharedParts(
-        memory=SharedMemory(database),
-        scope_of=lambda caller: _metadata(database, caller),
-        waiting=Waiting(pause=stopping.pause, clock_s=time.monotonic),
-    )
-
     kept = result_tools(references, reference_bytes=settings.tools.reference_bytes)
     standing = (*kept, error_detail_tool(errors))
 
     models = Models(settings, breakers=breakers, stopping=stopping)
     news = News(client, process=process)
     knowledge = _knowledge(settings, database, news, content)
-    files = ToolFiles(content=content)
     kits = Kits(
         settings,
         agents,
         database,
         models=models,
         knowledge=knowledge,
-        toolbox=Toolbox(settings, servers=servers, files=files, standing=standing, common=shared_tools(shared)),
+        toolbox=Toolbox(
+            settings,
+            servers=_servers(settings, client, content),
+            files=ToolFiles(content=content),
+            standing=standing,
+            common=_shared(database, stopping),
+        ),
     )
     calling = Calling(
         settings=settings,
@@ -141,6 +133,26 @@ def outfit(
     retention = Retention(database, settings.retention)
     days = settings.tools.error_days
     return Outfit(kits, knowledge, news, references, errors, breakers, calling, days, retention, content)
+
+
+def _shared(database: Database, stopping: Stopping) -> tuple[Tool, ...]:
+    parts = SharedParts(
+        memory=SharedMemory(database),
+        scope_of=lambda caller: _metadata(database, caller),
+        waiting=Waiting(pause=stopping.pause, clock_s=time.monotonic),
+    )
+    return shared_tools(parts)
+
+
+def _servers(settings: Settings, client: Any, content: ContentVersions) -> McpServers:
+    servers = McpServers(
+        secrets=settings.secrets,
+        remember=lambda key, text: _remember(client, key, text),
+        recall=lambda key: _recall(client, key),
+        timeout_s=settings.limits.tool_timeout_s,
+    )
+    servers.share(content)
+    return servers
 
 
 def _pool(settings: Settings) -> Pool:

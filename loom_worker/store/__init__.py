@@ -7,6 +7,6 @@ its end · calls.py tool calls · messages.py · memory.py what is remembered of
 into its context; snapshots.py: former L2) · reaping.py what is left of deleted sessions ·
 retention.py what goes with time (conversations.py: sessions and old turns; space.py: free pages) ·
 search.py full-text search
-(search_words.py and english.py: what is asked; search_rank.py: what comes first) · outbox.py webhooks · ledger.py what
-was spent · rows.py row to value
+(search_words.py and english.py: what is asked; search_rank.py: what comes first; passages.py: what stands beside
+it) · outbox.py webhooks · ledger.py what was spent · rows.py row to value
 """

@@ -1,6 +1,7 @@
 """What agents of a process work with, on a test's own settings."""
 
 from loom_worker import redis_client
+from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.kits import Kits
 from loom_worker.outfit import Outfit, outfit
@@ -9,7 +10,7 @@ from loom_worker.store.database import Database
 from loom_worker.turn.patience import Stopping
 
 
-def made_outfit(settings: Settings, agents: Agents, database: Database) -> Outfit:
+def made_outfit(settings: Settings, agents: Agents | LiveAgents, database: Database) -> Outfit:
     """Nothing is connected or watched before it is needed; close it."""
     client = redis_client.client(settings.redis_url, connections=4)
     return outfit(settings, agents, database, client, process="test", stopping=Stopping(1.0))

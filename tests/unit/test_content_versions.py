@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,9 +14,13 @@ from loom_worker import redis_client
 from loom_worker.agents.live import SETTLE_S, LiveAgents
 from loom_worker.content_versions import APART_S, KEY, ContentVersions
 from loom_worker.patterns.live import LiveLibrary
+from loom_worker.settings import PatternSettings, Settings
+from loom_worker.store.database import Database
 from loom_worker.tools.live import Times, ToolFiles
 from loom_worker.values.patterns import PatternUpdateEvent
 from tests.support.callers import CALLER
+from tests.support.kits import made_outfit
+from tests.support.valkey import Valkey
 
 NOW_S = 1_800_000_000.0
 
@@ -277,3 +281,22 @@ def test_a_tools_file_that_one_process_has_taken_up_acts_in_all_from_the_next_tu
     assert [said(each) for each in files] == ["two", "one"]
     contents[1].catch_up()
     assert said(files[1]) == "two"
+
+
+def test_all_that_a_worker_puts_agents_together_from_is_compared(
+    settings: Settings, database: Database, valkey_server: Valkey, valkey: redis.Redis, tmp_path: Path
+) -> None:
+    folder, library = tmp_path / "agents", tmp_path / "patterns"
+    for place in (folder, library):
+        place.mkdir()
+    write(folder / "a.yaml", "agent: {name: a, backend: false, tools: [say.py]}\n", NOW_S)
+    text = 'from loom_worker.tools.declare import tool\n@tool\ndef say() -> str:\n    """Say."""\n    return "one"\n'
+    write(folder / "say.py", text, NOW_S)
+    here = replace(settings, redis_url=valkey_server.url, patterns=PatternSettings(library), agents_dir=folder)
+    fitted = made_outfit(here, LiveAgents(folder), database)
+    assert fitted.kits.kit("a").tool("say") is not None
+    fitted.knowledge.library.current()
+    fitted.content.catch_up()
+    names = {name.partition(":")[0] for name in valkey.hkeys(KEY)}
+    assert names == {"agents", "patterns", "tools"}
+    fitted.close()

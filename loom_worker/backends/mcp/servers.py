@@ -57,7 +57,6 @@ class McpServers:
         timeout_s: float,
         environ: Mapping[str, str] | None = None,
         limits: Limits = DEFAULT,
-        content: Content | None = None,
     ) -> None:
         """Take the parts; nothing is started yet.
 
@@ -65,7 +64,6 @@ class McpServers:
             secrets: by their names, for ``secret:NAME`` in ``env`` and ``headers``.
             timeout_s: of a call as its caller sees it; ours ends a little before.
             environ: where commands find PATH, HOME and the like; None: the process's own.
-            content: compares the lists of tools with those that other processes have; None: nobody does.
         """
         self._secrets = secrets
         self._remember = remember
@@ -73,10 +71,14 @@ class McpServers:
         self._timeout_s = timeout_s
         self._environ = environ
         self._limits = limits
-        self._content = content or Alone()
+        self._content: Content = Alone()
         self._loop = Loop("loom-mcp")
         self._lock = threading.Lock()
         self._servers: dict[str, _Server] = {}
+
+    def share(self, content: Content) -> None:
+        """Have the lists of tools compared with those that other processes have; before the first question."""
+        self._content = content
 
     def tools(self, servers: Sequence[McpServer]) -> Offer:
         """The tools of these servers; asks only those of which nothing is known, and waits discovery_s at most."""

@@ -76,6 +76,21 @@ def test_what_another_process_read_is_taken_over(stage: Stage) -> None:
     assert stage.known.listing == TWO
 
 
+def test_a_list_that_others_are_known_to_have_is_taken_over_at_once_and_no_server_is_asked(stage: Stage) -> None:
+    assert stage.known.digest() is None
+    stage.known.found(ONE)
+    before = stage.known.digest()
+    stage.kept["k"] = json.dumps(TWO.as_json())
+    assert stage.known.digest() == before
+    stage.known.renew()
+    assert stage.known.listing == TWO
+    assert stage.known.digest() != before
+    stage.kept.clear()
+    stage.known.renew()
+    assert stage.known.listing == TWO
+    assert stage.readings == []
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"tools": [[1]], "problems": []}', '{"tools": 3, "problems": []}'])
 def test_a_memory_that_cannot_be_read_is_none(stage: Stage, text: str) -> None:
     stage.kept["k"] = text

@@ -7,6 +7,7 @@ from pathlib import Path
 from loom_worker.backends.mcp.listing import Listed, Listing
 from loom_worker.backends.mcp.servers import McpServers, Offer
 from loom_worker.values.agents import McpServer
+from loom_worker.values.content import Alone, Part
 
 ROOT = Path(__file__).parents[4]
 OBJECT = {"type": "object"}
@@ -27,6 +28,32 @@ def test_without_servers_nothing_is_started() -> None:
     servers.close()
     servers.close()
     assert set(threading.enumerate()) == before
+
+
+def test_the_list_of_a_server_is_a_part_of_what_all_processes_must_have_alike() -> None:
+    """By the next turn, and not only when this process looks again, every five seconds."""
+    parts: dict[str, Part] = {}
+
+    class Others(Alone):
+        def follow(self, name: str, part: Part) -> None:
+            parts[name] = part
+
+    def kept(name: str) -> str:
+        return json.dumps(Listing((Listed(name, "", OBJECT),)).as_json())
+
+    texts = [kept("one")]
+    servers = McpServers(secrets={}, remember=lambda key, text: None, recall=lambda key: texts[-1], timeout_s=1.0)
+    servers.share(Others())
+    ours = [McpServer("a", command="x")]
+    before = servers.stamp(ours)
+    texts.append(kept("two"))
+    assert servers.stamp(ours) == before
+    ((name, part),) = parts.items()
+    assert name.startswith("mcp:")
+    part.renew()
+    assert servers.stamp(ours) != before
+    assert [tool.spec.name for tool in servers.tools(ours).tools] == ["a__two"]
+    servers.close()
 
 
 def test_tools_of_two_servers_never_share_a_name() -> None:
