@@ -127,7 +127,7 @@ def test_every_container_sees_the_users_folders_where_its_settings_say(name: str
 
 @pytest.mark.parametrize("name", OURS)
 def test_every_setting_that_the_docs_name_reaches_each_container_that_may_have_it(name: str) -> None:
-    told = set(re.findall(r"^\| `([A-Z_]+)` \|", text("docs/settings.md"), re.MULTILINE))
+    told = set(re.findall(r"^\| `([A-Z0-9_]+)` \|", text("docs/settings.md"), re.MULTILINE))
     assert told == set(KNOWN)
     command, *options = SERVICES[name]["command"]
     needs = process_env.of_worker(options[1].split(",")) if command == "worker" else NEEDS[command]
