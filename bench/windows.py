@@ -110,7 +110,7 @@ class Replay:
         remembered = self.desk.memories.load(self.session.lane, limit=HISTORY_MESSAGES)
         current = (ChatMessage("user", question, "Today is 2026-11-21."),)
         layers = layers_of(self.kit, remembered, rom=self.rom, kernel={}, recalled="", current=current)
-        return build(self.kit, layers, correction=self.kit.typical)
+        return build(self.kit, layers, ratio=self.kit.typical)
 
     def take(self, said: Sequence[Message]) -> None:
         """Add a turn, and compress what is to be compressed."""

@@ -65,7 +65,7 @@ def measure(report: Report, scale: Scale) -> None:
         prepare(settings)
         with closing(Database(settings.database_url, sync="full")) as database:
             client = redis_client.client(settings.redis_url, connections=4)
-            kits = outfit(settings, load(None), database, client, stopping=Stopping(1.0)).kits
+            kits = outfit(settings, load(None), database, client, process="bench", stopping=Stopping(1.0)).kits
             past = Past(database, _grown(database), kits.kit("default"), [])
             for name, run in _operations(past).items():
                 took_ms = []
@@ -100,7 +100,7 @@ def _context(past: Past) -> Callable[[], object]:
     def run() -> None:
         current = (ChatMessage("user", prose(time.perf_counter_ns(), 200)),)
         layers = layers_of(past.kit, remembered, rom=rom, kernel=kernel_of(session), recalled="", current=current)
-        build(past.kit, layers, correction=1.0)
+        build(past.kit, layers, ratio=1.0)
 
     return run
 

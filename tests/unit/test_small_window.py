@@ -77,10 +77,10 @@ def test_a_message_of_2000_tokens_fits_beside_tools_system_text_and_the_answers_
 ) -> None:
     text = sized(kit, MESSAGE_TOKENS)
     outlook_of(fitted, database).check_fits("default", "s1", "default", text)
-    rom = rom_of(kit, None, lambda: fitted.knowledge.standing("default", kit))
+    rom = rom_of(kit, None, lambda: fitted.knowledge.standing(kit))
     current = (ChatMessage("user", text),)
     layers = layers_of(kit, Remembered(), rom=rom, kernel={}, recalled="", current=current)
-    context = build(kit, layers, correction=kit.typical)
+    context = build(kit, layers, ratio=kit.typical)
     assert sum(context.tokens.values()) <= WINDOW - RESERVE
     assert context.messages == current
     assert "orders" in context.system
@@ -143,12 +143,12 @@ def test_a_tool_that_is_not_shown_can_be_called_all_the_same(kit: Kit) -> None:
 
 
 def test_a_turn_with_little_room_goes_on_without_the_tools_that_came_late(fitted: Outfit, kit: Kit) -> None:
-    rom = rom_of(kit, None, lambda: fitted.knowledge.standing("default", kit))
+    rom = rom_of(kit, None, lambda: fitted.knowledge.standing(kit))
     fixed = kit.count(rom) + tools_tokens(kit.least_specs, kit.count)
-    current = (ChatMessage("user", sized(kit, int(kit.input_budget_tokens / 1.05) - fixed - 100)),)
+    current = (ChatMessage("user", sized(kit, int(kit.input_budget_tokens / 1.05) - fixed - 180)),)
     remembered = Remembered(MemoryState(refs=(REF,), first_n=9))
     layers = layers_of(kit, remembered, rom=rom, kernel={}, recalled="", current=current)
-    context = build(kit, layers, correction=kit.typical)
+    context = build(kit, layers, ratio=kit.typical)
     assert len(context.tools) == len(kit.least_specs) < len(layers.tools)
     assert context.messages == current
 

@@ -49,7 +49,7 @@ def sent(kit: Kit, talk: Talk, *results: str) -> Context:
     remembered = talk.memories.load(talk.lane, limit=200)
     recalled = as_text(remembered.recalled, fence)
     return build(
-        kit, layers_of(kit, remembered, rom="You help.", kernel={}, recalled=recalled, current=current), correction=1.0
+        kit, layers_of(kit, remembered, rom="You help.", kernel={}, recalled=recalled, current=current), ratio=1.0
     )
 
 
