@@ -19,8 +19,9 @@ from loom_worker.kits import Kits
 from loom_worker.knowledge import Knowledge
 from loom_worker.models import Models
 from loom_worker.patterns.library import packaged_root
-from loom_worker.patterns.live import LiveLibrary
+from loom_worker.patterns.live import LiveLibrary, Means
 from loom_worker.patterns.news import News
+from loom_worker.patterns.shelf import Shelf
 from loom_worker.results.errors import Failures, error_detail_tool
 from loom_worker.results.references import References, stores
 from loom_worker.results.tools import result_tools
@@ -147,7 +148,12 @@ def _pool(settings: Settings) -> Pool:
 def _knowledge(settings: Settings, database: Database, news: News) -> Knowledge:
     own = settings.patterns
     return Knowledge(
-        library=LiveLibrary(own.folder or packaged_root(), debounce_ms=own.debounce_ms, on_update=news.tell),
+        library=LiveLibrary(
+            own.folder or packaged_root(),
+            debounce_ms=own.debounce_ms,
+            on_update=news.tell,
+            means=Means(index=Shelf(settings.home / "pattern_index").matcher),
+        ),
         skills=Skills(settings.workspaces_dir),
         uses=PatternUses(database),
         ledger=Ledger(database),
