@@ -1,9 +1,9 @@
-"""Measure the matching of patterns: `python -m bench.matching [--ideas] [--fit] [--quick]`.
+"""Measure the matching of patterns: `python -m bench.matching [--fit] [--quick]`.
 
 How often the right pattern comes first or among three, over labelled questions of which those in held_out.yaml were
 never tuned on, beside plain TF-IDF; the same for a public set of intents where LOOM_TEST_DATA names it; what the
-confidence is worth; how long a question and the building of the index take. ``--ideas`` leaves out one idea after the
-other, ``--fit`` prints the coefficients of the confidence; both look at the development questions alone.
+confidence is worth; how long a question and the fitting of the index take. ``--fit`` prints the coefficients of the
+confidence; it looks at the development questions and the development half of the intents alone.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +19,12 @@ import yaml
 
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
-from loom_worker.patterns.match_views import Weighing
 from loom_worker.values.patterns import Pattern
 
 QUESTIONS = Path(__file__).parent / "questions"
 SEEDS = (1, 2, 3, 4, 5)
 EXAMPLES = (5, 20)
 """Of each intent, that a pattern is made of."""
-IDEAS: dict[str, dict[str, Any]] = {
-    "as it is": {},
-    "no pieces of words": {"pieces": 0.0},
-    "pieces of words alone": {"pieces": 1.0},
-    "no meanings": {"meaning": 0.0},
-    "no pairs of words": {"pair": 0.0},
-    "no words of grammar": {"function_word": 0.0},
-    "words of grammar as others": {"function_word": 1.0},
-    "all texts together alone": {"nearest": 0.0},
-    "nearest text alone": {"nearest": 1.0},
-    "unknown words do not count": {"unknown": 0.0},
-    "all fields alike": {
-        "fields": {"name": 1.0, "title": 1.0, "intents": 1.0, "use_cases": 1.0, "description": 1.0},
-    },
-    "descriptions alone": {"fields": {"description": 1.0}, "nearest": 0.0},
-}
-"""What is changed of Weighing, by what that means."""
-
 Asked = tuple[str, frozenset[str]]
 """A question and the ids that are right; none where no pattern is."""
 Ranker = Callable[[str], Sequence[str]]
@@ -147,6 +128,17 @@ def intents() -> dict[str, list[Asked]] | None:
     return {part: [(text, frozenset({f"intents/{name}"})) for text, name in read[part]] for part in read}
 
 
+def half(sets: dict[str, list[Asked]], *, is_held: bool) -> dict[str, list[Asked]]:
+    """Every second intent with its questions: those to develop on, or those that nothing was tuned on.
+
+    Questions out of scope are halved, too; to them come questions of the intents of the other half.
+    """
+    names = sorted({min(right) for _, right in sets["train"]})[is_held::2]
+    mine = {part: [each for each in sets[part] if min(each[1]) in names] for part in ("train", "val", "test")}
+    others = [(text, frozenset({"intents/oos"})) for text, right in sets["val"] if min(right) not in names]
+    return {**mine, "oos": [*sets["oos"][is_held::2], *others[::5]]}
+
+
 def intent_patterns(train: Sequence[Asked], examples: int, seed: int | None) -> list[Pattern]:
     """Each intent as a pattern: of its first examples, or of some that are drawn."""
     by_id: dict[str, list[str]] = {}
@@ -167,7 +159,6 @@ def intent_patterns(train: Sequence[Asked], examples: int, seed: int | None) -> 
 def main() -> None:
     """Print tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ideas", action="store_true", help="leave out one idea after the other")
     parser.add_argument("--fit", action="store_true", help="print the coefficients of the confidence")
     parser.add_argument("--quick", action="store_true", help="no library of 5,000 patterns")
     given = parser.parse_args()
@@ -175,8 +166,6 @@ def main() -> None:
         from bench.matching_fit import fit
 
         print(fit())
-    elif given.ideas:
-        _ideas()
     else:
         _all(is_quick=given.quick)
 
@@ -229,42 +218,24 @@ def _sure(given: Sequence[Answer]) -> float:
 
 def _intents(sets: dict[str, list[Asked]]) -> None:
     print(
-        "\n| examples of each intent | first, the first ones | first, mean of 5 draws | AUROC, mean |\n"
+        "\n| intents, examples of each | first, mean of 5 draws | AUROC | of no intent at 0.5 or more |\n"
         + "| --- " * 4
         + "|"
     )
-    for examples in EXAMPLES:
-        first = hits(ours(Matcher(intent_patterns(sets["train"], examples, None))), sets["test"])[0]
-        drawn = [Matcher(intent_patterns(sets["train"], examples, seed)) for seed in SEEDS]
-        mean = sum(hits(ours(matcher), sets["test"])[0] for matcher in drawn) / len(drawn)
-        apart = sum(told_apart(matcher, sets) for matcher in drawn) / len(drawn)
-        print(f"| {examples} | {first:.1%} | {mean:.1%} | {apart:.3f} |")
+    held = half(sets, is_held=True)
+    for name, some in (("all", sets), ("the half held apart", held)):
+        for examples in EXAMPLES:
+            drawn = [Matcher(intent_patterns(some["train"], examples, seed)) for seed in SEEDS]
+            first = sum(hits(ours(matcher), some["test"])[0] for matcher in drawn) / len(drawn)
+            apart = sum(told_apart(matcher, some) for matcher in drawn) / len(drawn)
+            strange = sum(_sure(list(answers(matcher, some["oos"]))) for matcher in drawn) / len(drawn)
+            print(f"| {name}, {examples} | {first:.1%} | {apart:.3f} | {strange:.1%} |")
 
 
 def told_apart(matcher: Matcher, sets: dict[str, list[Asked]]) -> float:
     """AUROC of the confidence: questions of the test part against those of no intent."""
     known, strange = ([a.confidence for a in answers(matcher, sets[part])] for part in ("test", "oos"))
     return auroc(known, strange)
-
-
-def _ideas() -> None:
-    library, sets = patterns(), intents()
-    questions, _ = labelled("development", [pattern.id for pattern in library])
-    print("| | first | among three | intents of 5 examples | of 20 |\n" + "| --- " * 5 + "|")
-    for name, change in IDEAS.items():
-        weighing = replace(Weighing(), **change)
-        first, three = hits(ours(Matcher(library, weighing=weighing)), questions)
-        row = [f"{first:.1%}", f"{three:.1%}"]
-        for examples in EXAMPLES:
-            row.append(_of_intents(sets, examples, weighing))
-        print(f"| {name} | {' | '.join(row)} |")
-
-
-def _of_intents(sets: dict[str, list[Asked]] | None, examples: int, weighing: Weighing) -> str:
-    if sets is None:
-        return ""
-    known = Matcher(intent_patterns(sets["train"], examples, None), weighing=weighing)
-    return f"{hits(ours(known), sets['val'])[0]:.1%}"
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ from loom_worker.kits import Kits
 from loom_worker.knowledge import Knowledge
 from loom_worker.models import Models
 from loom_worker.patterns.library import packaged_root
-from loom_worker.patterns.live import LiveLibrary
+from loom_worker.patterns.live import LiveLibrary, Means
 from loom_worker.patterns.news import News
+from loom_worker.patterns.shelf import Shelf
 from loom_worker.results.errors import Failures, error_detail_tool
 from loom_worker.results.references import References, stores
 from loom_worker.results.tools import result_tools
@@ -177,6 +178,7 @@ def _knowledge(settings: Settings, database: Database, news: News, content: Cont
         own.folder or packaged_root(),
         debounce_ms=own.debounce_ms,
         on_update=told,
+        means=Means(index=Shelf(settings.home / "pattern_index").matcher),
         shipped=packaged_root() if own.folder and own.is_shipped_added else None,
     )
     content.follow("patterns", library)

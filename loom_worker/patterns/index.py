@@ -1,168 +1,245 @@
-"""The vectors of texts: TF-IDF with sublinear counts and cosine, as scikit-learn has them, in a few numpy arrays.
+"""The fitted index as a few arrays: what scikit-learn learned of the patterns, asked with numpy alone."""
 
-Terms go by numbers. What a text says is counted once, as rows of numbers; weighing all rows anew, which every change
-of the library asks for, is then a matter of array arithmetic.
-"""
-
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import compress
-from math import log, sqrt
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loom_worker.patterns.match_kin import meanings
+from loom_worker.patterns.words import FUNCTION_WORDS, pieces, terms
 
 if TYPE_CHECKING:
-    from numpy import float64, intp
+    from numpy import float64, int64
     from numpy.typing import NDArray
 
     Floats = NDArray[float64]
-    Numbers = NDArray[intp]
+    Numbers = NDArray[int64]
+
+Texts = tuple[tuple[str, float], ...]
+"""What a pattern says: each text with its weight (0-1)."""
+
+PAIR, MEANING, FUNCTION_WORD = 0.6, 0.9, 0.5
+"""What a pair of words, a meaning that several words share, and a word of grammar weigh against another word's 1."""
+UNKNOWN_PAIR = 0.3
+"""A new pair of known words is smaller news than a new word."""
+HALF = sqrt(0.5)
+"""Words and pieces of words count alike, and together have length 1."""
+
+_DIGITS = 9
+"""Of a score; those behind depend on the order of the patterns."""
+_ARRAYS = ("rarity", "starts", "columns", "values")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """How often each of some texts says its terms, one text after the other."""
+def word_terms(text: str) -> list[str]:
+    """The terms of a text: words, pairs of words, and the meanings of its words (``=customer.0``)."""
+    found = terms(text)
+    return found + [meaning for word in found for meaning in meanings(word)]
 
-    numbers: "Numbers"
-    """Of the terms, each once in a row."""
-    counts: "Floats"
-    """1 or more."""
-    lengths: "Numbers"
-    """How many terms each row has."""
+
+def piece_terms(text: str) -> list[str]:
+    """The pieces of its words, marked as such (``~ ord``): a word of four letters is not its own piece."""
+    return [f"~{piece}" for piece in pieces(text)]
+
+
+def document(texts: Texts) -> tuple[str, ...]:
+    """All that a pattern says, for counting: texts of full weight twice."""
+    return tuple(text for text, weight in texts for _ in range(1 + (weight == 1.0)))
+
+
+def gain(term: str) -> float:
+    """What a term weighs beside its rarity."""
+    if term.startswith("~"):
+        return 1.0
+    if " " in term:
+        return PAIR
+    if term.startswith("="):
+        return MEANING
+    return FUNCTION_WORD if term in FUNCTION_WORDS else 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vector:
-    """A question as the index sees it, of length 1 unless no term is known."""
+    """A question as the index sees it; shorter than 1 by what no pattern says."""
 
     terms: tuple[str, ...]
     """Those that the index knows, each once."""
     numbers: "Numbers"
-    """Of the terms, in their order."""
     weights: "Floats"
-    known: float
-    """The cosine between the question and the part of it that the index knows (0-1)."""
 
 
-def count(texts: Iterable[Mapping[str, float]], numbers: dict[str, int]) -> Rows:
-    """Write texts, each given as its terms with their counts, as rows; terms that are new get the next number."""
-    import numpy as np
+@dataclass(frozen=True, slots=True, eq=False)
+class Index:
+    """Linear models of patterns over terms. Nothing is written after construction; any thread may ask."""
 
-    rows = list(texts)
-    terms = [numbers.setdefault(term, len(numbers)) for row in rows for term in row]
-    counts = [value for row in rows for value in row.values()]
-    return Rows(np.array(terms, np.intp), np.array(counts, np.float64), np.array([len(row) for row in rows], np.intp))
+    numbers: dict[str, int]
+    """Of the terms: words, and pieces of words."""
+    rarity: "Floats"
+    """What each term weighs: smoothed inverse document frequency times its gain."""
+    starts: "Numbers"
+    """Where the coefficients of each term begin; one more than there are terms."""
+    columns: "Numbers"
+    """Of each coefficient, the position of its pattern."""
+    values: "Floats"
+    rarest: float
+    """What a term of gain 1 that no text says would weigh."""
+    count: int
+    """Of the patterns."""
 
+    @classmethod
+    def of(
+        cls, vocabulary: Sequence[str], rarity: "Floats", coefficients: Any, *, rarest: float, least: float
+    ) -> "Index":
+        """Keep those coefficients, terms by patterns, that reach ``least``."""
+        import numpy as np
+        from scipy.sparse import csr_matrix
 
-def joined(parts: Sequence[Rows]) -> Rows:
-    """All rows of all parts (at least one), in order."""
-    import numpy as np
+        kept = csr_matrix(coefficients)
+        count = kept.shape[1]
+        kept.data[np.abs(kept.data) < least] = 0.0
+        kept.eliminate_zeros()
+        numbers = {term: number for number, term in enumerate(vocabulary)}
+        starts, columns = kept.indptr.astype(np.int64), kept.indices.astype(np.int32)
+        return cls(numbers, rarity, starts, columns, kept.data.astype(np.float64), rarest, count)
 
-    return Rows(
-        np.concatenate([part.numbers for part in parts]),
-        np.concatenate([part.counts for part in parts]),
-        np.concatenate([part.lengths for part in parts]),
-    )
-
-
-class Rarity:
-    """What each term weighs: the fewer rows say it the more (smoothed inverse document frequency), times a gain."""
-
-    def __init__(self, rows: Rows, numbers: Mapping[str, int], gain: Callable[[str], float] | None = None) -> None:
-        """``gain`` (0 or more) of a term is 1 unless given."""
+    @classmethod
+    def empty(cls, count: int) -> "Index":
+        """Of patterns that say nothing."""
         import numpy as np
 
-        said_by = np.bincount(rows.numbers, minlength=len(numbers))
-        gains = np.ones(len(numbers)) if gain is None else np.fromiter(map(gain, numbers), np.float64, len(numbers))
-        inverse = np.log((1 + len(rows.lengths)) / (1 + said_by)) + 1
-        self.weights: Floats = np.append(np.where(said_by > 0, inverse * gains, 0.0), 0.0)
-        """By number; 0 for terms that no row says any more, and in the end for those without a number."""
-        self._numbers = numbers
-        self._gain = gain
-        self._rarest = log(1 + len(rows.lengths)) + 1
+        none = np.zeros(0)
+        return cls({}, none, np.zeros(1, np.int64), np.zeros(0, np.int64), none, 1.0, count)
 
-    def share_in_use(self) -> float:
-        """Of all numbered terms, those that some row says (0-1)."""
-        import numpy as np
+    @classmethod
+    def read(cls, folder: Path) -> "Index":
+        """Map what ``write`` wrote; processes share its pages.
 
-        return float(np.count_nonzero(self.weights)) / max(1, len(self._numbers))
-
-    def vector(self, terms: Iterable[str], *, unknown: float = 1.0, unknown_pair: float = 1.0) -> Vector:
-        """Weigh a question.
-
-        Args:
-            unknown: what a term that no row says counts against the question; 1: as much as one that a single row says.
-            unknown_pair: the same for a pair of words, on top.
+        Raises:
+            OSError: a file cannot be read.
+            ValueError: a file is not what it should be.
         """
         import numpy as np
 
-        counts = Counter(terms)
-        numbers = np.fromiter((self._numbers.get(term, -1) for term in counts), np.intp, len(counts))
-        rarity = self.weights[numbers]
-        is_known = rarity > 0
-        terms_known = tuple(compress(counts, is_known.tolist()))
-        against = unknown * sum(self._against(term, unknown_pair) for term in compress(counts, (~is_known).tolist()))
-        rarity = rarity[is_known]
-        weights = rarity * (1 + np.log(np.fromiter(map(counts.__getitem__, terms_known), np.float64, len(rarity))))
-        length, told = sqrt(float(weights @ weights)), float(rarity @ rarity)
-        known = sqrt(told / (told + against)) if told else 0.0
-        return Vector(terms_known, numbers[is_known], weights / (length or 1.0), known)
+        told = json.loads((folder / "terms.json").read_text("utf-8"))
+        mapped = [np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS]
+        rarity, starts, columns, values = (np.asarray(array) for array in mapped)  # a view: quicker to ask
+        numbers = {term: number for number, term in enumerate(told["terms"])}
+        return cls(numbers, rarity, starts, columns, values, told["rarest"], told["count"])
 
-    def _against(self, term: str, unknown_pair: float) -> float:
-        gain = self._gain(term) if self._gain else 1.0
-        return (self._rarest * gain) ** 2 * (unknown_pair if " " in term else 1.0)
+    def write(self, folder: Path) -> None:
+        """Write into a folder that exists.
 
-
-class Postings:
-    """Rows of length 1 turned around: for each term the rows that say it, with their weights."""
-
-    def __init__(self, rows: Rows, rarity: "Floats") -> None:
+        Raises:
+            OSError: the disk is full, or not to be written.
+        """
         import numpy as np
 
-        row_of = np.repeat(np.arange(len(rows.lengths)), rows.lengths)
-        weights = (1 + np.log(rows.counts)) * rarity[rows.numbers]
-        lengths = np.sqrt(np.bincount(row_of, weights**2, minlength=len(rows.lengths)))
-        weights /= np.where(lengths > 0, lengths, 1.0)[row_of]
-        order = _order(rows.numbers)
-        self._count = len(rows.lengths)
-        self._rows: Numbers = row_of[order]
-        self._weights: Floats = weights[order]
-        ends = np.cumsum(np.bincount(rows.numbers, minlength=len(rarity)))
-        self._starts: Numbers = np.concatenate(([0], ends))
+        told = {"terms": list(self.numbers), "rarest": self.rarest, "count": self.count}
+        (folder / "terms.json").write_text(json.dumps(told), "utf-8")
+        for name in _ARRAYS:
+            np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
 
-    def cosines(self, asked: Vector) -> "Floats":
-        """The cosine (0-1) between a question and each row."""
+    def renewed(self, before: Sequence[Texts], after: Sequence[Texts]) -> "Index":
+        """This index for other patterns: those that said the same keep their models, new ones are taken as documents.
+
+        Args:
+            before: what the patterns of this index say.
+            after: what those of the new one say.
+        """
+        import numpy as np
+
+        free = {texts: position for position, texts in enumerate(before)}
+        moved = np.full(max(self.count, 1), -1)
+        fresh = []
+        for position, texts in enumerate(after):
+            if (old := free.pop(texts, None)) is None:
+                fresh.append((position, texts))
+            else:
+                moved[old] = position
+        rows = np.repeat(np.arange(len(self.numbers)), np.diff(self.starts))
+        columns = moved[self.columns]
+        grown = self._grown(texts for _, texts in fresh)
+        made = [(position, *grown._document(texts)) for position, texts in fresh]
+        all_rows = np.concatenate([rows[columns >= 0], *(numbers for _, numbers, _ in made)])
+        all_columns = np.concatenate([columns[columns >= 0], *(np.full(len(v), position) for position, _, v in made)])
+        all_values = np.concatenate([self.values[columns >= 0], *(values for _, _, values in made)])
+        order = np.argsort(all_rows, kind="stable")
+        starts = np.concatenate(([0], np.cumsum(np.bincount(all_rows, minlength=len(grown.numbers)))))
+        return replace(grown, starts=starts, columns=all_columns[order], values=all_values[order], count=len(after))
+
+    def _grown(self, patterns: Iterable[Texts]) -> "Index":
+        """With the terms that are new, as if one text said each; their coefficients are still to come."""
+        import numpy as np
+
+        numbers = dict(self.numbers)
+        for term in (
+            term for texts in patterns for text, _ in texts for term in (*word_terms(text), *piece_terms(text))
+        ):
+            numbers.setdefault(term, len(numbers))
+        new = [self.rarest * gain(term) for term in list(numbers)[len(self.numbers) :]]
+        return replace(self, numbers=numbers, rarity=np.concatenate([self.rarity, new]))
+
+    def _document(self, texts: Texts) -> "tuple[Numbers, Floats]":
+        """The terms of all that a pattern says, with their weights."""
+        import numpy as np
+
+        said = document(texts)
+        halves = [self._half(Counter(term for text in said for term in cut(text))) for cut in (word_terms, piece_terms)]
+        return np.concatenate([half[1] for half in halves]), np.concatenate([half[2] for half in halves])
+
+    def vector(self, question: str) -> Vector:
+        """Weigh a question as scikit-learn weighs a text, then shorten it by what no pattern says."""
+        import numpy as np
+
+        halves = [self._half(Counter(word_terms(question))), self._half(Counter(piece_terms(question)))]
+        return Vector(
+            tuple(term for terms_known, _, _ in halves for term in terms_known),
+            np.concatenate([numbers for _, numbers, _ in halves]),
+            np.concatenate([weights for _, _, weights in halves]),
+        )
+
+    def scores(self, asked: Vector) -> "Floats":
+        """How well each pattern fits (0-1)."""
         import numpy as np
 
         at, lengths = self._places(asked.numbers)
-        products = self._weights[at] * np.repeat(asked.weights, lengths)
-        return np.asarray(np.bincount(self._rows[at], products, minlength=self._count), np.float64)
+        products = self.values[at] * np.repeat(asked.weights, lengths)
+        scores = np.bincount(self.columns[at], products, minlength=self.count)
+        return np.clip(np.round(scores, _DIGITS), 0.0, 1.0)
 
-    def parts(self, asked: Vector, row: int) -> "Floats":
-        """What each term of the question adds to its cosine with one row, in the question's order."""
+    def parts(self, asked: Vector, position: int) -> dict[str, float]:
+        """What each term of the question adds to the score of one pattern, or takes from it."""
         import numpy as np
 
         at, lengths = self._places(asked.numbers)
-        products = self._weights[at] * np.repeat(asked.weights, lengths) * (self._rows[at] == row)
+        products = self.values[at] * np.repeat(asked.weights, lengths) * (self.columns[at] == position)
         term_of = np.repeat(np.arange(len(lengths)), lengths)
-        return np.asarray(np.bincount(term_of, products, minlength=len(lengths)), np.float64)
+        added = np.bincount(term_of, products, minlength=len(lengths))
+        return dict(zip(asked.terms, added.tolist(), strict=True))
 
-    def _places(self, numbers: "Numbers") -> tuple["Numbers", "Numbers"]:
-        """Where the rows of these terms stand, and how many each term has."""
+    def _half(self, counts: Counter[str]) -> "tuple[list[str], Numbers, Floats]":
+        """Term, number and weight of what is known of the words, or of the pieces; as long at most as HALF."""
         import numpy as np
 
-        starts = self._starts[numbers]
-        lengths = self._starts[numbers + 1] - starts
+        known = [term for term in counts if term in self.numbers]
+        numbers = np.fromiter((self.numbers[term] for term in known), np.int64, len(known))
+        rarity = self.rarity[numbers]
+        weights = rarity * (1 + np.log(np.fromiter((counts[term] for term in known), np.float64, len(known))))
+        told, length = float(rarity @ rarity), sqrt(float(weights @ weights))
+        against = sum(self._against(term) for term in counts if term not in self.numbers)
+        return known, numbers, weights * (HALF * sqrt(told / (told + against)) / length if told else 0.0)
+
+    def _against(self, term: str) -> float:
+        return float((self.rarest * gain(term)) ** 2 * (UNKNOWN_PAIR if " " in term else 1.0))
+
+    def _places(self, numbers: "Numbers") -> "tuple[Numbers, Numbers]":
+        """Where the coefficients of these terms stand, and how many each has."""
+        import numpy as np
+
+        starts = self.starts[numbers]
+        lengths = self.starts[numbers + 1] - starts
         ends = np.cumsum(lengths)
-        return np.repeat(starts - ends + lengths, lengths) + np.arange(int(lengths.sum())), lengths
-
-
-def _order(numbers: "Numbers") -> "Numbers":
-    """Where each number stands once they are sorted, equal ones as they came; numbers from 0 to 2**32.
-
-    By halves of 16 bits, which numpy sorts by counting: a third of the time for a million numbers.
-    """
-    import numpy as np
-
-    low = np.argsort((numbers & 0xFFFF).astype(np.uint16), kind="stable")
-    return low[np.argsort((numbers[low] >> 16).astype(np.uint16), kind="stable")]
+        total = int(ends[-1]) if len(ends) else 0
+        return np.repeat(starts - ends + lengths, lengths) + np.arange(total), lengths

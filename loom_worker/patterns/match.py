@@ -1,46 +1,101 @@
 """Which patterns fit a question, and how sure that is."""
 
-from collections.abc import Iterable, Mapping
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from loom_worker.patterns import effect
 from loom_worker.patterns.aliases import BACKENDS
 from loom_worker.patterns.calibrate import confidences
-from loom_worker.patterns.match_views import Alike, Views, Weighing
+from loom_worker.patterns.index import Index, Texts
+from loom_worker.patterns.match_kin import meanings
+from loom_worker.patterns.words import FUNCTION_WORDS, stemmed, words
 from loom_worker.values.patterns import Pattern, PatternMatch
 
 if TYPE_CHECKING:
-    from numpy import bool_
+    from numpy import bool_, float64
     from numpy.typing import NDArray
+
+log = logging.getLogger(__name__)
 
 _HEAD_CHARS, _TAIL_CHARS = 800, 400
 """Of a question; what is asked stands before or behind what is pasted, and a long paste must not cost more."""
 _CONTENDERS = 10
 """Candidates whose scores make the confidence, and among which boosts may change the order."""
+_SHOWN_PIECES = 3
+TOLD_WEIGHT = 0.5
+"""Of use cases and descriptions, which are about the pattern, against the words that people ask with."""
 _SAME = 6
 """Digits behind the point to which two scores must agree for the priority to decide."""
 
 
+class Fits(Protocol):
+    """Whoever gives the index of texts."""
+
+    def found(self, patterns: Sequence[Texts]) -> Index | None:
+        """The index of patterns that say this, or None where it takes its time."""
+
+    def fitted(self, patterns: Sequence[Texts]) -> Index:
+        """The same, however long it takes."""
+
+
+class InProcess:
+    """Fits with scikit-learn in this process, which loads it (a second, 100 MB)."""
+
+    def found(self, patterns: Sequence[Texts]) -> Index:
+        """The index, fitted anew."""
+        return self.fitted(patterns)
+
+    def fitted(self, patterns: Sequence[Texts]) -> Index:
+        """The index, fitted anew."""
+        from loom_worker.patterns.fit import fit
+
+        return fit(patterns)
+
+
 class Matcher:
-    """An index over a fixed set of patterns; building it loads numpy. Any number of threads may ask it."""
+    """An index over a fixed set of patterns. Any number of threads may ask it."""
 
     def __init__(
-        self, patterns: Iterable[Pattern], before: "Matcher | None" = None, *, weighing: Weighing | None = None
+        self, patterns: Iterable[Pattern], before: "Matcher | None" = None, *, fits: Fits | None = None
     ) -> None:
-        """Build the index.
+        """Have the index fitted.
 
         Args:
-            before: of an earlier state of the library; what its patterns say is not read anew where it is the same.
-            weighing: how much each idea counts, to measure them; unless given, that of ``before`` or the usual one.
+            before: of an earlier state of the library; its index serves on where the patterns' texts are the same.
+            fits: who fits; unless given, scikit-learn in this process.
         """
         self.patterns = tuple(patterns)
         self._by_id = {pattern.id: pattern for pattern in self.patterns}
-        self._views: Views | None = None
+        self.texts = tuple(map(texts_of, self.patterns))
         self._of_kind: dict[str, NDArray[bool_]] = {}
-        if self.patterns:
-            self._views = Views(self.patterns, weighing or Weighing(), before._views if before else None)
-            self._of_kind = _by_kind(self.patterns)
+        self._index: Index | None = None
+        self._is_provisional = False
+        if not self.patterns:
+            return
+        self._of_kind = _by_kind(self.patterns)
+        self._take(before, fits or InProcess())
+
+    def _take(self, before: "Matcher | None", fits: Fits) -> None:
+        """The index of these texts; until a new one is fitted, the one before with the changed patterns put into it."""
+        if before is None or before._index is None:
+            self._index = fits.found(self.texts) or fits.fitted(self.texts)
+        elif before.texts == self.texts and not before._is_provisional:
+            self._index = before._index
+        elif (found := fits.found(self.texts)) is not None:
+            self._index = found
+        else:
+            self._index, self._is_provisional = before._index.renewed(before.texts, self.texts), True
+            threading.Thread(target=self._settle, args=(fits,), name="loom-patterns-fit", daemon=True).start()
+
+    def _settle(self, fits: Fits) -> None:
+        try:
+            self._index = fits.fitted(self.texts)
+            self._is_provisional = False
+        except Exception:  # the top of a thread; the provisional index goes on serving
+            log.exception("the changed patterns could not be fitted, and are matched by their texts alone")
 
     def by_id(self, pattern_id: str) -> Pattern | None:
         """The pattern with this path-qualified id, or None."""
@@ -64,11 +119,11 @@ class Matcher:
             kinds: only patterns whose backend_type is one of these, empty, or unknown to Loom; None: all patterns.
             boosts: id to a factor (kept within 0.9-1.1) that may change a candidate's place, not its score.
         """
-        if self._views is None:
+        if self._index is None:
             return ()
-        views, allowed = self._views, self._allowed(kinds)
-        alike = views.alike(_excerpt(question))
-        contenders = self._contenders(alike, allowed, max(k, _CONTENDERS))
+        index, excerpt = self._index, _excerpt(question)
+        asked = index.vector(excerpt)
+        contenders = self._contenders(index.scores(asked) * self._allowed(kinds), max(k, _CONTENDERS))
         chances = confidences([score for _, score in contenders])
         factors = [_bounded((boosts or {}).get(self.patterns[n].id, 1.0)) for n, _ in contenders]
         found = [
@@ -76,13 +131,14 @@ class Matcher:
             for (n, score), chance, factor in zip(contenders, chances, factors, strict=True)
         ]
         found.sort(key=lambda each: -round(each[0].score * each[0].boost, _SAME))
-        return tuple(replace(match, terms=views.counted(alike, n)) for match, n in found[: max(k, 0)])
+        return tuple(
+            replace(match, terms=counted(words(excerpt), index.parts(asked, n))) for match, n in found[: max(k, 0)]
+        )
 
-    def _contenders(self, alike: Alike, allowed: "NDArray[bool_]", most: int) -> list[tuple[int, float]]:
+    def _contenders(self, scores: "NDArray[float64]", most: int) -> list[tuple[int, float]]:
         """Position and score of the best patterns, best first."""
         import numpy as np
 
-        scores = alike.scores * allowed
         least = np.partition(scores, -most)[-most] if most < len(scores) else 0.0
         found = np.flatnonzero((scores > 0) & (scores >= least - 10**-_SAME)).tolist()
         return sorted(((n, float(scores[n])) for n in found), key=self._place)[:most]
@@ -105,6 +161,35 @@ def _by_kind(patterns: tuple[Pattern, ...]) -> "dict[str, NDArray[bool_]]":
     # A type that Loom does not know (workflow, code) says nothing of what the agent works on.
     kinds = [pattern.backend_type if pattern.backend_type in BACKENDS else "" for pattern in patterns]
     return {kind: np.array([each == kind for each in kinds]) for kind in sorted(set(kinds))}
+
+
+def texts_of(pattern: Pattern) -> Texts:
+    """What a pattern says: what people ask counts in full, what is told about it less."""
+    asked = dict.fromkeys((pattern.name.replace("_", " "), pattern.title, *pattern.intents))
+    told = dict.fromkeys((*pattern.use_cases, pattern.description))
+    return (*((text, 1.0) for text in asked if text), *((text, TOLD_WEIGHT) for text in told if text))
+
+
+def counted(asked: Sequence[str], parts: Mapping[str, float]) -> tuple[str, ...]:
+    """The question's words that spoke for a pattern, the weightiest first.
+
+    Words of grammar, and pieces of words, are told only where there is nothing else.
+
+    Args:
+        parts: what each term adds to the score.
+    """
+    weights = {word: sum(parts.get(term, 0.0) for term in _meant(word)) for word in asked}
+    shared = sorted((word for word in weights if weights[word] > 0), key=lambda word: (-weights[word], word))
+    telling = tuple(word for word in shared if word not in FUNCTION_WORDS)
+    pieces = sorted(
+        (term for term in parts if term[0] == "~" and parts[term] > 0), key=lambda term: (-parts[term], term)
+    )
+    return telling or tuple(shared) or tuple(piece[1:] for piece in pieces[:_SHOWN_PIECES])
+
+
+def _meant(word: str) -> tuple[str, ...]:
+    stem = stemmed(word)
+    return (stem, *meanings(stem))
 
 
 def _excerpt(question: str) -> str:

@@ -1,66 +1,72 @@
+import random
+from pathlib import Path
+
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from sklearn.feature_extraction.text import TfidfVectorizer
 
-from loom_worker.patterns.index import Postings, Rarity, _order, count, joined
+from loom_worker.patterns.fit import fit
+from loom_worker.patterns.index import HALF, Index, gain, piece_terms, word_terms
+from loom_worker.patterns.match import texts_of
+from tests.support.shipped_patterns import shipped
 
-
-def test_a_gain_weighs_like_another_rarity() -> None:
-    numbers: dict[str, int] = {}
-    rows = count([{"a": 1, "b": 1}], numbers)
-    rarity = Rarity(rows, numbers, {"a": 1.0, "b": 0.5}.__getitem__)
-    assert rarity.weights.tolist() == [1.0, 0.5, 0.0]
-    assert Postings(rows, rarity.weights).cosines(rarity.vector(["b"])).tolist() == pytest.approx([0.5 / 1.25**0.5])
+TEXTS = tuple(texts_of(pattern) for pattern in shipped().patterns)[:30]
+SAID = [text for texts in TEXTS for text, _ in texts]
+INDEX = fit(TEXTS)
 
 
-def test_a_term_without_gain_counts_for_nothing_and_against_nothing() -> None:
-    numbers: dict[str, int] = {}
-    rows = count([{"a": 1, "b": 1}], numbers)
-    rarity = Rarity(rows, numbers, {"a": 1.0, "b": 0.0, "c": 0.0}.__getitem__)
-    asked = rarity.vector(["a", "b", "c"])
-    assert (asked.terms, asked.known) == (("a",), 1.0)
+def test_questions_of_known_terms_are_weighed_as_scikit_learn_weighs_them() -> None:
+    halves = [TfidfVectorizer(analyzer=cut, sublinear_tf=True).fit(SAID) for cut in (word_terms, piece_terms)]
+    for vectorizer in halves:
+        vectorizer.idf_ = vectorizer.idf_ * np.array([gain(term) for term in vectorizer.get_feature_names_out()])
+    for question in SAID:
+        asked = INDEX.vector(question)
+        ours = dict(zip(asked.terms, asked.weights.tolist(), strict=True))
+        theirs = {}
+        for vectorizer in halves:
+            row = vectorizer.transform([question])
+            names = vectorizer.get_feature_names_out()
+            theirs.update({names[n]: HALF * value for n, value in zip(row.indices, row.data, strict=True)})
+        assert ours == pytest.approx(theirs, abs=1e-9)
 
 
-def test_unknown_terms_take_from_what_is_known() -> None:
-    numbers: dict[str, int] = {}
-    rarity = Rarity(count([{"a": 1}, {"b": 1}], numbers), numbers)
-    rare = rarity.weights[0]
-    unknown = np.log(3) + 1
-    assert rarity.vector(["a"]).known == 1.0
-    assert rarity.vector(["a", "x"]).known == pytest.approx(rare / np.hypot(rare, unknown))
-    assert rarity.vector(["a", "x"], unknown=0.0).known == 1.0
-    assert rarity.vector(["a", "x y"], unknown_pair=0.25).known == pytest.approx(rare / np.hypot(rare, unknown / 2))
-    assert rarity.vector(["x"]).known == 0.0
+def test_what_no_pattern_says_shortens_a_question() -> None:
+    known, mixed = INDEX.vector(SAID[0]), INDEX.vector(f"{SAID[0]} frobnicate wombats")
+    assert np.linalg.norm(known.weights) == pytest.approx(1.0)
+    assert np.linalg.norm(mixed.weights) < 0.9
 
 
-def test_a_term_that_no_row_says_any_more_is_unknown() -> None:
-    numbers = {"gone": 0}
-    rarity = Rarity(count([{"a": 1}], numbers), numbers)
-    assert rarity.vector(["gone"]).terms == ()
-    assert rarity.share_in_use() == 0.5
+def test_the_parts_of_a_score_are_the_score() -> None:
+    for question in random.Random(3).sample(SAID, 20):
+        asked = INDEX.vector(question)
+        scores = INDEX.scores(asked)
+        best = int(scores.argmax())
+        assert sum(INDEX.parts(asked, best).values()) == pytest.approx(scores[best])
 
 
-def test_the_parts_of_a_cosine_add_up_to_it() -> None:
-    numbers: dict[str, int] = {}
-    rows = count([{"a": 2, "b": 1}, {"b": 3, "c": 1}], numbers)
-    rarity = Rarity(rows, numbers)
-    postings, asked = Postings(rows, rarity.weights), rarity.vector(["c", "b", "a", "a"])
-    cosines = postings.cosines(asked)
-    for row in (0, 1):
-        parts = dict(zip(asked.terms, postings.parts(asked, row).tolist(), strict=True))
-        assert sum(parts.values()) == pytest.approx(cosines[row])
-        assert parts["ac"[1 - row]] == 0.0
+def test_an_index_that_was_written_answers_as_before(tmp_path: Path) -> None:
+    INDEX.write(tmp_path)
+    again = Index.read(tmp_path)
+    for question in SAID[:50]:
+        assert again.scores(again.vector(question)).tolist() == INDEX.scores(INDEX.vector(question)).tolist()
 
 
-def test_rows_without_terms_are_like_nothing() -> None:
-    numbers: dict[str, int] = {}
-    rows = joined([count([{}], numbers), count([{"a": 1.0}, {}], numbers)])
-    rarity = Rarity(rows, numbers)
-    assert Postings(rows, rarity.weights).cosines(rarity.vector(["a"])).tolist() == [0.0, 1.0, 0.0]
-    assert Postings(rows, rarity.weights).cosines(rarity.vector([])).tolist() == [0.0, 0.0, 0.0]
+def test_a_renewed_index_keeps_the_models_of_patterns_that_stay() -> None:
+    fresh = (("a wombat on the moon", 1.0),)
+    after = (TEXTS[3], fresh, TEXTS[0])
+    renewed = INDEX.renewed(TEXTS, after)
+    asked = INDEX.vector(SAID[0])
+    scores = renewed.scores(renewed.vector(SAID[0]))
+    assert scores[[0, 2]].tolist() == pytest.approx(INDEX.scores(asked)[[3, 0]].tolist())
+    assert int(renewed.scores(renewed.vector("wombat")).argmax()) == 1
 
 
-@given(st.lists(st.integers(0, 2**32 - 1), max_size=50))
-def test_numbers_are_ordered_as_they_came_where_they_are_equal(numbers: list[int]) -> None:
-    assert _order(np.array(numbers, dtype=np.int64)).tolist() == sorted(range(len(numbers)), key=numbers.__getitem__)
+def test_patterns_that_say_nothing_match_nothing() -> None:
+    assert fit([(), ()]).scores(fit([(), ()]).vector("orders")).tolist() == [0.0, 0.0]
+
+
+def test_more_texts_than_the_regression_takes_are_matched_as_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loom_worker.patterns.fit.MOST_TEXTS", 10)
+    index = fit(TEXTS)
+    found = [int(index.scores(index.vector(texts[0][0])).argmax()) == n for n, texts in enumerate(TEXTS)]
+    assert sum(found) >= 0.9 * len(found)
