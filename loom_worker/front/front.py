@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from loom_worker import crash_points
 from loom_worker.agents.live import LiveAgents
@@ -13,6 +14,7 @@ from loom_worker.front import allowed
 from loom_worker.front.approvals import Approvals
 from loom_worker.front.following import Following
 from loom_worker.front.outward import Outward
+from loom_worker.front.waiting import Waits
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings
 from loom_worker.store.cancel import Cancelled, cancel
@@ -61,6 +63,7 @@ class Front:
         lanes: Lanes,
         following: Following,
         agents: Agents | LiveAgents,
+        waits: Waits,
         outward: Outward,
     ) -> None:
         self.settings = settings
@@ -76,8 +79,9 @@ class Front:
         self._search = Search(database)
         self._outbox = Outbox(database)
         self._ledger = Ledger(database)
-        self.approvals = Approvals(database, prepared=outward.prepared, alert=outward.alert)
+        self.approvals = Approvals(database, prepared=outward.prepared, alert=outward.alert, waits=waits)
         self.patterns = outward.patterns
+        self._waits = waits
         self._errors = Errors(database)
 
     def create_session(self, workspace: str, new: NewSession) -> Session:
@@ -151,7 +155,7 @@ class Front:
         if new.double_texting in ("interrupt", "rollback") and turn.position:
             self._outward.alert(turn.lane)
         crash_points.reached("web.answering")
-        return turn, is_replay
+        return self._waits.told(turn), is_replay
 
     def cancel(self, workspace: str, turn_id: str, action: CancelAction) -> Turn:
         """Wish a turn to end: one that nobody has begun is cancelled at once, one that runs within a second.
@@ -174,7 +178,7 @@ class Front:
         if done.is_new:
             log.info("cancel: %s", action, extra={"session": done.turn.session_id, "turn": turn_id})
             self._tell(done)
-        return done.turn
+        return self._waits.told(done.turn)
 
     def retry(self, workspace: str, turn_id: str, wish: Retry) -> tuple[Turn, bool]:
         """Accept a failed turn's input once more, at the tail of its lane.
@@ -189,15 +193,16 @@ class Front:
         """
         turn, is_replay = retry(self._database, self.settings.limits, workspace, turn_id, wish, now_ms=now_ms())
         self._announce(turn, is_replay=is_replay)
-        return turn, is_replay
+        return self._waits.told(turn), is_replay
 
     def turn(self, workspace: str, turn_id: str) -> Turn:
         """Return a turn, or raise NotFound."""
-        return self._turns.get(workspace, turn_id)
+        return self._waits.told(self._turns.get(workspace, turn_id))
 
     def wait(self, workspace: str, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
         """Return a turn as soon as it has ended, or as it is after timeout_s."""
-        return self._following.wait(workspace, turn_id, timeout_s=timeout_s, is_stopping=is_stopping)
+        waited = self._following.wait(workspace, turn_id, timeout_s=timeout_s, is_stopping=is_stopping)
+        return self._waits.told(waited)
 
     def events(
         self, workspace: str, turn_id: str, *, after: int, is_stopping: Callable[[], bool]
@@ -218,7 +223,8 @@ class Front:
         """List turns, the newest first; a filter that is None lets all pass."""
         filters = {"session_id": session_id, "status": status, "reason": reason}
         where = {name: value for name, value in filters.items() if value is not None}
-        return self._turns.page(workspace, where, limit=limit, after=after)
+        page = self._turns.page(workspace, where, limit=limit, after=after)
+        return replace(page, items=self._waits.told_all(page.items))
 
     def messages(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Message]:
         """List a session's messages, oldest first."""
@@ -296,8 +302,10 @@ class Front:
             raise Invalid(f"The agent {agent!r} cannot work: {error}", (Flaw("/agent", "cannot work"),)) from error
 
     def queue_stats(self, workspace: str) -> Json:
-        """How many lanes, turns and workers there are, and how old the oldest queued turn is."""
-        return {**self._turns.stats(workspace, now_ms=now_ms()), "workers": self._outward.workers()}
+        """How many lanes, turns and workers there are, and how old the oldest turns are that run and wait."""
+        figures = self._waits.figures(workspace)
+        del figures["waiting_ages"]
+        return {**figures, "workers": self._outward.workers()}
 
     def usage(self, workspace: str, *, group_by: str) -> tuple[Json, ...]:
         """What was spent, summed by session, agent, model, workspace or day."""

@@ -45,3 +45,8 @@ def lane(key: str) -> str:
 def lease(key: str) -> str:
     """Hash: state kicked, running or parked, and its token; absent when the lane is idle."""
     return f"{PREFIX}lease:{key}"
+
+
+def waiting(turn_id: str) -> str:
+    """String: the call of the model that a turn waits for, by the turn's owner; gone soon after that falls silent."""
+    return f"{PREFIX}waiting:{turn_id}"
