@@ -62,12 +62,12 @@ class Waits:
                 age_s = _age_s(turn.waiting.since_ms, moment_ms)
                 ages[turn.waiting.waits_for] = max(age_s, ages.get(turn.waiting.waits_for, 0.0))
         running = [_age_s(turn.started_ms or turn.created_ms, moment_ms) for turn in begun if turn.held_by is not None]
-        longest = max(ages, key=ages.__getitem__) if ages else None
+        longest = max(ages.items(), key=lambda each: each[1], default=None)
         return {
             **stats,
             "oldest_running_age_s": max(running, default=None),
-            "oldest_waiting_age_s": None if longest is None else ages[longest],
-            "oldest_waiting_for": longest,
+            "oldest_waiting_age_s": None if longest is None else longest[1],
+            "oldest_waiting_for": None if longest is None else longest[0],
             "waiting_ages": {name: ages.get(name, 0.0) for name in get_args(WaitsFor)},
         }
 

@@ -17,6 +17,9 @@ log = logging.getLogger(__name__)
 KEPT_MS = 30_000
 """A record goes so long after it was last written: its worker died, or waits no longer."""
 
+LATE_KEPT_MS = 86_400_000
+"""For a day nobody says again that the same tool calls take long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -46,6 +49,15 @@ class LiveWaits:
         record = json.dumps({"fence": turn.fence, "waiting": asdict(waiting)})
         with in_our_words():
             self._redis.set(keys.waiting(turn.id), record, px=KEPT_MS)
+
+    def is_first(self, turn: Turn, reply_n: int) -> bool:
+        """True for the first who asks this of the calls of a turn's reply.
+
+        Raises:
+            Unavailable: Redis did not answer.
+        """
+        with in_our_words():
+            return bool(self._redis.set(keys.late(turn.id, reply_n), "", nx=True, px=LATE_KEPT_MS))
 
     def of(self, held: Iterable[Turn]) -> Mapping[str, Seen]:
         """What is known of turns that workers hold, by id; empty while Redis does not answer."""

@@ -34,6 +34,10 @@ class WaitTeller:
         """Tell it now; a Redis that does not answer is left alone for a while."""
         self._tolerant.ask(lambda: self._waits.tell(turn, waiting), otherwise=None)
 
+    def is_first(self, turn: Turn, reply_n: int) -> bool:
+        """True for the first who asks this of the tools of a reply, over all workers; always while Redis is away."""
+        return self._tolerant.ask(lambda: self._waits.is_first(turn, reply_n), otherwise=True)
+
 
 class ModelWatch:
     """A Watch (values/chat.py) for one owner of a turn; ``begin`` it before each reply. For the turn's thread alone."""

@@ -13,6 +13,7 @@ from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import Writer
 from loom_worker.lanes.keeper import Hold
 from loom_worker.store.claims import Idle
+from loom_worker.turn import wait_log
 from loom_worker.turn.context import HISTORY_MESSAGES
 from loom_worker.turn.ending import end, leave
 from loom_worker.turn.loom import Kit, Loom, Shift
@@ -208,6 +209,7 @@ def _wait(work: Work, calls: tuple[Call, ...], wait_ms: int, shift: Shift, pen: 
     if again:
         sent += loom.calls.send(work.claim, again, now_ms=now_ms)
     work = work.with_calls(sent)
+    wait_log.tell(work, shift, now_ms=now_ms)
     asks = {"status": "requires_action"} if any(call.is_waiting for call in work.calls) else {}
     save(work, shift, pen, {"held_by": None, "parked_until_ms": now_ms + wait_ms, **asks})
     pen.flush()  # before others write: tool workers tell of their results
