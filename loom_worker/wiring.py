@@ -161,9 +161,8 @@ def front(settings: Settings) -> Front:
         settings,
         database=database,
         lanes=lanes,
-        following=Following(Turns(database), events),
+        following=Following(Turns(database), events, waits),
         agents=agents,
-        waits=waits,
         outward=outward,
     )
 

@@ -14,7 +14,6 @@ from loom_worker.front import allowed
 from loom_worker.front.approvals import Approvals
 from loom_worker.front.following import Following
 from loom_worker.front.outward import Outward
-from loom_worker.front.waiting import Waits
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.settings import Settings
 from loom_worker.store.cancel import Cancelled, cancel
@@ -63,7 +62,6 @@ class Front:
         lanes: Lanes,
         following: Following,
         agents: Agents | LiveAgents,
-        waits: Waits,
         outward: Outward,
     ) -> None:
         self.settings = settings
@@ -79,9 +77,9 @@ class Front:
         self._search = Search(database)
         self._outbox = Outbox(database)
         self._ledger = Ledger(database)
-        self.approvals = Approvals(database, prepared=outward.prepared, alert=outward.alert, waits=waits)
+        self.approvals = Approvals(database, prepared=outward.prepared, alert=outward.alert, waits=following.waits)
         self.patterns = outward.patterns
-        self._waits = waits
+        self._waits = following.waits
         self._errors = Errors(database)
 
     def create_session(self, workspace: str, new: NewSession) -> Session:
@@ -201,8 +199,7 @@ class Front:
 
     def wait(self, workspace: str, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
         """Return a turn as soon as it has ended, or as it is after timeout_s."""
-        waited = self._following.wait(workspace, turn_id, timeout_s=timeout_s, is_stopping=is_stopping)
-        return self._waits.told(waited)
+        return self._following.wait(workspace, turn_id, timeout_s=timeout_s, is_stopping=is_stopping)
 
     def events(
         self, workspace: str, turn_id: str, *, after: int, is_stopping: Callable[[], bool]

@@ -41,9 +41,10 @@ def approvals(stage: Stage, out: Out) -> Approvals:
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
-        following=Following(stage.turns, stage.events),
+        following=Following(
+            stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
+        ),
         agents=agent_files.load(None),
-        waits=Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None)),
         outward=replace(out.outward(), prepared=prepared),
     )
     return front.approvals

@@ -34,9 +34,10 @@ def a_front(stage: Stage, out: Out, lanes: Lanes | None = None) -> Front:
         stage.settings,
         database=stage.database,
         lanes=lanes or stage.lanes,
-        following=Following(stage.turns, stage.events),
+        following=Following(
+            stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
+        ),
         agents=agent_files.load(None),
-        waits=Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None)),
         outward=out.outward(),
     )
 
@@ -87,9 +88,10 @@ def test_a_turn_for_another_agent_than_its_sessions_is_refused_and_announced_to_
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
-        following=Following(stage.turns, stage.events),
+        following=Following(
+            stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(tmp_path))
+        ),
         agents=agent_files.load(tmp_path),
-        waits=Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(tmp_path)),
         outward=out.outward(),
     )
     turn = submit(front)

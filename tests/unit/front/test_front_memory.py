@@ -30,9 +30,8 @@ def a_front(stage: Stage, out: Out, agents: Agents = AGENTS) -> Front:
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
-        following=Following(stage.turns, stage.events),
+        following=Following(stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agents)),
         agents=agents,
-        waits=Waits(stage.turns, LiveWaits(stage.redis), agents),
         outward=out.outward(),
     )
 
