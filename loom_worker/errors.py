@@ -76,6 +76,10 @@ class Overloaded(Transient):
         return self.args[1] if len(self.args) > 1 else None
 
 
+class LeftAlone(Overloaded):
+    """The provider keeps failing, so it is not even asked for ``args[1]`` seconds: this says no more of it."""
+
+
 class StreamBroken(Transient):
     """A reply ended before it was complete: cut, silent, malformed or over its deadline."""
 

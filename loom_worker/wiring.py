@@ -21,10 +21,12 @@ from loom_worker.front.following import Following
 from loom_worker.front.front import Front
 from loom_worker.front.outward import Outward
 from loom_worker.front.patterns import PatternDesk
+from loom_worker.front.waiting import Waits
 from loom_worker.isolation import process_env
 from loom_worker.lanes import consuming, dropped
 from loom_worker.lanes.keeper import Keeper, alive_workers
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.outfit import Outfit, outfit
 from loom_worker.outlook import Outlook, means
 from loom_worker.settings import Settings, WebhookSettings
@@ -44,6 +46,7 @@ from loom_worker.tasks.publish import Publisher, doors, send
 from loom_worker.tasks.sweep import Sweep, Sweeper
 from loom_worker.tasks.threads import busy
 from loom_worker.turn.loom import Loom
+from loom_worker.turn.model_watch import WaitTeller
 from loom_worker.turn.patience import Stopping
 from loom_worker.values.ids import now_ms
 from loom_worker.values.json import Json
@@ -124,6 +127,7 @@ def front(settings: Settings) -> Front:
     fitted = outfit(settings, agents, database, client, process=_process_name(), stopping=stopping)
     outlook = Outlook(fitted.kits, fitted.knowledge, Sessions(database), Turns(database), Memories(database))
     bells = Bells(app, client)
+    waits = Waits(Turns(database), LiveWaits(client), agents)
 
     def announce(turn: Turn) -> None:
         publisher.put(lambda: _announce(turn, lanes, events, bells))
@@ -150,14 +154,14 @@ def front(settings: Settings) -> Front:
         check_kernel=outlook.check_kernel,
         check_fits=outlook.check_fits,
         patterns=_pattern_desk(client, fitted),
-        metrics=lambda: outlook.metrics(_sources(database, client, fitted), now_ms=now_ms()),
+        metrics=lambda: outlook.metrics(_sources(database, client, fitted, waits), now_ms=now_ms()),
         close=close,
     )
     return Front(
         settings,
         database=database,
         lanes=lanes,
-        following=Following(Turns(database), events),
+        following=Following(Turns(database), events, waits),
         agents=agents,
         outward=outward,
     )
@@ -202,6 +206,7 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         concluded=fitted.calling.concluded,
         open_breakers=fitted.calling.open_breakers,
         alive_workers=lambda: alive_workers(client),
+        waits=WaitTeller(LiveWaits(client)),
         webhook_body=lambda turn: _webhook_body(turn, settings),
         stopping=stopping,
         content=fitted.content,
@@ -262,11 +267,12 @@ def _pattern_desk(client: Any, fitted: Outfit) -> PatternDesk:
     )
 
 
-def _sources(database: Database, client: Any, fitted: Outfit) -> dict[str, Callable[[], Json]]:
+def _sources(database: Database, client: Any, fitted: Outfit, waits: Waits) -> dict[str, Callable[[], Json]]:
     """What figures are told of beside the queue, each by itself: one that fails takes no other with it."""
     return {
         # Asked alone, breakers would be told as closed while Redis is away.
         "workers": lambda: {"workers": len(alive_workers(client)), "breakers": fitted.breakers.states()},
+        "waits": lambda: waits.figures(None),
         "tools": lambda: store_figures.figures(database, now_ms=now_ms()),
         "results": fitted.references.figures,
         "messages": lambda: {"dropped_messages": dropped.counts(client)},

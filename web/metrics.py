@@ -32,6 +32,7 @@ GAUGES = (
     Figure("loom_workers", "workers", "Worker processes that are alive."),
     Figure("loom_dead_turns", "dead", "Turns that killed each worker that ran them."),
     Figure("loom_oldest_queued_age_seconds", "oldest_queued_age_s", "Age of the oldest queued turn; 0: none."),
+    Figure("loom_oldest_running_age_seconds", "oldest_running_age_s", "Age of the oldest turn a worker has; 0: none."),
     Figure("loom_memory_due_sessions", "memory_due", "Sessions whose memory waits to be compressed."),
     Figure(
         "loom_memory_oldest_due_age_seconds", "memory_oldest_due_age_s", "How long the first of them waits; 0: none."
@@ -49,6 +50,7 @@ GAUGES = (
 )
 LABELLED = {
     "loom_turns": ("status", "Unfinished turns."),
+    "loom_oldest_waiting_age_seconds": ("for", "How long a turn has waited at most, by what it waits for; 0: none."),
     "loom_breaker_open": ("name", "Circuit breakers: 1 open, 0.5 half-open, 0 closed."),
     "loom_dropped_messages_total": ("queue", "Malformed messages that workers dropped, since Redis began."),
     "loom_large_result_events_total": ("event", "What large results met with, since Redis began."),
@@ -123,6 +125,8 @@ def _values(name: str, told: Json) -> Json:
     match name:
         case "loom_turns":
             return {status: told[status] for status in STATUSES if status in told}
+        case "loom_oldest_waiting_age_seconds":
+            return dict(told.get("waiting_ages", {}))
         case "loom_breaker_open":
             return {breaker: OPENNESS[state] for breaker, state in told.get("breakers", {}).items()}
         case "loom_dropped_messages_total":

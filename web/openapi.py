@@ -4,7 +4,7 @@ import re
 from http import HTTPStatus
 
 from loom_worker.values.json import Json
-from web import answer_schemas, request_schemas
+from web import answer_schemas, request_schemas, schema_parts, turn_schemas
 from web.operations import OPERATIONS, PARAMETERS, Operation
 from web.request_schemas import Schema
 
@@ -25,7 +25,7 @@ LISTS = (
 )
 
 SCHEMAS: dict[str, Schema] = {
-    "Turn": answer_schemas.TURN,
+    "Turn": turn_schemas.TURN,
     "Session": answer_schemas.SESSION,
     "Message": answer_schemas.MESSAGE,
     "Hit": answer_schemas.HIT,
@@ -40,8 +40,9 @@ SCHEMAS: dict[str, Schema] = {
     "PatternList": answer_schemas.PATTERN_LIST,
     "PatternMatch": answer_schemas.PATTERN_MATCH,
     "Tool": answer_schemas.TOOL,
-    "ToolCall": answer_schemas.TOOL_CALL,
-    "Usage": answer_schemas.USAGE,
+    "ToolCall": turn_schemas.TOOL_CALL,
+    "Waiting": turn_schemas.WAITING,
+    "Usage": turn_schemas.USAGE,
     "UsageRow": answer_schemas.USAGE_ROW,
     "QueueStats": answer_schemas.QUEUE_STATS,
     "Problem": answer_schemas.PROBLEM,
@@ -53,7 +54,7 @@ SCHEMAS: dict[str, Schema] = {
     "CancelTurn": request_schemas.CANCEL_TURN,
     "Decision": request_schemas.DECISION,
     "Empty": request_schemas.EMPTY,
-    **{f"{name}List": answer_schemas.list_of(name) for name in LISTS},
+    **{f"{name}List": schema_parts.list_of(name) for name in LISTS},
 }
 
 _OPTIONAL_BODIES = frozenset({"Empty", "CancelTurn"})
@@ -113,7 +114,7 @@ def _security(path: str) -> list[Json]:
 
 def _path_parameters(path: str) -> list[Json]:
     names = re.findall(r"{(\w+)}", path)
-    return [{"name": name, "in": "path", "required": True, "schema": answer_schemas.TEXT} for name in names]
+    return [{"name": name, "in": "path", "required": True, "schema": schema_parts.TEXT} for name in names]
 
 
 def _answers(operation: Operation) -> Json:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from loom_worker.values.json import Json
-from web import answer_schemas
+from web import schema_parts, turn_schemas
 from web.request_schemas import Schema
 
 _TEXT: Schema = {"type": "string"}
@@ -49,7 +49,7 @@ PARAMETERS: dict[str, Json] = {
         "description": "Most hits; more than 50 counts as 50.",
     },
     "after": {"in": "query", "schema": _TEXT, "description": "The `next` of the page before; else 422."},
-    "status": {"in": "query", "schema": answer_schemas.TURN["properties"]["status"]},
+    "status": {"in": "query", "schema": turn_schemas.TURN["properties"]["status"]},
     "reason": {"in": "query", "schema": _TEXT, "description": "Such as `dead`."},
     "wait": {
         "in": "query",
@@ -71,8 +71,8 @@ PARAMETERS: dict[str, Json] = {
     },
     "session": {"in": "query", "schema": _TEXT, "description": "Of this session only."},
     "tool": {"in": "query", "schema": _TEXT, "description": "Of the tool of this name only."},
-    "since": {"in": "query", "schema": answer_schemas.TIME, "description": "The first moment that counts."},
-    "until": {"in": "query", "schema": answer_schemas.TIME, "description": "The first moment that is too late."},
+    "since": {"in": "query", "schema": schema_parts.TIME, "description": "The first moment that counts."},
+    "until": {"in": "query", "schema": schema_parts.TIME, "description": "The first moment that is too late."},
     "Range": {
         "in": "header",
         "schema": _TEXT,

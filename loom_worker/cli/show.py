@@ -1,7 +1,9 @@
 """What the API lists, as a table or as JSON; `loom tools` and `usage` are no more than that."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from urllib.parse import urlencode
 
 import click
@@ -96,7 +98,32 @@ def as_text(answer: Json) -> str:
 
 def fields(thing: Json) -> str:
     """One thing, a line for each of its members; for each tool call of a turn some."""
-    return "\n".join(f"{_cell(name):<18}{_member(name, value)}" for name, value in thing.items())
+    return "\n".join(f"{_cell(name):<18}{_member(name, value)}" for name, value in _readable(thing).items())
+
+
+def waits_text(waiting: Json, now_s: float) -> str:
+    """What a turn waits for, in a line.
+
+    Args:
+        now_s: seconds since 1970.
+    """
+    parts = [f"{waiting['for']} for {_seconds_since(waiting['since'], now_s)} s"]
+    if waiting["attempt"]:
+        parts.append(f"attempt {waiting['attempt']}")
+    if waiting["next_try_at"]:
+        parts.append(f"next try in {max(0, -_seconds_since(waiting['next_try_at'], now_s))} s")
+    text = ", ".join(parts)
+    return f"{text}: {waiting['last_error']}" if waiting["last_error"] else text
+
+
+def _seconds_since(moment: str, now_s: float) -> int:
+    return round(now_s - datetime.fromisoformat(moment).timestamp())
+
+
+def _readable(thing: Json) -> Json:
+    """The thing with what it waits for in words."""
+    waiting = thing.get("waiting")
+    return thing | {"waiting": waits_text(waiting, time.time())} if isinstance(waiting, dict) else thing
 
 
 def _member(name: str, value: object) -> str:
@@ -128,7 +155,10 @@ def refuse_options_of_the_list(ctx: click.Context) -> None:
 
 def table(rows: Sequence[Json], columns: Sequence[str]) -> str:
     """The rows under a headline, each column as wide as its widest cell."""
-    cells = [[name.upper() for name in columns], *([_cell(row.get(name)) for name in columns] for row in rows)]
+    cells = [
+        [name.upper() for name in columns],
+        *([_cell(row.get(name)) for name in columns] for row in map(_readable, rows)),
+    ]
     widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
     return "\n".join(line.rstrip() for line in lines)

@@ -46,7 +46,7 @@ def turns(ctx: click.Context, /, *, session: str | None, dead: bool, **asked: An
         return
     if dead and (asked["status"] or asked["reason"]):
         raise click.UsageError("--dead already says which status and reason")
-    columns = ("id", "session_id", "seq", "status", "reason", "input", "created_at")
+    columns = ("id", "session_id", "seq", "status", "reason", "waiting", "input", "created_at")
     query = {name: asked[name] for name in ("limit", "after", "status", "reason")}
     show(_list_path(session), query | (DEAD if dead else {}), columns, url=asked["url"], as_json=asked["as_json"])
 

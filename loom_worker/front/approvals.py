@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from loom_worker.errors import Flaw, Invalid
+from loom_worker.front.waiting import Waits
 from loom_worker.store import approvals
 from loom_worker.store.database import Database
 from loom_worker.values.approvals import Decision
@@ -25,6 +26,7 @@ class Approvals:
         *,
         prepared: Callable[[str, ToolUse], tuple[Json, str | None]],
         alert: Callable[[str], None],
+        waits: Waits,
     ) -> None:
         """Take what decisions need.
 
@@ -35,6 +37,7 @@ class Approvals:
         self._database = database
         self._prepared = prepared
         self._alert = alert
+        self._waits = waits
 
     def decide(self, workspace: str, turn_id: str, call_id: str, decision: Decision) -> Turn:
         """Let a call run, as the model wishes or with other arguments, or have the model told that it may not.
@@ -50,7 +53,7 @@ class Approvals:
         turn = approvals.decide(self._database, workspace, turn_id, call_id, decision, now_ms=now_ms())
         log.info("approval: %s", decision.verdict, extra={"turn": turn_id, "call": call_id})
         self._alert(turn.lane)
-        return turn
+        return self._waits.told(turn)
 
     def _edited(self, workspace: str, turn_id: str, call_id: str, decision: Decision) -> Decision:
         turn, call = approvals.waiting(self._database, workspace, turn_id, call_id)

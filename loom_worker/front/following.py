@@ -9,6 +9,7 @@ from dataclasses import replace
 from loom_worker.errors import Unavailable
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.events.rebuild import is_purged, rebuild
+from loom_worker.front.waiting import Waits
 from loom_worker.store.reading import Turns
 from loom_worker.values.events import Event
 from loom_worker.values.turns import Turn
@@ -24,7 +25,8 @@ LOOK_MS = 1_000
 class Following:
     """Follows turns, for clients."""
 
-    def __init__(self, turns: Turns, events: EventLog) -> None:
+    def __init__(self, turns: Turns, events: EventLog, waits: Waits) -> None:
+        self.waits = waits
         self._turns = turns
         self._events = events
         self._rebuilding = threading.Lock()  # a whole journal is in memory meanwhile: one at a time
@@ -40,7 +42,7 @@ class Following:
             turn = self._turns.get(workspace, turn_id)
             left_ms = int((until_s - time.monotonic()) * 1000)
             if turn.is_finished or turn.status == "requires_action" or left_ms <= 0 or is_stopping():
-                return turn
+                return self.waits.told(turn)
             self._wait_end(turn_id, wait_ms=min(left_ms, LOOK_MS))
 
     def events(

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from loom_worker import crash_points
 from loom_worker.agents.live import LiveAgents
@@ -76,8 +77,9 @@ class Front:
         self._search = Search(database)
         self._outbox = Outbox(database)
         self._ledger = Ledger(database)
-        self.approvals = Approvals(database, prepared=outward.prepared, alert=outward.alert)
+        self.approvals = Approvals(database, prepared=outward.prepared, alert=outward.alert, waits=following.waits)
         self.patterns = outward.patterns
+        self._waits = following.waits
         self._errors = Errors(database)
 
     def create_session(self, workspace: str, new: NewSession) -> Session:
@@ -151,7 +153,7 @@ class Front:
         if new.double_texting in ("interrupt", "rollback") and turn.position:
             self._outward.alert(turn.lane)
         crash_points.reached("web.answering")
-        return turn, is_replay
+        return self._waits.told(turn), is_replay
 
     def cancel(self, workspace: str, turn_id: str, action: CancelAction) -> Turn:
         """Wish a turn to end: one that nobody has begun is cancelled at once, one that runs within a second.
@@ -174,7 +176,7 @@ class Front:
         if done.is_new:
             log.info("cancel: %s", action, extra={"session": done.turn.session_id, "turn": turn_id})
             self._tell(done)
-        return done.turn
+        return self._waits.told(done.turn)
 
     def retry(self, workspace: str, turn_id: str, wish: Retry) -> tuple[Turn, bool]:
         """Accept a failed turn's input once more, at the tail of its lane.
@@ -189,11 +191,11 @@ class Front:
         """
         turn, is_replay = retry(self._database, self.settings.limits, workspace, turn_id, wish, now_ms=now_ms())
         self._announce(turn, is_replay=is_replay)
-        return turn, is_replay
+        return self._waits.told(turn), is_replay
 
     def turn(self, workspace: str, turn_id: str) -> Turn:
         """Return a turn, or raise NotFound."""
-        return self._turns.get(workspace, turn_id)
+        return self._waits.told(self._turns.get(workspace, turn_id))
 
     def wait(self, workspace: str, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
         """Return a turn as soon as it has ended, or as it is after timeout_s."""
@@ -218,7 +220,8 @@ class Front:
         """List turns, the newest first; a filter that is None lets all pass."""
         filters = {"session_id": session_id, "status": status, "reason": reason}
         where = {name: value for name, value in filters.items() if value is not None}
-        return self._turns.page(workspace, where, limit=limit, after=after)
+        page = self._turns.page(workspace, where, limit=limit, after=after)
+        return replace(page, items=self._waits.told_all(page.items))
 
     def messages(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Message]:
         """List a session's messages, oldest first."""
@@ -296,8 +299,10 @@ class Front:
             raise Invalid(f"The agent {agent!r} cannot work: {error}", (Flaw("/agent", "cannot work"),)) from error
 
     def queue_stats(self, workspace: str) -> Json:
-        """How many lanes, turns and workers there are, and how old the oldest queued turn is."""
-        return {**self._turns.stats(workspace, now_ms=now_ms()), "workers": self._outward.workers()}
+        """How many lanes, turns and workers there are, and how old the oldest turns are that run and wait."""
+        figures = self._waits.figures(workspace)
+        del figures["waiting_ages"]
+        return {**figures, "workers": self._outward.workers()}
 
     def usage(self, workspace: str, *, group_by: str) -> tuple[Json, ...]:
         """What was spent, summed by session, agent, model, workspace or day."""

@@ -45,3 +45,13 @@ def lane(key: str) -> str:
 def lease(key: str) -> str:
     """Hash: state kicked, running or parked, and its token; absent when the lane is idle."""
     return f"{PREFIX}lease:{key}"
+
+
+def waiting(turn_id: str) -> str:
+    """String: the call of the model that a turn waits for, by the turn's owner; gone soon after that falls silent."""
+    return f"{PREFIX}waiting:{turn_id}"
+
+
+def late(turn_id: str, reply_n: int) -> str:
+    """String: the log has said that the tool calls of a turn's reply take long."""
+    return f"{PREFIX}late:{turn_id}:{reply_n}"

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Protocol
 
-from loom_worker.errors import Overloaded, ProviderFailed, StreamBroken
+from loom_worker.errors import LeftAlone, Overloaded, ProviderFailed, StreamBroken
 from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.model import Model, NotSent
 from loom_worker.values.chat import Reply, ReplyEvent, Request
@@ -66,11 +66,11 @@ class Guarded:
         """See Model.reply.
 
         Raises:
-            Overloaded: also without any request, while the breaker is open.
+            LeftAlone: without any request, while the breaker is open.
         """
         verdict = self._breaker.look(self._name, probe_s=self._probe_s)
         if verdict.open_for_s is not None:
-            raise Overloaded(self._refusal(verdict.open_for_s), verdict.open_for_s)
+            raise LeftAlone(self._refusal(verdict.open_for_s), verdict.open_for_s)
         tell = self._breaker.let_go  # cancelled, closed early, or a bug of ours: that says nothing of the provider
         try:
             for event in self._model.reply(request):

@@ -137,10 +137,12 @@ class MessagesModel:
         """See Model.reply."""
         deadline = time.monotonic() + self._call_timeout_s
         body = self._server.body(request, self._model)
+        request.watch.asked()
         watched = WatchedBody(
             lambda: self._open(body, request.may_be_sent),
             deadline=deadline,
             is_stopping=lambda: self._is_stopping() or request.is_given_up(),
+            watch=request.watch,
         )
         try:
             yield from self._read(watched, body)

@@ -71,9 +71,10 @@ class Retrying:
                 wait_s = self._wait_s(error, n)
                 if wait_s is None or self._clock() + wait_s >= end_s:
                     raise
-                why = str(error)
+                failure = error
             if has_spoken:
-                yield Restarted(why)
+                yield Restarted(str(failure))
+            request.watch.failed(failure, wait_s)
             self._pause(wait_s, request.is_given_up)
 
     def _wait_s(self, error: Transient, n: int) -> float | None:

@@ -81,6 +81,7 @@ class Scripted:
         """
         whole = _script(request)
         said = _within(whole, self._max_reply_bytes)
+        request.watch.asked()
         self._take_time(request)
         yield from (TextDelta(piece) for piece in _PIECE.findall(said.text))
         uses = tuple(ToolUse(_call_id(request, n), name, arguments) for n, (name, arguments) in enumerate(said.calls))
@@ -97,6 +98,7 @@ class Scripted:
         while (left_s := until_s - time.monotonic()) > 0:
             if self._is_stopping() or request.is_given_up():
                 raise Interrupted("The reply was given up: this process stops, or nobody wants the reply any more.")
+            request.watch.silent()
             time.sleep(min(left_s, POLL_S))  # as seldom as a real model's call looks, for a load shall cost the same
 
     def _usage(self, request: Request, said: _Said) -> Usage:

@@ -13,6 +13,7 @@ from queue import Empty, Full, Queue
 from typing import Protocol
 
 from loom_worker.errors import Interrupted
+from loom_worker.values.chat import UNWATCHED, Watch
 
 POLL_S = 0.25
 """How often the caller looks whether it must stop."""
@@ -53,6 +54,7 @@ class WatchedBody:
         deadline: float,
         is_stopping: Callable[[], bool],
         max_bytes: int = MAX_BYTES,
+        watch: Watch = UNWATCHED,
     ) -> None:
         """Begin to open the response.
 
@@ -60,10 +62,12 @@ class WatchedBody:
             open_body: sends the request; may block as long as it likes.
             deadline: ``time.monotonic()`` at which the whole must be over.
             is_stopping: asked every POLL_S and with each chunk.
+            watch: hears of each chunk, and of each POLL_S without one.
         """
         self._deadline = deadline
         self._is_stopping = is_stopping
         self._max_bytes = max_bytes
+        self._watch = watch
         self._chunks: Queue[bytes | BaseException | None] = Queue(MAX_WAITING)
         self._is_abandoned = threading.Event()
         self._lock = threading.Lock()
@@ -108,9 +112,11 @@ class WatchedBody:
             try:
                 got = self._chunks.get(timeout=min(left_s, POLL_S))
             except Empty:
+                self._watch.silent()
                 continue
             if isinstance(got, BaseException):
                 raise got
+            self._watch.heard()
             return got
 
     def _read(self, open_body: Callable[[], Body]) -> None:

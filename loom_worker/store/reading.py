@@ -1,8 +1,9 @@
 """Reading turns: one, many, and what is needed to run one."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, bindparam, func, literal, select
 
 from loom_worker.errors import NotFound
 from loom_worker.store import rows
@@ -66,6 +67,31 @@ class Turns:
         query = select(steps).where(steps.c.turn_id == turn_id).order_by(steps.c.n)
         with self._database.read() as tx:
             return tuple(rows.step(row) for row in tx.execute(query).mappings())
+
+    def waited(self, turn_ids: Sequence[str]) -> dict[str, Json]:
+        """What the journals have of turns that wait for the model's provider, by turn; others are missing."""
+        last = select(steps.c.turn_id, func.max(steps.c.n).label("n"))
+        last = last.where(steps.c.turn_id.in_(turn_ids), steps.c.kind.in_(("reply", "waited")))
+        found = last.group_by(steps.c.turn_id).subquery()
+        is_last = (steps.c.turn_id == found.c.turn_id) & (steps.c.n == found.c.n)
+        query = select(steps.c.turn_id, steps.c.payload).join(found, is_last).where(steps.c.kind == "waited")
+        with self._database.read() as tx:
+            return {row.turn_id: row.payload for row in tx.execute(query)}
+
+    def begun(self, workspace: str | None, *, limit: int) -> tuple[Turn, ...]:
+        """Turns that have begun and not ended, the oldest first, without what was asked and answered.
+
+        Args:
+            workspace: None: of all.
+        """
+        is_text = (turns.c.input, turns.c.output_text)
+        columns = [literal("").label(each.name) if each in is_text else each for each in turns.c]
+        query = select(*columns).where(unfinished(), turns.c.status != "queued")
+        if workspace is not None:
+            query = query.where(turns.c.workspace == workspace)
+        with self._database.read() as tx:
+            found = tx.execute(query.order_by(turns.c.id).limit(limit)).mappings().all()
+            return tuple(rows.turn(row, calls=read_calls(tx, row["id"])) for row in found)
 
     def stats(self, workspace: str | None, *, now_ms: int) -> Json:
         """Counts of a workspace's unfinished turns, and the age of the oldest that waits; None: of all workspaces."""

@@ -16,7 +16,10 @@ Row = Mapping[Any, Any]
 CHANGES = 10
 """Of the latest changes of a session's memory, so many are kept."""
 
-_NOT_COLUMNS = {"usage", "patterns", "webhook", "trace_id", "calls", "position", "queue_depth", "is_busy", "is_cut"}
+_NOT_COLUMNS = {
+    *("usage", "patterns", "webhook", "trace_id", "calls", "position", "waiting"),
+    *("queue_depth", "is_busy", "is_cut"),
+}
 CHOSEN = ("model", "tools", "backend")
 """What a session chose instead of its agent's own."""
 _TURN_FIELDS = tuple(name for name in Turn.__slots__ if name not in _NOT_COLUMNS)

@@ -119,14 +119,21 @@ def _ended_from_outside(work: Work, limits: LimitSettings, now: Situation) -> En
         text = f"The turn was given up after {turn.deaths} attempts: each time the worker that ran it died."
         return Ending("failed", "dead", error=problem("dead", text))
     if turn.deadline_ms is not None and now.now_ms >= turn.deadline_ms:
-        return Ending("incomplete", "deadline", error=problem("deadline", "The turn's deadline has passed."))
+        text = f"The turn's deadline has passed.{_model_said(work)}"
+        return Ending("incomplete", "deadline", error=problem("deadline", text))
     if now.run_ms >= limits.turn_timeout_s * 1000:
         text = f"The turn ran for {limits.turn_timeout_s:g} s, the most it may (LOOM_TURN_TIMEOUT_S)."
+        text += _model_said(work)
         return Ending("incomplete", "limits", error=problem("timeout", text))
     if work.waits >= MAX_WAITS:
-        why = next(str(step.payload["why"]) for step in reversed(work.steps) if step.kind == "waited")
-        return Ending("failed", "provider", error=problem("provider", f"The model could not be reached. {why}".strip()))
+        text = f"The model could not be reached. {work.last_error or ''}".strip()
+        return Ending("failed", "provider", error=problem("provider", text))
     return None
+
+
+def _model_said(work: Work) -> str:
+    """The model's last error, as a sentence to follow another; empty if it has replied since, or never failed."""
+    return f" The model's last error was: {work.last_error}" if work.last_error else ""
 
 
 def _cancel_calls(work: Work, now: Situation) -> Decision:

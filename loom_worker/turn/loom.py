@@ -17,6 +17,7 @@ from loom_worker.store.claims import Claims
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
 from loom_worker.tools.registry import Prepared, Registry
+from loom_worker.turn.model_watch import ModelWatch, WaitTeller
 from loom_worker.turn.ownership import Ownership
 from loom_worker.turn.patience import Stopping, until_written
 from loom_worker.turn.wishes import Wishes
@@ -139,6 +140,7 @@ class Loom:
     open_breakers: Callable[[Sequence[str]], Mapping[str, float]]
     """Of these circuit breakers those that are open, with the seconds until they let a call try."""
     alive_workers: Callable[[], frozenset[str]]
+    waits: WaitTeller
     webhook_body: Callable[[Turn], str]
     stopping: Stopping
     flusher: Flusher = field(default_factory=Flusher)
@@ -161,6 +163,8 @@ class Shift:
     ran_before_ms: int
     ownership: Ownership
     wishes: Wishes
+    watch: ModelWatch
+    """Over the model's calls."""
     recollect: Callable[[], Remembered]
     """What is remembered of the session, read when it is first asked for and the same from then on."""
     standing: Callable[[], str]

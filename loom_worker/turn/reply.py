@@ -103,6 +103,7 @@ def _request(context: Context, shift: Shift, *, may_call_tools: bool) -> Request
         stop_sequences=shift.kit.agent.stop_sequences,
         may_be_sent=shift.ownership.is_confirmed,
         is_given_up=lambda: shift.ownership.is_lost() or shift.wishes.must_cut(),
+        watch=shift.watch,
     )
 
 

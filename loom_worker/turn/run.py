@@ -32,6 +32,7 @@ from loom_worker.values.deliveries import Delivery
 from loom_worker.values.json import Json
 from loom_worker.values.tools import Caller
 from loom_worker.values.turns import Call, Ending
+from loom_worker.values.waiting import Waiting as ForPerson
 
 MAX_WAIT_S = 60.0
 """The longest pause for a busy provider before it is asked again."""
@@ -77,13 +78,15 @@ def run(work: Work, shift: Shift, pen: Writer) -> Waiting | Done:
                 work = _match(work, shift, pen)
             case Ask(may_call_tools):
                 work = saved(work, shift, pen)
+                shift.watch.begin(work)
                 try:
                     work = ask(work, shift, pen, may_call_tools=may_call_tools)
                     crash_points.reached("turn.replied")
                 except Unavailable:
                     raise
                 except Transient as error:
-                    return Waiting(work.waited(str(error)), (), _pause_ms(work, error))
+                    pause_ms = _pause_ms(work, error)
+                    return Waiting(work.waited(str(error), shift.watch.parked(error, pause_ms)), (), pause_ms)
                 except (ProviderFailed, BudgetExceeded) as error:
                     return Done(work, failed(work, _reason(error), str(error)).ending)
             case CallHere(call):
@@ -131,8 +134,10 @@ def _asking(work: Work, shift: Shift) -> Delivery | None:
     """The webhook that tells of calls which wait for a person, once for each reply that asks for some."""
     if work.turn.webhook is None or not any(call.is_waiting for call in work.unsaved_calls):
         return None
-    turn = replace(work.turn, status="requires_action", usage=work.usage, patterns=work.patterns, calls=work.calls)
-    return Delivery.of(turn, shift.loom.webhook_body(turn), now_ms=shift.loom.clock_ms())
+    now_ms = shift.loom.clock_ms()
+    done = replace(work.turn, usage=work.usage, patterns=work.patterns, calls=work.calls)
+    turn = replace(done, status="requires_action", waiting=ForPerson("person", now_ms))
+    return Delivery.of(turn, shift.loom.webhook_body(turn), now_ms=now_ms)
 
 
 def progress(work: Work, shift: Shift) -> Json:

@@ -13,9 +13,11 @@ from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import Writer
 from loom_worker.lanes.keeper import Hold
 from loom_worker.store.claims import Idle
+from loom_worker.turn import wait_log
 from loom_worker.turn.context import HISTORY_MESSAGES
 from loom_worker.turn.ending import end, leave
-from loom_worker.turn.loom import Loom, Shift
+from loom_worker.turn.loom import Kit, Loom, Shift
+from loom_worker.turn.model_watch import ModelWatch
 from loom_worker.turn.ownership import Ownership
 from loom_worker.turn.patience import until_written
 from loom_worker.turn.reply import retell
@@ -80,7 +82,8 @@ def serve_claim(claim: Claim, hold: Hold, loom: Loom) -> None:
         )
         recollect = cache(lambda: loom.memories.load(lane, limit=HISTORY_MESSAGES, claim=claim))
         standing = cache(lambda: loom.standing(kit))
-        shift = Shift(loom, kit, hold, began_s, claim.turn.run_ms, ownership, wishes, recollect, standing)
+        watch = ModelWatch(claim.turn, loom.waits, asked=_asked(kit, loom), clock_ms=loom.clock_ms)
+        shift = Shift(loom, kit, hold, began_s, claim.turn.run_ms, ownership, wishes, watch, recollect, standing)
         _advance(claim, shift)
     except Interrupted as error:
         log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
@@ -106,6 +109,11 @@ def _run_alone(claim: Claim, hold: Hold, loom: Loom) -> None:
         _ring_if(loom.lanes.release(hold.lease), turn.lane, loom)
     elif loom.claims.resume(turn.id, fence=turn.fence) is None:
         leave(hold, turn, loom)
+
+
+def _asked(kit: Kit, loom: Loom) -> str:
+    """The model, for the log."""
+    return f"{kit.model.name} ({kit.agent.provider or loom.settings.llm.provider})"
 
 
 def _run_ms(claim: Claim, began_s: float) -> int:
@@ -203,6 +211,7 @@ def _wait(work: Work, calls: tuple[Call, ...], wait_ms: int, shift: Shift, pen: 
     if again:
         sent += loom.calls.send(work.claim, again, now_ms=now_ms)
     work = work.with_calls(sent)
+    wait_log.tell(work, shift, now_ms=now_ms)
     asks = {"status": "requires_action"} if any(call.is_waiting for call in work.calls) else {}
     save(work, shift, pen, {"held_by": None, "parked_until_ms": now_ms + wait_ms, **asks})
     pen.flush()  # before others write: tool workers tell of their results

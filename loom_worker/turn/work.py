@@ -105,6 +105,18 @@ class Work:
         return sum(step.kind == "waited" for step in self.steps if since is None or step.n > since.n)
 
     @property
+    def waited_last(self) -> Json | None:
+        """What the journal has of the latest wait for the provider since the last reply; None: there was none."""
+        last = next((step for step in reversed(self.steps) if step.kind in ("reply", "waited")), None)
+        return last.payload if last is not None and last.kind == "waited" else None
+
+    @property
+    def last_error(self) -> str | None:
+        """The model's latest error since its last reply."""
+        waited = self.waited_last or {}
+        return waited.get("last_error") or waited.get("why")
+
+    @property
     def open_calls(self) -> tuple[Call, ...]:
         """Calls without a result."""
         return tuple(call for call in self.calls if call.is_open)
@@ -156,9 +168,13 @@ class Work:
             first_token_ms=first_token_ms if self.first_token_ms is None else self.first_token_ms,
         )
 
-    def waited(self, why: str) -> "Work":
-        """The provider was too busy."""
-        return replace(self, steps=(*self.steps, Step(self.next_n, "waited", {"why": why})))
+    def waited(self, why: str, told: Json | None = None) -> "Work":
+        """The provider was too busy.
+
+        Args:
+            told: as ModelWatch.parked says it.
+        """
+        return replace(self, steps=(*self.steps, Step(self.next_n, "waited", {"why": why, **(told or {})})))
 
     def told(self, log: Json | None) -> "Work":
         """Readers saw events that the journal must know of."""

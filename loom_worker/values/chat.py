@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
+from loom_worker.errors import LoomError
 from loom_worker.values.json import Json
 
 Role = Literal["user", "assistant", "tool"]
@@ -79,6 +80,41 @@ def _always() -> bool:
     return True
 
 
+class Watch(Protocol):
+    """Who looks on while a model is called. The methods are called in the thread that waits, and return soon."""
+
+    def asked(self) -> None:
+        """A request goes out."""
+
+    def heard(self) -> None:
+        """Something came in."""
+
+    def silent(self) -> None:
+        """Still nothing came; called several times a second."""
+
+    def failed(self, error: LoomError, wait_s: float) -> None:
+        """A try failed; the next one begins in so many seconds."""
+
+
+class Unwatched:
+    """A Watch that nobody needs."""
+
+    def asked(self) -> None:
+        """See Watch."""
+
+    def heard(self) -> None:
+        """See Watch."""
+
+    def silent(self) -> None:
+        """See Watch."""
+
+    def failed(self, error: LoomError, wait_s: float) -> None:
+        """See Watch."""
+
+
+UNWATCHED = Unwatched()
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call of a model."""
@@ -100,6 +136,7 @@ class Request:
     """Asked several times a second during the call; True ends it with Interrupted."""
     may_be_sent: Callable[[], bool] = field(default=_always, compare=False)
     """Asked with each try, on an open connection and before its first byte; False ends the call with Interrupted."""
+    watch: Watch = field(default=UNWATCHED, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from loom_worker.values.chat import Usage
 from loom_worker.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.values.json import Json, rfc3339
 from loom_worker.values.sessions import Choice
+from loom_worker.values.waiting import Waiting
 from loom_worker.visible import clean
 
 TurnStatus = Literal["queued", "in_progress", "requires_action", "completed", "failed", "cancelled", "incomplete"]
@@ -189,8 +190,14 @@ class Turn:
     run_ms: int = 0
     """Milliseconds spent running: not queued, not parked."""
     calls: tuple[Call, ...] = ()
+    held_by: str | None = None
+    """The worker that runs it; None while it is queued, parked, released or finished."""
+    parked_until_ms: int | None = None
+    """A turn without an owner goes on then, should nobody wake it; None: it is not parked."""
     position: int = 0
     """Unfinished turns of the session before this one."""
+    waiting: Waiting | None = field(default=None, compare=False)
+    """What it waits for, where somebody has looked; None for a turn that has ended."""
     is_cut: bool = False
     """True for a turn in a list whose fields are longer than shown."""
 
@@ -236,6 +243,7 @@ class Turn:
             "patterns": list(self.patterns),
             "usage": self.usage.as_json(),
             "error": self.error,
+            "waiting": None if self.waiting is None else self.waiting.as_json(),
             "timings": {
                 "queued_ms": None if queued_until is None else queued_until - self.created_ms,
                 "run_ms": self.run_ms if self.is_finished else None,

@@ -107,7 +107,8 @@ def stats_of(turns: list[Turn]) -> Json:
     """The queue of one workspace."""
     counts = {status: sum(turn.status == status for turn in turns) for status in ("queued", "in_progress")}
     lanes = len({turn.lane for turn in turns if not turn.is_finished})
-    rest = {"waiting": 0, "oldest_queued_age_s": None, "workers": 1, "dead": 0}
+    ages = {f"oldest_{name}": None for name in ("queued_age_s", "running_age_s", "waiting_age_s", "waiting_for")}
+    rest = {"waiting": 0, **ages, "workers": 1, "dead": 0}
     return {"lanes": lanes, "queued": counts["queued"], "running": counts["in_progress"], **rest}
 
 

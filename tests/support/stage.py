@@ -12,6 +12,7 @@ from loom_worker.events.rebuild import queued, rebuild
 from loom_worker.lanes import keys
 from loom_worker.lanes.keeper import Keeper
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.memory.pressure import l1_room
 from loom_worker.settings import Settings
 from loom_worker.store.calls import Calls
@@ -28,6 +29,7 @@ from loom_worker.store.submit import submit
 from loom_worker.tools.call import call as call_tool
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.loom import Beside, Doors, Kit, Loom
+from loom_worker.turn.model_watch import WaitTeller
 from loom_worker.turn.patience import Stopping
 from loom_worker.turn.serve import serve_call, serve_lane
 from loom_worker.values.agents import Agent
@@ -165,6 +167,7 @@ class Stage:
             concluded=concluded,
             open_breakers=lambda names: {name: self.broken[name] for name in names if name in self.broken},
             alive_workers=lambda: frozenset(self.alive),
+            waits=WaitTeller(LiveWaits(self.redis)),
             webhook_body=lambda turn: completed(turn, now_ms=self.now_ms, url=f"http://loom/v1/turns/{turn.id}"),
             stopping=Stopping(self.settings.lanes.drain_s),
             clock_ms=lambda: self.now_ms,

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
-from loom_worker.cli.show import WIDEST, as_text, fields, table
+from loom_worker.cli.show import WIDEST, as_text, fields, table, waits_text
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
 
@@ -158,3 +158,19 @@ def test_a_step_of_a_path_is_asked_for_nowhere(tmp_path: Path, command: list[str
     result, fake = run(tmp_path, {}, *arguments)
     assert (result.exit_code, result.stderr) == (1, f"loom: there is nothing called {name!r}\n")
     assert fake.asked == []
+
+
+def test_what_a_turn_waits_for_is_told_in_words() -> None:
+    waiting = {"for": "lane", "since": "2027-01-15T08:00:00.000Z", "attempt": None, "next_try_at": None}
+    began_s = 1_800_000_000.0
+    assert waits_text({**waiting, "last_error": None}, began_s + 61) == "lane for 61 s"
+    busy = {"for": "rate_limit", "attempt": 3, "next_try_at": "2027-01-15T08:01:08.000Z", "last_error": "busy (429)"}
+    told = waits_text({**waiting, **busy}, began_s + 61)
+    assert told == "rate_limit for 61 s, attempt 3, next try in 7 s: busy (429)"
+
+
+def test_a_table_and_one_thing_say_what_is_waited_for() -> None:
+    member = {"for": "person", "since": "2027-01-15T08:00:00Z", "attempt": None, "next_try_at": None}
+    turn = {"id": "turn_1", "waiting": {**member, "last_error": None}}
+    assert "person for " in table([turn, {"id": "turn_2", "waiting": None}], ("id", "waiting"))
+    assert "person for " in fields(turn)

@@ -9,6 +9,8 @@ from loom_worker.errors import Conflict, Invalid, NotFound
 from loom_worker.front.approvals import Approvals
 from loom_worker.front.following import Following
 from loom_worker.front.front import Front
+from loom_worker.front.waiting import Waits
+from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.values.agents import Agent, ApprovalPolicy
 from loom_worker.values.approvals import Decision
 from loom_worker.values.chat import ToolUse
@@ -39,7 +41,9 @@ def approvals(stage: Stage, out: Out) -> Approvals:
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
-        following=Following(stage.turns, stage.events),
+        following=Following(
+            stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
+        ),
         agents=agent_files.load(None),
         outward=replace(out.outward(), prepared=prepared),
     )

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from loom_worker import redis_client
+from loom_worker.agents import load as agent_files
 from loom_worker.errors import NotFound
 from loom_worker.events.log import EventLog
 from loom_worker.front.following import Following
+from loom_worker.front.waiting import Waits
+from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.settings_tree import EventSettings
 from loom_worker.values.chat import Reply, TextDelta
 from loom_worker.values.events import Event
@@ -31,22 +34,26 @@ class Fast(EventLog):
         return super().read(turn_id, after=after, wait_ms=wait_ms // 20, most=most)
 
 
+def waits_of(stage: Stage) -> Waits:
+    return Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
+
+
 @pytest.fixture
 def following(stage: Stage) -> Following:
-    return Following(stage.turns, stage.events)
+    return Following(stage.turns, stage.events, waits_of(stage))
 
 
 @pytest.fixture
 def hasty(stage: Stage) -> Following:
     """A follower whose pauses are short, for tests that wait until one is over."""
-    return Following(stage.turns, Fast(stage.redis, stage.redis))
+    return Following(stage.turns, Fast(stage.redis, stage.redis), waits_of(stage))
 
 
 @pytest.fixture
 def blind(stage: Stage, tmp_path: Path) -> Following:
     """A follower whose Redis is down."""
     client = redis_client.client(f"unix://{tmp_path}/none", connections=4)
-    return Following(stage.turns, EventLog(client, client))
+    return Following(stage.turns, EventLog(client, client), waits_of(stage))
 
 
 def never() -> bool:

@@ -12,7 +12,9 @@ from loom_worker.agents import load as agent_files
 from loom_worker.errors import Conflict, Fenced, Invalid, LoomError, NotFound, ProviderFailed
 from loom_worker.front.following import Following
 from loom_worker.front.front import Front
+from loom_worker.front.waiting import Waits
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.settings import WebhookSettings
 from loom_worker.values.sessions import NewSession, SessionPatch
 from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
@@ -32,7 +34,9 @@ def a_front(stage: Stage, out: Out, lanes: Lanes | None = None) -> Front:
         stage.settings,
         database=stage.database,
         lanes=lanes or stage.lanes,
-        following=Following(stage.turns, stage.events),
+        following=Following(
+            stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
+        ),
         agents=agent_files.load(None),
         outward=out.outward(),
     )
@@ -84,7 +88,9 @@ def test_a_turn_for_another_agent_than_its_sessions_is_refused_and_announced_to_
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
-        following=Following(stage.turns, stage.events),
+        following=Following(
+            stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(tmp_path))
+        ),
         agents=agent_files.load(tmp_path),
         outward=out.outward(),
     )

@@ -8,6 +8,8 @@ from loom_worker.agents.load import Agents
 from loom_worker.errors import BadSettings, Invalid, NotFound
 from loom_worker.front.following import Following
 from loom_worker.front.front import CHECKED_BYTES, Front
+from loom_worker.front.waiting import Waits
+from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.values.agents import Agent, Backend
 from loom_worker.values.sessions import NewSession, SessionPatch
 from loom_worker.values.turns import NewTurn
@@ -28,7 +30,7 @@ def a_front(stage: Stage, out: Out, agents: Agents = AGENTS) -> Front:
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
-        following=Following(stage.turns, stage.events),
+        following=Following(stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agents)),
         agents=agents,
         outward=out.outward(),
     )

@@ -1,5 +1,7 @@
 """Trying again, without a clock or a network."""
 
+from dataclasses import replace
+
 import pytest
 
 from loom_worker.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
@@ -139,3 +141,16 @@ def test_a_stop_during_the_pause_ends_the_call():
     model = Retrying(Plays([StreamBroken("x")], GOOD), pause=stop, chance=lambda: 0.0, clock=lambda: 0.0)
     with pytest.raises(Interrupted):
         list(model.reply(REQUEST))
+
+
+def test_each_failure_that_is_tried_again_is_told_before_the_pause():
+    class Notes:
+        def __init__(self):
+            self.told = []
+
+        def failed(self, error, wait_s):
+            self.told.append((str(error), wait_s, list(world.waits)))
+
+    world, notes = World([Overloaded("busy", 2.0)], [StreamBroken("cut")], GOOD), Notes()
+    assert list(world.model.reply(replace(REQUEST, watch=notes)))[-1] == REPLY
+    assert notes.told == [("busy", 2.0, []), ("cut", 1.0, [2.0])]

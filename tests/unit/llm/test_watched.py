@@ -119,3 +119,22 @@ def test_a_body_that_was_read_to_its_end_is_not_hung_up():
     list(watch)
     watch.close()
     assert not body._hung_up.is_set()
+
+
+def test_the_watch_hears_of_each_chunk_and_of_silence():
+    class Notes:
+        def __init__(self):
+            self.told = []
+
+        def heard(self):
+            self.told.append("heard")
+
+        def silent(self):
+            self.told.append("silent")
+            body.hang_up()
+
+    notes, body = Notes(), StuckBody(b"a", b"b")
+    watch = WatchedBody(lambda: body, deadline=time.monotonic() + LATE_S, is_stopping=lambda: False, watch=notes)
+    with pytest.raises(OSError, match="hung up"):
+        list(watch)
+    assert notes.told[:3] == ["heard", "heard", "silent"]

@@ -119,6 +119,18 @@ def test_a_provider_that_is_busy_too_often_fails_the_turn_with_its_last_words() 
     assert f"busy {MAX_WAITS - 1}" in str(decision)
 
 
+@pytest.mark.parametrize(("over", "words"), [({"run_ms": 300_000}, "ran for 300 s"), ({}, "deadline has passed")])
+def test_a_turn_whose_time_is_over_names_the_models_last_error(over: dict[str, int], words: str) -> None:
+    work = matched(deadline_ms=None if over else NOW_MS)
+    assert "last error" not in str(after(work, **over))
+    work = work.waited("It is left alone.", {"last_error": "The reply was cut."})
+    text = str(after(work, **over))
+    assert words in text
+    assert "The model's last error was: The reply was cut." in text
+    answered = replied(work, "", "tool_use", replace(CALL, status="completed", content="3"))
+    assert "last error" not in str(after(answered, **over))
+
+
 def test_a_reply_takes_the_waits_back() -> None:
     work = matched()
     for _ in range(MAX_WAITS - 1):

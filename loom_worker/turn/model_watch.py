@@ -1,0 +1,165 @@
+"""The watch over a turn's calls of the model: others see what it waits for, and the log says once of a long wait."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from loom_worker.errors import LeftAlone, LoomError, Overloaded
+from loom_worker.guard.tolerant import Tolerant
+from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
+from loom_worker.llm.anthropic_errors import is_rate_limit
+from loom_worker.turn.work import Work
+from loom_worker.values.json import Json
+from loom_worker.values.turns import Turn
+from loom_worker.values.waiting import Waiting, WaitsFor
+
+log = logging.getLogger(__name__)
+
+QUIET_MS = 10_000
+"""Nothing came from the model for so long: that is worth a line in the log."""
+SHOWN_AFTER_MS = 200
+"""A shorter call is over before anyone looks, and leaves Redis alone."""
+SHOWN_AGAIN_MS = KEPT_MS // 3
+"""A record is written anew this often: it may be lost with Redis' memory."""
+
+
+class WaitTeller:
+    """Tells other processes what turns of this one wait for, as long as Redis answers."""
+
+    def __init__(self, waits: LiveWaits) -> None:
+        self._waits = waits
+        self._tolerant = Tolerant("telling what turns wait for", time.monotonic)
+
+    def tell(self, turn: Turn, waiting: Waiting) -> None:
+        """Tell it now; a Redis that does not answer is left alone for a while."""
+        self._tolerant.ask(lambda: self._waits.tell(turn, waiting), otherwise=None)
+
+    def is_first(self, turn: Turn, reply_n: int) -> bool:
+        """True for the first who asks this of the tools of a reply, over all workers; always while Redis is away."""
+        return self._tolerant.ask(lambda: self._waits.is_first(turn, reply_n), otherwise=True)
+
+
+class ModelWatch:
+    """A Watch (values/chat.py) for one owner of a turn; ``begin`` it before each reply. For the turn's thread alone."""
+
+    def __init__(self, turn: Turn, teller: WaitTeller, *, asked: str, clock_ms: Callable[[], int]) -> None:
+        """Watch nothing yet.
+
+        Args:
+            asked: the model and its provider, for the log.
+        """
+        self._turn = turn
+        self._teller = teller
+        self._asked = asked
+        self._clock_ms = clock_ms
+        self._waiting = Waiting("model", 0, attempt=0)
+        self._is_told = False
+        self._began_ms = self._heard_ms = 0
+        self._shown_ms: int | None = None
+
+    def begin(self, work: Work) -> None:
+        """A reply is needed; what was tried for it before, by whomever, counts."""
+        now_ms = self._clock_ms()
+        earlier = work.waited_last or {}
+        self._waiting = Waiting(
+            "model", earlier.get("since_ms", now_ms), earlier.get("tries", work.waits), last_error=work.last_error
+        )
+        self._is_told = bool(earlier)
+        self._heard_ms = self._began_ms = now_ms
+        self._shown_ms = None
+
+    def asked(self) -> None:
+        """See Watch."""
+        self._change(waits_for="model", attempt=self._tries + 1)
+        if self._shown_ms is not None:
+            self._show()
+
+    def heard(self) -> None:
+        """See Watch."""
+        self._heard_ms = self._clock_ms()
+        self._show_in_time()
+
+    def silent(self) -> None:
+        """See Watch."""
+        self._show_in_time()
+        if self._clock_ms() - self._heard_ms >= QUIET_MS:
+            self._tell_log("nothing came")
+
+    def failed(self, error: LoomError, wait_s: float) -> None:
+        """See Watch."""
+        next_ms = self._clock_ms() + int(wait_s * 1000)
+        self._change(waits_for=_for(error), next_try_ms=next_ms, last_error=self._cause(error))
+        self._show()
+
+    def parked(self, error: LoomError, wait_ms: int) -> Json:
+        """The tries are used up and the turn waits; what the journal keeps of that.
+
+        Args:
+            wait_ms: until it is asked again.
+        """
+        self._change(waits_for=_for(error), last_error=self._cause(error))
+        self._tell_log(f"it is asked again in {wait_ms / 1000:g} s")
+        waiting = self._waiting
+        return {
+            "for": waiting.waits_for,
+            "since_ms": waiting.since_ms,
+            "tries": self._tries,
+            "last_error": waiting.last_error,
+        }
+
+    @property
+    def _tries(self) -> int:
+        return self._waiting.attempt or 0
+
+    def _cause(self, error: LoomError) -> str:
+        """The error, or the one before it if this only says that the provider is left alone."""
+        earlier = self._waiting.last_error
+        return earlier if earlier and isinstance(error, LeftAlone) else str(error)
+
+    def _change(
+        self,
+        *,
+        waits_for: WaitsFor,
+        attempt: int | None = None,
+        next_try_ms: int | None = None,
+        last_error: str | None = None,
+    ) -> None:
+        before = self._waiting
+        self._waiting = Waiting(
+            waits_for,
+            before.since_ms,
+            attempt=before.attempt if attempt is None else attempt,
+            next_try_ms=next_try_ms,
+            last_error=last_error or before.last_error,
+        )
+
+    def _show_in_time(self) -> None:
+        now_ms = self._clock_ms()
+        due_ms = self._began_ms + SHOWN_AFTER_MS if self._shown_ms is None else self._shown_ms + SHOWN_AGAIN_MS
+        if now_ms >= due_ms:
+            self._show()
+
+    def _show(self) -> None:
+        self._shown_ms = self._clock_ms()
+        self._teller.tell(self._turn, self._waiting)
+
+    def _tell_log(self, what: str) -> None:
+        """One line a wait, however long it lasts and however often it is tried."""
+        if self._is_told:
+            return
+        self._is_told = True
+        turn, waiting = self._turn, self._waiting
+        waits_s = (self._clock_ms() - waiting.since_ms) / 1000
+        error = f"; last error: {waiting.last_error}" if waiting.last_error else ""
+        log.warning(
+            "waiting for %s for %.0f s: %s (attempt %d)%s",
+            *(self._asked, waits_s, what, self._tries, error),
+            extra={"session": turn.session_id, "turn": turn.id, "request": turn.request_id},
+        )
+
+
+def _for(error: LoomError) -> WaitsFor:
+    """Whether the provider asked to wait, or failed."""
+    if not isinstance(error, Overloaded) or isinstance(error, LeftAlone):
+        return "model"
+    return "rate_limit" if is_rate_limit(error) or error.retry_after_s is not None else "model"

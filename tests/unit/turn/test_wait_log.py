@@ -1,0 +1,45 @@
+"""What the log says of turns that wait for tools or a person."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from loom_worker.turn.model_watch import QUIET_MS
+from loom_worker.values.agents import ApprovalPolicy
+from tests.support.models import wants
+from tests.support.stage import Stage
+
+ONE = ("add", {"a": 1, "b": 1})
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = (entry for entry in caplog.records if entry.name.endswith("wait_log"))
+    return [entry.getMessage() for entry in found if entry.levelno == logging.WARNING]
+
+
+def test_tools_that_take_long_are_told_of_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    stage.model.scenes = [wants(ONE)]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert warnings(caplog) == []
+    stage.alive.add("t1")
+    for call in turn.calls:
+        stage.calls.claim(turn.id, call.position, 1, worker="t1", now_ms=stage.now_ms, durable=False)
+    for _ in range(3):
+        stage.now_ms += QUIET_MS // 2
+        stage.lapse(turn)
+        turn = stage.serve(turn, stage.worker("w2"))
+    assert [call.status for call in turn.calls] == ["running"]
+    assert warnings(caplog) == ["waiting for tools for over 10 s: add"]
+
+
+def test_a_person_who_must_decide_is_told_of_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    stage.agent = replace(stage.agent, approval=ApprovalPolicy(("add",)))
+    stage.model.scenes = [wants(ONE)]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    stage.lapse(turn)
+    turn = stage.serve(turn, stage.worker("w2"))
+    assert turn.status == "requires_action"
+    assert warnings(caplog) == ["waiting for a person to decide on add"]
+    [line] = (entry for entry in caplog.records if entry.name.endswith("wait_log"))
+    assert line.__dict__["turn"] == turn.id
