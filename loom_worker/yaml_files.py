@@ -144,7 +144,7 @@ def _place_of(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
     if opened == noticed or not what.startswith(("flow ", "quoted ")):
         return noticed, str(error.problem)
     kind = "bracket" if what.startswith("flow ") else "quote"
-    return opened, f"the {kind} that is opened here is not closed: on line {noticed}, {error.problem}"
+    return opened, f"the {kind} that is opened here is not closed (line {noticed}: {error.problem})"
 
 
 def _open_line(text: str) -> int | None:

@@ -97,7 +97,7 @@ def test_a_text_may_have_as_many_characters_as_the_format_allows(field: str, mos
         ("---\nname: pdf\ndescription: {a: b}\n---\n", "3: description: a text is needed"),
         ("---\nname: pdf\nname: pdf\ndescription: x\n---\n", "3: name stands there twice"),
         ("---\nname: pdf\ndescription: Use when: asked\n---\n", "3: mapping values are not allowed in this context; a"),
-        ("---\nname: pdf\ndescription: [x\n---\n", "3: the bracket that is opened here is not closed: on line 4, "),
+        ("---\nname: pdf\ndescription: [x\n---\n", "3: the bracket that is opened here is not closed (line 4: "),
         ("---\nname: &n pdf\ndescription: *n\n---\n", "1: the frontmatter has an alias"),
         ("---\nname: !!python/object/apply:os.system [x]\n---\n", "2: could not determine"),
         ("---\nname: pdf\ndescription: x\nmetadata: text\n---\n", "4: metadata: fields are needed"),
