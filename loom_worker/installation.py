@@ -243,11 +243,7 @@ def _is_yet_to_be_made(agent: Agent, settings: Settings) -> bool:
 
 def _listed_at(agent: Agent, target: str) -> str:
     """The path of a Python file or module in the lists of tools."""
-    told = agent.raw.get("agent", agent.raw.get("spec")) or {}
-    listed = told.get("tools")
-    if isinstance(listed, dict):
-        return agent.at(f"tools.custom[{listed['custom'].index(target)}]")
-    return agent.at(f"tools[{listed.index(target)}]")
+    return next((path for path, listed in check.listed(agent) if listed == target), agent.at("tools"))
 
 
 def side_by_side(looks: Sequence[Look], look_s: float) -> list[Found]:

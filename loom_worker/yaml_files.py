@@ -153,7 +153,7 @@ def _open_line(text: str) -> int | None:
     with contextlib.suppress(yaml.YAMLError):
         for event in yaml.parse(text, Loader=_Loader):
             if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-                opened.append(event.start_mark.line + 1 if event.flow_style else 0)
+                opened.append(event.start_mark.line + 1 if event.flow_style and event.start_mark else 0)
             elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
                 opened.pop()
     return opened[-1] if opened and opened[-1] else None

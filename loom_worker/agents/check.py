@@ -37,10 +37,11 @@ class Providers:
 
 def tools(agent: Agent, inventory: Inventory) -> Iterator[Problem]:
     """Names in lists of the file that no tool has, and servers whose tools no list names."""
-    for path, name in (*_listed(agent), *_approved(agent)):
+    names = [(path, name) for path, name in listed(agent) if name not in agent.custom]
+    for path, name in (*names, *_approved(agent)):
         if name not in inventory.tools and not name.startswith(inventory.unread):
             yield agent.problem(path, f"there is no tool {name!r}", _advice(agent, name, inventory.tools))
-    for path, name in _listed(agent):
+    for path, name in names:
         if agent.is_read_only and not inventory.tools.get(name, True):
             text = f"the tool {name!r} changes something, and config.read_only leaves it out"
             yield agent.problem(path, text, is_warning=True)
@@ -75,6 +76,17 @@ def placeholders(agent: Agent) -> Iterator[Problem]:
                 yield agent.problem(path, f"{found[0]} stays as it is: no variables are filled in here", fix)
 
 
+def listed(agent: Agent) -> Iterator[tuple[str, str]]:
+    """What stands in the lists of tools, each with its path: names, and targets that tell a file or module."""
+    told = _spec(agent).get("tools")
+    lists = {"tools": told} if isinstance(told, list) else {}
+    if isinstance(told, dict):
+        lists = {f"tools.{kind}": told.get(kind) or [] for kind in ("builtin", "custom")}
+    for member, names in lists.items():
+        for place, name in enumerate(names):
+            yield agent.at(f"{member}[{place}]"), name
+
+
 def _provider(agent: Agent, member: str, provider: str | None, providers: Providers) -> Iterator[Problem]:
     path = agent.at(f"{member}.provider")
     if provider == "anthropic" and not (providers.llm.api_key or providers.llm.base_url):
@@ -87,18 +99,6 @@ def _spec(agent: Agent) -> Mapping[str, Any]:
     """The members of the file, wherever they stand in it."""
     spec = agent.raw.get("agent", agent.raw.get("spec"))
     return spec if isinstance(spec, dict) else {}
-
-
-def _listed(agent: Agent) -> Iterator[tuple[str, str]]:
-    """The names in the lists of tools, each with its path; not what tells a file or module."""
-    told = _spec(agent).get("tools")
-    lists = {"tools": told} if isinstance(told, list) else {}
-    if isinstance(told, dict):
-        lists = {f"tools.{kind}": told.get(kind) or [] for kind in ("builtin", "custom")}
-    for member, names in lists.items():
-        for place, name in enumerate(names):
-            if name not in agent.custom:
-                yield agent.at(f"{member}[{place}]"), name
 
 
 def _approved(agent: Agent) -> Iterator[tuple[str, str]]:
