@@ -105,7 +105,7 @@ class Inspection:
             yield _DataLook(self, agent, database)
         for server in agent.mcp_servers:
             yield _ServerLook(self, agent, server)
-        yield _PythonLook(agent)
+        yield _PythonLook(self, agent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +206,13 @@ class _ServerLook:
 
 @dataclass(frozen=True, slots=True)
 class _PythonLook:
+    inspection: Inspection
     agent: Agent
 
     def found(self) -> Found:
         """The tools of Python files and of installed packages; those of one file cost no other."""
         agent, tools, problems = self.agent, list[Tool](), list[Problem]()
-        names: set[str] = set()
+        names = self._taken()
         for target in agent.custom:
             one = custom.load((target,), Path(agent.file).parent.absolute(), taken=names)
             tools += one.tools
@@ -220,6 +221,14 @@ class _PythonLook:
         packages = custom.installed(taken=names)
         problems += [Problem(problem, field=custom.GROUP) for problem in packages.problems]
         return Found((*tools, *packages.tools), tuple(problems))
+
+    def _taken(self) -> set[str]:
+        """Names of tools that the agent has already."""
+        own: tuple[Tool, ...] = self.inspection.kits.own(self.agent)
+        with contextlib.suppress(LoomError):  # told by the look at the data
+            data = self.inspection.toolbox.data(self.agent)
+            own = (*own, *(data.tools() if data else ()))
+        return {tool.spec.name for tool in own}
 
     def failed(self, why: str) -> Found:
         """See Look."""

@@ -156,10 +156,8 @@ def test_data_that_cannot_be_opened_is_told_at_its_line(told: Told, tmp_path: Pa
 
 
 def test_an_operation_that_the_service_has_not_is_told_at_its_entry(told: Told, tmp_path: Path) -> None:
-    (tmp_path / "o.yaml.txt").write_text(
-        "openapi: 3.0.0\ninfo: {title: t, version: '1'}\npaths: {}\n", encoding="utf-8"
-    )
-    spec = "  backend:\n    type: rest\n    url: https://example.com\n    openapi: o.yaml.txt\n"
+    (tmp_path / "o.yaml").write_text("openapi: 3.0.0\ninfo: {title: t, version: '1'}\npaths: {}\n", encoding="utf-8")
+    spec = "  backend:\n    type: rest\n    url: https://example.com\n    openapi: o.yaml\n"
     spec += "    operations:\n      - get\n"
     (problem,) = told(f"{spec}  tools: [get_it]\n")
     assert problem.startswith("a.yaml:10: agent a: spec.backend.operations[0]: the API has no operation 'get'")
@@ -184,6 +182,16 @@ def test_a_python_file_that_cannot_be_imported_is_told_with_both_places(told: To
     assert problem.startswith("a.yaml:7: agent a: spec.tools[1]: mine.py:2: ModuleNotFoundError: ")
     (problem,) = told("  tools:\n    custom:\n      - mine.py:x\n")
     assert problem.startswith("a.yaml:7: agent a: spec.tools.custom[0]: mine.py:2: ModuleNotFoundError: ")
+
+
+@pytest.mark.parametrize("name", ["execute_sql", "search_conversation", "pay"])
+def test_a_python_tool_whose_name_is_taken_is_told(told: Told, tmp_path: Path, name: str) -> None:
+    tool = f"from loom_worker.tools.declare import tool\n\n@tool\ndef {name}() -> str:\n    'Pays.'\n    return ''\n"
+    (tmp_path / "one.py").write_text(tool, encoding="utf-8")
+    (tmp_path / "two.py").write_text(tool.replace(name, "pay"), encoding="utf-8")
+    problems = told("  tools:\n    - two.py\n    - one.py\n")
+    assert len(problems) == 1
+    assert problems[0].startswith(f"a.yaml:7: agent a: spec.tools[1]: one.py: a tool is named '{name}' already")
 
 
 @pytest.mark.parametrize(
