@@ -17,10 +17,12 @@ from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.recalled import RECALLED_SHARE
 from loom_worker.memory.results import results_tokens
 from loom_worker.models import Absent, Models
+from loom_worker.patterns.tools import pattern_tools
 from loom_worker.recall.rerank import DEADLINE_S, Reranker, ranked_at_once
 from loom_worker.recall.shown import MOST_BYTES
 from loom_worker.recall.tools import RecallParts, recall_tools
 from loom_worker.settings import Settings
+from loom_worker.skills.files import read_skill_file_tool
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.memory import Memories
@@ -121,6 +123,13 @@ class Kits:
         agent = self._agent(name)
         belt = self._belt(agent, AS_AGENT, has_skills=self._knowledge.has_skills_anywhere(agent))
         return belt.registry.permitted(belt.allowed, read_only=agent.is_read_only)
+
+    def own(self, agent: Agent) -> tuple[Tool, ...]:
+        """What Loom itself gives agents, also what needs a skill to be there; nothing is connected."""
+        known = self._knowledge
+        patterns = pattern_tools(known.library)
+        common = (*self._toolbox.common, *self._toolbox.standing)
+        return (*self._memory_tools(agent, AS_AGENT), *common, *patterns, read_skill_file_tool(known.skills))
 
     def kinds(self, name: str) -> frozenset[str]:
         """What an agent works on; nothing is built or connected."""

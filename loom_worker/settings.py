@@ -179,6 +179,7 @@ def _llm(read: Reader) -> LlmSettings:
         read.complaints.append(f"LOOM_MODEL: LOOM_PROVIDER={provider} needs the name of a model")
     return LlmSettings(
         provider=provider,
+        is_chosen=read.text("LOOM_PROVIDER") is not None,
         model=read.text("LOOM_MODEL") or default_model,
         api_key=key,
         base_url=base_url,

@@ -17,6 +17,8 @@ class LlmSettings:
 
     provider: Provider = "scripted"
     """LOOM_PROVIDER; anthropic when a key or base URL of its SDK is set, else the demo without network."""
+    is_chosen: bool = False
+    """True: LOOM_PROVIDER itself names the provider."""
     model: str = "scripted-demo"
     """LOOM_MODEL."""
     api_key: str | None = field(default=None, repr=False)

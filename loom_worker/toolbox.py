@@ -11,14 +11,14 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from loom_worker.backends.documents.backend import DocumentsBackend
-from loom_worker.backends.mcp.servers import McpServers
+from loom_worker.backends.mcp.servers import McpServers, Offer
 from loom_worker.backends.rest.backend import RestBackend
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.errors import BadSettings, LoomError
 from loom_worker.settings import Settings
 from loom_worker.tools import custom
 from loom_worker.tools.live import ToolFiles
-from loom_worker.values.agents import Agent, Backend
+from loom_worker.values.agents import Agent, Backend, McpServer
 from loom_worker.values.tools import Tool
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 class Data(Protocol):
     """What an agent works on."""
+
+    def check(self) -> None:
+        """Look, without connecting, whether it could be used: LoomError if its file or driver is missing."""
 
     def tools(self) -> tuple[Tool, ...]:
         """Its tools."""
@@ -68,7 +71,7 @@ class Toolbox:
         self._settings = settings
         self._servers = servers
         self._files = files
-        self._common = tuple(common)
+        self.common = tuple(common)
         self.standing = tuple(standing)
         self._lock = threading.Lock()
         self._data: dict[tuple[Backend, Path], Data] = {}
@@ -82,8 +85,8 @@ class Toolbox:
         Raises:
             LoomError: the agent's data cannot be used at all.
         """
-        data = self._backend(agent, database)
-        tools = (*self._common, *(data.tools() if data else ()))
+        data = self.data(agent, database)
+        tools = (*self.common, *(data.tools() if data else ()))
         taken = {tool.spec.name for tool in tools}
         folder = _folder(agent)
         targets = custom.load(agent.custom, folder, taken=taken, read=self._files.tools)
@@ -95,9 +98,31 @@ class Toolbox:
         problems = (*targets.problems, *installed.problems, *(offer.problems if offer else ()))
         return Own((*tools, *targets.tools, *installed.tools, *given), frozenset(always), problems)
 
+    def offer(self, server: McpServer) -> Offer:
+        """The tools of a server; waits ten seconds at most for one that nobody asked before."""
+        return self._servers.tools((server,))
+
+    def data(self, agent: Agent, database: str | None = None) -> Data | None:
+        """What the agent works on, None if on nothing; it is not connected to yet.
+
+        Raises:
+            LoomError: its URL, document or secret cannot be used.
+        """
+        if agent.backend is None:
+            return None
+        backend = agent.backend
+        if backend.kind == "sql":
+            url = backend.url or self._settings.backend_url
+            backend = replace(backend, url=url if database is None else _switched(url, database))
+        with self._lock:
+            key = (backend, _folder(agent))
+            if key not in self._data:
+                self._data[key] = self._made(*key)
+            return self._data[key]
+
     def schema(self, agent: Agent, database: str | None = None) -> str:
         """What the agent's data holds, for its system text; a sentence on why where it does not answer."""
-        data = self._backend(agent, database)
+        data = self.data(agent, database)
         if data is None:
             return ""
         try:
@@ -131,19 +156,6 @@ class Toolbox:
         for each in data:
             each.close()
         self._servers.close()
-
-    def _backend(self, agent: Agent, database: str | None) -> Data | None:
-        if agent.backend is None:
-            return None
-        backend = agent.backend
-        if backend.kind == "sql":
-            url = backend.url or self._settings.backend_url
-            backend = replace(backend, url=url if database is None else _switched(url, database))
-        with self._lock:
-            key = (backend, _folder(agent))
-            if key not in self._data:
-                self._data[key] = self._made(*key)
-            return self._data[key]
 
     def _made(self, backend: Backend, folder: Path) -> Data:
         timeout_s = max(1.0, self._settings.limits.tool_timeout_s - 2)

@@ -143,7 +143,8 @@ def _place_of(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
         opened = _open_line(text) or noticed
     if opened == noticed or not what.startswith(("flow ", "quoted ")):
         return noticed, str(error.problem)
-    return opened, f"the {what} that begins here is not closed: line {noticed} {error.problem}"
+    kind = "bracket" if what.startswith("flow ") else "quote"
+    return opened, f"the {kind} that is opened here is not closed (line {noticed}: {error.problem})"
 
 
 def _open_line(text: str) -> int | None:

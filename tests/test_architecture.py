@@ -17,7 +17,7 @@ FLOORS = {
     **dict.fromkeys(FLOOR_0.split(), 0),
     **dict.fromkeys(FLOOR_1.split(), 1),
     **dict.fromkeys("turn front summary recall results shared workflows".split(), 2),
-    **dict.fromkeys("tasks wiring outfit kits knowledge models toolbox content_versions".split(), 3),
+    **dict.fromkeys("tasks wiring outfit kits knowledge models toolbox content_versions installation".split(), 3),
     **dict.fromkeys("calling outlook workshop cli supervise".split(), 3),
 }
 WEB_MAY_IMPORT = {"wiring", "settings", "errors", "values", "__init__", "__version__"}

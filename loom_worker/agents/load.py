@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -64,6 +64,7 @@ def load(folder: Path | None) -> Agents:
     unread: list[Path] = []
     if folder is not None and not folder.is_dir():
         problems.append(Problem("no such folder", file=str(folder)))
+    problems += _passed_over(folder)
     for path in files_of(folder):
         found = _file(path)
         problems += found.problems
@@ -75,8 +76,9 @@ def load(folder: Path | None) -> Agents:
             agents.setdefault(agent.name, agent)
     there = {agent.name: agent for agent in shipped.agents} | agents
     kept = {name: agent for name, agent in there.items() if name not in refused}
-    frozen = MappingProxyType
-    return Agents(frozen(kept), tuple(problems), frozen(refused), frozenset(unread), frozen(suspected))
+    frozen, documents = MappingProxyType, _documents(there.values())
+    told = (problem for problem in problems if Path(problem.file) not in documents)
+    return Agents(frozen(kept), tuple(told), frozen(refused), frozenset(unread), frozen(suspected))
 
 
 @dataclass(slots=True)
@@ -97,12 +99,29 @@ def files_of(folder: Path | None) -> list[Path]:
     return sorted(path for path in folder.glob("*") if path.suffix in _SUFFIXES and path.is_file())
 
 
+def _documents(agents: Iterable[Agent]) -> frozenset[Path]:
+    """OpenAPI documents of agents: YAML too, and it is no fault of theirs that they define no agent."""
+    told = ((agent.file, agent.backend.openapi) for agent in agents if agent.backend is not None)
+    return frozenset(Path(file).parent / openapi for file, openapi in told if openapi is not None)
+
+
+def _passed_over(folder: Path | None) -> Iterator[Problem]:
+    """Files that look like those of agents, and by their names are none."""
+    for path in sorted(folder.glob("*")) if folder else ():
+        is_alike = any(suffix.lower() in _SUFFIXES for suffix in path.suffixes)
+        if is_alike and path.suffix not in _SUFFIXES and path.is_file():
+            yield Problem("is not read", "agents' files end in .yaml or .yml", str(path), is_warning=True)
+
+
 def _file(path: Path) -> _Found:
     found = _Found()
     try:
         documents = marked_documents(path)
     except Unreadable as error:
         return _unread(path, Problem(error.reason, file=str(path), line=error.args[1]))
+    if not documents:
+        found.problems.append(Problem("no agent in it", file=str(path), is_warning=True))
+        found.suspected[path.stem] = found.problems[-1]
     for document in documents:
         try:
             agent, told = _agent(path, document)

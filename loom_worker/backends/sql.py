@@ -83,6 +83,17 @@ class SqlBackend:
         limit_s, group, origin = self._caps.timeout_s + 2, self._group, self._origin
         return tuple(Tool(spec, run, timeout_s=limit_s, group=group, origin=origin) for spec, run in runs)
 
+    def check(self) -> None:
+        """Look whether it could be opened; nothing is connected.
+
+        Raises:
+            BadSettings: its file is not there, or its driver is not installed.
+        """
+        if self._kind in ("sqlite", "duckdb") and not (file := Path(self._url.database or "").absolute()).is_file():
+            raise BadSettings(f"{file}: no such file")
+        if self._kind != "sqlite":
+            self._open()
+
     def describe(self) -> str:
         """The schema as text for the system prompt, the same bytes for the same schema.
 

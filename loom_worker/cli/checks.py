@@ -5,8 +5,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from loom_worker import sqlite_driver
 from loom_worker.agents.load import load
@@ -16,8 +16,11 @@ from loom_worker.settings import Settings
 from loom_worker.sqlite_driver import sqlite3
 from loom_worker.supervise import home, ready, valkey
 from loom_worker.supervise.screen import model_line, without_password
+from loom_worker.values.problems import Problem
 
 LEAST_PYTHON = (3, 11)
+BACKEND_URL = "LOOM_BACKEND_URL"
+"""What is wrong with it, the check ``backend`` says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,11 @@ def of_installation() -> Iterator[Check]:
     yield sqlite()
 
 
-def of_settings(settings: Settings, *, is_full: bool = False) -> Iterator[Check]:
+def of_settings(settings: Settings, problems: Sequence[Problem] = (), *, is_full: bool = False) -> Iterator[Check]:
     """What the settings name; each check stands alone, so that one failure hides no other.
 
     Args:
+        problems: what is wrong with variables, agents, their tools and data.
         is_full: look through the database's indexes too.
     """
     yield data_directory(settings)
@@ -55,7 +59,7 @@ def of_settings(settings: Settings, *, is_full: bool = False) -> Iterator[Check]
     if found.is_ok:
         yield from contents(settings, is_full=is_full)
     yield backend(settings)
-    yield from agents(settings)
+    yield from agents(settings, [each for each in problems if each.field != BACKEND_URL])
     yield model(settings)
     yield running(settings)
 
@@ -192,18 +196,20 @@ def backend(settings: Settings) -> Check:
     return _tried("backend", shown, connect, "correct LOOM_BACKEND_URL, or install the driver that it names")
 
 
-def agents(settings: Settings) -> Iterator[Check]:
-    """Can each agent of the folder be built?"""
+def agents(settings: Settings, problems: Sequence[Problem]) -> Iterator[Check]:
+    """Which agents there are, and all that is wrong with them, their tools, data and models."""
+    for problem in problems:
+        name = "agents" if problem.file else "tools" if problem.field == "loom.tools" else "settings"
+        if problem.is_warning:
+            yield Check(name, True, str(replace(problem, fix="")), warning=problem.fix or "it has no effect")
+        else:
+            fix = problem.fix or "mend the file, or take it out of LOOM_AGENTS_DIR"
+            yield Check(name, False, str(replace(problem, fix="")), fix)
     folder = settings.agents_dir
     if folder is None:
         yield Check("agents", True, "the agent in the package; LOOM_AGENTS_DIR is not set")
         return
     found = load(folder)
-    for problem in found.problems:
-        if problem.is_warning:
-            yield Check("agents", True, str(problem), warning="the agent works all the same")
-        else:
-            yield Check("agents", False, str(problem), "mend the file, or take it out of LOOM_AGENTS_DIR")
     names = ", ".join(sorted(name for name, agent in found.agents.items() if agent.source.startswith(str(folder))))
     yield Check("agents", bool(names), f"{names or 'none'} in {folder}", "put an agent's YAML file there")
 

@@ -2,9 +2,8 @@
 
 import json
 import os
-from collections.abc import Container, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Container
+from dataclasses import asdict, dataclass
 
 import click
 
@@ -14,44 +13,87 @@ from loom_worker.cli.checks import Check, of_installation, of_settings
 from loom_worker.cli.growth import Growth, growth
 from loom_worker.cli.knobs import Knob, knobs
 from loom_worker.errors import BadSettings
+from loom_worker.isolation import process_env
+from loom_worker.settings import Settings
+from loom_worker.values.json import Json
+from loom_worker.values.problems import Problem
+from loom_worker.visible import clean
 
 
 @click.command()
 @click.option("--full", "is_full", is_flag=True, help="Look through the database's indexes too, which takes longer.")
+@click.option("--problems", "only_problems", is_flag=True, help="Only what is wrong with variables, agents and tools.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.pass_context
-def doctor(ctx: click.Context, *, is_full: bool, as_json: bool) -> None:
+def doctor(ctx: click.Context, *, is_full: bool, only_problems: bool, as_json: bool) -> None:
     """Check the installation, print every setting with its source and what grows; exit code 1 if anything is wrong."""
-    found, table, grown = _look(is_full=is_full, project=ctx.find_object(dict) or {})
-    is_sound = all(check.is_ok for check in found)
+    report = _problems() if only_problems else _look(is_full=is_full, project=ctx.find_object(dict) or {})
     if as_json:
-        parts: dict[str, Sequence[Any]] = {"checks": found, "settings": table, "growth": grown}
-        report = {"ok": is_sound, **{name: [asdict(each) for each in part] for name, part in parts.items()}}
-        click.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
+    elif only_problems:
+        for problem in report.problems:
+            click.echo(f"{'warn' if problem.is_warning else 'FAIL':<6}{clean(str(problem))}")
     else:
-        for knob in table:
-            click.echo(f"{knob.name:<30}{knob.value}  ({knob.source})")
-        for check in found:
-            click.echo(line(check))
-        if grown:
-            click.echo("\nWhat grows, and what bounds it:")
-        for each in grown:
-            click.echo(f"{each.name:<30}{each.size:<34}{each.bound}")
-    ctx.exit(0 if is_sound else 1)
+        _show(report)
+    ctx.exit(0 if report.is_sound else 1)
 
 
-def _look(*, is_full: bool, project: Container[str]) -> tuple[list[Check], list[Knob], list[Growth]]:
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that was found."""
+
+    checks: tuple[Check, ...] = ()
+    settings: tuple[Knob, ...] = ()
+    growth: tuple[Growth, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        """True if everything can work."""
+        return all(check.is_ok for check in self.checks) and all(each.is_warning for each in self.problems)
+
+    def as_json(self) -> Json:
+        """For programs."""
+        parts = ("checks", "settings", "growth", "problems")
+        return {"ok": self.is_sound, **{name: [asdict(each) for each in getattr(self, name)] for name in parts}}
+
+
+def _show(report: Report) -> None:
+    for knob in report.settings:
+        click.echo(f"{knob.name:<30}{knob.value}  ({knob.source})")
+    for check in report.checks:
+        click.echo(line(check))
+    if report.growth:
+        click.echo("\nWhat grows, and what bounds it:")
+    for each in report.growth:
+        click.echo(f"{each.name:<30}{each.size:<34}{each.bound}")
+
+
+def _look(*, is_full: bool, project: Container[str]) -> Report:
     try:
         settings = all_settings.from_env(judges=(*judges.START, judges.serving))
     except BadSettings as error:
         fix = "correct the variable; docs/settings.md lists them all"
         wrong = (Check("settings", False, complaint, fix) for complaint in str(error).splitlines())
-        return [*of_installation(), *wrong], [], []
-    checks = [*of_installation(), *of_settings(settings, is_full=is_full)]
-    return checks, knobs(settings, os.environ, project=project), list(growth(settings))
+        return Report((*of_installation(), *wrong))
+    table = tuple(knobs(settings, os.environ, project=project))
+    found = _found(settings)
+    checks = (*of_installation(), *of_settings(settings, found, is_full=is_full))
+    return Report(checks, table, tuple(growth(settings)), found)
+
+
+def _problems() -> Report:
+    return Report(problems=_found(all_settings.from_env(judges=(*judges.START, judges.serving))))
+
+
+def _found(settings: Settings) -> tuple[Problem, ...]:
+    """The problems; users' files are imported for that, and find no secret."""
+    from loom_worker.cli.problems import problems
+
+    return problems(process_env.keep_to_itself(settings, process_env.EVERYTHING))
 
 
 def line(check: Check) -> str:
     """The check as a line, and another with what to do or to know."""
     mark, more = ("FAIL", check.fix) if not check.is_ok else ("warn", check.warning) if check.warning else ("ok", "")
-    return f"{mark:<6}{check.name:<28}{check.found}" + (f"\n      → {more}" if more else "")
+    return f"{mark:<6}{check.name:<28}{clean(check.found)}" + (f"\n      → {clean(more)}" if more else "")

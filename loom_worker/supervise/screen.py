@@ -1,17 +1,21 @@
 """What `loom up` says once everything serves: text from values, nothing looked up here."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
 from loom_worker import sqlite_driver
 from loom_worker.settings import Settings
 from loom_worker.supervise.home import Secret
+from loom_worker.values.problems import Problem
 from loom_worker.visible import one_line
 
 QUESTION = "Which three products sold best last year, and how much did each bring in?"
 PROBLEM_CHARS = 500
-"""Of a problem with a file, in one line."""
+"""Of a problem, in one line."""
+MOST_PROBLEMS = 20
+"""Told one by one; of more, how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,8 @@ class Facts:
     port: int
     webhook_secret: Secret | None
     """None if it came from LOOM_WEBHOOK_SECRET."""
-    agent_problems: tuple[str, ...] = ()
-    """What is wrong with the agents' files."""
+    problems: tuple[Problem, ...] | None = ()
+    """What cannot work though everything serves; None: that is not known yet."""
 
 
 def screen(facts: Facts) -> str:
@@ -46,8 +50,25 @@ def screen(facts: Facts) -> str:
         ("webhooks", _webhooks(facts)),
     ]
     table = "\n".join(f"  {name:<15}{text}" for name, text in rows)
-    parts = [f"Loom is ready after {facts.ready_after_s:.1f} s.\n", table, *_warnings(facts), "", _try_it(facts)]
-    return "\n".join(parts)
+    begin = f"Loom is ready after {facts.ready_after_s:.1f} s{told(facts.problems)}\n"
+    return "\n".join([begin, table, *_warnings(facts), "", _try_it(facts)])
+
+
+def told(problems: Sequence[Problem] | None) -> str:
+    """The end of a sentence on what is wrong, with a line for each problem."""
+    if problems is None:
+        return "; agents and tools are still being looked at, and what is wrong with them will be said."
+    if not problems:
+        return "."
+    faults = sum(not problem.is_warning for problem in problems)
+    warnings = len(problems) - faults
+    counts = [f"{many} {what}{'s' if many > 1 else ''}" for many, what in ((faults, "problem"), (warnings, "warning"))]
+    lines = [
+        f"  {'warning' if each.is_warning else 'PROBLEM'}  {one_line(str(each), PROBLEM_CHARS)}" for each in problems
+    ]
+    shown = lines[:MOST_PROBLEMS]
+    shown += [f"  and {len(lines) - len(shown)} more: `loom doctor --problems`"] if len(lines) > len(shown) else []
+    return f", with {' and '.join(count for count in counts if count[0] != '0')}:\n" + "\n".join(shown)
 
 
 def _web(facts: Facts) -> str:
@@ -87,7 +108,7 @@ def _shown_once(secret: Secret) -> str:
 
 
 def _warnings(facts: Facts) -> list[str]:
-    found = [f"agent file: {one_line(problem, PROBLEM_CHARS)}" for problem in facts.agent_problems]
+    found = []
     if facts.sqlite_version < sqlite_driver.SOUND:
         found.append(sqlite_driver.unsound(".".join(map(str, facts.sqlite_version))))
     return [f"\nWarning: {each}" for each in found]

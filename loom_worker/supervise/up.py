@@ -16,11 +16,13 @@ from loom_worker.errors import BadSettings, LoomError
 from loom_worker.isolation import process_env
 from loom_worker.settings import Settings, embedded_socket
 from loom_worker.supervise import home, outage, ports, valkey
+from loom_worker.supervise.doctor import Doctor, Told
 from loom_worker.supervise.processes import Processes, shimmed
 from loom_worker.supervise.rounds import Rounds, looking
 from loom_worker.supervise.run import Supervisor
 from loom_worker.supervise.specs import loom_command, specs
 from loom_worker.supervise.watcher import FLOWER_HOST, Places, Secrets, Watcher
+from loom_worker.values.problems import Problem
 
 FLOWER_PORT = 5555
 WRONG_SETTING = 2
@@ -75,9 +77,27 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
             say=stamped,
         )
         try:
-            return supervisor.run()
+            with _examined(watcher, child_env):
+                return supervisor.run()
         finally:
             socket_folder.discard(settings.home)
+
+
+@contextmanager
+def _examined(watcher: Watcher, child_env: Mapping[str, str]) -> Iterator[None]:
+    """Meanwhile a process looks at agents and tools, and the watcher will tell what it finds."""
+    try:
+        doctor = Doctor(child_env)
+    except OSError as error:
+        text = f"agents and tools could not be looked at: {error.strerror or error}"
+        watcher.tell(Told((Problem(text, "run `loom doctor --problems`", is_warning=True),)))
+        yield
+        return
+    watcher.tell(doctor)
+    try:
+        yield
+    finally:
+        doctor.stop()
 
 
 def _if_possible(say: Callable[[str], None], text: str) -> None:

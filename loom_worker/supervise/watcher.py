@@ -10,12 +10,15 @@ from loom_worker.settings import Settings
 from loom_worker.sqlite_driver import sqlite3
 from loom_worker.supervise import home, logs, ports, ready, screen
 from loom_worker.supervise.decide import Row, is_failing
+from loom_worker.supervise.doctor import Findings, Told
 from loom_worker.supervise.processes import Processes
 from loom_worker.supervise.run import LONGEST_SLEEP_S
 
 FLOWER_HOST = "127.0.0.1"
 LATE_AFTER_S = 60.0
 """Not ready after this long: what is missing is told."""
+FINDINGS_S = 10.0
+"""Once everything serves, so long is waited for what is wrong with the installation, to be said with it."""
 LOOK_EVERY_S = 0.1
 """Between two looks while not everything serves yet."""
 
@@ -71,12 +74,19 @@ class Watcher:
         self._rotated_s = self._began_s
         self._written: home.State | None = None
         self._is_unwritable = False
+        self._findings: Findings = Told()
+        self._serves_since_s: float | None = None
+        self._owes_problems = False
         self.has_served = False
         """Whether the web has answered since the start."""
 
     def begin(self) -> None:
         """Say in the state file that this Loom starts, for `loom status` and `loom stop`."""
         self._write_state((), self._began_s)
+
+    def tell(self, findings: Findings) -> None:
+        """Take what shall be said of the installation together with that it serves."""
+        self._findings = findings
 
     def look(self, rows: Sequence[Row], now_s: float) -> float:
         """What ``run`` asks of an ``Onlooker``."""
@@ -86,6 +96,9 @@ class Watcher:
             self._processes.rotate_logs()
         if not self._is_ready:
             self._look_whether_ready()
+        elif self._owes_problems and (problems := self._findings.problems()) is not None:
+            self._owes_problems = False
+            self._say(f"agents and tools are looked at{screen.told(problems)}")
         return LONGEST_SLEEP_S if self._is_ready else LOOK_EVERY_S
 
     def _write_state(self, rows: Sequence[Row], now_s: float) -> None:
@@ -112,8 +125,11 @@ class Watcher:
         waited_s = time.monotonic() - self._began_s
         missing = self._missing()
         if not missing:
-            self._is_ready = True
-            self._say("\n" + screen.screen(self._facts(waited_s)) + "\n")
+            self._serves_since_s = self._serves_since_s or time.monotonic()
+            is_known = self._findings.problems() is not None
+            if is_known or time.monotonic() - self._serves_since_s > FINDINGS_S:
+                self._is_ready, self._owes_problems = True, not is_known
+                self._say("\n" + screen.screen(self._facts(waited_s)) + "\n")
         elif waited_s > LATE_AFTER_S and not self._is_late:
             self._is_late = True
             self._say(self._late(missing))
@@ -136,8 +152,6 @@ class Watcher:
         return self._written.children if self._written else ()
 
     def _facts(self, waited_s: float) -> screen.Facts:
-        from loom_worker.agents.load import load
-
         return screen.Facts(
             settings=self._settings,
             url=self._places.url,
@@ -148,5 +162,5 @@ class Watcher:
             wanted_port=self._places.wanted_port,
             port=self._places.port,
             webhook_secret=self._secrets.webhook,
-            agent_problems=tuple(map(str, load(self._settings.agents_dir).problems)),
+            problems=self._findings.problems(),
         )

@@ -4,6 +4,7 @@ import gc
 import logging
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,9 +14,15 @@ from celery import signals
 from celery.exceptions import SecurityWarning
 
 from loom_worker import wiring
+from loom_worker.agents.load import load
+from loom_worker.installation import Inspection
+from loom_worker.isolation import process_env
+from loom_worker.outfit import Outfit
 from loom_worker.settings import Settings
 from loom_worker.tasks.app import app, configure
 from loom_worker.tasks.calm_events import CalmEvents
+
+log = logging.getLogger(__name__)
 
 FLOWER_USER = "loom"
 FLOWER_KEPT_TASKS = 5000
@@ -56,6 +63,8 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
     if "turn" in queues:
         # Before it takes turns: the first one would otherwise wait seconds for the library and the token table.
         process.outfit.kits.warm()
+    if process_env.PROVIDER in process_env.of_worker(queues):
+        _tell_problems(settings, process.outfit)
     # What is loaded by now stays: the garbage collector need not look through it again with every full collection.
     gc.collect()
     gc.freeze()
@@ -64,6 +73,23 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
     finally:
         process.stop()
     return int(worker.exitcode or 0)
+
+
+def _tell_problems(settings: Settings, fitted: Outfit) -> None:
+    """Log what of agents and tools cannot work, as far as it can be seen without connecting to anything.
+
+    In a thread that keeps neither the worker nor its end waiting: users' files are imported for it.
+    """
+    inspection = Inspection(settings, fitted.kits, fitted.toolbox, calls_model=True, reaches_out=False)
+
+    def tell() -> None:
+        agents = load(settings.agents_dir)
+        told = {*settings.problems, *agents.problems}  # by now they are in the log
+        for problem in inspection.problems(agents):
+            if problem not in told:
+                log.warning("%s", problem)
+
+    threading.Thread(target=tell, name="loom-inspection", daemon=True).start()
 
 
 def _keep_logging(**_: object) -> None:

@@ -101,6 +101,22 @@ def test_a_web_by_itself_is_found_by_the_commands_of_its_home_and_by_no_others(
     assert f"Loom is not running on {tmp_path};" in other.stderr
 
 
+def test_a_workers_log_begins_with_what_cannot_work(machine: Machine) -> None:
+    agents = machine.cwd / "agents"
+    agents.mkdir()
+    (agents / "a.yaml").write_text("agent:\n  name: a\n  tools: [exec_sql]\n")
+    (agents / "b.yaml").write_text("agent:\n  name: b\n  config: {max_turns: many}\n")
+    machine.env |= {"LOOM_AGENTS_DIR": str(agents), "LOOM_MODLE": "claude"}
+    worker = machine.start("worker", "--queues", "tool", "--name", "one", "--concurrency", "2")
+    with killed_at_the_end(worker.pid):
+        until(lambda: "exec_sql" in machine.output(), 30, f"the worker tells: {machine.output()}")
+        assert machine.stop(worker) == 0
+    log = machine.output()
+    assert log.count("LOOM_MODLE: no such setting; did you mean LOOM_MODEL?") == 1
+    assert log.count(f"{agents}/a.yaml:3: agent a: agent.tools[0]: there is no tool 'exec_sql'; did you mean") == 1
+    assert log.count(f"{agents}/b.yaml:3: agent b: agent.config.max_turns: a whole number from 1 is needed") == 1
+
+
 def test_beat_keeps_no_schedule_on_disk_and_ends_with_0(machine: Machine) -> None:
     beat = machine.start("beat")
     with killed_at_the_end(beat.pid):

@@ -13,7 +13,7 @@ from loom_worker.backends.documents.overview import overview
 from loom_worker.backends.documents.page import numbered, printed
 from loom_worker.backends.documents.refresh import Patience, listing, refresh
 from loom_worker.backends.documents.specs import LIST_DOCUMENTS, READ_DOCUMENT, SEARCH_DOCUMENTS
-from loom_worker.errors import ToolFailed
+from loom_worker.errors import BadSettings, ToolFailed
 from loom_worker.sqlite_driver import sqlite3
 from loom_worker.values.chat import ToolSpec
 from loom_worker.values.json import Json
@@ -37,6 +37,15 @@ class DocumentsBackend:
         self._timeout_s = timeout_s
         third_s = timeout_s / 3
         self._patience = Patience(refresh_s=third_s, file_s=third_s, wait_s=min(third_s, 3.0))
+
+    def check(self) -> None:
+        """Look whether the folder is there.
+
+        Raises:
+            BadSettings: it is not.
+        """
+        if not self._path.is_dir():
+            raise BadSettings(f"{self._path}: no such folder")
 
     def tools(self) -> tuple[Tool, ...]:
         """list_documents, search_documents and read_document."""

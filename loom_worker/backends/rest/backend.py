@@ -66,6 +66,9 @@ class RestBackend:
         entries = _chosen(openapi.listed(read), backend.operations)
         self._operations = tuple(openapi.operation(read, entry, withheld=withheld) for entry in entries)
 
+    def check(self) -> None:
+        """Nothing is left to look for: its document was read when it was made."""
+
     def tools(self) -> tuple[Tool, ...]:
         """One for each operation, by name; each waits two seconds longer than the call's own limit."""
         return tuple(self._tool(operation) for operation in self._operations)

@@ -329,3 +329,23 @@ def test_a_name_that_a_broken_file_only_mentions_takes_no_agent_away(tmp_path: P
     found = agents(tmp_path, HEAD, "# as in name: a\nagent: {")
     assert set(found.agents) == {"default", "a"}
     assert found.fault("a") == ""
+
+
+def test_a_file_that_holds_no_agent_or_is_passed_over_for_its_name_is_a_warning(tmp_path: Path) -> None:
+    for name in ("empty.yaml", "upper.YAML", "old.yaml.bak", "notes.txt", "tools.py"):
+        (tmp_path / name).write_text("# nothing yet\n", encoding="utf-8")
+    found = load(tmp_path)
+    assert told(found) == [
+        f"{tmp_path}/old.yaml.bak: is not read; agents' files end in .yaml or .yml",
+        f"{tmp_path}/upper.YAML: is not read; agents' files end in .yaml or .yml",
+        f"{tmp_path}/empty.yaml: no agent in it",
+    ]
+    assert all(problem.is_warning for problem in found.problems)
+    assert "no agent in it" in found.fault("empty")
+
+
+def test_the_openapi_document_of_an_agent_is_not_taken_for_an_agents_file(tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_text("openapi: 3.0.0\npaths: {}\n", encoding="utf-8")
+    (tmp_path / "other.yaml").write_text("openapi: 3.0.0\npaths: {}\n", encoding="utf-8")
+    found = agents(tmp_path, HEAD + "spec: {backend: {type: rest, openapi: shop.yaml}}")
+    assert [Path(problem.file).name for problem in found.problems] == ["other.yaml"]

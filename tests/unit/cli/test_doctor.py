@@ -13,6 +13,7 @@ from loom_worker.cli.main import main
 from loom_worker.environ import KNOWN, SECRET
 from loom_worker.settings import from_env
 from loom_worker.store.prepare import prepare
+from loom_worker.values.problems import Problem
 from tests.support.disks import spoil
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -164,3 +165,50 @@ def test_a_line_says_what_to_do_only_where_there_is_something_to_do() -> None:
     assert "fix it" not in line(Check("x", True, "1.0", "fix it"))
     assert "→ fix it" in line(Check("x", False, "none", "fix it"))
     assert line(Check("x", True, "0.9", "fix it", "old")).endswith("→ old")
+
+
+def test_what_cannot_work_fails_with_file_line_and_advice_and_a_warning_does_not(tmp_path: Path) -> None:
+    file, head = tmp_path / "a.yaml", "agent:\n  name: a\n"
+    file.write_text(f"{head}  colour: red\n", encoding="utf-8")
+    env = {"LOOM_AGENTS_DIR": str(tmp_path), "LOOM_HOME": str(tmp_path / "home")}
+    code, report = doctor(tmp_path, **env)
+    assert (code, report["ok"]) == (0, True)
+    assert [(each["line"], each["is_warning"]) for each in report["problems"]] == [(3, True)]
+    file.write_text(f"{head}  colour: red\n  tools:\n  - exec_sql\n", encoding="utf-8")
+    code, report = doctor(tmp_path, **env)
+    assert (code, report["ok"]) == (1, False)
+    assert report["problems"][0] == {
+        "text": "there is no tool 'exec_sql'",
+        "fix": "did you mean execute_sql?",
+        "file": str(file),
+        "line": 5,
+        "agent": "a",
+        "field": "agent.tools[0]",
+        "is_warning": False,
+    }
+    check = failed(report)["agents"]
+    assert check["found"] == f"{file}:5: agent a: agent.tools[0]: there is no tool 'exec_sql'"
+    assert check["fix"] == "did you mean execute_sql?"
+
+
+def test_the_problems_alone_are_lines_or_the_same_values(tmp_path: Path) -> None:
+    env = {"LOOM_HOME": str(tmp_path), "LOOM_MODLE": "claude", "LOOM_FOO_BAR": "x"}
+    told = CliRunner().invoke(main, ["doctor", "--problems"], env=env)
+    assert told.exit_code == 1
+    assert [each[:19] for each in told.stdout.splitlines()] == ["FAIL  LOOM_MODLE: n", "warn  LOOM_FOO_BAR:"]
+    report = json.loads(CliRunner().invoke(main, ["doctor", "--problems", "--json"], env=env).stdout)
+    assert [Problem.from_json(each).field for each in report["problems"]] == ["LOOM_MODLE", "LOOM_FOO_BAR"]
+    assert (report["ok"], report["checks"]) == (False, [])
+
+
+def test_what_a_users_file_prints_while_it_is_imported_is_no_part_of_the_report(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("print('hello')\nraise SystemExit(3)\n", encoding="utf-8")
+    (tmp_path / "a.yaml").write_text("agent: {name: a, tools: [mine.py]}", encoding="utf-8")
+    code, report = doctor(tmp_path, LOOM_AGENTS_DIR=str(tmp_path))
+    assert code == 1
+    assert "mine.py:2: SystemExit" in failed(report)["agents"]["found"]
+
+
+def test_a_broken_default_backend_is_told_once(tmp_path: Path) -> None:
+    _, report = doctor(tmp_path, LOOM_BACKEND_URL="sqlite:////no/such/folder/x.db")
+    assert list(failed(report)) == ["backend"]

@@ -125,7 +125,7 @@ def test_a_text_with_a_colon_needs_no_quotes(written: str) -> None:
         ("---\nname: pdf\nname: pdf\ndescription: x\n---\n", "3: name stands there twice"),
         ("---\nname: pdf\nmetadata: Use when: asked\n---\n", "3: mapping values are not allowed in this context; a"),
         ("---\nname: pdf\ndescription: Use: a\nx: [\n---\n", "3: mapping values are not allowed in this context; a"),
-        ("---\nname: pdf\ndescription: [x\n---\n", "3: the flow sequence that begins here is not closed: line 4 "),
+        ("---\nname: pdf\ndescription: [x\n---\n", "3: the bracket that is opened here is not closed (line 4: "),
         ("---\nname: &n pdf\ndescription: *n\n---\n", "1: the frontmatter has an alias"),
         ("---\nname: !!python/object/apply:os.system [x]\n---\n", "2: could not determine"),
         ("---\nname: pdf\ndescription: x\nmetadata: text\n---\n", "4: metadata: fields are needed"),

@@ -5,7 +5,8 @@ import pytest
 
 from loom_worker.settings import from_env
 from loom_worker.supervise.home import Secret
-from loom_worker.supervise.screen import QUESTION, Facts, model_line, screen, without_password
+from loom_worker.supervise.screen import MOST_PROBLEMS, QUESTION, Facts, model_line, screen, without_password
+from loom_worker.values.problems import Problem
 
 HOME = "/data/loom"
 FACTS = Facts(
@@ -78,13 +79,31 @@ def test_with_api_keys_the_try_line_has_a_header_and_no_key_is_shown() -> None:
     assert "only this machine" not in text
 
 
-def test_a_fault_in_an_agents_file_is_warned_of_in_one_line() -> None:
-    [warning] = [
-        line
-        for line in screen(replace(FACTS, agent_problems=("a.yaml:3: max_turns:\n\x1b[2Jten",))).splitlines()
-        if line.startswith("Warning")
-    ]
-    assert warning == "Warning: agent file: a.yaml:3: max_turns: [2Jten"
+FAULT = Problem("there is no tool 'x'", "take it out", "/a.yaml", 3, "a", "spec.tools[1]")
+WARNING = Problem("unknown key:\n\x1b[2Jten", file="/a.yaml", line=5, is_warning=True)
+
+
+def test_a_loom_without_fault_is_ready_and_no_more_is_said() -> None:
+    assert screen(FACTS).startswith("Loom is ready after 4.2 s.\n\n  web ")
+
+
+def test_problems_are_counted_and_told_with_the_ready_line_in_one_line_each() -> None:
+    text = screen(replace(FACTS, problems=(FAULT, FAULT, WARNING))).splitlines()
+    assert text[0] == "Loom is ready after 4.2 s, with 2 problems and 1 warning:"
+    assert text[1] == "  PROBLEM  /a.yaml:3: agent a: spec.tools[1]: there is no tool 'x'; take it out"
+    assert text[3:5] == ["  warning  /a.yaml:5: unknown key: [2Jten", ""]
+    assert screen(replace(FACTS, problems=(WARNING,))).startswith("Loom is ready after 4.2 s, with 1 warning:\n")
+
+
+def test_of_many_problems_the_first_are_told_and_the_number_of_the_others() -> None:
+    text = screen(replace(FACTS, problems=(FAULT,) * (MOST_PROBLEMS + 5)))
+    assert f"with {MOST_PROBLEMS + 5} problems:" in text
+    assert text.count("PROBLEM") == MOST_PROBLEMS
+    assert "  and 5 more: `loom doctor --problems`\n" in text
+
+
+def test_problems_that_are_not_known_yet_are_not_said_to_be_none() -> None:
+    assert "still being looked at" in screen(replace(FACTS, problems=None)).splitlines()[0]
 
 
 def test_an_old_sqlite_is_warned_of_once_and_a_sound_one_is_not() -> None:

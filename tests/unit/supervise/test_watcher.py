@@ -3,15 +3,18 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import pytest
 
 from loom_worker.settings import from_env
 from loom_worker.supervise import home
 from loom_worker.supervise.decide import Row, Spec
 from loom_worker.supervise.processes import Processes
 from loom_worker.supervise.ready import listens, readiness
-from loom_worker.supervise.watcher import LATE_AFTER_S, Places, Secrets, Watcher
+from loom_worker.supervise.watcher import FINDINGS_S, LATE_AFTER_S, Places, Secrets, Watcher
+from loom_worker.values.problems import Problem
 from tests.support.http_server import Exchange, serving
 
 ROWS = (Row(Spec("web", ("w",)), pid=41), Row(Spec("beat", ("b",))))
@@ -57,6 +60,50 @@ def test_the_screen_is_shown_once_when_web_and_flower_serve(tmp_path: Path) -> N
     assert len(said) == 1
     assert f"  curl -s -X POST {url}/v1/sessions/demo/turns" in said[0]
     assert min(pauses_s) >= 1.0
+
+
+@dataclass
+class Looking:
+    """Findings that come when the test says so."""
+
+    found: tuple[Problem, ...] | None = None
+
+    def problems(self) -> tuple[Problem, ...] | None:
+        return self.found
+
+
+def test_the_screen_waits_for_what_is_wrong_and_says_it(tmp_path: Path) -> None:
+    said: list[str] = []
+    looking = Looking()
+    with serving(ready) as url, flower() as port:
+        watching = watcher(tmp_path, url, flower_port=port, said=said)
+        watching.tell(looking)
+        assert watching.look(ROWS, time.monotonic()) < 1.0
+        assert said == []
+        looking.found = (Problem("is broken", file="/a.yaml", line=3),)
+        watching.look(ROWS, time.monotonic())
+        watching.look(ROWS, time.monotonic())
+    assert len(said) == 1
+    assert "with 1 problem:\n  PROBLEM  /a.yaml:3: is broken\n" in said[0]
+
+
+def test_what_is_found_out_too_late_is_said_afterwards_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    looking = Looking()
+    with serving(ready) as url, flower() as port:
+        watching = watcher(tmp_path, url, flower_port=port, said=said)
+        watching.tell(looking)
+        watching.look(ROWS, time.monotonic())
+        began_s = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: began_s + FINDINGS_S + 1)
+        watching.look(ROWS, time.monotonic())
+        assert "still being looked at" in said[0]
+        looking.found = (Problem("is broken", file="/a.yaml", line=3),)
+        watching.look(ROWS, time.monotonic())
+        watching.look(ROWS, time.monotonic())
+    assert said[1:] == ["agents and tools are looked at, with 1 problem:\n  PROBLEM  /a.yaml:3: is broken"]
 
 
 def test_nothing_is_said_before_flower_listens_too(tmp_path: Path) -> None:

@@ -1,0 +1,146 @@
+"""What of an agent cannot work with what there is, each with its line. Pure: what there is comes in as values."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from loom_worker.settings_tree import LlmSettings
+from loom_worker.values.agents import Agent
+from loom_worker.values.problems import Problem
+
+KEY_FIX = "set ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL), or choose another provider"
+_PLACEHOLDER = re.compile(r"\$\{\w*\}|\{\{.*?\}\}")
+_FILLED_NOWHERE = ("backend", "llm", "compressor_llm", "mcp_servers")
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The tools that an agent could have, as far as that was found out."""
+
+    tools: Mapping[str, bool]
+    """By name: True for one that only reads."""
+    unread: tuple[str, ...] = ()
+    """How names begin that may well be there: those of a source that could not be read. Empty text: all names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Providers:
+    """What the process knows of those that answer."""
+
+    llm: LlmSettings
+    """With the key, if there is one."""
+    has_aws: bool
+    """True: the packages that Bedrock needs are installed."""
+
+
+def tools(agent: Agent, inventory: Inventory) -> Iterator[Problem]:
+    """Names in lists of the file that no tool has, and servers whose tools no list names."""
+    names = [(path, name) for path, name in listed(agent) if name not in agent.custom]
+    for path, name in (*names, *_approved(agent)):
+        if name not in inventory.tools and not name.startswith(inventory.unread):
+            yield agent.problem(path, f"there is no tool {name!r}", _advice(agent, name, inventory.tools))
+    for path, name in names:
+        if agent.is_read_only and not inventory.tools.get(name, True):
+            text = f"the tool {name!r} changes something, and config.read_only leaves it out"
+            yield agent.problem(path, text, is_warning=True)
+    yield from _servers(agent)
+
+
+def models(agent: Agent, providers: Providers) -> Iterator[Problem]:
+    """A provider without a key or its packages, and a model that another provider has."""
+    llm = providers.llm
+    provider = agent.provider or llm.provider
+    yield from _provider(agent, "llm", agent.provider, providers)
+    if provider == "scripted" and agent.provider is None and agent.model and not agent.model.startswith("scripted"):
+        text = f"{agent.model!r} is named without a key, so the demo's script answers"
+        yield agent.problem(agent.at("llm.model"), text, KEY_FIX, is_warning=llm.is_chosen)
+    if agent.provider not in (None, "scripted", llm.provider) and agent.model is None:
+        text = f"no model is named, and {llm.model!r} (LOOM_MODEL) is one of the provider {llm.provider}"
+        yield agent.problem(agent.at("llm.provider"), text, f"add the model, as {agent.at('llm.model')}")
+    compressor = agent.compressor
+    yield from _provider(agent, "compressor_llm", compressor.provider, providers)
+    if compressor.provider not in (None, "scripted", provider) and compressor.model is None:
+        text = f"no model is named, and the agent's own is one of the provider {provider}"
+        where = agent.at("compressor_llm.provider")
+        yield agent.problem(where, text, f"add the model, as {agent.at('compressor_llm.model')}")
+
+
+def placeholders(agent: Agent) -> Iterator[Problem]:
+    """Variables that somebody else would have filled in."""
+    for member in _FILLED_NOWHERE:
+        for path, text in _texts(_spec(agent).get(member), agent.at(member)):
+            if found := _PLACEHOLDER.search(text):
+                fix = "write the value itself; a secret is {secret: NAME}, its value LOOM_SECRET_NAME"
+                yield agent.problem(path, f"{found[0]} stays as it is: no variables are filled in here", fix)
+
+
+def listed(agent: Agent) -> Iterator[tuple[str, str]]:
+    """What stands in the lists of tools, each with its path: names, and targets that tell a file or module."""
+    told = _spec(agent).get("tools")
+    lists = {"tools": told} if isinstance(told, list) else {}
+    if isinstance(told, dict):
+        lists = {f"tools.{kind}": told.get(kind) or [] for kind in ("builtin", "custom")}
+    for member, names in lists.items():
+        for place, name in enumerate(names):
+            yield agent.at(f"{member}[{place}]"), name
+
+
+def _provider(agent: Agent, member: str, provider: str | None, providers: Providers) -> Iterator[Problem]:
+    path = agent.at(f"{member}.provider")
+    if provider == "anthropic" and not (providers.llm.api_key or providers.llm.base_url):
+        yield agent.problem(path, "the provider anthropic has no key", KEY_FIX)
+    if provider == "bedrock" and not providers.has_aws:
+        yield agent.problem(path, "the provider bedrock needs AWS' packages", "pip install boto3")
+
+
+def _spec(agent: Agent) -> Mapping[str, Any]:
+    """The members of the file, wherever they stand in it."""
+    spec = agent.raw.get("agent", agent.raw.get("spec"))
+    return spec if isinstance(spec, dict) else {}
+
+
+def _approved(agent: Agent) -> Iterator[tuple[str, str]]:
+    """The names of tools that a person shall be asked for: a misspelt one asks nobody."""
+    for place, name in enumerate(agent.approval.tools):
+        if name != "*":
+            yield agent.at(f"config.approval.tools[{place}]"), name
+
+
+def _advice(agent: Agent, name: str, known: Mapping[str, bool]) -> str:
+    server, mark, _ = name.partition("__")
+    if "*" in name:
+        return "there are no patterns of names; leave the list out for all tools"
+    if close := get_close_matches(name, known, n=1, cutoff=0.6):
+        return f"did you mean {close[0]}?"
+    if mark and server not in {each.name for each in agent.mcp_servers}:
+        return f"mcp_servers has no {server!r}"
+    return "take it out, or name the file or package that has it (docs/tools.md)"
+
+
+def _servers(agent: Agent) -> Iterator[Problem]:
+    """Those that are set up and of which the agent gets nothing."""
+    prefix = f"{agent.at('mcp_servers')}."
+    there = [path.removeprefix(prefix) for path in agent.lines if path.startswith(prefix)]
+    chosen = {server.name: server.tools for server in agent.mcp_servers}
+    for name in (name for name in there if "." not in name):
+        if agent.allows_mcp:
+            is_named, fix = chosen.get(name, ()) != (), f"add {{server: {name}}} to {agent.at('tools.mcp')}"
+        else:
+            is_named = agent.tools is None or any(each.startswith(f"{name}__") for each in agent.tools)
+            fix = f"name them in {agent.at('tools')}, as {name}__<tool>"
+        if not is_named:
+            yield agent.problem(prefix + name, f"no list names a tool of the MCP server {name!r}", fix)
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """All texts below a value, each with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _texts(each, f"{path}.{key}")
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _texts(each, f"{path}[{place}]")
