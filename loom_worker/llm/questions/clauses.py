@@ -66,9 +66,11 @@ _LINK = (
     r"live in|living in|based in|located in|paid by|paid with|paid via|bought in|sold in|placed in|from|in|of|for|at|"
     r"by|with|via|through|using|used"
 )
+_NAMED = "PROMOTION|CATEGORY|SEGMENT|CITY|COUNTRY|METHOD|STATUS|REASON"
 _OF_WHOM = r"(?:placed |made )?(?:by|from|of|for|to) CUSTOMER (?:who )?(?:from|in|live in|living in|based in)"
 _VALUE = re.compile(
-    rf"{_WHO}(?:(?P<whose>{_OF_WHOM}) |(?P<link>{_LINK}) )?(?P<listed>{_LISTED})(?: (?P<noun>{_KINDS})\b)?"
+    rf"{_WHO}(?:(?P<whose>{_OF_WHOM}) |(?P<link>{_LINK}) )?(?:(?P<ahead>{_NAMED}) )?"
+    rf"(?P<listed>{_LISTED})(?: (?P<noun>{_KINDS})\b)?"
 )
 _ON_DAYS = re.compile(rf"on (?P<day>{'|'.join(_WEEKDAYS)})\b")
 _GROUPS = (
@@ -163,8 +165,12 @@ def _noted(found: re.Match[str], *, rule: str, wheres: list[Where]) -> str:
 def _valued(text: str, found: re.Match[str], values: tuple[Value, ...], listed: list[Listed]) -> str:
     """Note values that stand together; a noun behind them that is what the question is about stays."""
     group = tuple(values[int(each)] for each in re.findall(r"@v(\d+)", found["listed"]))
-    noun = found["noun"] or ("CUSTOMER" if found["whose"] else "")
+    noun = found["noun"] or found["ahead"] or ("CUSTOMER" if found["whose"] else "")
     said = " and ".join(each.said for each in group)
     listed.append(Listed(group, noun, said))
-    is_about_noun = bool(noun) and not (found["link"] or found["whose"]) and noun in ("CUSTOMER", "SUPPLIER", "STORE")
+    is_about_noun = (
+        bool(noun)
+        and not (found["link"] or found["whose"] or found["ahead"])
+        and noun in ("CUSTOMER", "SUPPLIER", "STORE")
+    )
     return f"{text[: found.start()]} {noun if is_about_noun else ''} {text[found.end() :]}"

@@ -6,7 +6,7 @@ from datetime import timedelta
 from loom_worker.errors import LoomError
 from loom_worker.llm.calendar import FOREVER
 from loom_worker.llm.questions.plan import Plan, Where
-from loom_worker.llm.questions.shop import FACTS, RULES, TIMES, Dimension, Fact
+from loom_worker.llm.questions.shop import FACTS, PER_LINE, RULES, TIMES, Dimension, Fact
 from loom_worker.llm.slots import Period
 
 MOST_LISTED = 40
@@ -49,6 +49,7 @@ class _Query:
         self._fact: Fact = FACTS[plan.head.fact]
         self._period = period
         self._needs: dict[str, None] = {}
+        self._name = (plan.head.measures[0] if plan.head.measures else plan.head.fact).replace("_", " ")
 
     def sql(self, *, label: str = "") -> str:
         """Raises NoPlace; ``label`` becomes the first column."""
@@ -90,13 +91,14 @@ class _Query:
             return None
         if name in TIMES:
             if not self._fact.day or not (self._fact.is_day_plain or self._head.has_day):
-                raise NoPlace(f'group {self._head.fact} by "{name}"')
+                raise NoPlace(f'group {self._name} by "{name}"')
             return Dimension(TIMES[name].format(day=self._fact.day))
-        return self._dimension(name, f'group {self._head.fact} by "{name}"')
+        return self._dimension(name, f'group {self._name} by "{name}"')
 
     def _dimension(self, name: str, what: str) -> Dimension:
         dimension = self._fact.dimensions.get(name)
-        if dimension is None:
+        is_of_lines = dimension is not None and dimension.needs in PER_LINE
+        if dimension is None or (is_of_lines and "average_order_value" in self._head.measures):
             raise NoPlace(what)
         if dimension.needs:
             self._needs[dimension.needs] = None
@@ -111,12 +113,12 @@ class _Query:
                 made.append(sql)
                 is_period_taken = is_period_taken or took
             else:
-                dimension = self._dimension(where.dimension, f'restrict {self._head.fact} to "{where.said}"')
+                dimension = self._dimension(where.dimension, f'restrict {self._name} to "{where.said}"')
                 quoted = ", ".join("'" + value.replace("'", "''") + "'" for value in where.values)
                 made.append(f"{dimension.column} IN ({quoted})")
         if self._period is not None and not is_period_taken:
             if not fact.day or not (fact.is_day_plain or self._head.has_day):
-                raise NoPlace(f'restrict {self._head.fact} to the period "{self._period.said}"')
+                raise NoPlace(f'restrict {self._name} to the period "{self._period.said}"')
             made += _days(fact.day, self._period)
         return made
 
@@ -124,7 +126,7 @@ class _Query:
         """A rule's SQL, and whether it took the period."""
         rule = RULES[where.rule]
         if self._head.fact not in rule.facts or (self._head.has_day and rule.day and self._period):
-            raise NoPlace(f'restrict {self._head.fact} to "{where.said}"')
+            raise NoPlace(f'restrict {self._name} to "{where.said}"')
         takes = bool(rule.day) and self._period is not None
         days = "".join(f" AND {each}" for each in _days(rule.day, self._period)) if takes and self._period else ""
         filled = rule.sql.format(period=days, sign=where.sign, amount=where.amount, own_day=self._fact.day)

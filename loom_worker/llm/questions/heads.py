@@ -80,7 +80,7 @@ def _beside(measure: str, dimension: str) -> tuple[str, ...]:
     return ("orders",) if measure == "revenue" and not is_of_products else _BESIDE.get(measure, ())
 
 
-def _count(found: re.Match[str], group: str) -> Head:
+def _count(found: re.Match[str], group: str) -> Head | None:
     parts = found.groupdict()
     fact, measure = _FACTS[found["e"]]
     has_day = bool(parts.get("new") or parts.get("day"))
@@ -101,7 +101,7 @@ def _measure(found: re.Match[str], group: str) -> Head | None:
         return None
     if fact == "products" and group not in ("", "category", "supplier"):
         return None
-    measures = (measure, *(_beside(measure, group) if group else ()))
+    measures = (measure, *(_beside(measure, group) if group or measure == "average_order_value" else ()))
     also = found.groupdict().get("also")
     if also:
         other_fact, other = measured(also)

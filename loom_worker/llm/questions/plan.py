@@ -46,6 +46,8 @@ class Plan:
     periods: tuple[Period, ...] = ()
     is_compared: bool = False
     """The periods stand beside each other, the first one against the second."""
+    is_change: bool = False
+    """The second period is the one before the first."""
     asked: str = ""
     """``up`` or ``down`` where the question takes it for granted."""
     asks_why: bool = False

@@ -33,6 +33,12 @@ _UP = "rise|rose|risen|increase|increased|grow|grew|grown|go up|went up|gone up"
 _CHANGED = re.compile(
     rf"(?P<why>why )?(?P<what>[A-Z]+) (?:(?P<down>{_DOWN})|(?P<up>{_UP})|(?P<any>change|changed))( so much)? @p0"
 )
+_OF_NOUN = {
+    "customer": {"city", "country", "segment"},
+    "supplier": {"country", "supplier"},
+    "store": {"city", "country", "store"},
+}
+"""What a name before such a noun can be; before others it is what the noun says."""
 _OTHER_WORDS = frozenset(
     "why compare compared between than against better worse vs and or with to in sold sell".split()
 )
@@ -94,7 +100,7 @@ def _changed(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
         head = replace(head, measures=(heads.measured(changed["what"])[1],))
     plan = _planned(head, found, (periods[0], before))
     asked = "down" if changed["down"] else "up" if changed["up"] else ""
-    return plan and replace(plan, is_compared=True, asked=asked, asks_why=bool(changed["why"]))
+    return plan and replace(plan, is_compared=True, is_change=True, asked=asked, asks_why=bool(changed["why"]))
 
 
 def _compared(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
@@ -105,6 +111,8 @@ def _compared(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
     for pattern in _COMPARED:
         if head is None and (matched := pattern.fullmatch(found.rest)) is not None:
             head = _compared_head(matched["what"], found.group)
+    if head is not None and head.fact in ("orders", "returns") and not head.measures:
+        head = replace(head, measures=(head.fact,))
     if head is None or not head.measures or head.limit:
         return None
     plan = _planned(head, found, periods)
@@ -141,6 +149,8 @@ def _where(listed: Listed, head: Head) -> Where | None:
     """Values that stand together as a condition on the one dimension that they all may be of."""
     kinds = set.intersection(*(set(value.kinds) for value in listed.values))
     noun = listed.noun.lower()
+    if noun and not kinds & _OF_NOUN.get(noun, {noun}):
+        return None
     places = {"country", "city"} & kinds
     owner = noun or ("store" if head.group == "store" else "supplier" if head.group == "supplier" else "")
     if places and owner in ("store", "supplier") and head.fact not in ("stores", "employees", "suppliers"):

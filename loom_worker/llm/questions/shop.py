@@ -82,6 +82,8 @@ _ORDER_JOINS = {
 }
 _PROMOTION = {"promotion": Dimension("m.name", "m")}
 
+PER_LINE = frozenset("pgu")
+"""Aliases of tables that an order's lines lead to: an order may have lines of several, so it has no one of them."""
 FACTS: Mapping[str, Fact] = {
     "sales": Fact(
         source="order_lines AS l JOIN orders AS o ON o.id = l.order_id",

@@ -11,7 +11,7 @@ from loom_worker.llm.questions.shop import FACTS, RULES, TIMES
 from loom_worker.values.json import Json
 
 _NOTHING = "The query ran and gave no rows: the data holds nothing for this."
-_NOUNS = {"revenue": "Sales", "refunds": "Refunds"}
+_NOUNS = {"revenue": "Sales"}
 _FELL = {"down": "did not drop", "up": "did not rise"}
 
 
@@ -92,15 +92,21 @@ def _verdict(plan: Plan, columns: list[str], rows: list[list[Any]]) -> str:
     name = _NOUNS.get(columns[1], columns[1].replace("_", " ").capitalize())
     change = f" ({100 * (now - before) / before:+,.1f} %)" if before else ""
     amounts = f"{figure(columns[1], now)} against {figure(columns[1], before)}{change}"
-    went = "rose" if now > before else "dropped" if now < before else "did not change"
-    first = f"{name} {went}"
-    if plan.asked and {"down": "dropped", "up": "rose"}[plan.asked] != went:
-        first = f"{name} {_FELL[plan.asked]}{f' but {went}' if now != before else ''}"
     lengths = [days_of(period) for period in plan.periods]
     if _differ(lengths):
         return (
             f"{amounts}. The periods have {lengths[0]} and {lengths[1]} days, so I call it neither a rise nor a drop."
         )
+    empty = [span(period) for period in plan.periods if not by_period.get(span(period))]
+    if empty:
+        return f"{amounts}. The data holds nothing for {' and '.join(empty)}, so I call it neither a rise nor a drop."
+    if not plan.is_change:
+        how = "higher than" if now > before else "lower than" if now < before else "the same as"
+        return f"{name}: {plan.periods[0].said} is {how} {plan.periods[1].said}: {amounts}."
+    went = "rose" if now > before else "dropped" if now < before else "did not change"
+    first = f"{name} {went}"
+    if plan.asked and {"down": "dropped", "up": "rose"}[plan.asked] != went:
+        first = f"{name} {_FELL[plan.asked]}{f' but {went}' if now != before else ''}"
     why = " Why, these figures do not say." if plan.asks_why else ""
     return f"{first}: {amounts}.{why}"
 

@@ -108,7 +108,10 @@ def test_the_steps_are_look_then_query_then_answer() -> None:
         ("Monthly revenue trend this year", "2026-02: revenue 100.00"),
         ("Show me revenue per quarter in 2025", "1. 2025-Q1: revenue 1,040.00"),
         ("What was our revenue in March 2025?", "revenue 1,040.00"),
-        ("compare revenue in 2025 with 2024", "Sales rose: revenue 1,450.00 against revenue 100.00 (+1,350.0 %)"),
+        (
+            "compare revenue in 2025 with 2024",
+            "Sales: 2025 is higher than 2024: revenue 1,450.00 against revenue 100.00 (+1,350.0 %)",
+        ),
         ("What is the return rate by category?", "1. Tents: units sold 25, units returned 2, return rate 8.0 %"),
         ("Which products are returned most often?", "Blue Tent: returns 2, units returned 2, refunds 160.00"),
         ("Revenue by country last year", "1. Switzerland: revenue 1,130.00"),
@@ -143,7 +146,8 @@ def test_a_question_is_answered_with_figures_of_the_shop(question: str, fact: st
         ("were our promotions worth it?", '"it"'),
         ("revenue without returns", "without"),
         ("how many customers are there in 2025?", 'I cannot restrict customers to the period "2025"'),
-        ("revenue by payment method", 'group sales by "method"'),
+        ("revenue by payment method", 'group revenue by "method"'),
+        ("average order value of Tents", 'restrict average order value to "tents"'),
         ("drop in sales?", "drop in revenue"),
         ("revenue in Bern and in Lyon", "I cannot restrict this to bern and lyon"),
         ("columns of the invoices table", '"invoices" is none of the tables'),
@@ -160,16 +164,16 @@ def test_what_has_no_place_in_a_query_is_refused_by_name_and_no_figure_is_given(
     [
         ("Why did sales drop in 2025?", "Sales did not drop but rose: revenue 1,450.00 against revenue 100.00"),
         ("Did sales rise in 2025?", "Sales rose: revenue 1,450.00 against"),
-        ("Why did sales rise in July 2025?", "Sales rose: revenue 320.00 against revenue 0.00."),
-        ("Why did sales drop in August 2025?", "Sales dropped: revenue 0.00 against revenue 320.00 (-100.0 %)"),
-        ("Why did sales drop in July 2025?", "Sales did not drop but rose: revenue 320.00 against revenue 0.00."),
+        ("Did sales rise in July 2025?", "The data holds nothing for 2025-06-01 to 2025-06-30, so I call it neither"),
+        ("Why did sales drop in Q3 2025?", "The data holds nothing for 2025-04-01 to 2025-06-30, so I call it neither"),
+        ("Why did sales drop in Q4 2025?", "Sales dropped: revenue 90.00 against revenue 320.00 (-71.9 %)"),
         ("Is this year better than last year?", "325 and 365 days, so I call it neither a rise nor a drop"),
     ],
 )
 def test_a_rise_or_drop_is_told_as_the_figures_have_it_not_as_the_question_does(question: str, verdict: str) -> None:
     text = ask(question)
     assert verdict in text
-    assert ("Why, these figures do not say." in text) is question.startswith("Why")
+    assert ("Why, these figures do not say." in text) is (question.startswith("Why") and "neither" not in verdict)
 
 
 def test_names_are_looked_up_before_the_query() -> None:
