@@ -36,6 +36,8 @@ _COLUMN = re.compile(r"\bAS (\w+)\s*(?:,|$)", re.IGNORECASE | re.MULTILINE)
 _FOREVER = ("0001-01-01", "9999-12-31")
 _HARMLESS = frozenset("show list give what which who by per for of in each every all and with to".split())
 """Words that restrict nothing as long as the words around them are the template's own."""
+_TITLE_END = re.compile(r"[(,]")
+"""What follows says the same in other words."""
 _NUMBERED = re.compile(
     r"\b(?:(?P<first>top|best|first|which|what) (?P<a>\d{1,3})|(?P<b>\d{1,3}) (?P<last>best|top|most))\b"
 )
@@ -119,7 +121,10 @@ def choose(tasks: Sequence[Task], text: str, slots: Slots) -> Task | None:
 
 
 def _shared(task: Task, text: str, slots: Slots) -> int | None:
-    """How many of the question's words name the template itself; None if one is accounted for by nothing."""
+    """How many of the question's words name the template itself; None if one is accounted for by nothing.
+
+    The title's subject must be among them: of its columns alone, a template asks for something else than the question.
+    """
     if len(slots.periods) > 1 or (slots.period is not None and not task.takes_period()):
         return None
     if _PLACEHOLDER.search(task.query(slots)):
@@ -129,15 +134,20 @@ def _shared(task: Task, text: str, slots: Slots) -> int | None:
         rest, count = _NUMBERED.subn(lambda found: f" {found['first'] or found['last']} ", rest)
         if count != 1 or not task.takes("n"):
             return None
-    words = [_stem(word) for word in re.findall(r"\w+", rest) if word not in _HARMLESS]
+    words = [_stem(word) for word in _words(rest)]
     title = set(map(_stem, re.findall(r"\w+", task.title.lower())))
     named = set(map(_stem, task.name.split("_")))
     own = title | named | {_stem(word) for column in task.columns() for word in column.lower().split("_")}
-    is_all_own = bool(words) and all(word in own for word in words)
+    subject = {_stem(word) for word in _words(_TITLE_END.split(task.title)[0])}
+    is_all_own = bool(words) and subject <= set(words) and all(word in own for word in words)
     negates = {"not", "no", "never", "without"} & set(words)
     if not is_all_own or (negates and set(words) != title - _HARMLESS):
         return None
     return sum(word in named for word in words)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.findall(r"\w+", text.lower()) if word not in _HARMLESS]
 
 
 def _stem(word: str) -> str:

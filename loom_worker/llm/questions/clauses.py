@@ -63,6 +63,7 @@ _STATUS = re.compile(r"(?P<a>CANCELLED) ORDER|ORDER (?P<b>CANCELLED)")
 _KINDS = r"CUSTOMER|PROMOTION|CATEGORY|SEGMENT|CITY|COUNTRY|SUPPLIER|STORE"
 _LISTED = r"@v\d+(?:,? (?:and|or|vs) @v\d+)*"
 _LINK = (
+    r"came from|come from|"
     r"live in|living in|based in|located in|paid by|paid with|paid via|bought in|sold in|placed in|from|in|of|for|at|"
     r"by|with|via|through|using|used"
 )

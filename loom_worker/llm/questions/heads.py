@@ -203,7 +203,7 @@ _FORMS: tuple[tuple[re.Pattern[str], _Form], ...] = tuple(
         (r"(?:how many|number of) UNITS(?: sold| sell)?", lambda found, group: Head("sales", ("units",), group)),
         (
             rf"(?:how many|total number of|number of|count) (?P<new>new )?(?P<e>{_E})"
-            r"(?: exist| in all| placed| made| come in| get| receive| work| live)?"
+            r"(?: exist| in all| placed| place| made| come in| get| receive| work| live)?"
             r"(?P<day>(?: who)? (?:signed up|joined|registered|sign up|hired))?",
             _count,
         ),
@@ -234,6 +234,7 @@ _FORMS: tuple[tuple[re.Pattern[str], _Form], ...] = tuple(
         (rf"(?:which|what) {_N}(?P<d>{_D}) (?:(?:placed|with|made) )?{_MOST} (?P<e>ORDER)", _rank),
         (rf"(?:which|what) {_N}(?P<d>COUNTRY|CITY|SEGMENT) (?:with )?{_MOST} (?P<e>CUSTOMER)", _rank),
         (rf"(?:which|what|who) {_N}(?P<d>CUSTOMER) (?:spent|spend|spends) {_MOST}", _rank),
+        (rf"{_SHOW}{_N}(?P<d>CUSTOMER) (?:who|that) spent {_MOST}", _rank),
         (rf"(?:which|what) {_N}(?P<d>PRODUCT|CATEGORY|SUPPLIER) returned most(?: often)?", _returned),
         (rf"{_SHOW}{_N}most(?: often)? returned (?P<d>PRODUCT)", _returned),
         (
@@ -242,10 +243,11 @@ _FORMS: tuple[tuple[re.Pattern[str], _Form], ...] = tuple(
             _priced,
         ),
         (
-            r"(?:(?:show|list|what|which) )?(?:all )?METHOD(?: (?:CUSTOMER )?(?:use|used|accepted|exist|available))?",
+            r"(?:(?:show|list|what|which) )?(?:all )?(?:most (?:popular|used|common) )?"
+            r"METHOD(?: (?:CUSTOMER )?(?:use|used|accepted|exist|available))?",
             _methods,
         ),
-        (r"(?:(?:show|list|what|which) )?(?:all )?REASON(?: most common first)?", _reasons),
+        (r"(?:(?:show|list|what|which) )?(?:all )?(?:most common )?REASON(?: most common first)?", _reasons),
         (r"(?:(?:show|list|what) )?(?:ORDER by STATUS|STATUS of ORDER|ORDER STATUS)", _statuses),
         (r"(?:which|what) (?P<d>COUNTRY|CITY) CUSTOMER (?:come|live|are)(?: from| in)?", _where_from),
         (

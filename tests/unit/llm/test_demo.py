@@ -87,6 +87,7 @@ def test_today_is_read_from_its_own_line(context: str, today: date | None) -> No
         ("best sellers in 2024 and 2025", None),
         ("best sellers in 2025 by units", None),
         ("worst sellers", None),
+        ("revenue", None),
         ("why best sellers", None),
         ("3 best sellers by units", None),
         ("", None),

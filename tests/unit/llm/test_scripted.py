@@ -149,6 +149,7 @@ def test_a_question_is_answered_with_figures_of_the_shop(question: str, fact: st
         ("revenue by payment method", 'group revenue by "method"'),
         ("average order value of Tents", 'restrict average order value to "tents"'),
         ("drop in sales?", "drop in revenue"),
+        ("Products sold in March", "product sold march"),
         ("revenue in Bern and in Lyon", "I cannot restrict this to bern and lyon"),
         ("columns of the invoices table", '"invoices" is none of the tables'),
     ],
