@@ -126,13 +126,13 @@ def test_a_changed_file_is_live_in_every_process_at_once(system: System, library
 def test_a_bad_file_is_told_everywhere_and_the_rest_goes_on(system: System, library: Path, heard: Any) -> None:
     reloads = figure(system, 'loom_pattern_reloads_total{result="failed"}')
     exchange(library / "south" / "region.yaml", "name: [\n")
-    complaint = f"{library / 'south' / 'region.yaml'}:2: "
+    complaint = f"{library / 'south' / 'region.yaml'}:1: "
     for event in events(system, heard).values():
         assert (event["added"], event["changed"], event["removed"]) == ([], [], [])
         assert [error[: len(complaint)] for error in event["errors"]] == [complaint]
     answer = listed(system)
     (error,) = answer["errors"]
-    assert error.startswith("south/region.yaml:2: "), "clients need not know where the library lies on this machine"
+    assert error.startswith("south/region.yaml:1: "), "clients need not know where the library lies on this machine"
     assert titles(system)["south/south"] == "As it was"
     assert all(told(system)[pid]["errors"] == answer["errors"] for pid in takers(system))
     assert figure(system, "loom_pattern_errors") == 1

@@ -38,10 +38,10 @@ class Sale:
 
 
 @cache
-def _whole() -> sqlite3.Connection:
+def _whole(today: date = TODAY) -> sqlite3.Connection:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "shop.db"
-        shop.build(path, today=TODAY)
+        shop.build(path, today=today)
         source = sqlite3.connect(path)
         memory = sqlite3.connect(":memory:")
         source.backup(memory)
@@ -49,10 +49,10 @@ def _whole() -> sqlite3.Connection:
     return memory
 
 
-def copy_shop() -> sqlite3.Connection:
+def copy_shop(today: date = TODAY) -> sqlite3.Connection:
     """A shop in memory that is the caller's own; its foreign keys are not enforced, as is SQLite's habit."""
     copy = sqlite3.connect(":memory:")
-    _whole().backup(copy)
+    _whole(today).backup(copy)
     return copy
 
 

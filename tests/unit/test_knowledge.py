@@ -209,11 +209,11 @@ def close_call(fitted: Outfit, answer: str, database: Database) -> tuple[Beside,
     kit = replace(fitted.kits.kit("default"), compressor=model)
     kit = replace(kit, agent=Agent("default", reranks_patterns=True, min_confidence=0.0))
     session = Sessions(database).create("default", NewSession(), now_ms=1)
-    return fitted.knowledge.beside(replace(turn("revenue of customers"), lane=session.lane), kit), model
+    return fitted.knowledge.beside(replace(turn("revenue by customer group"), lane=session.lane), kit), model
 
 
 def test_a_model_settles_a_close_call_and_is_paid(fitted: Outfit, database: Database) -> None:
-    second = fitted.knowledge.match("default", "revenue of customers", k=3, kinds=frozenset({"sql", "sqlite"}))[1]
+    second = fitted.knowledge.match("default", "revenue by customer group", k=3, kinds=frozenset({"sql", "sqlite"}))[1]
     found, model = close_call(fitted, "2", database)
     assert [pattern["id"] for pattern in found.patterns] == [second.pattern.id]
     assert len(model.asked) == 1
@@ -228,7 +228,7 @@ def test_a_model_may_say_that_none_fits(fitted: Outfit, database: Database) -> N
 def test_no_model_is_asked_unless_the_agent_wants_it(fitted: Outfit) -> None:
     model = Plays([])
     kit = replace(fitted.kits.kit("default"), compressor=model)
-    fitted.knowledge.beside(turn("revenue of customers"), kit)
+    fitted.knowledge.beside(turn("revenue by customer group"), kit)
     assert model.asked == []
 
 
@@ -310,8 +310,8 @@ def test_an_agent_that_lists_its_tools_can_read_its_skills(here: Settings, datab
 def test_a_model_that_fails_leaves_a_close_call_as_it_was(fitted: Outfit) -> None:
     kit = replace(fitted.kits.kit("default"), compressor=Plays([[ProviderFailed("no")]]))
     kit = replace(kit, agent=Agent("default", reranks_patterns=True, min_confidence=0.0))
-    first = fitted.knowledge.match("default", "revenue of customers", k=3, kinds=kit.kinds)[0].pattern.id
-    assert [each["id"] for each in fitted.knowledge.beside(turn("revenue of customers"), kit).patterns] == [first]
+    first = fitted.knowledge.match("default", "revenue by customer group", k=3, kinds=kit.kinds)[0].pattern.id
+    assert [each["id"] for each in fitted.knowledge.beside(turn("revenue by customer group"), kit).patterns] == [first]
 
 
 def test_skills_in_a_dense_script_keep_to_their_room_in_tokens(fitted: Outfit, here: Settings) -> None:

@@ -1,19 +1,24 @@
-"""The scripted demo model carries out every statement of the library on the sample shop."""
+"""The scripted demo model carries out the statements of the library on the sample shop."""
+
+import json
 
 import pytest
 
+from loom_worker.llm.demo import answer, choose, read_tasks
+from loom_worker.llm.slots import Slots
 from loom_worker.patterns.render import for_message
-from loom_worker.values.chat import ChatMessage
 from loom_worker.values.patterns import Pattern, PatternMatch
-from tests.support.sample_shop import TODAY, copy_shop
-from tests.unit.llm.test_scripted import SQL, reply, request, run, said
+from tests.support.demo_model import call
+from tests.support.sample_shop import copy_shop
+from tests.unit.llm.test_scripted import SQL
+
+NOTHING = Slots(None, (), "")
 
 
 @pytest.mark.parametrize("pattern", SQL, ids=[pattern.id for pattern in SQL])
 def test_the_demo_model_answers_by_every_pattern_of_the_shop(pattern: Pattern) -> None:
-    context = f"{for_message(PatternMatch(pattern, 1.0))}\n\nToday is {TODAY}."
-    messages, shop = [ChatMessage("user", pattern.intents[0], context=context)], copy_shop()
-    while (answer := reply(request(*messages))).tool_uses:
-        messages += [said(answer), run(answer, shop)]
-    assert f"({pattern.id})" in answer.text
-    assert "I have no answer" not in answer.text
+    tasks = read_tasks(for_message(PatternMatch(pattern, 1.0)))
+    task = choose(tasks, pattern.title.lower(), NOTHING)
+    assert task is not None
+    result = json.loads(call(copy_shop(), "execute_sql", {"sql": task.query(NOTHING)}))
+    assert f"({pattern.id})" in answer(task, NOTHING, result)

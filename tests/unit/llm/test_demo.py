@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from loom_worker.llm.demo import answer, missing_tables, read_result, read_task, read_today, unfenced
+from loom_worker.llm.demo import Task, answer, choose, missing_tables, read_result, read_tasks, read_today, unfenced
 from loom_worker.llm.slots import Slots, read
 
 CONTEXT = """<pattern id="sql/top_n" score="0.41">
@@ -35,32 +35,33 @@ Best practices:
 </pattern>
 
 Today is 2026-11-21."""
-NOTHING = Slots(None, None, "")
+NOTHING = Slots(None, (), "")
+REVENUE, UNITS = read_tasks(CONTEXT)
+
+
+def chosen(question: str) -> Task | None:
+    slots = read(question, date(2026, 11, 21))
+    return choose((REVENUE, UNITS), slots.marked, slots)
 
 
 def test_the_query_has_what_the_question_said_and_defaults_elsewhere() -> None:
     slots = read("three best last year", date(2026, 11, 21))
-    task = read_task(CONTEXT, slots.rest)
-    assert task is not None
+    task = REVENUE
     assert "day >= '2025-01-01' AND day < '2026-01-01' LIMIT 3" in task.query(slots)
     assert "day >= '0001-01-01' AND day < '9999-12-31' LIMIT 10" in task.query(NOTHING)
 
 
 def test_a_default_may_hold_brackets() -> None:
-    task = read_task(CONTEXT, "how many units")
-    assert task is not None
-    assert task.query(NOTHING) == "SELECT COALESCE(a, b) FROM stock"
+    assert UNITS.query(NOTHING) == "SELECT COALESCE(a, b) FROM stock"
 
 
 def test_the_tables_are_those_of_the_database_not_those_of_the_query() -> None:
-    task = read_task(CONTEXT, "")
-    assert task is not None
-    assert task.tables() == ("order_lines", "products")
+    assert REVENUE.tables() == ("order_lines", "products")
 
 
 @pytest.mark.parametrize("context", ["", "Today is 2026-11-21.", '<pattern id="x/y">\n\nNo SQL\n\nText\n</pattern>'])
 def test_no_pattern_with_sql_is_no_task(context: str) -> None:
-    assert read_task(context, "") is None
+    assert read_tasks(context) == ()
 
 
 @pytest.mark.parametrize(
@@ -72,24 +73,53 @@ def test_today_is_read_from_its_own_line(context: str, today: date | None) -> No
 
 
 @pytest.mark.parametrize(
-    ("rest", "query"),
+    ("question", "template"),
     [
-        ("best products", "LIMIT"),
-        ("units sold", "stock"),
-        ("quantity", "stock"),
-        ("by the unit price per day", "stock"),
+        ("best sellers", REVENUE),
+        ("Best sellers by revenue", REVENUE),
+        ("best sellers by units", UNITS),
+        ("top 3 best sellers", None),
+        ("best 3 sellers in 2025", REVENUE),
+        ("best sellers 3", None),
+        ("3 best sellers in 2025 by revenue", REVENUE),
+        ("best sellers in Berlin", None),
+        ("best sellers, not by units", None),
+        ("best sellers in 2024 and 2025", None),
+        ("best sellers in 2025 by units", None),
+        ("worst sellers", None),
+        ("revenue", None),
+        ("why best sellers", None),
+        ("3 best sellers by units", None),
+        ("", None),
     ],
 )
-def test_the_question_chooses_the_template(rest: str, query: str) -> None:
-    task = read_task(CONTEXT, rest)
-    assert task is not None
-    assert query in task.sql
+def test_a_template_is_chosen_only_if_each_word_number_and_period_has_a_place_in_it(
+    question: str, template: Task | None
+) -> None:
+    assert chosen(question.lower()) == template
+
+
+@pytest.mark.parametrize(
+    ("sql", "takes"),
+    [
+        ("SELECT 1 WHERE d >= '{{start}}' AND d < '{{end}}'", True),
+        ("SELECT 1 WHERE y >= substr('{{start}}', 1, 4) AND d < '{{end}}'", False),
+        ("SELECT 1 WHERE d < '{{end}}'", False),
+        ("SELECT '{{start}}' WHERE d >= '{{start}}' AND d < '{{end}}'", False),
+        ("SELECT 1", False),
+    ],
+)
+def test_a_period_is_taken_only_by_a_template_that_restricts_days_to_it(sql: str, takes: bool) -> None:
+    assert Task("x/y", "x", sql, {}).takes_period() is takes
+
+
+def test_a_template_with_a_placeholder_that_nothing_fills_is_not_chosen() -> None:
+    open_end = Task("x/y", "Rows of a table", "SELECT 1 AS rows FROM {{table}}", {}, "rows")
+    assert choose((open_end,), "rows", NOTHING) is None
 
 
 def worded(columns: list[str], *rows: list[object], slots: Slots = NOTHING, truncated: bool = False) -> str:
-    task = read_task(CONTEXT, "")
-    assert task is not None
-    return answer(task, slots, {"columns": columns, "rows": list(rows), "truncated": truncated})
+    return answer(REVENUE, slots, {"columns": columns, "rows": list(rows), "truncated": truncated})
 
 
 def test_money_has_two_decimals_and_counts_have_none() -> None:
@@ -122,16 +152,16 @@ def test_many_rows_are_counted_instead_of_listed() -> None:
 def test_the_answer_names_pattern_and_period() -> None:
     slots = read("last year", date(2026, 11, 21))
     text = worded(["product", "units"], ["Tent", 1], slots=slots)
-    assert 'For 2025-01-01 to 2025-12-31 (last year), by the pattern "Best sellers" (sql/top_n):' in text
+    assert 'For 2025-01-01 to 2025-12-31 (last year), by the pattern "Best sellers" (sql/top_n), with n = 10:' in text
     assert "Over all dates on record" in worded(["product", "units"], ["Tent", 1])
 
 
-def test_what_the_pattern_cannot_take_is_told() -> None:
-    slots = read("the 5 units of 2025", date(2026, 11, 21))
-    task = read_task(CONTEXT, slots.rest)
-    assert task is not None
-    text = answer(task, slots, {"columns": ["a"], "rows": [["x"]]})
-    assert "no place for the period (2025) and the number 5" in text
+def test_values_that_the_question_did_not_give_are_named() -> None:
+    slots = read("last year", date(2026, 11, 21))
+    assert "(sql/top_n), with n = 10:" in worded(["product"], ["Tent"], slots=slots)
+    given = Task("x/y", "x", "SELECT {{n}} WHERE d >= '{{start}}' AND d < '{{end}}'", {"n": "5", "start": "2025-01-01"})
+    text = answer(given, NOTHING, {"columns": ["a"], "rows": [["x"]]})
+    assert text.startswith("From 2025-01-01 up to, not including, 9999-12-31, by the pattern")
 
 
 @pytest.mark.parametrize("content", ["", "Tool failed", "[]", '{"rows": 1}', "[Large dataset stored: ref_1]", "null"])

@@ -1,4 +1,5 @@
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.errors import Interrupted, ProviderFailed
-from loom_worker.llm.demo import missing_tables, read_task
+from loom_worker.llm.demo import missing_tables, read_tasks
 from loom_worker.llm.scripted import Scripted, latency_s
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
@@ -73,9 +74,9 @@ SQL = [pattern for pattern in MATCHER.patterns if pattern.backend_type in KINDS]
 
 @pytest.mark.parametrize("pattern", SQL, ids=[pattern.id for pattern in SQL])
 def test_no_shipped_pattern_is_taken_to_read_tables_that_the_shop_does_not_have(pattern: Pattern) -> None:
-    task = read_task(for_message(PatternMatch(pattern, 1.0)), "")
-    assert task is not None
-    assert missing_tables(task.tables(), call(open_shop(), "list_tables", {})) == ()
+    tasks = read_tasks(for_message(PatternMatch(pattern, 1.0)))
+    assert tasks
+    assert missing_tables(tasks[0].tables(), call(open_shop(), "list_tables", {})) == ()
 
 
 def test_three_products_are_three_products_with_their_revenue() -> None:
@@ -102,34 +103,98 @@ def test_the_steps_are_look_then_query_then_answer() -> None:
     [
         ("Who are our best customers?", "1. Ada Quist: revenue 1,140.00, orders 2, last order 2025-03-02"),
         ("Which 2 customers spent the most in 2025?", "2. Bo Lind: revenue 320.00"),
-        ("bestsellers in March 2025", "1. Red Tent: revenue 1,000.00"),
-        ("Which items sold the most units since 2024?", "1. Red Tent: units 21"),
-        ("Monthly revenue trend this year", "2026-02: revenue 100.00, orders 1"),
+        ("bestsellers in March 2025", "1. Red Tent: units 20, revenue 1,000.00"),
+        ("Which products sold the most units since 2024?", "1. Red Tent: units 21"),
+        ("Monthly revenue trend this year", "2026-02: revenue 100.00"),
         ("Show me revenue per quarter in 2025", "1. 2025-Q1: revenue 1,040.00"),
-        ("What was our revenue in March 2025?", "2025-03: revenue 1,040.00"),
-        ("Is this year better than last year?", "2025: revenue 1,450.00, revenue before 100.00"),
-        ("Are sales up compared with last year?", "change 1,350.0 %"),
+        ("What was our revenue in March 2025?", "revenue 1,040.00"),
+        (
+            "compare revenue in 2025 with 2024",
+            "Sales: 2025 is higher than 2024: revenue 1,450.00 against revenue 100.00 (+1,350.0 %)",
+        ),
         ("What is the return rate by category?", "1. Tents: units sold 25, units returned 2, return rate 8.0 %"),
-        ("Which products are returned most often?", "1. Blue Tent: units sold 4, units returned 2"),
-        ("Why do people return things?", "broken: units returned 1, refunds 80.00"),
+        ("Which products are returned most often?", "Blue Tent: returns 2, units returned 2, refunds 160.00"),
         ("Revenue by country last year", "1. Switzerland: revenue 1,130.00"),
-        ("Which cities bring in the most?", "1. Bern: country Switzerland, revenue 1,230.00"),
-        ("What is our average order value?", "orders 5, revenue 1,650.00, average order value 330.00"),
-        ("Which payment methods do customers use?", "1. card: payments 2, amount 1,140.00, share 78.1 %"),
+        ("Which cities bring in the most revenue?", "1. Bern: revenue 1,230.00"),
+        ("What is our average order value?", "average order value 330.00"),
+        ("Which payment methods do customers use?", "1. card: payments 2, amount 1,140.00"),
         ("Which categories sell best?", "1. Tents: revenue 1,420.00"),
         ("revenue by supplier", "North Works: revenue 1,650.00"),
-        ("Which products did not sell last year?", "1. Unsold Lamp: units 0"),
+        ("Which products did not sell last year?", "Unsold Lamp: list price 30.00"),
         ("Do an ABC analysis", "1. Red Tent: class A"),
-        ("How many orders were cancelled?", "cancelled: orders 1, share 16.7 %"),
-        ("Which products are bought together?", "Red Tent + Head Lamp: orders 1"),
+        ("How many orders were cancelled?", "orders 1\n"),
+        ("Products bought together", "Red Tent + Head Lamp: orders 1"),
         ("Which store has the highest revenue?", "1. Online: revenue 1,230.00"),
-        ("most profitable products", "1. Blue Tent: revenue 320.00, margin 120.00, margin 37.5 %"),
-        ("were our promotions worth it?", "Spring: orders 1, revenue 1,040.00"),
+        ("most profitable products", "Blue Tent: profit 120.00, revenue 320.00"),
         ("missing values", "1. promotion_id: row total 6, nulls 5"),
+        ("revenue in Lyon", "revenue 420.00"),
+        ("how many customers spent more than 500 and live in Bern?", "customers 1\n"),
+        ("revenue of Lamps in Bern in 2025", "revenue 130.00"),
+        ("Show me all tables", "The database has 11 tables:"),
+        ("how many rows are in the order_lines table?", "The table order_lines has 7 rows."),
     ],
 )
 def test_a_question_is_answered_with_figures_of_the_shop(question: str, fact: str) -> None:
     assert fact in ask(question)
+
+
+@pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        ("revenue in Atlantis", "atlantis"),
+        ("return rate by category in Bern", "I cannot restrict this to bern"),
+        ("were our promotions worth it?", '"it"'),
+        ("revenue without returns", "without"),
+        ("how many customers are there in 2025?", 'I cannot restrict customers to the period "2025"'),
+        ("revenue by payment method", 'group revenue by "method"'),
+        ("average order value of Tents", 'restrict average order value to "tents"'),
+        ("drop in sales?", "drop in revenue"),
+        ("Products sold in March", "product sold march"),
+        ("revenue in Bern and in Lyon", "I cannot restrict this to bern and lyon"),
+        ("columns of the invoices table", '"invoices" is none of the tables'),
+    ],
+)
+def test_what_has_no_place_in_a_query_is_refused_by_name_and_no_figure_is_given(question: str, named: str) -> None:
+    text = ask(question)
+    assert text.startswith("I have no answer, as I do not guess: ")
+    assert named in text.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("question", "verdict"),
+    [
+        ("Why did sales drop in 2025?", "Sales did not drop but rose: revenue 1,450.00 against revenue 100.00"),
+        ("Did sales rise in 2025?", "Sales rose: revenue 1,450.00 against"),
+        ("Did sales rise in July 2025?", "The data holds nothing for 2025-06-01 to 2025-06-30, so I call it neither"),
+        ("Why did sales drop in Q3 2025?", "The data holds nothing for 2025-04-01 to 2025-06-30, so I call it neither"),
+        ("Why did sales drop in Q4 2025?", "Sales dropped: revenue 90.00 against revenue 320.00 (-71.9 %)"),
+        ("Is this year better than last year?", "325 and 365 days, so I call it neither a rise nor a drop"),
+    ],
+)
+def test_a_rise_or_drop_is_told_as_the_figures_have_it_not_as_the_question_does(question: str, verdict: str) -> None:
+    text = ask(question)
+    assert verdict in text
+    assert ("Why, these figures do not say." in text) is (question.startswith("Why") and "neither" not in verdict)
+
+
+def test_names_are_looked_up_before_the_query() -> None:
+    messages = converse("revenue in Lyon", open_shop())
+    assert [[use.name for use in message.tool_uses] for message in messages if message.role == "assistant"] == [
+        ["list_tables"],
+        ["execute_sql"],
+        ["execute_sql"],
+        [],
+    ]
+
+
+def test_on_another_database_only_its_tables_are_told_of() -> None:
+    music = sqlite3.connect(":memory:")
+    music.execute("CREATE TABLE albums (id, title)")
+    music.execute("INSERT INTO albums VALUES (1, 'Blue'), (2, 'Red')")
+    assert "The table albums has 2 rows." in converse("How many albums are there?", music)[-1].text
+    assert "no such table" in converse("How many customers are there?", music)[-1].text
+    assert converse("revenue in Berlin", music)[-1].text.startswith("I have no answer")
+    assert converse("How many red albums are there?", music)[-1].text.startswith("I have no answer")
 
 
 def test_the_answer_names_pattern_period_and_that_no_llm_spoke() -> None:
@@ -145,7 +210,9 @@ def test_a_period_without_orders_gives_no_figures() -> None:
     assert "revenue " not in text.split("\n", 1)[1]
 
 
-@pytest.mark.parametrize("question", ["hello", "What is the weather like today?", "Tell me a joke", ""])
+@pytest.mark.parametrize(
+    "question", ["hello", "What is the weather like today?", "Tell me a joke", "show me all tables in 2025", ""]
+)
 def test_what_no_pattern_covers_gets_an_introduction_with_examples(question: str) -> None:
     answer = reply(request(user(question)))
     assert answer.stop_reason == "end_turn"
@@ -243,12 +310,14 @@ def test_a_call_costs_output_too() -> None:
     assert answer.usage.output_tokens > len(answer.text)
 
 
-def test_the_question_reaches_the_query_only_as_digits() -> None:
+def test_the_question_reaches_a_statement_only_as_plain_words_in_quotes_to_look_up() -> None:
     hostile = "Which three products sold best last year'; DROP TABLE orders; --"
-    messages = converse(hostile, open_shop())
-    (sql,) = [use.arguments["sql"] for message in messages for use in message.tool_uses if use.name == "execute_sql"]
-    assert "DROP" not in sql
-    assert "'2025-01-01'" in sql
+    shop = open_shop()
+    messages = converse(hostile, shop)
+    queries = [use.arguments["sql"] for message in messages for use in message.tool_uses if use.name == "execute_sql"]
+    assert all(re.search(r"lower\(.*IN \('[a-z0-9', ]+'\) GROUP BY", sql) for sql in queries)
+    assert messages[-1].text.startswith("I have no answer")
+    assert shop.execute("SELECT COUNT(*) FROM orders").fetchone() == (6,)
 
 
 def test_a_lone_surrogate_in_a_question_does_no_harm() -> None:

@@ -169,7 +169,7 @@ def test_a_broken_file_keeps_what_it_said_while_others_go_live(still: LiveLibrar
     event = told.next()
     assert (event.added, event.changed, event.removed, event.patterns) == ((), ("sql/b",), (), 3)
     assert len(event.errors) == 1
-    assert event.errors[0].startswith(f"{root / 'sql' / 'a.yaml'}:2: ")
+    assert event.errors[0].startswith(f"{root / 'sql' / 'a.yaml'}:1: ")
     assert event.errors[0].endswith(STAYS)
     assert still.state().problems == event.errors
     kept = still.by_id("sql/a")

@@ -1,0 +1,112 @@
+"""Sixty questions by somebody who has not seen the demo model's rules: true figures or a refusal, never a guess."""
+
+import re
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from loom_worker.sqlite_driver import sqlite3
+from tests.support.demo_model import Answered, ask
+from tests.support.sample_shop import copy_shop
+
+TODAY = date(2026, 11, 23)
+FILE = Path(__file__).with_name("demo_questions.yaml")
+QUESTIONS: dict[int, dict[str, Any]] = {int(one["id"]): one for one in yaml.safe_load(FILE.read_text("utf-8"))}
+REFUSED = frozenset({21, 37, 38, 44, 45, 50, 51, 53, 54, 55, 56, 57, 58, 59, 60})
+"""All others are answered."""
+CONDITIONS = (
+    "in Berlin",
+    "without returns",
+    "without Berlin",
+    "on Sundays",
+    "compared with 2023",
+    "in March",
+    "for business customers",
+    "of the Audio category",
+    "that were not cancelled",
+    "except in Germany",
+    "with a discount",
+    "before noon",
+    "over 500",
+    "paid by card",
+    "and why",
+    "in the Munich store",
+    "since 2025",
+    "in Atlantis",
+)
+
+
+@cache
+def shop() -> sqlite3.Connection:
+    return copy_shop(TODAY)
+
+
+@cache
+def answered(question: str) -> Answered:
+    return ask(question, shop(), TODAY)
+
+
+def truth(sql: str) -> list[tuple[Any, ...]]:
+    return shop().execute(sql.replace("'now'", f"'{TODAY}'")).fetchall()
+
+
+def is_same(true: Any, told: Any) -> bool:
+    """Money to the cent, as sums of floats differ behind it; a month is told by its days."""
+    if isinstance(true, str) or isinstance(told, str):
+        return isinstance(told, str) and isinstance(true, str) and (told == true or told.startswith(f"{true}-"))
+    return told is not None and true is not None and abs(true - told) < 0.02
+
+
+def holds(told: tuple[Any, ...], true: tuple[Any, ...]) -> bool:
+    return all(any(is_same(value, other) for other in told) for value in true)
+
+
+def is_true(answer: Answered, rows: list[tuple[Any, ...]]) -> bool:
+    """Does the answer rest on just these rows? More rows may follow those of a truth that has a first place only."""
+    if not answer.sql:
+        return all(str(row[0]) in answer.text.splitlines() or " ".join(row) in answer.text for row in rows)
+    told = list(answer.rows)
+    if answer.columns[-1:] == ("rows_in_all",) and "the first 40 are listed" in answer.text:
+        return told[0][-1] == len(rows) and all(any(holds(one, row) for row in rows) for one in told)
+    if len(rows) == 1:
+        return holds(told[0], rows[0])
+    return len(told) == len(rows) and all(any(holds(one, row) for one in told) for row in rows)
+
+
+@pytest.mark.parametrize("number", sorted(set(QUESTIONS) - REFUSED))
+def test_an_answer_has_just_the_true_figures(number: int) -> None:
+    question = QUESTIONS[number]
+    answer = answered(question["question"])
+    assert not answer.is_refusal
+    assert is_true(answer, truth(question.get("reading") or question["sql"])), answer.text
+
+
+@pytest.mark.parametrize("number", sorted(REFUSED))
+def test_a_question_that_is_not_understood_whole_is_refused_without_a_figure(number: int) -> None:
+    answer = answered(QUESTIONS[number]["question"])
+    assert answer.is_refusal
+    assert answer.sql == ""
+    assert "I cannot put" in answer.text or "I cannot restrict" in answer.text
+    said = set(re.findall(r"\d+", QUESTIONS[number]["question"]))
+    assert set(re.findall(r"\d+", answer.text.splitlines()[0])) <= said | {"5", "2"}
+
+
+def test_three_quarters_are_answered_and_what_the_data_cannot_answer_is_not() -> None:
+    assert len(QUESTIONS) == 60
+    assert len(QUESTIONS) - len(REFUSED) == 45
+    assert {number for number, one in QUESTIONS.items() if one["sql"] is None} <= REFUSED
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_condition_more_is_refused_or_changes_what_is_asked_of_the_database(condition: str) -> None:
+    silent = []
+    for number in sorted(set(QUESTIONS) - REFUSED)[CONDITIONS.index(condition) % 5 :: 5]:
+        question = QUESTIONS[number]["question"].rstrip("?. ")
+        more = answered(f"{question} {condition}")
+        if not more.is_refusal and more.sql == answered(QUESTIONS[number]["question"]).sql:
+            silent.append(f"{question} {condition}")
+    assert silent == []
