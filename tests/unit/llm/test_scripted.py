@@ -386,3 +386,9 @@ def test_a_waiting_reply_ends_with_its_worker() -> None:
 def test_a_reply_without_latency_asks_nobody_whether_to_wait() -> None:
     asked = replace(request(user("hello")), is_given_up=lambda: True)
     assert list(named("scripted-demo").reply(asked)) == list(MODEL.reply(asked))
+
+
+def test_a_question_too_long_to_be_read_is_refused_at_once() -> None:
+    answer = reply(request(ChatMessage("user", "revenue " * 2_000)))
+    assert answer.tool_uses == ()
+    assert "I read questions of up to 2,000 characters" in answer.text
