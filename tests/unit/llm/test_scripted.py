@@ -130,6 +130,7 @@ def test_the_steps_are_look_then_query_then_answer() -> None:
         ("revenue in Lyon", "revenue 420.00"),
         ("how many customers spent more than 500 and live in Bern?", "customers 1\n"),
         ("revenue of Lamps in Bern in 2025", "revenue 130.00"),
+        ("card payments in 2025", "payments 1, amount 1,040.00"),
         ("Show me all tables", "The database has 11 tables:"),
         ("how many rows are in the order_lines table?", "The table order_lines has 7 rows."),
     ],
