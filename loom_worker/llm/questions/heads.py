@@ -164,7 +164,7 @@ def _rows(found: re.Match[str], group: str) -> Head | None:
         is_counted = fact in ("orders", "customers", "returns", "payments")
         return Head(fact, (count,), group, has_day=has_day) if is_counted else None
     if fact == "payments":
-        return None
+        return Head(fact, ("payments", "amount"))
     if fact == "returns":
         return Head(fact, ("returns", "units_returned", "refunds"))
     return Head(fact, has_day=has_day)

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 
 from loom_worker.llm.calendar import later
 from loom_worker.llm.questions import clauses, heads
@@ -60,8 +61,8 @@ def text_of(slots: Slots) -> tuple[str, tuple[str, ...]]:
 
 def unknown_words(text: str) -> frozenset[str]:
     """The words of a plain text that neither a rule nor a term reads: names, or what cannot be asked."""
-    known = heads.known_words() | clauses.known_words() | _OTHER_WORDS | _changes()
-    return frozenset(word for word in terms(text).split() if re.fullmatch(r"[a-z][a-z'-]*", word) and word not in known)
+    found = (word for word in terms(text).split() if re.fullmatch(r"[a-z][a-z'-]*", word))
+    return frozenset(word for word in found if word not in _known_words())
 
 
 def read_plan(text: str, slots: Slots, values: tuple[Value, ...] = (), notes: tuple[str, ...] = ()) -> Reading:
@@ -190,6 +191,11 @@ def _unread(found: Clauses, slots: Slots, values: tuple[Value, ...]) -> str:
     text = re.sub(r"@p(\d+)", lambda mark: slots.periods[int(mark[1])].said, found.rest.lower())
     text = re.sub(r"@v(\d+)", lambda mark: values[int(mark[1])].said, text)
     return f'"{text}"' if text else ""
+
+
+@cache
+def _known_words() -> frozenset[str]:
+    return heads.known_words() | clauses.known_words() | _OTHER_WORDS | _changes()
 
 
 def _changes() -> frozenset[str]:

@@ -15,6 +15,9 @@ from loom_worker.llm.slots import Slots, read
 from loom_worker.values.chat import ChatMessage, Request, ToolOutcome
 from loom_worker.values.json import Json
 
+MOST_CHARS = 2_000
+"""Of a question that is read at all: reading takes time, and no form is nearly as long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -53,6 +56,8 @@ class Turn:
 
 def next_step(request: Request) -> Said:
     """Decide the next step of the current turn; a pure function of the request."""
+    if len(current(request.messages)[0].text) > MOST_CHARS:
+        return Said(f"I have no answer: I read questions of up to {MOST_CHARS:,} characters. {INTRODUCTION}")
     turn = _turn(request)
     asked = read_table_question(turn.text)
     if not turn.has("execute_sql") or not turn.text:

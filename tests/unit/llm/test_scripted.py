@@ -130,6 +130,7 @@ def test_the_steps_are_look_then_query_then_answer() -> None:
         ("revenue in Lyon", "revenue 420.00"),
         ("how many customers spent more than 500 and live in Bern?", "customers 1\n"),
         ("revenue of Lamps in Bern in 2025", "revenue 130.00"),
+        ("card payments in 2025", "payments 1, amount 1,040.00"),
         ("Show me all tables", "The database has 11 tables:"),
         ("how many rows are in the order_lines table?", "The table order_lines has 7 rows."),
     ],
@@ -415,3 +416,9 @@ def test_what_spells_no_call_of_a_tool_out_calls_none(text: str) -> None:
 def test_a_call_that_is_spelled_out_is_not_made_when_tools_may_not_be_called() -> None:
     answer = asked_to_call(NAMED, may_call_tools=False)
     assert (answer.tool_uses, "was not called" in answer.text) == ((), True)
+
+
+def test_a_question_too_long_to_be_read_is_refused_at_once() -> None:
+    answer = reply(request(ChatMessage("user", "revenue " * 2_000)))
+    assert answer.tool_uses == ()
+    assert "I read questions of up to 2,000 characters" in answer.text
