@@ -185,7 +185,6 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
     stopping = Stopping(settings.lanes.drain_s)
     memories = Memories(database)
     fitted = outfit(settings, LiveAgents(settings.agents_dir), database, client, process=worker, stopping=stopping)
-    kits = fitted.kits
     threads = consuming.Threads(settings.worker_concurrency, busy) if takes_turns else None
     parts = Loom(
         settings=settings,
@@ -198,7 +197,7 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         keeper=Keeper(client, lanes, worker, settings.lanes, threads=threads),
         events=_events(settings),
         doors=ways,
-        kit=kits.kit,
+        kit=fitted.kits.kit,
         beside=fitted.knowledge.beside,
         standing=fitted.knowledge.standing,
         version_of=fitted.knowledge.version_of,
@@ -215,7 +214,7 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
     desk = Desk(
         worker=worker,
         memories=memories,
-        means=lambda session: means(kits, session),
+        means=lambda session: means(fitted.kits, session),
         alive_workers=parts.alive_workers,
         is_stopping=lambda: stopping.is_asked,
         places=threading.Semaphore(max(1, settings.worker_concurrency // AT_ONCE)),
