@@ -17,8 +17,9 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from loom_worker.agents import check
-from loom_worker.agents.load import Agents
+from loom_worker.agents.load import Agents, files_of
 from loom_worker.backends.mcp import config
+from loom_worker.backends.sql import SqlBackend
 from loom_worker.errors import LoomError
 from loom_worker.kits import Kits
 from loom_worker.llm.bedrock import PACKAGES
@@ -79,7 +80,13 @@ class Inspection:
         """Everything, each once, what cannot work first."""
         found = self._look_at(agents.agents.values())
         of_agents = (problem for agent in agents.agents.values() for problem in self._judged(agent, found[agent.name]))
-        return in_order((*self.settings.problems, *agents.problems, *of_agents))
+        return in_order((*self.settings.problems, *self._no_files(), *agents.problems, *of_agents))
+
+    def _no_files(self) -> Iterator[Problem]:
+        folder = self.settings.agents_dir
+        if folder is not None and not files_of(folder):
+            text = f"no file of {folder} ends in .yaml or .yml, so only the agent in the package is there"
+            yield Problem(text, "put an agent's file there", field="LOOM_AGENTS_DIR")
 
     def _judged(self, agent: Agent, sources: Sequence[Found]) -> Iterator[Problem]:
         for source in sources:
@@ -127,22 +134,31 @@ class _DataLook:
             if data is None or (self.database is None and _is_yet_to_be_made(agent, settings)):
                 return Found(data.tools() if data else ())
             tools = data.tools()
-            self._try(data)
+            problems = tuple(self._tried(data))
         except LoomError as error:
             # What a database offers is known without it; the operations of an HTTP service are not.
             unread = () if tools or backend.kind == "sql" else ("",)
             return Found(tools, (self._problem(str(error)),), unread)
-        return Found(tools)
+        return Found(tools, problems)
 
     def failed(self, why: str) -> Found:
         """See Look."""
         is_sql = self.agent.backend is not None and self.agent.backend.kind == "sql"
         return Found(problems=(self._problem(f"the agent's data {why}"),), unread=() if is_sql else ("",))
 
-    def _try(self, data: Data) -> None:
+    def _tried(self, data: Data) -> Iterator[Problem]:
+        """Open it; what of its scope it does not have."""
         data.check()
-        if self.inspection.reaches_out:
-            data.describe()
+        if not self.inspection.reaches_out:
+            return
+        data.describe()
+        if isinstance(data, SqlBackend) and self.database is None and self.agent.backend is not None:
+            strange, scope = data.strangers(), self.agent.backend.scope
+            for member in ("schemas", "tables", "columns"):
+                for place, name in enumerate(getattr(scope, member) or ()):
+                    if name in strange:
+                        path = f"scope.{member}[{place}]"
+                        yield _of_data(self.agent, path, f"the database has no {member.removesuffix('s')} {name!r}")
 
     def _problem(self, text: str) -> Problem:
         agent, told = self.agent, text.removeprefix(f"{BACKEND_URL}: ")
