@@ -24,9 +24,9 @@ from loom_worker.errors import LoomError
 from loom_worker.kits import Kits
 from loom_worker.llm.bedrock import PACKAGES
 from loom_worker.settings import Settings
-from loom_worker.toolbox import Data, Toolbox
+from loom_worker.toolbox import Data
 from loom_worker.tools import custom
-from loom_worker.values.agents import Agent, McpServer
+from loom_worker.values.agents import Agent, McpServer, Scope
 from loom_worker.values.problems import Problem, in_order
 from loom_worker.values.tools import Tool
 
@@ -69,7 +69,6 @@ class Inspection:
 
     settings: Settings
     kits: Kits
-    toolbox: Toolbox
     calls_model: bool
     """True: this process has the keys of providers, so it can tell that one is missing."""
     reaches_out: bool
@@ -130,7 +129,7 @@ class _DataLook:
             return Found()
         tools: tuple[Tool, ...] = ()
         try:
-            data = self.inspection.toolbox.data(agent, self.database)
+            data = self.inspection.kits.toolbox.data(agent, self.database)
             if data is None or (self.database is None and _is_yet_to_be_made(agent, settings)):
                 return Found(data.tools() if data else ())
             tools = data.tools()
@@ -152,13 +151,17 @@ class _DataLook:
         if not self.inspection.reaches_out:
             return
         data.describe()
-        if isinstance(data, SqlBackend) and self.database is None and self.agent.backend is not None:
-            strange, scope = data.strangers(), self.agent.backend.scope
-            for member in ("schemas", "tables", "columns"):
-                for place, name in enumerate(getattr(scope, member) or ()):
-                    if name in strange:
-                        path = f"scope.{member}[{place}]"
-                        yield _of_data(self.agent, path, f"the database has no {member.removesuffix('s')} {name!r}")
+        if isinstance(data, SqlBackend) and self.database is None:
+            yield from self._strangers(data.strangers())
+
+    def _strangers(self, strange: Sequence[str]) -> Iterator[Problem]:
+        """What the scope names and the database does not have, each at its entry."""
+        scope = self.agent.backend.scope if self.agent.backend else Scope()
+        lists = {"schema": scope.schemas, "table": scope.tables, "column": scope.columns}
+        named = ((kind, place, name) for kind, names in lists.items() for place, name in enumerate(names or ()))
+        for kind, place, name in named:
+            if name in strange:
+                yield _of_data(self.agent, f"scope.{kind}s[{place}]", f"the database has no {kind} {name!r}")
 
     def _problem(self, text: str) -> Problem:
         agent, told = self.agent, text.removeprefix(f"{BACKEND_URL}: ")
@@ -187,7 +190,7 @@ class _ServerLook:
         unread, problems = (f"{self.server.name}__",), tuple(self._unready())
         if problems or not self.inspection.reaches_out:
             return Found(problems=problems, unread=unread)
-        offer = self.inspection.toolbox.offer(self.server)
+        offer = self.inspection.kits.toolbox.offer(self.server)
         told = tuple(self._problem(problem) for problem in offer.problems)
         return Found(offer.tools, told, () if offer.tools else unread)
 
@@ -242,7 +245,7 @@ class _PythonLook:
         """Names of tools that the agent has already."""
         own: tuple[Tool, ...] = self.inspection.kits.own(self.agent)
         with contextlib.suppress(LoomError):  # told by the look at the data
-            data = self.inspection.toolbox.data(self.agent)
+            data = self.inspection.kits.toolbox.data(self.agent)
             own = (*own, *(data.tools() if data else ()))
         return {tool.spec.name for tool in own}
 

@@ -52,7 +52,6 @@ class Outfit:
     """All of it."""
 
     kits: Kits
-    toolbox: Toolbox
     knowledge: Knowledge
     news: News
     references: References
@@ -113,14 +112,13 @@ def outfit(
     models = Models(settings, breakers=breakers, stopping=stopping)
     news = News(client, process=process)
     knowledge = _knowledge(settings, database, news)
-    toolbox = Toolbox(settings, servers=servers, standing=standing, common=shared_tools(shared))
     kits = Kits(
         settings,
         agents,
         database,
         models=models,
         knowledge=knowledge,
-        toolbox=toolbox,
+        toolbox=Toolbox(settings, servers=servers, standing=standing, common=shared_tools(shared)),
     )
     calling = Calling(
         settings=settings,
@@ -132,8 +130,7 @@ def outfit(
         pause=lambda wait_s: _pause(stopping, wait_s),
     )
     retention = Retention(database, settings.retention)
-    days = settings.tools.error_days
-    return Outfit(kits, toolbox, knowledge, news, references, errors, breakers, calling, days, retention)
+    return Outfit(kits, knowledge, news, references, errors, breakers, calling, settings.tools.error_days, retention)
 
 
 def _pool(settings: Settings) -> Pool:

@@ -32,7 +32,7 @@ def told(tmp_path: Path) -> Told:
         agents = load(settings.agents_dir)
         database = Database(settings.database_url)
         made = made_outfit(settings, agents, database)
-        look = Inspection(settings, made.kits, made.toolbox, calls_model=True, reaches_out=reaches_out)
+        look = Inspection(settings, made.kits, calls_model=True, reaches_out=reaches_out)
         try:
             return [str(problem).replace(f"{tmp_path}/", "") for problem in look.problems(agents)]
         finally:
