@@ -17,15 +17,16 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from loom_worker.agents import check
-from loom_worker.agents.load import Agents
+from loom_worker.agents.load import Agents, files_of
 from loom_worker.backends.mcp import config
+from loom_worker.backends.sql import SqlBackend
 from loom_worker.errors import LoomError
 from loom_worker.kits import Kits
 from loom_worker.llm.bedrock import PACKAGES
 from loom_worker.settings import Settings
-from loom_worker.toolbox import Data, Toolbox
+from loom_worker.toolbox import Data
 from loom_worker.tools import custom
-from loom_worker.values.agents import Agent, McpServer
+from loom_worker.values.agents import Agent, McpServer, Scope
 from loom_worker.values.problems import Problem, in_order
 from loom_worker.values.tools import Tool
 
@@ -68,7 +69,6 @@ class Inspection:
 
     settings: Settings
     kits: Kits
-    toolbox: Toolbox
     calls_model: bool
     """True: this process has the keys of providers, so it can tell that one is missing."""
     reaches_out: bool
@@ -79,7 +79,13 @@ class Inspection:
         """Everything, each once, what cannot work first."""
         found = self._look_at(agents.agents.values())
         of_agents = (problem for agent in agents.agents.values() for problem in self._judged(agent, found[agent.name]))
-        return in_order((*self.settings.problems, *agents.problems, *of_agents))
+        return in_order((*self.settings.problems, *self._no_files(), *agents.problems, *of_agents))
+
+    def _no_files(self) -> Iterator[Problem]:
+        folder = self.settings.agents_dir
+        if folder is not None and not files_of(folder):
+            text = f"no file of {folder} ends in .yaml or .yml, so only the agent in the package is there"
+            yield Problem(text, "put an agent's file there", field="LOOM_AGENTS_DIR")
 
     def _judged(self, agent: Agent, sources: Sequence[Found]) -> Iterator[Problem]:
         for source in sources:
@@ -123,26 +129,39 @@ class _DataLook:
             return Found()
         tools: tuple[Tool, ...] = ()
         try:
-            data = self.inspection.toolbox.data(agent, self.database)
+            data = self.inspection.kits.toolbox.data(agent, self.database)
             if data is None or (self.database is None and _is_yet_to_be_made(agent, settings)):
                 return Found(data.tools() if data else ())
             tools = data.tools()
-            self._try(data)
+            problems = tuple(self._tried(data))
         except LoomError as error:
             # What a database offers is known without it; the operations of an HTTP service are not.
             unread = () if tools or backend.kind == "sql" else ("",)
             return Found(tools, (self._problem(str(error)),), unread)
-        return Found(tools)
+        return Found(tools, problems)
 
     def failed(self, why: str) -> Found:
         """See Look."""
         is_sql = self.agent.backend is not None and self.agent.backend.kind == "sql"
         return Found(problems=(self._problem(f"the agent's data {why}"),), unread=() if is_sql else ("",))
 
-    def _try(self, data: Data) -> None:
+    def _tried(self, data: Data) -> Iterator[Problem]:
+        """Open it; what of its scope it does not have."""
         data.check()
-        if self.inspection.reaches_out:
-            data.describe()
+        if not self.inspection.reaches_out:
+            return
+        data.describe()
+        if isinstance(data, SqlBackend) and self.database is None:
+            yield from self._strangers(data.strangers())
+
+    def _strangers(self, strange: Sequence[str]) -> Iterator[Problem]:
+        """What the scope names and the database does not have, each at its entry."""
+        scope = self.agent.backend.scope if self.agent.backend else Scope()
+        lists = {"schema": scope.schemas, "table": scope.tables, "column": scope.columns}
+        named = ((kind, place, name) for kind, names in lists.items() for place, name in enumerate(names or ()))
+        for kind, place, name in named:
+            if name in strange:
+                yield _of_data(self.agent, f"scope.{kind}s[{place}]", f"the database has no {kind} {name!r}")
 
     def _problem(self, text: str) -> Problem:
         agent, told = self.agent, text.removeprefix(f"{BACKEND_URL}: ")
@@ -171,7 +190,7 @@ class _ServerLook:
         unread, problems = (f"{self.server.name}__",), tuple(self._unready())
         if problems or not self.inspection.reaches_out:
             return Found(problems=problems, unread=unread)
-        offer = self.inspection.toolbox.offer(self.server)
+        offer = self.inspection.kits.toolbox.offer(self.server)
         told = tuple(self._problem(problem) for problem in offer.problems)
         return Found(offer.tools, told, () if offer.tools else unread)
 
@@ -226,7 +245,7 @@ class _PythonLook:
         """Names of tools that the agent has already."""
         own: tuple[Tool, ...] = self.inspection.kits.own(self.agent)
         with contextlib.suppress(LoomError):  # told by the look at the data
-            data = self.inspection.toolbox.data(self.agent)
+            data = self.inspection.kits.toolbox.data(self.agent)
             own = (*own, *(data.tools() if data else ()))
         return {tool.spec.name for tool in own}
 

@@ -124,6 +124,11 @@ class Kits:
         belt = self._belt(agent, AS_AGENT, has_skills=self._knowledge.has_skills_anywhere(agent))
         return belt.registry.permitted(belt.allowed, read_only=agent.is_read_only)
 
+    @property
+    def toolbox(self) -> Toolbox:
+        """Where the tools of agents come from."""
+        return self._toolbox
+
     def own(self, agent: Agent) -> tuple[Tool, ...]:
         """What Loom itself gives agents, also what needs a skill to be there; nothing is connected."""
         known = self._knowledge

@@ -56,7 +56,6 @@ class Outfit:
     """All of it."""
 
     kits: Kits
-    toolbox: Toolbox
     knowledge: Knowledge
     news: News
     references: References
@@ -109,20 +108,19 @@ def outfit(
     models = Models(settings, breakers=breakers, stopping=stopping)
     news = News(client, process=process)
     knowledge = _knowledge(settings, database, news, content)
-    toolbox = Toolbox(
-        settings,
-        servers=_servers(settings, client, content),
-        files=ToolFiles(content=content),
-        standing=standing,
-        common=_shared(database, stopping),
-    )
     kits = Kits(
         settings,
         agents,
         database,
         models=models,
         knowledge=knowledge,
-        toolbox=toolbox,
+        toolbox=Toolbox(
+            settings,
+            servers=_servers(settings, client, content),
+            files=ToolFiles(content=content),
+            standing=standing,
+            common=_shared(database, stopping),
+        ),
     )
     calling = Calling(
         settings=settings,
@@ -135,7 +133,7 @@ def outfit(
     )
     retention = Retention(database, settings.retention)
     days = settings.tools.error_days
-    return Outfit(kits, toolbox, knowledge, news, references, errors, breakers, calling, days, retention, content)
+    return Outfit(kits, knowledge, news, references, errors, breakers, calling, days, retention, content)
 
 
 def _shared(database: Database, stopping: Stopping) -> tuple[Tool, ...]:

@@ -53,6 +53,8 @@ def models(agent: Agent, providers: Providers) -> Iterator[Problem]:
     llm = providers.llm
     provider = agent.provider or llm.provider
     yield from _provider(agent, "llm", agent.provider, providers)
+    if agent.provider is None and provider == "bedrock" and not providers.has_aws:
+        yield Problem("the provider bedrock needs AWS' packages", "pip install boto3", field="LOOM_PROVIDER")
     if provider == "scripted" and agent.provider is None and agent.model and not agent.model.startswith("scripted"):
         text = f"{agent.model!r} is named without a key, so the demo's script answers"
         yield agent.problem(agent.at("llm.model"), text, KEY_FIX, is_warning=llm.is_chosen)

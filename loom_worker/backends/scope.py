@@ -27,6 +27,8 @@ class Catalog:
     tables: tuple[Table, ...]
     hidden: Mapping[str, frozenset[str]]
     """By a table's path: keys of its columns that may not be read. Tables with all their columns are not here."""
+    strangers: tuple[str, ...] = ()
+    """What the scope names and the database does not have."""
 
     def find(self, schema: str | None, name: str) -> Table | None:
         """The table of exactly these names, where the database tells case apart; None: there is none to be seen."""
@@ -62,9 +64,8 @@ def narrow(tables: Iterable[Table], scope: Scope, kind: str) -> Catalog:
     named = _columns(scope, kind)
     paths = {table.path for table in seen}
     hidden = {table.path: out for table in seen if (out := _hidden(table, named, kind))}
-    _report(scope, every, kind)
     kept = tuple(_cut(table, paths, hidden, kind) for table in seen)
-    return Catalog(kind, kept, hidden)
+    return Catalog(kind, kept, hidden, _report(scope, every, kind))
 
 
 def is_narrow(scope: Scope) -> bool:
@@ -126,11 +127,23 @@ def _cut(table: Table, paths: set[str], hidden: Mapping[str, frozenset[str]], ki
     )
 
 
-def _report(scope: Scope, tables: tuple[Table, ...], kind: str) -> None:
+def strangers(scope: Scope, tables: Iterable[Table], kind: str) -> tuple[str, ...]:
+    """What a scope names, as it is written there, and the database does not have."""
+    every = tuple(tables)
+    columns: dict[str, set[str]] = {}
+    for table in every:
+        for form in (table.name, f"{table.schema}.{table.name}"):
+            columns.setdefault(_key(form, kind), set()).update(_column_key(name, kind) for name, _ in table.columns)
+    found = [name for name in scope.tables or () if _key(name, kind) not in columns]
+    for entry in scope.columns or ():
+        name, _, column = entry.rpartition(".")
+        found += [] if _column_key(column, kind) in columns.get(_key(name, kind), ()) else [entry]
+    return (*found, *(set(scope.schemas or ()) - {table.schema for table in every}))
+
+
+def _report(scope: Scope, tables: tuple[Table, ...], kind: str) -> tuple[str, ...]:
     """A misspelt scope shows too little; say so where its author looks."""
-    names = {_key(form, kind) for table in tables for form in (table.name, f"{table.schema}.{table.name}")}
-    wanted = {*(scope.tables or ()), *(entry.rpartition(".")[0] for entry in scope.columns or ())}
-    strange = sorted(name for name in wanted if _key(name, kind) not in names)
-    strange += sorted(set(scope.schemas or ()) - {table.schema for table in tables})
+    strange = tuple(sorted(strangers(scope, tables, kind)))
     if strange:
         log.warning("the scope names what the database does not have: %s", ", ".join(strange))
+    return strange

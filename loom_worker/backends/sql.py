@@ -103,6 +103,14 @@ class SqlBackend:
         """
         return schema.describe(self._catalogs.get().tables, self._kind)
 
+    def strangers(self) -> tuple[str, ...]:
+        """Schemas, tables and columns that the scope names, as it does, and that are not there.
+
+        Raises:
+            ToolFailed, BadSettings: see describe.
+        """
+        return self._catalogs.get().strangers
+
     def close(self) -> None:
         """Close every connection; the next use opens new ones and reads the schema anew."""
         with self._lock:

@@ -83,14 +83,14 @@ def _look(*, is_full: bool, project: Container[str]) -> Report:
 
 
 def _problems() -> Report:
-    return Report(problems=_found(all_settings.from_env(judges=(*judges.START, judges.serving))))
+    return Report(problems=_found(all_settings.from_env(judges=judges.LIGHT)))
 
 
 def _found(settings: Settings) -> tuple[Problem, ...]:
-    """The problems; users' files are imported for that, and find no secret."""
+    """The problems; users' files are imported for that, as workers do it: with no secret in the environment."""
     from loom_worker.cli.problems import problems
 
-    return problems(process_env.keep_to_itself(settings, process_env.EVERYTHING))
+    return problems(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
 
 
 def line(check: Check) -> str:

@@ -27,5 +27,5 @@ def problems(settings: Settings) -> tuple[Problem, ...]:
         stopping = Stopping(settings.lanes.drain_s)
         made = outfit(settings, agents, database, client, process="doctor", stopping=stopping)
         with contextlib.closing(made):
-            inspection = Inspection(settings, made.kits, made.toolbox, calls_model=True, reaches_out=True)
+            inspection = Inspection(settings, made.kits, calls_model=True, reaches_out=True)
             return inspection.problems(agents)

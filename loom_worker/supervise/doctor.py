@@ -49,7 +49,7 @@ class Doctor:
         """Start it.
 
         Args:
-            environ: of the processes of Loom; it is given all of that, as it looks at what each of them needs.
+            environ: of the processes of Loom; it is given what a worker of turns needs, for it imports users' files.
 
         Raises:
             OSError: the system has no room for a further process, or for its output.
@@ -59,7 +59,7 @@ class Doctor:
         self._found: tuple[Problem, ...] | None = None
         self._process = subprocess.Popen(
             shimmed((*loom_command(), "doctor", "--problems", "--json")),
-            env=process_env.of_process(environ, process_env.EVERYTHING),
+            env=process_env.of_process(environ, process_env.of_worker(("turn",))),
             stdin=subprocess.DEVNULL,
             stdout=self._said,
             stderr=self._errors,

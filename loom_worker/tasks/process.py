@@ -80,7 +80,7 @@ def _tell_problems(settings: Settings, fitted: Outfit) -> None:
 
     In a thread that keeps neither the worker nor its end waiting: users' files are imported for it.
     """
-    inspection = Inspection(settings, fitted.kits, fitted.toolbox, calls_model=True, reaches_out=False)
+    inspection = Inspection(settings, fitted.kits, calls_model=True, reaches_out=False)
 
     def tell() -> None:
         agents = load(settings.agents_dir)

@@ -160,7 +160,8 @@ class Agent:
 
     def problem(self, path: str, text: str, fix: str = "", *, is_warning: bool = False) -> Problem:
         """What is wrong with a key or list entry of its file, or with one that is missing there."""
-        line, near = int(self.source.rpartition(":")[2] or 0), path
+        begin, near = self.source.rpartition(":")[2], path
+        line = int(begin) if begin.isdigit() else 0
         while near and near not in self.lines:
             near = near[: max(near.rfind("."), near.rfind("["), 0)]
         return Problem(text, fix, self.file, self.lines.get(near, line), self.name, path, is_warning=is_warning)

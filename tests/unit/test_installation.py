@@ -1,3 +1,4 @@
+import contextlib
 import sys
 import threading
 from collections.abc import Callable
@@ -9,6 +10,7 @@ import pytest
 from loom_worker.agents.load import load
 from loom_worker.installation import Found, Inspection, side_by_side
 from loom_worker.settings import from_env
+from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store.database import Database
 from loom_worker.values.agents import Agent
 from loom_worker.values.problems import Problem
@@ -30,7 +32,7 @@ def told(tmp_path: Path) -> Told:
         agents = load(settings.agents_dir)
         database = Database(settings.database_url)
         made = made_outfit(settings, agents, database)
-        look = Inspection(settings, made.kits, made.toolbox, calls_model=True, reaches_out=reaches_out)
+        look = Inspection(settings, made.kits, calls_model=True, reaches_out=reaches_out)
         try:
             return [str(problem).replace(f"{tmp_path}/", "") for problem in look.problems(agents)]
         finally:
@@ -168,6 +170,24 @@ def test_a_file_that_is_no_database_is_found_when_it_is_connected_to(told: Told,
     assert told(spec) == []
     (problem,) = told(spec, reaches_out=True)
     assert problem.startswith("a.yaml:6: agent a: spec.backend.url: ")
+
+
+def test_what_a_scope_names_and_the_database_has_not_is_told_at_its_entry(told: Told, tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER, city TEXT)")
+    spec = f"  backend:\n    url: sqlite:///{tmp_path}/x.db\n    scope:\n      tables: [Orders,\n        orderz]\n"
+    spec += "      columns:\n        - orders.city\n        - orders.town\n"
+    assert told(spec) == []
+    assert told(spec, reaches_out=True) == [
+        "a.yaml:9: agent a: spec.backend.scope.tables[1]: the database has no table 'orderz'",
+        "a.yaml:12: agent a: spec.backend.scope.columns[1]: the database has no column 'orders.town'",
+    ]
+
+
+def test_a_folder_without_agents_files_is_told(told: Told, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (problem,) = told("  {}", LOOM_AGENTS_DIR=str(tmp_path / "empty"))
+    assert problem.startswith("LOOM_AGENTS_DIR: no file of empty ends in .yaml")
 
 
 def test_the_data_of_the_settings_is_told_once_and_without_an_agent(told: Told) -> None:

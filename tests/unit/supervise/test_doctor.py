@@ -48,3 +48,14 @@ def test_a_process_that_looks_still_is_ended_with_its_owner(tmp_path: Path) -> N
         assert doctor.problems() is None
         assert is_alive(number)
     until(lambda: not is_alive(number), 10, "the end of the doctor")
+
+
+def test_a_users_file_finds_no_secret_in_the_environment_of_the_process_that_looks(tmp_path: Path) -> None:
+    text = "import os, pathlib\nfound = [name for name, value in os.environ.items() if 's3cret' in value]\n"
+    text += f"pathlib.Path({str(tmp_path / 'found')!r}).write_text(repr(found))\n"
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    (tmp_path / "a.yaml").write_text("agent: {name: a, tools: [mine.py]}\n", encoding="utf-8")
+    keys = {"ANTHROPIC_API_KEY": "s3cret", "LOOM_API_KEYS": "w=s3cret", "LOOM_SECRET_X": "s3cret"}
+    (problem,) = found(tmp_path, **keys)
+    assert "no tool in it" in problem.text
+    assert (tmp_path / "found").read_text() == "[]"

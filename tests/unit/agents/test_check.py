@@ -1,0 +1,83 @@
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from loom_worker.agents import check
+from loom_worker.agents.load import load
+from loom_worker.settings_tree import LlmSettings, Provider
+from loom_worker.values.agents import Agent
+from loom_worker.values.problems import Problem, in_order
+
+TOOLS = {"execute_sql": True, "pay": False, "files__read": True}
+
+
+def agent(folder: Path, spec: str) -> Agent:
+    (folder / "a.yaml").write_text(f"agent:\n  name: a\n{spec}", encoding="utf-8")
+    return load(folder).agents["a"]
+
+
+def told(problems: Iterable[Problem]) -> list[tuple[int, str, str]]:
+    return [(problem.line, problem.field, problem.text) for problem in problems]
+
+
+@pytest.mark.parametrize("unread", [("files__", ""), ("",)])
+def test_nothing_is_called_unknown_while_its_source_is_not_read(tmp_path: Path, unread: tuple[str, ...]) -> None:
+    found = agent(tmp_path, "  tools: [nothing, files__write]\n")
+    assert told(check.tools(found, check.Inventory(TOOLS, unread))) == []
+
+
+def test_only_names_of_the_source_that_is_not_read_may_be_there(tmp_path: Path) -> None:
+    found = agent(tmp_path, "  tools:\n  - files__write\n  - nothing\n")
+    (problem,) = told(check.tools(found, check.Inventory(TOOLS, ("files__",))))
+    assert problem == (5, "agent.tools[1]", "there is no tool 'nothing'")
+
+
+def test_an_agent_without_a_list_of_tools_names_none_in_vain(tmp_path: Path) -> None:
+    assert told(check.tools(agent(tmp_path, "  version: 2\n"), check.Inventory({}))) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "provider", "where"),
+    [
+        ("  llm:\n    provider: bedrock\n    model: m\n", "scripted", (4, "agent.llm.provider")),
+        ("  version: 2\n", "bedrock", (0, "LOOM_PROVIDER")),
+        (
+            "  llm: {provider: scripted}\n  compressor_llm:\n    provider: bedrock\n    model: m\n",
+            "scripted",
+            (5, "agent.compressor_llm.provider"),
+        ),
+    ],
+)
+def test_bedrock_without_its_packages_is_told_where_it_is_chosen(
+    tmp_path: Path, spec: str, provider: Provider, where: tuple[int, str]
+) -> None:
+    found, llm = agent(tmp_path, spec), LlmSettings(provider=provider)
+    (problem,) = told(check.models(found, check.Providers(llm, has_aws=False)))
+    assert problem == (*where, "the provider bedrock needs AWS' packages")
+    assert told(check.models(found, check.Providers(llm, has_aws=True))) == []
+
+
+@pytest.mark.parametrize(("is_chosen", "is_warning"), [(True, True), (False, False)])
+def test_a_model_beside_the_demo_is_a_fault_unless_the_demo_was_asked_for(
+    tmp_path: Path, is_chosen: bool, is_warning: bool
+) -> None:
+    llm = LlmSettings(provider="scripted", is_chosen=is_chosen)
+    (problem,) = check.models(agent(tmp_path, "  llm: {model: claude}\n"), check.Providers(llm, has_aws=True))
+    assert (problem.line, problem.is_warning) == (3, is_warning)
+
+
+def test_variables_are_found_wherever_they_stand_and_prompts_may_hold_them(tmp_path: Path) -> None:
+    spec = "  system_prompt: Say ${NAME}.\n  mcp_servers:\n    files:\n      url: https://h/mcp\n      headers:\n"
+    spec += "        X: '${TOKEN}'\n        Y: $5\n  backend:\n    url: 'sqlite:///{{ home }}/x.db'\n"
+    assert [each[:2] for each in told(check.placeholders(agent(tmp_path, spec)))] == [
+        (11, "agent.backend.url"),
+        (8, "agent.mcp_servers.files.headers.X"),
+    ]
+
+
+def test_problems_come_once_what_cannot_work_first_and_by_place() -> None:
+    late, early = Problem("b", file="/b.yaml", line=9), Problem("a", file="/a.yaml", line=10)
+    first, warning = Problem("c", file="/a.yaml", line=9), Problem("w", file="/a.yaml", line=1, is_warning=True)
+    variable = Problem("v", field="LOOM_X")
+    assert in_order([late, warning, early, first, late, variable]) == (variable, first, early, late, warning)
