@@ -101,12 +101,15 @@ def test_a_web_by_itself_is_found_by_the_commands_of_its_home_and_by_no_others(
     assert f"Loom is not running on {tmp_path};" in other.stderr
 
 
-def test_a_workers_log_begins_with_what_cannot_work(machine: Machine) -> None:
-    agents = machine.cwd / "agents"
+def test_a_workers_log_begins_with_what_cannot_work(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents = tmp_path / "agents"
     agents.mkdir()
     (agents / "a.yaml").write_text("agent:\n  name: a\n  tools: [exec_sql]\n")
     (agents / "b.yaml").write_text("agent:\n  name: b\n  config: {max_turns: many}\n")
-    machine.env |= {"LOOM_AGENTS_DIR": str(agents), "LOOM_MODLE": "claude"}
+    monkeypatch.setitem(machine.env, "LOOM_AGENTS_DIR", str(agents))
+    monkeypatch.setitem(machine.env, "LOOM_MODLE", "claude")
     worker = machine.start("worker", "--queues", "tool", "--name", "one", "--concurrency", "2")
     with killed_at_the_end(worker.pid):
         until(lambda: "exec_sql" in machine.output(), 30, f"the worker tells: {machine.output()}")
