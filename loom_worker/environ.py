@@ -84,6 +84,8 @@ _MAY_HOLD_A_PASSWORD = frozenset({"LOOM_DATABASE_URL", "LOOM_REDIS_URL", "ANTHRO
 PREFIX = "LOOM_"
 CLIENTS = frozenset({"LOOM_URL"})
 """Read by commands that ask a Loom."""
+FOR_TESTS = "LOOM_TEST_"
+"""Begins the names that the tests read, and nothing else."""
 _NEAR_LOOM = 0.7
 """How alike (0-1) what follows the prefix must be, to be taken for a slip of the pen: ``REDIS`` for ``REDIS_URL``."""
 _NEAR_OTHER = 0.85
@@ -93,7 +95,7 @@ _NEAR_OTHER = 0.85
 def misnamed(environ: Mapping[str, str]) -> Iterator[Problem]:
     """Variables that look like settings of Loom's and are none; their values are not told, they may be secrets."""
     for name in sorted(name for name, value in environ.items() if value.strip()):
-        if name in KNOWN or name in CLIENTS or name.startswith(NAMED_PREFIX):
+        if name in KNOWN or name in CLIENTS or name.startswith((NAMED_PREFIX, FOR_TESTS)):
             continue
         meant = _meant(name.upper().replace("-", "_"))
         is_there = bool(environ.get(meant, "").strip())

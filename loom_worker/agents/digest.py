@@ -8,8 +8,8 @@ from typing import Any
 
 from loom_worker.values.agents import Agent
 
-_PLACE = "source"
-"""The field of an agent that says where its file lies on this machine."""
+_PLACES = frozenset({"source", "lines"})
+"""The fields of an agent that say where its file lies on this machine, and where in it things stand."""
 
 
 def digest(agents: Mapping[str, Agent]) -> str:
@@ -21,7 +21,7 @@ def digest(agents: Mapping[str, Agent]) -> str:
 def _plain(value: Any) -> Any:
     """As JSON takes it; sets in order, for theirs differs from process to process."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value) if each.name != _PLACE}
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value) if each.name not in _PLACES}
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, Set):
