@@ -1,6 +1,7 @@
 """An open response of the SDK's, as WatchedBody wants it, and bounds for what the SDK itself reads of one."""
 
 import socket
+import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +19,8 @@ PLAIN = {"Accept-Encoding": "identity"}
 GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 """For zlib: find out from the first bytes which of the two it is."""
 CHUNK_BYTES = 64 * 1024
+AT_ONCE = struct.pack("ii", 1, 0)
+"""For SO_LINGER: closing resets the connection."""
 MAX_ERROR_BYTES = 64 * 1024
 """Of the body of a refusal; the SDK reads all of it. 200 characters of its message are used."""
 
@@ -54,6 +57,8 @@ class Response:
         connection = network.get_extra_info("socket") if network else None
         if isinstance(connection, socket.socket):
             with suppress(OSError):
+                # Closed without a reset, a server that waits for room in our buffer would wait a minute more.
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
