@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from loom_worker.front.following import Following
 from loom_worker.front.waiting import Waits
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.settings_tree import EventSettings
+from loom_worker.store.reading import Turns
 from loom_worker.values.chat import Reply, TextDelta
 from loom_worker.values.events import Event
 from loom_worker.values.turns import Turn
@@ -246,6 +248,27 @@ def test_what_a_full_log_has_dropped_is_read_from_the_journal(
     whole = stage.rebuilt(turn)
     reader = following.events(WORKSPACE, turn.id, after=0, is_stopping=never)
     assert [next(reader) for _ in whole] == list(whole)
+
+
+class Late(Turns):
+    """Its first looks at a turn are from before the turn's end."""
+
+    def __init__(self, stage: Stage, *first: Turn) -> None:
+        super().__init__(stage.database)
+        self.first = [*first]
+
+    def get(self, workspace: str, turn_id: str) -> Turn:
+        return self.first.pop() if self.first else super().get(workspace, turn_id)
+
+
+def test_a_turn_that_ends_between_two_looks_is_told_with_its_text(stage: Stage) -> None:
+    turn = answered(stage)
+    stage.redis.flushall()
+    before = replace(turn, status="in_progress", output_text=None)
+    late = Late(stage, before, before)
+    following = Following(late, Fast(stage.redis, stage.redis), waits_of(stage))
+    assert read(following, turn) == list(stage.rebuilt(turn))
+    assert late.first == []
 
 
 def test_a_reader_waits_for_what_a_full_log_has_dropped_until_the_journal_has_it(
