@@ -20,7 +20,7 @@ AHEAD_S = 600.0
 CALM_LOOKS = 5
 """Looks in a row that find nothing are rest: one alone may miss a message on its way from a queue to its worker."""
 UNACKED = "unacknowledged messages"
-KNOWN_FILES = ("loom.db", "shop.db", "valkey", "crashes", "blobs")
+KNOWN_FILES = ("loom.db", "shop.db", "valkey", "crashes", "blobs", "web.url", "pattern_index")
 """What may stand in a home; of databases also their -wal and -shm."""
 
 
