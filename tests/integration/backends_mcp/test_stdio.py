@@ -138,8 +138,7 @@ def test_nulls_reach_the_server_and_come_back(stage: Stage) -> None:
     ("tool", "why"),
     [
         ("huge", "was ended, since it sent too much"),
-        # On a machine that is busy with other things it may not come to so many before its time is over.
-        ("flood", "more than 2000 messages in a second|did not answer within"),
+        ("flood", "more than 2000 messages in a second"),
         ("leave", "exited with status 3: I must go"),
     ],
 )
