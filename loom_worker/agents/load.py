@@ -11,7 +11,7 @@ from typing import Any
 from loom_worker.agents import memory, work
 from loom_worker.agents.fields import Fields, WrongField
 from loom_worker.values.agents import Agent, Compressor
-from loom_worker.values.problems import Problem
+from loom_worker.values.problems import Problem, line_near
 from loom_worker.yaml_files import MAX_BYTES, Document, Unreadable, marked_documents
 
 DEFAULT = "default"
@@ -127,7 +127,7 @@ def _file(path: Path) -> _Found:
             agent, told = _agent(path, document)
         except WrongField as error:
             name = _name_in(document.content)
-            line = _line(document.lines(), error.field) or document.line
+            line = line_near(document.lines(), error.field) or document.line
             reason = error.reason if error.field else str(error)
             problem = Problem(reason, file=str(path), line=line, agent=name or "", field=error.field)
             found.problems.append(problem)
@@ -166,13 +166,6 @@ def _name_in(content: Any) -> str | None:
 def _is_agent(content: Any) -> bool:
     """True for a document that should define an agent, and not something else."""
     return isinstance(content, dict) and content.get("kind", "Agent") == "Agent"
-
-
-def _line(lines: Mapping[str, int], path: str) -> int:
-    """The line of a key or list entry or, if it is not there, of what would be around it; 0 if nothing is."""
-    while path and path not in lines:
-        path = path[: max(path.rfind("."), path.rfind("["), 0)]
-    return lines.get(path, 0)
 
 
 def _agent(path: Path, document: Document) -> tuple[Agent, list[Problem]]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from loom_worker.values.json import Json
 from loom_worker.values.memory import MemoryPolicy
-from loom_worker.values.problems import Problem
+from loom_worker.values.problems import Problem, line_near
 from loom_worker.values.tools import Tool
 
 
@@ -160,11 +160,9 @@ class Agent:
 
     def problem(self, path: str, text: str, fix: str = "", *, is_warning: bool = False) -> Problem:
         """What is wrong with a key or list entry of its file, or with one that is missing there."""
-        begin, near = self.source.rpartition(":")[2], path
-        line = int(begin) if begin.isdigit() else 0
-        while near and near not in self.lines:
-            near = near[: max(near.rfind("."), near.rfind("["), 0)]
-        return Problem(text, fix, self.file, self.lines.get(near, line), self.name, path, is_warning=is_warning)
+        begin = self.source.rpartition(":")[2]
+        line = line_near(self.lines, path) or (int(begin) if begin.isdigit() else 0)
+        return Problem(text, fix, self.file, line, self.name, path, is_warning=is_warning)
 
     @property
     def databases(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """What cannot work in an installation, or works otherwise than its files say: one value, told alike everywhere."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from loom_worker.values.json import Json
@@ -42,6 +42,17 @@ class Problem:
             TypeError: something else wrote it.
         """
         return cls(**data)
+
+
+def line_near(lines: Mapping[str, int], path: str) -> int:
+    """The line of a key or list entry or, if it is not there, of what would be around it; 0 if nothing is.
+
+    Args:
+        lines: by dotted path, ``spec.tools[2]``.
+    """
+    while path and path not in lines:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return lines.get(path, 0)
 
 
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
