@@ -41,11 +41,6 @@ def is_purged(turn: Turn, journal: Sequence[Step]) -> bool:
     return turn.is_finished and turn.started_ms is not None and not journal
 
 
-def lacks_answer(journal: Sequence[Step]) -> bool:
-    """True of the journal of a turn that has ended with an answer: the turn alone has the text of the last reply."""
-    return any(step.kind == "reply" and step.payload["text"] is None for step in journal)
-
-
 def _texts(journal: Sequence[Step], answer: str) -> dict[int, str]:
     """The text of each reply by its number, with what parts it from the replies before it.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from loom_worker.errors import Unavailable
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
-from loom_worker.events.rebuild import is_purged, lacks_answer, rebuild
+from loom_worker.events.rebuild import is_purged, rebuild
 from loom_worker.front.waiting import Waits
 from loom_worker.store.reading import Turns
 from loom_worker.values.events import Event
@@ -56,7 +56,7 @@ class Following:
             NotFound: the workspace has no such turn.
         """
         turn = self._turns.get(workspace, turn_id)
-        if after and turn.is_finished and is_purged(turn, self._turns.journal(turn_id)):
+        if after and turn.is_finished and is_purged(*self._turns.with_journal(workspace, turn_id)):
             # Without its journal a log has other ids: whoever read a part of it gets all of it anew.
             yield _reset(turn_id)
             after = 0
@@ -114,9 +114,7 @@ class Following:
     def _journaled(self, workspace: str, turn_id: str, after: int) -> tuple[Event, ...]:
         """The next events as the journal has them."""
         with self._rebuilding:
-            turn, journal = self._turns.get(workspace, turn_id), self._turns.journal(turn_id)
-            if not turn.is_finished and lacks_answer(journal):
-                turn = self._turns.get(workspace, turn_id)  # it has ended between the two looks, and has the text
+            turn, journal = self._turns.with_journal(workspace, turn_id)
             whole = rebuild(turn, journal)
             if after <= len(whole):
                 return _beginning(whole[after:])

@@ -129,11 +129,11 @@ class Journal:
             Interrupted: a call that was to be cancelled has its result; nothing was written.
             Unavailable: the database refused; there is no answer.
         """
-        now_ms = final.progress["completed_ms"]
+        now_ms, answer = final.progress["completed_ms"], _answer(final)
         with self._database.write(durable=True) as tx:
-            columns = {**final.progress, **_ended(final), "held_by": None, "parked_until_ms": None}
+            columns = {**final.progress, **_ended(final, answer), "held_by": None, "parked_until_ms": None}
             final_update(tx, claim, columns, heard=final.heard)
-            _append(tx, claim, _without_answer(final), final.calls)
+            _append(tx, claim, _without_answer(final, answer), final.calls)
             if final.open_calls:
                 _cancel_calls(tx, claim, final.open_calls, now_ms=now_ms)
             if final.said:
@@ -149,8 +149,8 @@ class Journal:
             crash_points.reached("turn.committing")
 
 
-def _ended(final: Final) -> dict[str, Any]:
-    ending, answer, said = final.ending, _answer(final), final.ending.output_text
+def _ended(final: Final, answer: Message | None) -> dict[str, Any]:
+    ending, said = final.ending, final.ending.output_text
     return {
         "status": ending.status,
         "reason": ending.reason,
@@ -168,9 +168,8 @@ def _answer(final: Final) -> Message | None:
     return last if (final.ending.output_text or "").endswith(last.chat.text) else None
 
 
-def _without_answer(final: Final) -> Sequence[Step]:
+def _without_answer(final: Final, answer: Message | None) -> Sequence[Step]:
     """The new steps as the journal keeps them: a last reply that is the answer has no text of its own."""
-    answer = _answer(final)
     last = next((step for step in reversed(final.steps) if step.kind == "reply"), None)
     if answer is None or last is None or last.payload["text"] != answer.chat.text:
         return final.steps

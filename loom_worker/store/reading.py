@@ -62,11 +62,16 @@ class Turns:
             listed = (read_turn(tx, row) for row in tx.execute(query).mappings())
             return page_of(listed, limit=limit, cursor=lambda turn: turn.id)
 
-    def journal(self, turn_id: str) -> tuple[Step, ...]:
-        """The steps of a turn, in order."""
+    def with_journal(self, workspace: str, turn_id: str) -> tuple[Turn, tuple[Step, ...]]:
+        """A turn and its steps in order, of one moment: at its end a text goes from the one to the other.
+
+        Raises:
+            NotFound: the workspace has no such turn.
+        """
         query = select(steps).where(steps.c.turn_id == turn_id).order_by(steps.c.n)
         with self._database.read() as tx:
-            return tuple(rows.step(row) for row in tx.execute(query).mappings())
+            turn = read_turn(tx, turn_row(tx, workspace, turn_id))
+            return turn, tuple(rows.step(row) for row in tx.execute(query).mappings())
 
     def waited(self, turn_ids: Sequence[str]) -> dict[str, Json]:
         """What the journals have of turns that wait for the model's provider, by turn; others are missing."""

@@ -242,7 +242,7 @@ class Stage:
 
     def journal(self, turn: Turn) -> tuple[Step, ...]:
         """What is journaled of a turn."""
-        return self.turns.journal(turn.id)
+        return self.turns.with_journal(WORKSPACE, turn.id)[1]
 
     def held_by(self, turn: Turn) -> str | None:
         """The worker that owns the lane's first turn, by the database."""

@@ -251,7 +251,7 @@ def test_what_a_full_log_has_dropped_is_read_from_the_journal(
 
 
 class Late(Turns):
-    """Its first looks at a turn are from before the turn's end."""
+    """Its first look at a turn is from before the turn's end."""
 
     def __init__(self, stage: Stage, *first: Turn) -> None:
         super().__init__(stage.database)
@@ -265,7 +265,7 @@ def test_a_turn_that_ends_between_two_looks_is_told_with_its_text(stage: Stage) 
     turn = answered(stage)
     stage.redis.flushall()
     before = replace(turn, status="in_progress", output_text=None)
-    late = Late(stage, before, before)
+    late = Late(stage, before)
     following = Following(late, Fast(stage.redis, stage.redis), waits_of(stage))
     assert read(following, turn) == list(stage.rebuilt(turn))
     assert late.first == []

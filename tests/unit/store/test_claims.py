@@ -144,7 +144,7 @@ def test_a_stale_claim_writes_nothing(database: Database, act: str) -> None:
     with pytest.raises(Fenced):
         acts[act](stale)
     assert Turns(database).get(WORKSPACE, stale.turn.id) == before
-    assert Turns(database).journal(stale.turn.id) == ()
+    assert Turns(database).with_journal(WORKSPACE, stale.turn.id)[1] == ()
     Journal(database).finish(current, final())
     for claim in (stale, current):
         with pytest.raises(Fenced):

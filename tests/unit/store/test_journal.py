@@ -34,7 +34,7 @@ from tests.unit.store.made import (
 def test_steps_come_back_in_their_order_whatever_order_they_were_written_in(database: Database) -> None:
     claim = running(database)
     Journal(database).save(claim, (Step(2, "reply", {"b": 1}), Step(1, "matched", {"a": 1})), (), PROGRESS)
-    assert [step.n for step in Turns(database).journal(claim.turn.id)] == [1, 2]
+    assert [step.n for step in Turns(database).with_journal(WORKSPACE, claim.turn.id)[1]] == [1, 2]
 
 
 def test_a_step_that_is_there_already_is_an_error_and_leaves_all_as_it_was(database: Database) -> None:
@@ -42,7 +42,7 @@ def test_a_step_that_is_there_already_is_an_error_and_leaves_all_as_it_was(datab
     Journal(database).save(claim, (Step(1, "matched", {"a": 1}),), (), PROGRESS)
     with pytest.raises(IntegrityError):
         Journal(database).save(claim, (Step(2, "reply", {}), Step(1, "reply", {})), (), {**PROGRESS, "run_ms": 99})
-    assert Turns(database).journal(claim.turn.id) == (Step(1, "matched", {"a": 1}),)
+    assert Turns(database).with_journal(WORKSPACE, claim.turn.id)[1] == (Step(1, "matched", {"a": 1}),)
     assert Turns(database).get(WORKSPACE, claim.turn.id).run_ms == PROGRESS["run_ms"]
 
 
@@ -236,7 +236,7 @@ def test_the_first_journal_write_of_a_second_turn_leaves_the_first_alone(databas
     Journal(database).finish(first, final())
     second = claimed(database, submitted(database).lane)
     Journal(database).save(second, (Step(1, "matched", {"of": "second"}),), (call(0),), PROGRESS)
-    assert Turns(database).journal(first.turn.id)[0].payload == {"of": "first"}
+    assert Turns(database).with_journal(WORKSPACE, first.turn.id)[1][0].payload == {"of": "first"}
 
 
 def test_an_answer_is_stored_once_and_read_everywhere(database: Database) -> None:
@@ -250,7 +250,7 @@ def test_an_answer_is_stored_once_and_read_everywhere(database: Database) -> Non
     assert turns.get(WORKSPACE, claim.turn.id).output_text == text
     assert turns.page(WORKSPACE, {}, limit=5, after=None).items[0].output_text == text
     assert submitted(database, idempotency_key="k").output_text == text
-    assert rebuild(turns.get(WORKSPACE, claim.turn.id), turns.journal(claim.turn.id))[-1].data["output_text"] == text
+    assert rebuild(*turns.with_journal(WORKSPACE, claim.turn.id))[-1].data["output_text"] == text
 
 
 def test_an_answer_that_leaves_no_message_stays_with_its_turn(database: Database) -> None:

@@ -59,7 +59,7 @@ def test_a_late_reader_gets_a_log_without_the_journal(database: Database, journa
     turn_id = ended(database)
     journals.once(OVER_MS)
     reading = Turns(database)
-    log = rebuild(reading.get(WORKSPACE, turn_id), reading.journal(turn_id))
+    log = rebuild(*reading.with_journal(WORKSPACE, turn_id))
     assert [event.type for event in log] == ["turn.queued", "output_text.delta", "turn.completed"]
     assert log[1].data == {"text": "done"}
 
