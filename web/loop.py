@@ -58,19 +58,29 @@ class Loop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         self._running: set[Channel] = set()
         self._dropped: dict[str, int] = {}
         self._next_tick_s = self._next_report_s = self._paused_until_s = 0.0
+        self._is_ending = False
         sockinfo = (listener.family, listener.type, listener.proto, listener.getsockname())
         super().__init__(
             app, {}, True, listener, dispatcher=dispatcher, adj=adjustments, bind_socket=False, sockinfo=sockinfo
         )
 
     def run(self) -> None:
-        """Serve until every connection, the listener and the trigger are closed."""
+        """Serve until told to end."""
         self.thread_id = threading.get_ident()
         for each in (self, self.trigger):
             self._selector.register(each._fileno, selectors.EVENT_READ, each)
-        while self._map:
+        while not self._is_ending:
             self._round()
-        self._selector.close()
+
+    def end(self, thread: threading.Thread) -> None:
+        """End the loop, which runs in a thread, and close every connection, the listener and the trigger."""
+        self._is_ending = True
+        self.trigger.pull_trigger()
+        thread.join(timeout=1)
+        if not thread.is_alive():
+            # Not by the loop as it ends: we, who wake it, might find another file under the number of its pipe.
+            wasyncore.close_all(self._map)
+            self._selector.close()
 
     def forget(self, made: Any, descriptor: int | None) -> None:
         """A connection or the listener is about to be closed; waitress may say so twice, without descriptor then."""

@@ -9,8 +9,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from waitress import wasyncore
-
 from loom_worker.settings import Settings, WebSettings
 from web.app import create_app, doors_of
 from web.connections import Connections
@@ -67,9 +65,7 @@ class Server:
     def stop(self) -> None:
         """Close every connection and end the threads."""
         self._server.task_dispatcher.shutdown(timeout=2.0)
-        # The loop owns its connections: let it close them itself, whereupon it ends, having none left.
-        self._server.trigger.pull_trigger(lambda: wasyncore.close_all(self._server._map))
-        self._loop.join(timeout=1)
+        self._server.end(self._loop)
 
 
 def serve(settings: Settings) -> None:

@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from loom_worker.values.sessions import NewSession
 from tests.support.memory_front import MemoryFront
+from tests.support.until import until
 from tests.support.web_stage import settings
 from web.serve import Server, serve_front
 
@@ -65,6 +66,22 @@ def test_a_running_request_ends_before_the_server_does() -> None:
     running.join(5)
     server.stop()
     assert answers == [200]
+    with pytest.raises(OSError, match=r"refused|reset"):
+        call(server.port, "GET", "/healthz")
+
+
+def test_a_server_stops_while_others_wake_its_loop_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(MemoryFront(settings()))  # type: ignore[arg-type]
+    server.start()
+    trigger, loop = server._server.trigger, server._loop
+
+    def late(wake: Callable[[], None] = trigger._physical_pull) -> None:
+        wake()  # somebody else, who has just answered a request
+        until(lambda: not loop.is_alive(), 5, "the loop has ended")
+        wake()
+
+    monkeypatch.setattr(trigger, "_physical_pull", late)
+    server.stop()
     with pytest.raises(OSError, match=r"refused|reset"):
         call(server.port, "GET", "/healthz")
 
