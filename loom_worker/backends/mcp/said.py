@@ -11,8 +11,10 @@ MAX_LINES = 50
 """Logged in any ten seconds; more are left out."""
 _WINDOW_S = 10.0
 MAX_LINE_CHARS = 300
-MOST_PER_S = 2000
-"""Messages that answer nothing, in one second: a server that sends more only keeps us busy."""
+MOST_AT_ONCE = 2000
+"""Messages that answer nothing: a server that sends more only keeps us busy."""
+MORE_PER_S = 100
+"""So many are forgotten each second: far fewer than a busy machine reads, or it would never notice a flood."""
 
 log = logging.getLogger(__name__)
 
@@ -74,18 +76,17 @@ class Flood:
     """Counts what answers nothing."""
 
     def __init__(self) -> None:
-        self._second = 0
-        self._number = 0
+        self._number = 0.0
+        self._counted_s = time.monotonic()
 
     def count(self) -> None:
         """One more.
 
         Raises:
-            ValueError: too many within a second.
+            ValueError: too many, too fast.
         """
-        second = int(time.monotonic())
-        if second != self._second:
-            self._second, self._number = second, 0
-        self._number += 1
-        if self._number > MOST_PER_S:
-            raise ValueError(f"more than {MOST_PER_S} messages in a second that answer nothing")
+        now_s = time.monotonic()
+        self._number = max(0.0, self._number - (now_s - self._counted_s) * MORE_PER_S) + 1
+        self._counted_s = now_s
+        if self._number > MOST_AT_ONCE:
+            raise ValueError(f"more than {MOST_AT_ONCE} messages that answer nothing, over {MORE_PER_S} a second")

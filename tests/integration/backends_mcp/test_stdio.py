@@ -138,7 +138,7 @@ def test_nulls_reach_the_server_and_come_back(stage: Stage) -> None:
     ("tool", "why"),
     [
         ("huge", "was ended, since it sent too much"),
-        ("flood", "more than 2000 messages in a second"),
+        ("flood", "more than 2000 messages that answer nothing"),
         ("leave", "exited with status 3: I must go"),
     ],
 )
@@ -156,7 +156,7 @@ def test_a_server_that_goes_too_far_fails_its_call_and_serves_the_next(stage: St
         (("no-such-command-of-ours",), "exited with status 127: no-such-command-of-ours: No such file"),
         (("true",), "exited with status 0"),
         (("sh", "-c", "echo no key s3cret >&2; exit 3"), "exited with status 3: no key [*]{3}"),
-        (("yes",), "more than 2000 messages in a second"),
+        (("yes",), "more than 2000 messages that answer nothing"),
         (("cat",), "does not speak the protocol"),
         ((sys.executable, str(ROOT / "tests/support/mcp_servers/odd.py"), "old"), "Unsupported protocol version"),
     ],

@@ -1,10 +1,11 @@
 import asyncio
 import logging
-from collections import deque
+from contextlib import nullcontext
+from itertools import count
 
 import pytest
 
-from loom_worker.backends.mcp.said import MAX_LINES, MOST_PER_S, Flood, Said
+from loom_worker.backends.mcp.said import MAX_LINES, MOST_AT_ONCE, Flood, Said
 
 
 def heard(said: Said, *pieces: bytes) -> None:
@@ -45,9 +46,15 @@ def test_lines_that_are_no_messages_are_told_once(caplog: pytest.LogCaptureFixtu
     assert len(caplog.messages) == 1
 
 
-def test_a_flood_is_noticed_and_a_stream_is_not() -> None:
+@pytest.mark.parametrize(("per_s", "is_flood"), [(90, False), (150, True), (100_000, True)])
+def test_a_flood_is_noticed_however_slowly_it_is_read_and_a_stream_is_not(
+    monkeypatch: pytest.MonkeyPatch, per_s: int, is_flood: bool
+) -> None:
+    now = count(100.0, 1 / per_s)
+    monkeypatch.setattr("loom_worker.backends.mcp.said.time.monotonic", lambda: next(now))
     flood = Flood()
-    for _ in range(MOST_PER_S // 2):
+    for _ in range(MOST_AT_ONCE):
         flood.count()
-    with pytest.raises(ValueError, match="answer nothing"):
-        deque(iter(flood.count, True), maxlen=0)
+    with pytest.raises(ValueError, match="answer nothing") if is_flood else nullcontext():
+        for _ in range(10 * MOST_AT_ONCE):
+            flood.count()
