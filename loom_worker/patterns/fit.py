@@ -12,19 +12,20 @@ from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loom_worker.patterns.index import Index, Texts, document, gain, piece_terms, word_terms
+from loom_worker.patterns.index import OWN, Index, Texts, document, gain, piece_terms, word_terms
 
 if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
-RIDGE = 3.0
-"""Penalty of the regression, for texts of length 1."""
-WHOLE = 0.7
-"""Share (0-1) of a pattern's texts as one document in its model, against the regression, which tells it from others but
-forgets what they share. On the development questions: 0.5 to 0.9 differ by a question or two."""
-MOST_TEXTS = 4_000
-"""The regression takes time with the third power of the texts (1 s at 3,000); above, whole documents serve alone."""
+WHOLE = 0.5
+"""Share (0-1) of a pattern's texts as one document in its model, against the support vectors, which tell it from others
+but forget what they share. On the development questions: 0.3 to 0.6 differ by a question or two."""
+MOST_TEXTS = 8_000
+"""Of about 300 patterns: 8 s and 370 MiB. Both grow with the product of texts and patterns; above, documents serve
+alone."""
+NOTHING = -1
+"""The class of an empty text, which even a lone pattern is told from."""
 LEAST_VALUE = 0.002
 """Smaller coefficients are left out: they change no place, and are nine tenths of all."""
 
@@ -38,16 +39,17 @@ def fit(patterns: Sequence[Texts]) -> Index:
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    owners = [n for n, texts in enumerate(patterns) for _ in texts]
-    texts = [text for each in patterns for text, _ in each]
-    weights = np.array([weight for each in patterns for _, weight in each])
+    distinct = sorted(set(patterns))  # what is learned depends on the order of what is read
+    texts = [text for each in distinct for text, _ in each]
+    weights = np.array([weight for each in distinct for _, weight in each])
     if not any(word_terms(text) for text in texts):
         return Index.empty(len(patterns))
-    vectors, wholes, vocabulary, rarity = _vectors(patterns)
-    own = np.zeros((len(texts), len(patterns)))
-    own[np.arange(len(texts)), owners] = 1.0
+    vectors, wholes, vocabulary, rarity = _vectors(distinct)
+    classes = [n for n, each in enumerate(distinct) for _ in each]
     with threadpool_limits(1):  # threads that wait for a core that turns keep busy made this five times as slow
-        coefficients = _coefficients(vectors, wholes, own, weights)
+        coefficients = _coefficients(vectors, wholes, classes, weights)
+    number = {each: n for n, each in enumerate(distinct)}
+    coefficients = coefficients[:, [number[each] for each in patterns]]
     return Index.of(vocabulary, rarity, coefficients, rarest=log(1 + len(texts)) + 1, least=LEAST_VALUE)
 
 
@@ -76,15 +78,34 @@ def _analyzed(analyzer: Callable[[str], list[str]], texts: Iterable[str]) -> lis
     return [term for text in texts for term in analyzer(text)]
 
 
-def _coefficients(vectors: Any, wholes: Any, own: "NDArray[float64]", weights: "NDArray[float64]") -> Any:
-    """Of each term (row) for each pattern (column), dense or sparse."""
-    import numpy as np
-    from sklearn.kernel_ridge import KernelRidge
+def _coefficients(vectors: Any, wholes: Any, classes: Sequence[int], weights: "NDArray[float64]") -> Any:
+    """Of each term (row) for each class (column), as a sparse table.
 
+    Args:
+        classes: of each single text.
+    """
+    import numpy as np
+    from scipy.sparse import csr_matrix, vstack
+    from sklearn.svm import LinearSVC
+
+    documents = _scaled(wholes, vectors, classes)
     if vectors.shape[0] > MOST_TEXTS:
-        return wholes.T.tocsr()
-    ridge = KernelRidge(alpha=RIDGE, kernel="linear").fit(vectors, own, sample_weight=weights)
-    return (1 - WHOLE) * np.asarray(vectors.T @ ridge.dual_coef_) + WHOLE * wholes.T.toarray()
+        return documents.T.tocsr()
+    machine = LinearSVC(random_state=0)
+    nothing = csr_matrix((1, vectors.shape[1]))
+    machine.fit(vstack([nothing, vectors]), [NOTHING, *classes], sample_weight=[1.0, *weights])
+    learned = np.zeros(wholes.shape)
+    learned[machine.classes_[1:]] = machine.coef_[1 - len(machine.classes_) :]
+    return (WHOLE * documents + (1 - WHOLE) * _scaled(csr_matrix(learned), vectors, classes)).T.tocsr()
+
+
+def _scaled(models: Any, vectors: Any, classes: Sequence[int]) -> Any:
+    """Models, one in each row, so that the texts of a class score OWN on average."""
+    import numpy as np
+
+    count = models.shape[0]
+    sums = np.bincount(classes, np.asarray(vectors.multiply(models[classes]).sum(axis=1)).ravel(), count)
+    return models.multiply((OWN * np.bincount(classes, minlength=count) / np.where(sums > 0, sums, 1.0))[:, None]).tocsr()
 
 
 def _read(texts: Iterable[Iterable[Sequence[Any]]]) -> list[Texts]:

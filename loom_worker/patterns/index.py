@@ -25,6 +25,9 @@ PAIR, MEANING, FUNCTION_WORD = 0.6, 0.9, 0.5
 """What a pair of words, a meaning that several words share, and a word of grammar weigh against another word's 1."""
 UNKNOWN_PAIR = 0.3
 """A new pair of known words is smaller news than a new word."""
+OWN = 0.62
+"""What the texts of a pattern score on average of the document that they make: about as much as of a model that was
+learned, so that patterns of few texts and of many are compared alike, and a new one with those that are fitted."""
 HALF = sqrt(0.5)
 """Words and pieces of words count alike, and together have length 1."""
 
@@ -182,12 +185,16 @@ class Index:
         return replace(self, numbers=numbers, rarity=np.concatenate([self.rarity, new]))
 
     def _document(self, texts: Texts) -> "tuple[Numbers, Floats]":
-        """The terms of all that a pattern says, with their weights."""
+        """A model without learning: the terms of all that a pattern says, with their weights."""
         import numpy as np
 
         said = document(texts)
         halves = [self._half(Counter(term for text in said for term in cut(text))) for cut in (word_terms, piece_terms)]
-        return np.concatenate([half[1] for half in halves]), np.concatenate([half[2] for half in halves])
+        numbers, weights = (np.concatenate([half[part] for half in halves]) for part in (1, 2))
+        row = np.zeros(len(self.numbers))
+        row[numbers] = weights
+        scores = [float(row[asked.numbers] @ asked.weights) for asked in (self.vector(text) for text, _ in texts)]
+        return numbers, weights * (OWN * len(scores) / (sum(scores) or 1.0))
 
     def vector(self, question: str) -> Vector:
         """Weigh a question as scikit-learn weighs a text, then shorten it by what no pattern says."""

@@ -56,7 +56,7 @@ def test_matching_beats_plain_tf_idf_over_descriptions_and_over_all_fields(name:
 def test_confidence_is_the_chance_to_be_right(name: str) -> None:
     questions, none = labelled(name, MATCHER.ids())
     given = [*answers(MATCHER, questions), *answers(MATCHER, none)]
-    assert calibration_error(given) <= 0.13  # cautious: more of the unsure ones are right than it says
+    assert calibration_error(given) <= 0.12  # cautious: more of the unsure ones are right than it says
     assert precision(given) >= 0.7
 
 

@@ -65,7 +65,7 @@ def test_patterns_that_say_nothing_match_nothing() -> None:
     assert fit([(), ()]).scores(fit([(), ()]).vector("orders")).tolist() == [0.0, 0.0]
 
 
-def test_more_texts_than_the_regression_takes_are_matched_as_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_texts_than_are_learned_from_are_matched_as_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loom_worker.patterns.fit.MOST_TEXTS", 10)
     index = fit(TEXTS)
     found = [int(index.scores(index.vector(texts[0][0])).argmax()) == n for n, texts in enumerate(TEXTS)]
