@@ -18,9 +18,9 @@ class Calibration:
     none: float
 
 
-FITTED = Calibration(steepness=24.47, none=7.66)
+FITTED = Calibration(steepness=21.27, none=6.83)
 """Most likely on the development questions, on parts of the library of 1 to 20 patterns, and on intents of a public
-set, then so cautious that of the questions without a pattern at most 9 % reach one half in either, and a little more so:
+set, then so cautious that of the questions without a pattern at most 9 % reach one half in either, and by a margin:
 ``python -m bench.matching --fit``."""
 
 

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
-WHOLE = 0.5
+WHOLE = 0.7
 """Share (0-1) of a pattern's texts as one document in its model, against the support vectors, which tell it from others
-but forget what they share. On the development questions: 0.3 to 0.6 differ by a question or two."""
+but forget what they share. On the development questions: 0.4 to 0.7 differ by a question or two."""
 MOST_TEXTS = 8_000
 """Of about 300 patterns: 8 s and 370 MiB. Both grow with the product of texts and patterns; above, documents serve
 alone."""
-NOTHING = -1
-"""The class of an empty text, which even a lone pattern is told from."""
+NOTHING, ITS_WEIGHT = -1, 20.0
+"""The class of an empty text, which even a lone pattern is told from. With this weight the own texts of a lone pattern
+score as they do in the whole library."""
 LEAST_VALUE = 0.002
 """Smaller coefficients are left out: they change no place, and are nine tenths of all."""
 
@@ -79,33 +80,33 @@ def _analyzed(analyzer: Callable[[str], list[str]], texts: Iterable[str]) -> lis
 
 
 def _coefficients(vectors: Any, wholes: Any, classes: Sequence[int], weights: "NDArray[float64]") -> Any:
-    """Of each term (row) for each class (column), as a sparse table.
+    """Of each term (row) for each class (column), dense or sparse.
 
     Args:
         classes: of each single text.
     """
-    import numpy as np
     from scipy.sparse import csr_matrix, vstack
     from sklearn.svm import LinearSVC
 
-    documents = _scaled(wholes, vectors, classes)
     if vectors.shape[0] > MOST_TEXTS:
-        return documents.T.tocsr()
+        return _alone(vectors, wholes, classes)
     machine = LinearSVC(random_state=0)
     nothing = csr_matrix((1, vectors.shape[1]))
-    machine.fit(vstack([nothing, vectors]), [NOTHING, *classes], sample_weight=[1.0, *weights])
-    learned = np.zeros(wholes.shape)
-    learned[machine.classes_[1:]] = machine.coef_[1 - len(machine.classes_) :]
-    return (WHOLE * documents + (1 - WHOLE) * _scaled(csr_matrix(learned), vectors, classes)).T.tocsr()
+    machine.fit(vstack([nothing, vectors]), [NOTHING, *classes], sample_weight=[ITS_WEIGHT, *weights])
+    learned = machine.classes_[1:]
+    coefficients = WHOLE * wholes.T.toarray()
+    coefficients[:, learned] += (1 - WHOLE) * machine.coef_[-len(learned) :].T
+    return coefficients
 
 
-def _scaled(models: Any, vectors: Any, classes: Sequence[int]) -> Any:
-    """Models, one in each row, so that the texts of a class score OWN on average."""
+def _alone(vectors: Any, wholes: Any, classes: Sequence[int]) -> Any:
+    """The documents as models, scaled so that the texts of each score OWN on average."""
     import numpy as np
 
-    count = models.shape[0]
-    sums = np.bincount(classes, np.asarray(vectors.multiply(models[classes]).sum(axis=1)).ravel(), count)
-    return models.multiply((OWN * np.bincount(classes, minlength=count) / np.where(sums > 0, sums, 1.0))[:, None]).tocsr()
+    count = wholes.shape[0]
+    sums = np.bincount(classes, np.asarray(vectors.multiply(wholes[classes]).sum(axis=1)).ravel(), count)
+    scale = OWN * np.bincount(classes, minlength=count) / np.where(sums > 0, sums, 1.0)
+    return wholes.T.multiply(scale).tocsr()
 
 
 def _read(texts: Iterable[Iterable[Sequence[Any]]]) -> list[Texts]:

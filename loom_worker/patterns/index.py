@@ -26,8 +26,8 @@ PAIR, MEANING, FUNCTION_WORD = 0.6, 0.9, 0.5
 UNKNOWN_PAIR = 0.3
 """A new pair of known words is smaller news than a new word."""
 OWN = 0.62
-"""What the texts of a pattern score on average of the document that they make: about as much as of a model that was
-learned, so that patterns of few texts and of many are compared alike, and a new one with those that are fitted."""
+"""What a pattern's own texts score in the median where a model was learned. A document without one is scaled to that,
+so that the confidence means the same of it."""
 HALF = sqrt(0.5)
 """Words and pieces of words count alike, and together have length 1."""
 

@@ -76,6 +76,16 @@ def test_right_answers_are_surer_than_wrong_ones(name: str) -> None:
     assert auroc(right, wrong) >= 0.75
 
 
+def test_confidence_means_the_same_in_a_library_too_large_to_learn_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loom_worker.patterns.fit.MOST_TEXTS", 0)
+    matcher = Matcher(LIBRARY)
+    questions, none = labelled("held_out", MATCHER.ids())
+    right = [answer.confidence for answer in answers(matcher, questions) if answer.is_right]
+    shown = [answer for answer in answers(matcher, none) if answer.confidence >= 0.5]
+    assert sum(confidence >= 0.5 for confidence in right) >= 0.75 * len(right)
+    assert len(shown) <= 0.1 * len(none)
+
+
 @NEEDS_INTENTS
 @pytest.mark.parametrize(("examples", "floor"), [(5, 0.80), (20, 0.86)])
 def test_intents_of_few_examples_are_told_from_one_another(examples: int, floor: float) -> None:
