@@ -1,27 +1,36 @@
 """What README and docs ask the demo model is answered with figures that are reckoned in Python, row by row."""
 
 import re
-from collections import defaultdict
 from collections.abc import Callable
-from datetime import date
-from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 from loom_worker.llm.demo import INTRODUCTION
-from loom_worker.sqlite_driver import sqlite3
-from tests.integration.llm.test_demo_questions import QUESTIONS, REFUSED
-from tests.support.demo_model import Answered, ask
-from tests.support.sample_shop import copy_shop
+from tests.integration.llm.demo_tables import (
+    Figures,
+    Row,
+    best_customers,
+    category,
+    day,
+    groups,
+    month,
+    product,
+    ranked,
+    revenue,
+    rows,
+    sold,
+    units,
+    year,
+)
+from tests.integration.llm.test_demo_questions import QUESTIONS, REFUSED, answered
 
 ROOT = Path(__file__).parents[3]
-TODAY = date(2026, 11, 23)
 _ASKED = re.compile(r'\\?"input\\?": \\?"([^"\\]+)\\?"|loom ask "([^"]+)"')
 
 MARCH = "Why did sales drop in March?"
 BERLIN = "customers who spent more than 500 and live in Berlin"
-Rows = list[tuple[str, float]]
 
 
 def questions() -> list[str]:
@@ -32,97 +41,37 @@ def questions() -> list[str]:
     return sorted({(first or second).replace("$n", "7") for first, second in found} | set(offered))
 
 
-@cache
-def shop() -> sqlite3.Connection:
-    return copy_shop(TODAY)
+def revenue_since(first: str, key: Callable[[Row], str]) -> Figures:
+    return ranked((line for line in sold() if day(line) >= first), key, revenue)
 
 
-@cache
-def lines() -> list[dict[str, str]]:
-    """The lines of orders that were not cancelled, with what their keys lead to; joined in Python."""
-    tables = {
-        name: {row["id"]: row for row in rows(name)} for name in ("orders", "products", "categories", "customers")
-    }
-    sold = []
-    for line in rows("order_lines"):
-        order, product = tables["orders"][line["order_id"]], tables["products"][line["product_id"]]
-        if order["status"] != "cancelled":
-            category = tables["categories"][product["category_id"]]["name"]
-            customer = tables["customers"][order["customer_id"]]
-            sold.append(
-                line
-                | {
-                    "day": str(order["ordered_at"])[:10],
-                    "product": product["name"],
-                    "category": category,
-                    "customer": f"{customer['id']}",
-                    "name": customer["name"],
-                    "country": customer["country"],
-                }
-            )
-    return sold
+def revenue_of_month(name: str) -> float:
+    return revenue(line for line in sold() if month(line) == name)
 
 
-def rows(table: str) -> list[dict[str, str]]:
-    cursor = shop().execute(f"SELECT * FROM {table}")
-    names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor]
+def return_rates() -> Figures:
+    """Of each category, units returned for a hundred sold."""
+    kept = [each for each in rows("returns") if each.order_line.order.status != "cancelled"]
+    back = groups(kept, lambda each: category(each.order_line))
+    return ranked(sold(), category, lambda lines: round(100 * units(back[category(lines[0])]) / units(lines), 1))
 
 
-def revenue_by(key: str, *, since: str = "", until: str = "9999") -> Rows:
-    totals: dict[str, float] = defaultdict(float)
-    for line in lines():
-        if since <= line["day"] < until:
-            price = float(line["unit_price"]) * (1 - float(line["discount"]))
-            totals[line["day"][:7] if key == "month" else line[key]] += int(line["quantity"]) * price
-    return sorted(totals.items(), key=lambda one: -one[1])
+def last_year(count: int) -> Figures:
+    return ranked((line for line in sold() if year(line) == "2025"), product, revenue)[:count]
 
 
-def best_customers() -> Rows:
-    names = {line["customer"]: line["name"] for line in lines()}
-    return [(names[key], total) for key, total in revenue_by("customer")[:10]]
-
-
-def return_rates() -> Rows:
-    of_line = {line["id"]: line for line in lines()}
-    sold: dict[str, int] = defaultdict(int)
-    back: dict[str, int] = defaultdict(int)
-    for line in lines():
-        sold[line["category"]] += int(line["quantity"])
-    for one in rows("returns"):
-        if one["order_line_id"] in of_line:
-            back[of_line[one["order_line_id"]]["category"]] += int(one["quantity"])
-    return sorted(((name, round(100 * back[name] / sold[name], 1)) for name in sold), key=lambda one: -one[1])
-
-
-def units_by_product() -> Rows:
-    totals: dict[str, float] = defaultdict(float)
-    for line in lines():
-        totals[line["product"]] += int(line["quantity"])
-    return sorted(totals.items(), key=lambda one: -one[1])
-
-
-def last_year(count: int) -> Rows:
-    return revenue_by("product", since="2025", until="2026")[:count]
-
-
-FIGURES: dict[str, Callable[[], Rows]] = {
-    "How many customers are there?": lambda: [("", float(len(rows("customers"))))],
-    "Monthly revenue trend this year": lambda: sorted(revenue_by("month", since="2026-01-01")),
-    "Revenue by country since 2024": lambda: revenue_by("country", since="2024-01-01"),
-    "Top 5 categories by revenue": lambda: revenue_by("category")[:5],
-    "Top 7 products by revenue": lambda: revenue_by("product")[:7],
+FIGURES: dict[str, Callable[[], Figures]] = {
+    "How many customers are there?": lambda: [("", len(rows("customers")))],
+    "Monthly revenue trend this year": lambda: sorted(revenue_since("2026-01-01", month)),
+    "Revenue by country since 2024": lambda: revenue_since("2024-01-01", attrgetter("order.customer.country")),
+    "Top 5 categories by revenue": lambda: ranked(sold(), category, revenue)[:5],
+    "Top 7 products by revenue": lambda: ranked(sold(), product, revenue)[:7],
     "What is the return rate by category?": return_rates,
     "Which three products sold best last year, and how much did each bring in?": lambda: last_year(3),
-    "Which three products sold best?": lambda: units_by_product()[:3],
-    "Who are our ten best customers?": best_customers,
+    "Which three products sold best?": lambda: ranked(sold(), product, units)[:3],
+    "Who are our ten best customers?": lambda: best_customers()[:10],
 }
 """A question of the pages to the first column of its answer and one figure of each row, in order."""
-
-
-@cache
-def answered(question: str) -> Answered:
-    return ask(question, shop(), TODAY)
 
 
 @pytest.mark.parametrize("question", questions())
@@ -159,9 +108,8 @@ def test_the_figures_that_a_page_shows_are_those_of_the_answer(page: str) -> Non
 
 
 def test_why_sales_dropped_in_march_is_told_with_march_and_february_and_no_drop_is_made_up() -> None:
-    march = sum(total for _, total in revenue_by("category", since="2026-03-01", until="2026-04-01"))
-    february = sum(total for _, total in revenue_by("category", since="2026-02-01", until="2026-03-01"))
-    answer = ask(MARCH, shop(), TODAY)
+    march, february = revenue_of_month("2026-03"), revenue_of_month("2026-02")
+    answer = answered(MARCH)
     assert [row[1] for row in answer.rows] == [pytest.approx(march, abs=0.01), pytest.approx(february, abs=0.01)]
     assert march > february
     assert answer.text.startswith("Sales did not drop but rose: ")
@@ -169,9 +117,9 @@ def test_why_sales_dropped_in_march_is_told_with_march_and_february_and_no_drop_
 
 @pytest.mark.parametrize("question", [BERLIN, "Which customers spent more than 500 and live in Berlin?"])
 def test_both_conditions_of_a_question_are_in_its_answer(question: str) -> None:
-    of_berlin = {customer["id"] for customer in rows("customers") if customer["city"] == "Berlin"}
-    big = [key for key, total in revenue_by("customer") if total > 500 and int(key) in of_berlin]
-    answer = ask(question, shop(), TODAY)
+    of_berlin = (line for line in sold() if line.order.customer.city == "Berlin")
+    big = [total for _, total in ranked(of_berlin, attrgetter("order.customer_id"), revenue) if total > 500]
+    answer = answered(question)
     assert answer.rows[0][-1] == len(big)
     assert {row[1] for row in answer.rows} == {"Berlin"}
     assert f"{len(big)} in all" in answer.text

@@ -1,7 +1,6 @@
 """Sixty questions by somebody who has not seen the demo model's rules: true figures or a refusal, never a guess."""
 
 import re
-from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from loom_worker.sqlite_driver import sqlite3
+from tests.integration.llm.demo_tables import TODAY, Figures, shop
+from tests.integration.llm.demo_truth import TRUTHS, TRUTHS_APART
 from tests.support.demo_model import Answered, ask
-from tests.support.sample_shop import copy_shop
 
-TODAY = date(2026, 11, 23)
-FILE = Path(__file__).with_name("demo_questions.yaml")
-QUESTIONS: dict[int, dict[str, Any]] = {int(one["id"]): one for one in yaml.safe_load(FILE.read_text("utf-8"))}
+HERE = Path(__file__).parent
+ASKED: list[dict[str, Any]] = yaml.safe_load((HERE / "demo_questions.yaml").read_text("utf-8"))
+APART: list[dict[str, Any]] = yaml.safe_load((HERE / "demo_questions_apart.yaml").read_text("utf-8"))
+QUESTIONS = {int(one["id"]): one for one in ASKED}
+WRITTEN = {str(one["question"]): one for one in ASKED + APART}
 REFUSED = frozenset({21, 37, 38, 44, 45, 50, 51, 53, 54, 55, 56, 57, 58, 59, 60})
 """All others are answered."""
 CONDITIONS = (
@@ -41,16 +42,13 @@ CONDITIONS = (
 
 
 @cache
-def shop() -> sqlite3.Connection:
-    return copy_shop(TODAY)
-
-
-@cache
 def answered(question: str) -> Answered:
     return ask(question, shop(), TODAY)
 
 
-def truth(sql: str) -> list[tuple[Any, ...]]:
+def by_sql(question: dict[str, Any]) -> Figures:
+    """What its writer's SQL gives."""
+    sql = question.get("reading") or question["sql"]
     return shop().execute(sql.replace("'now'", f"'{TODAY}'")).fetchall()
 
 
@@ -65,15 +63,19 @@ def holds(told: tuple[Any, ...], true: tuple[Any, ...]) -> bool:
     return all(any(is_same(value, other) for other in told) for value in true)
 
 
-def is_true(answer: Answered, rows: list[tuple[Any, ...]]) -> bool:
+def is_same_row(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    return len(one) == len(other) and all(map(is_same, one, other))
+
+
+def is_true(answer: Answered, rows: Figures) -> bool:
     """Does the answer rest on just these rows? More rows may follow those of a truth that has a first place only."""
     if not answer.sql:
-        return all(str(row[0]) in answer.text.splitlines() or " ".join(row) in answer.text for row in rows)
+        return sorted(answer.text.partition("\n\n")[0].splitlines()[1:]) == sorted(" ".join(row) for row in rows)
     told = list(answer.rows)
     if answer.columns[-1:] == ("rows_in_all",) and "the first 40 are listed" in answer.text:
         return told[0][-1] == len(rows) and all(any(holds(one, row) for row in rows) for one in told)
     if len(rows) == 1:
-        return holds(told[0], rows[0])
+        return bool(told) and holds(told[0], rows[0])
     return len(told) == len(rows) and all(any(holds(one, row) for one in told) for row in rows)
 
 
@@ -82,7 +84,15 @@ def test_an_answer_has_just_the_true_figures(number: int) -> None:
     question = QUESTIONS[number]
     answer = answered(question["question"])
     assert not answer.is_refusal
-    assert is_true(answer, truth(question.get("reading") or question["sql"])), answer.text
+    assert is_true(answer, TRUTHS[question["question"]]()), answer.text
+
+
+@pytest.mark.parametrize("question", sorted(TRUTHS | TRUTHS_APART))
+def test_the_rows_that_python_reckons_are_those_of_the_writers_sql(question: str) -> None:
+    reckoned, queried = (TRUTHS | TRUTHS_APART)[question](), by_sql(WRITTEN[question])
+    assert len(reckoned) == len(queried)
+    assert all(any(is_same_row(row, other) for other in queried) for row in reckoned)
+    assert all(any(is_same_row(row, other) for other in reckoned) for row in queried)
 
 
 @pytest.mark.parametrize("number", sorted(REFUSED))
@@ -99,20 +109,15 @@ def test_three_quarters_are_answered_and_what_the_data_cannot_answer_is_not() ->
     assert len(QUESTIONS) == 60
     assert len(QUESTIONS) - len(REFUSED) == 45
     assert {number for number, one in QUESTIONS.items() if one["sql"] is None} <= REFUSED
+    assert {one["question"] for number, one in QUESTIONS.items() if number not in REFUSED} == set(TRUTHS)
 
 
 def test_sixty_questions_that_the_rules_were_not_made_for_are_answered_truly_or_refused() -> None:
-    apart = yaml.safe_load(FILE.with_name("demo_questions_apart.yaml").read_text("utf-8"))
-    told = [(one, answered(one["question"])) for one in apart]
-    given = [(one, answer) for one, answer in told if not answer.is_refusal]
-    unknown = [one["question"] for one, _ in given if one["sql"] is None]
-    wrong = [
-        one["question"]
-        for one, answer in given
-        if one["sql"] is not None and not is_true(answer, truth(one.get("reading") or one["sql"]))
-    ]
-    assert (len(apart), unknown, wrong) == (60, [], [])
-    assert len(given) >= 11
+    told = [(one["question"], answered(one["question"])) for one in APART]
+    given = {question: answer for question, answer in told if not answer.is_refusal}
+    assert (len(APART), len(given)) == (60, 11)
+    assert set(given) == set(TRUTHS_APART)
+    assert [question for question, answer in given.items() if not is_true(answer, TRUTHS_APART[question]())] == []
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
