@@ -74,6 +74,35 @@ class Vector:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """What each term of a question adds to the score of each pattern that has a coefficient for it."""
+
+    terms: tuple[str, ...]
+    places: "Numbers"
+    """Of each sum that is added, the place of its term."""
+    columns: "Numbers"
+    """And the position of its pattern."""
+    added: "Floats"
+    count: int
+    """Of the patterns."""
+
+    def scores(self) -> "Floats":
+        """How well each pattern fits (0-1)."""
+        import numpy as np
+
+        scores = np.bincount(self.columns, self.added, minlength=self.count)
+        return np.clip(np.round(scores, _DIGITS), 0.0, 1.0)
+
+    def parts(self, position: int) -> dict[str, float]:
+        """What each term adds to the score of one pattern, or takes from it; terms that do neither are left out."""
+        import numpy as np
+
+        of_pattern = np.flatnonzero(self.columns == position)
+        terms = (self.terms[place] for place in self.places[of_pattern].tolist())
+        return dict(zip(terms, self.added[of_pattern].tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Index:
     """Linear models of patterns over terms. Nothing is written after construction; any thread may ask."""
 
@@ -207,24 +236,17 @@ class Index:
             np.concatenate([weights for _, _, weights in halves]),
         )
 
-    def scores(self, asked: Vector) -> "Floats":
-        """How well each pattern fits (0-1)."""
+    def asked(self, question: str) -> Asked:
+        """What a question adds to the score of each pattern."""
         import numpy as np
 
-        at, lengths = self._places(asked.numbers)
-        products = self.values[at] * np.repeat(asked.weights, lengths)
-        scores = np.bincount(self.columns[at], products, minlength=self.count)
-        return np.clip(np.round(scores, _DIGITS), 0.0, 1.0)
-
-    def parts(self, asked: Vector, position: int) -> dict[str, float]:
-        """What each term of the question adds to the score of one pattern, or takes from it."""
-        import numpy as np
-
-        at, lengths = self._places(asked.numbers)
-        products = self.values[at] * np.repeat(asked.weights, lengths) * (self.columns[at] == position)
-        term_of = np.repeat(np.arange(len(lengths)), lengths)
-        added = np.bincount(term_of, products, minlength=len(lengths))
-        return dict(zip(asked.terms, added.tolist(), strict=True))
+        vector = self.vector(question)
+        starts = self.starts[vector.numbers]
+        lengths = self.starts[vector.numbers + 1] - starts
+        ends = np.cumsum(lengths)
+        at = np.repeat(starts - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
+        places = np.repeat(np.arange(len(lengths)), lengths)
+        return Asked(vector.terms, places, self.columns[at], self.values[at] * vector.weights[places], self.count)
 
     def _half(self, counts: Counter[str]) -> "tuple[list[str], Numbers, Floats]":
         """Term, number and weight of what is known of the words, or of the pieces; as long at most as HALF."""
@@ -240,13 +262,3 @@ class Index:
 
     def _against(self, term: str) -> float:
         return float((self.rarest * gain(term)) ** 2 * (UNKNOWN_PAIR if " " in term else 1.0))
-
-    def _places(self, numbers: "Numbers") -> "tuple[Numbers, Numbers]":
-        """Where the coefficients of these terms stand, and how many each has."""
-        import numpy as np
-
-        starts = self.starts[numbers]
-        lengths = self.starts[numbers + 1] - starts
-        ends = np.cumsum(lengths)
-        total = int(ends[-1]) if len(ends) else 0
-        return np.repeat(starts - ends + lengths, lengths) + np.arange(total), lengths

@@ -122,8 +122,8 @@ class Matcher:
         if self._index is None:
             return ()
         index, excerpt = self._index, _excerpt(question)
-        asked = index.vector(excerpt)
-        contenders = self._contenders(index.scores(asked) * self._allowed(kinds), max(k, _CONTENDERS))
+        asked, said = index.asked(excerpt), words(excerpt)
+        contenders = self._contenders(asked.scores() * self._allowed(kinds), max(k, _CONTENDERS))
         chances = confidences([score for _, score in contenders])
         factors = [_bounded((boosts or {}).get(self.patterns[n].id, 1.0)) for n, _ in contenders]
         found = [
@@ -131,9 +131,7 @@ class Matcher:
             for (n, score), chance, factor in zip(contenders, chances, factors, strict=True)
         ]
         found.sort(key=lambda each: -round(each[0].score * each[0].boost, _SAME))
-        return tuple(
-            replace(match, terms=counted(words(excerpt), index.parts(asked, n))) for match, n in found[: max(k, 0)]
-        )
+        return tuple(replace(match, terms=counted(said, asked.parts(n))) for match, n in found[: max(k, 0)])
 
     def _contenders(self, scores: "NDArray[float64]", most: int) -> list[tuple[int, float]]:
         """Position and score of the best patterns, best first."""
