@@ -332,10 +332,13 @@ def turn_columns(*, answer_chars: int | None = None) -> list[ColumnElement[Any]]
     Args:
         answer_chars: no more of the answer is read; None: all of it.
     """
-    answer = select(messages.c.content).where(messages.c.id == turns.c.answer_id).scalar_subquery()
+
+    def cut(text: ColumnElement[Any]) -> ColumnElement[Any]:
+        return text if answer_chars is None else func.substr(text, 1, answer_chars)
+
+    answer = select(cut(messages.c.content)).where(messages.c.id == turns.c.answer_id).scalar_subquery()
     in_parts = func.coalesce(turns.c.output_text, "").concat(func.coalesce(answer, ""))
-    whole: ColumnElement[Any] = case((turns.c.answer_id.is_(None), turns.c.output_text), else_=in_parts)
-    text = whole if answer_chars is None else func.substr(whole, 1, answer_chars)
+    text = cut(case((turns.c.answer_id.is_(None), turns.c.output_text), else_=in_parts))
     return [text.label("output_text") if column is turns.c.output_text else column for column in turns.c]
 
 

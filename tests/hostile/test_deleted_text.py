@@ -29,7 +29,8 @@ def test_a_summary_that_is_tried_again_is_not_sent_once_its_session_is_deleted(t
         return failure(529, "overloaded_error")
 
     with MessagesServer(script=script) as server:
-        environ = {"ANTHROPIC_BASE_URL": server.url, "LOOM_AGENTS_DIR": plain_agent(tmp_path / "agents")}
+        agents = plain_agent(tmp_path / "agents")
+        environ = {"ANTHROPIC_BASE_URL": server.url, "LOOM_AGENTS_DIR": agents, "LOOM_L1_TOKENS": "100"}
         with System(tmp_path / "home", **environ) as system:
             for n in range(6):
                 system.ended(system.submit("s1", f"{SECRET} {n}"))
