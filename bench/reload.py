@@ -16,9 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.matching_speed import fitted_behind
 from bench.stats import percentile
 from loom_worker.patterns.library import load, packaged_root
-from loom_worker.patterns.live import LiveLibrary
+from loom_worker.patterns.live import LiveLibrary, Means
+from loom_worker.patterns.shelf import Shelf
 from loom_worker.settings import PatternSettings
 from loom_worker.values.patterns import PatternUpdateEvent
 
@@ -66,7 +68,8 @@ def reading() -> None:
 def measure(root: Path, *, debounce_ms: int, changes: int) -> None:
     """Change one file so many times, and print how long each took to be live."""
     seen = Seen()
-    library = LiveLibrary(root, debounce_ms=debounce_ms, on_update=seen)
+    index = Shelf(root.with_name("index")).matcher  # as Loom's processes have it
+    library = LiveLibrary(root, debounce_ms=debounce_ms, on_update=seen, means=Means(index=index))
     began_s = time.perf_counter()
     library.state()
     told = {"patterns": len(library.ids()), "files": library.state().files, "debounce_ms": debounce_ms}
@@ -82,6 +85,7 @@ def measure(root: Path, *, debounce_ms: int, changes: int) -> None:
         busy_ms.append(event.duration_ms)
         time.sleep(0.05)
     library.stop()
+    fitted_behind()
     for share in (50, 99):
         past = {"told_elsewhere_ms": TOLD[f"p{share}"]}
         figure(f"rename to live, p{share}", percentile(live_ms, share), "ms", **told, **past)
