@@ -21,16 +21,16 @@ from bench.stats import percentile, short
 from loom_worker.blobs.disk import Disk
 from loom_worker.blobs.frame import packed
 from loom_worker.blobs.memory import Memory
+from loom_worker.core.settings import BlobSettings, from_env
+from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.tools import Caller
 from loom_worker.llm.tokens import cl100k_tokens
-from loom_worker.results.references import References, stores
-from loom_worker.results.tools import result_tools
-from loom_worker.settings import BlobSettings, from_env
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
 from loom_worker.store.sessions import Sessions
-from loom_worker.values.sessions import NewSession
-from loom_worker.values.tools import Caller
+from loom_worker.tools.references import References, stores
+from loom_worker.tools.result_tools import result_tools
 from tests.support.valkey import Valkey
 
 SIZES = {"20 KB": 20_000, "200 KB": 200_000, "1.3 MB": 1_300_000}

@@ -16,12 +16,12 @@ import redis
 
 from bench.client import Client
 from bench.model import ROOT
-from loom_worker.settings import embedded_socket, from_env
-from loom_worker.supervise import home as homes
-from loom_worker.supervise import valkey
-from loom_worker.supervise.decide import FIRST_PAUSE_S, Spec
-from loom_worker.supervise.processes import Processes
-from loom_worker.supervise.specs import loom_command, specs
+from loom_worker.core.settings import embedded_socket, from_env
+from loom_worker.supervisor import home as homes
+from loom_worker.supervisor import valkey
+from loom_worker.supervisor.decide import FIRST_PAUSE_S, Spec
+from loom_worker.supervisor.processes import Processes
+from loom_worker.supervisor.specs import loom_command, specs
 from tests.support import system
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port

@@ -16,18 +16,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from bench.stats import percentile
+from loom_worker.core.settings import from_env
+from loom_worker.core.values.failures import ErrorFilter
+from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.tools import Caller, Outcome
 from loom_worker.guard.redact import redacted
 from loom_worker.llm.tokens import cl100k_tokens
-from loom_worker.results.errors import Failures
-from loom_worker.settings import from_env
 from loom_worker.store.database import Database
 from loom_worker.store.errors import Errors
 from loom_worker.store.prepare import prepare
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared import Change, SharedMemory, Shelf
-from loom_worker.values.failures import ErrorFilter
-from loom_worker.values.sessions import NewSession
-from loom_worker.values.tools import Caller, Outcome
+from loom_worker.tools.error_channel import Failures
 
 WORKSPACE = "bench"
 ASKED, THREADS, SESSIONS = 1_000, 8, 50

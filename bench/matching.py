@@ -17,9 +17,9 @@ from typing import Any
 
 import yaml
 
+from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
-from loom_worker.values.patterns import Pattern
 
 QUESTIONS = Path(__file__).parent / "questions"
 SEEDS = (1, 2, 3, 4, 5)

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.stats import percentile
+from loom_worker.core.values.patterns import Pattern
+from loom_worker.patterns.index_store import Shelf
 from loom_worker.patterns.match import Matcher
-from loom_worker.patterns.shelf import Shelf
-from loom_worker.values.patterns import Pattern
 
 SIZES = (20, 100, 1000, 5000)
 QUICK_SIZES = (20, 100, 1000)

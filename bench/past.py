@@ -5,11 +5,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.ids import new_id, now_ms
+from loom_worker.core.values.sessions import NewSession
 from loom_worker.store import sessions
 from loom_worker.store.database import Database
-from loom_worker.values.ids import new_id, now_ms
-from loom_worker.values.sessions import NewSession
 
 MESSAGES_A_TURN = 2
 """Of a plain one: the question and the answer."""

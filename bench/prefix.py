@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
 from typing import Any
 
-from loom_worker.values.chat import Usage
+from loom_worker.core.values.chat import Usage
 
 Json = dict[str, Any]
 

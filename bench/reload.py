@@ -18,11 +18,11 @@ from pathlib import Path
 
 from bench.matching_speed import fitted_behind
 from bench.stats import percentile
+from loom_worker.core.settings import PatternSettings
+from loom_worker.core.values.patterns import PatternUpdateEvent
+from loom_worker.patterns.index_store import Shelf
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.live import LiveLibrary, Means
-from loom_worker.patterns.shelf import Shelf
-from loom_worker.settings import PatternSettings
-from loom_worker.values.patterns import PatternUpdateEvent
 
 CHANGES, QUICK_CHANGES = 50, 10
 SIZES, QUICK_SIZES = (160, 5_000), (160,)

@@ -24,8 +24,10 @@ from unittest import mock
 from sqlalchemy import insert, select, update
 
 from bench.stats import percentile
+from loom_worker.core.settings import from_env
+from loom_worker.core.values.chat import ChatMessage
+from loom_worker.core.values.sessions import Message, NewSession
 from loom_worker.llm.tokens import cl100k_tokens
-from loom_worker.settings import from_env
 from loom_worker.store import rows, search_rank, search_words
 from loom_worker.store.database import Database
 from loom_worker.store.english import STOP_WORDS
@@ -33,8 +35,6 @@ from loom_worker.store.prepare import prepare
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
-from loom_worker.values.chat import ChatMessage
-from loom_worker.values.sessions import Message, NewSession
 
 WORKSPACE = "bench"
 VOCABULARY, WORDS, ASKED = 20_000, 25, 400

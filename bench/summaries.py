@@ -18,10 +18,10 @@ from math import log
 from pathlib import Path
 from typing import Any
 
+from loom_worker.core.values.chat import ChatMessage
+from loom_worker.core.values.sessions import Message
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.memory.heuristic import summarize
-from loom_worker.values.chat import ChatMessage
-from loom_worker.values.sessions import Message
 
 BATCH, SHARES = 8, (0.1, 0.2, 0.3)
 RARE = 0.01

@@ -25,16 +25,20 @@ from typing import Any
 from sqlalchemy import insert
 
 from bench.prefix import PrefixCache, request_blocks
-from loom_worker import redis_client
 from loom_worker.agents.load import Agents, load
-from loom_worker.errors import BudgetExceeded
+from loom_worker.core import redis_client
+from loom_worker.core.errors import BudgetExceeded
+from loom_worker.core.settings import from_env
+from loom_worker.core.values.chat import ChatMessage, Request, Usage
+from loom_worker.core.values.memory import MemoryPolicy
+from loom_worker.core.values.sessions import Message, NewSession, Session
 from loom_worker.llm import prices, tokens
 from loom_worker.llm.anthropic_request import request_body
+from loom_worker.memory.compress import Desk, compress
 from loom_worker.memory.fit import Context
 from loom_worker.memory.layers import message_tokens
-from loom_worker.outfit import outfit
-from loom_worker.outlook import means
-from loom_worker.settings import from_env
+from loom_worker.runtime.components import outfit
+from loom_worker.runtime.context_report import means
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
@@ -42,13 +46,9 @@ from loom_worker.store.prepare import prepare
 from loom_worker.store.schema import messages
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
-from loom_worker.summary.compress import Desk, compress
 from loom_worker.turn.context import HISTORY_MESSAGES, build, is_pressed, layers_of, rom_of
-from loom_worker.turn.loom import Kit
-from loom_worker.turn.patience import Stopping
-from loom_worker.values.chat import ChatMessage, Request, Usage
-from loom_worker.values.memory import MemoryPolicy
-from loom_worker.values.sessions import Message, NewSession, Session
+from loom_worker.turn.runtime import Kit
+from loom_worker.turn.store_retry import Stopping
 
 MODEL, WORKSPACE = "claude-sonnet-5-5", "bench"
 WINDOWS = "8000,32000,200000"

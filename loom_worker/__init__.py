@@ -7,16 +7,16 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from loom_worker.errors import ToolFailed
+    from loom_worker.core.errors import ToolFailed
+    from loom_worker.core.values.tools import Caller
     from loom_worker.tools.declare import tool
-    from loom_worker.values.tools import Caller
 
 __all__ = ["Caller", "ToolFailed", "__version__", "tool"]
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Caller": "loom_worker.values.tools",
-    "ToolFailed": "loom_worker.errors",
+    "Caller": "loom_worker.core.values.tools",
+    "ToolFailed": "loom_worker.core.errors",
     "tool": "loom_worker.tools.declare",
 }
 

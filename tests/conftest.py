@@ -9,7 +9,7 @@ import redis
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from loom_worker.settings import Settings, from_env
+from loom_worker.core.settings import Settings, from_env
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
 from tests.support.valkey import Valkey

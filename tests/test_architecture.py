@@ -1,4 +1,4 @@
-"""Imports only point down: a room imports floors below its own, and rooms of one floor never each other."""
+"""The map of docs/architecture.md: a package imports layers below its own, and siblings without a circle."""
 
 import ast
 import subprocess
@@ -8,21 +8,17 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FLOOR_0 = (
-    "values errors settings settings_tree environ net scripts visible crash_points yaml_files redis_client"
-    " sqlite_driver socket_folder isolation __init__ __version__ tool Caller ToolFailed"
-)
-FLOOR_1 = "lanes patterns memory llm tools judge store webhook trace events backends guard blobs agents skills"
-FLOORS = {
-    **dict.fromkeys(FLOOR_0.split(), 0),
-    **dict.fromkeys(FLOOR_1.split(), 1),
-    **dict.fromkeys("turn front summary recall results shared workflows".split(), 2),
-    **dict.fromkeys("tasks wiring outfit kits knowledge models toolbox content_versions installation".split(), 3),
-    **dict.fromkeys("calling outlook workshop cli supervise".split(), 3),
+LAYERS = {
+    **dict.fromkeys("core".split(), 0),
+    **dict.fromkeys("store lanes blobs".split(), 1),
+    **dict.fromkeys("agents llm tools backends patterns skills memory guard webhook events demo".split(), 2),
+    **dict.fromkeys("turn".split(), 3),
+    **dict.fromkeys("runtime tasks service".split(), 4),
+    **dict.fromkeys("web cli supervisor".split(), 5),
 }
-WEB_MAY_IMPORT = {"wiring", "settings", "errors", "values", "__init__", "__version__"}
-FACE = "loom_worker/__init__.py"  # gives names of higher floors to users' files, and imports none before it is asked
-CLI_MAY_IMPORT_WEB = {"loom_worker/cli/process.py"}  # the command that starts the front end
+WEB_MAY_IMPORT = {"service", "core", "__version__"}
+MOST_PACKAGES = 22
+FACE = "loom_worker/__init__.py"  # gives names of higher layers to users' files, and imports none before it is asked
 
 
 @cache
@@ -38,36 +34,64 @@ def _imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def room(dotted: str) -> str:
-    return [*dotted.split("."), "__init__"][1]
+def package(dotted: str) -> str:
+    """The package that a dotted name belongs to; web is a package beside the others."""
+    parts = dotted.split(".")
+    return parts[0] if parts[0] == "web" else [*parts, "__init__"][1]
 
 
-def python_files(package: str) -> Iterator[tuple[str, Path]]:
-    for path in sorted((ROOT / package).rglob("*.py")):
+def python_files(folder: str) -> Iterator[tuple[str, Path]]:
+    for path in sorted((ROOT / folder).rglob("*.py")):
         yield str(path.relative_to(ROOT)), path
 
 
-def test_a_room_imports_only_rooms_on_floors_below_its_own() -> None:
-    wrong = []
-    for name, path in python_files("loom_worker"):
-        own = path.relative_to(ROOT / "loom_worker").parts[0].removesuffix(".py")
+def arrows() -> dict[tuple[str, str], str]:
+    """(package, package it imports) to one import that says so."""
+    found = {}
+    for name, path in (*python_files("loom_worker"), *python_files("web")):
+        own = package(name.removesuffix(".py").replace("/", "."))
         for target in imports(path):
-            if target.startswith("loom_worker") and (other := room(target)) != own and name != FACE:
-                is_below = FLOORS[other] < FLOORS[own] or FLOORS[own] == FLOORS[other] in (0, 3)
-                wrong += [] if is_below else [f"{name} imports {target}"]
-            if target.split(".")[0] == "web" and name not in CLI_MAY_IMPORT_WEB:
-                wrong.append(f"{name} imports {target}")
-    assert wrong == []
+            if (
+                name != FACE
+                and target.split(".")[0] in ("loom_worker", "web")
+                and package(target) in LAYERS.keys() - {own}
+            ):
+                found[own, package(target)] = f"{name} imports {target}"
+    return found
 
 
-def test_the_web_knows_only_wiring_settings_errors_and_values() -> None:
+def test_every_package_stands_on_the_map() -> None:
+    folders = {path.name for path in (ROOT / "loom_worker").iterdir() if (path / "__init__.py").exists()}
+    assert folders | {"web"} == LAYERS.keys()
+    assert len(LAYERS) <= MOST_PACKAGES
+
+
+def test_a_package_imports_no_layer_above_its_own() -> None:
+    assert [line for (own, other), line in arrows().items() if LAYERS[other] > LAYERS[own]] == []
+
+
+def test_packages_of_one_layer_import_each_other_without_a_circle() -> None:
+    left = {own: {other for one, other in arrows() if one == own} for own in LAYERS}
+    while free := [own for own, others in left.items() if not others & left.keys()]:
+        left = {own: others for own, others in left.items() if own not in free}
+    assert left == {}
+
+
+def test_the_web_knows_only_the_service_and_the_core() -> None:
     wrong = [
         f"{name} imports {target}"
         for name, path in python_files("web")
         for target in imports(path)
-        if target.startswith("loom_worker") and room(target) not in WEB_MAY_IMPORT
+        if target.startswith("loom_worker") and package(target) not in WEB_MAY_IMPORT
     ]
     assert wrong == []
+
+
+def test_only_the_command_that_starts_it_imports_the_web() -> None:
+    found = {
+        name for name, path in python_files("loom_worker") for target in imports(path) if target.split(".")[0] == "web"
+    }
+    assert found == {"loom_worker/cli/process.py"}
 
 
 def test_importing_the_package_loads_nothing_of_it() -> None:
@@ -87,8 +111,8 @@ def test_nothing_anywhere_is_pickled() -> None:
     serializers = {"pickle", "cPickle", "shelve", "marshal", "dill", "cloudpickle", "joblib"}
     found = [
         f"{name} imports {target}"
-        for package in ("loom_worker", "web")
-        for name, path in python_files(package)
+        for folder in ("loom_worker", "web")
+        for name, path in python_files(folder)
         for target in imports(path)
         if target.split(".")[0] in serializers
     ]
@@ -96,11 +120,14 @@ def test_nothing_anywhere_is_pickled() -> None:
 
 
 def test_no_process_of_loom_opens_files_with_two_copies_of_sqlite() -> None:
-    allowed = {"loom_worker/sqlite_driver.py", "loom_worker/backends/sqlite_guard.py"}  # the guard is its own process
+    allowed = {
+        "loom_worker/core/sqlite_driver.py",
+        "loom_worker/backends/sqlite_guard.py",
+    }  # the guard is its own process
     found = [
         f"{name} imports {target}"
-        for package in ("loom_worker", "web")
-        for name, path in python_files(package)
+        for folder in ("loom_worker", "web")
+        for name, path in python_files(folder)
         for target in imports(path)
         if target.split(".")[0] in {"sqlite3", "pysqlite3"} and name not in allowed
     ]

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from loom_worker.values.json import Json
-from loom_worker.values.pages import PAGE_BYTES, Page, T, no_cursor
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.pages import PAGE_BYTES, Page, T, no_cursor
 from web.problems import malformed
 
 DEFAULT_LIMIT = 50

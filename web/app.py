@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, cast
 from flask import Flask, Response, g, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from loom_worker.settings import WebSettings
+from loom_worker.core.settings import WebSettings
 from web import auth, problems
 from web.answers import Route
 from web.blobs import Blobs
 from web.caller import Caller, request_id_of, traceparent_of
 from web.catalog import Catalog
+from web.connection_limits import Doors
 from web.connections import group_of
-from web.doors import Doors
 from web.errors import ErrorViews
 from web.events import Events
 from web.health import Health
@@ -25,7 +25,7 @@ from web.sessions import Sessions
 from web.turns import Turns
 
 if TYPE_CHECKING:
-    from loom_worker.wiring import Front
+    from loom_worker.service.service import Front
 
 _PROBES = frozenset({"/healthz", "/readyz"})
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from flask import Request
 
-from loom_worker.settings import WebSettings
+from loom_worker.core.settings import WebSettings
 from web.host import host_name, is_loopback
 from web.problems import Problem, Refused
 

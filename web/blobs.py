@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from flask import Response, request
 
-from loom_worker.values.blobs import DataReference
+from loom_worker.core.values.blobs import DataReference
 from web.answers import Route
 from web.caller import caller
 from web.problems import Problem, Refused
 
 if TYPE_CHECKING:
-    from loom_worker.wiring import Front
+    from loom_worker.service.service import Front
 
 CHUNK_BYTES = 64 * 1024
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)

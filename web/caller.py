@@ -8,7 +8,7 @@ from typing import cast
 from flask import g
 from werkzeug.datastructures import Headers
 
-from loom_worker.values.ids import new_id
+from loom_worker.core.values.ids import new_id
 
 _REQUEST_ID = re.compile(r"[\x20-\x7e]{1,128}")
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")

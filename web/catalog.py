@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING
 
 from flask import Response
 
-from loom_worker.errors import NotFound
-from loom_worker.values.agents import Agent, ApprovalPolicy
-from loom_worker.values.deliveries import Delivery
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Tool
+from loom_worker.core.errors import NotFound
+from loom_worker.core.values.agents import Agent, ApprovalPolicy
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Tool
 from web.answers import Route, choice_argument, is_id, json_answer, listed, page_answer, page_wanted, text_argument
 from web.bodies import no_body
 from web.caller import caller
 
 if TYPE_CHECKING:
-    from loom_worker.wiring import Front
+    from loom_worker.service.service import Front
 
 GROUPS = ("session", "agent", "model", "workspace", "day")
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
 
-from loom_worker.errors import Flaw
-from loom_worker.values.json import Json
+from loom_worker.core.errors import Flaw
+from loom_worker.core.values.json import Json
 from web.request_schemas import IDENTIFIER, LATEST, NOT_BLANK, SESSION_ID, Schema
 
 MAX_FLAWS = 100

@@ -4,7 +4,7 @@ import json
 from html import escape
 from typing import Any
 
-from loom_worker.values.json import Json
+from loom_worker.core.values.json import Json
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }

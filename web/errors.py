@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from flask import Response, request
 
-from loom_worker.errors import NotFound
-from loom_worker.values.failures import ErrorFilter, StoredError
+from loom_worker.core.errors import NotFound
+from loom_worker.core.values.failures import ErrorFilter, StoredError
 from web.answers import Route, is_id, json_answer, page_answer, page_wanted, text_argument
 from web.caller import caller
 from web.problems import malformed
 
 if TYPE_CHECKING:
-    from loom_worker.wiring import Front
+    from loom_worker.service.service import Front
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+ -]\d\d:\d\d)", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

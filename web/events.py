@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from flask import Response, request
 
-from loom_worker.errors import LoomError, NotFound
-from loom_worker.values.events import Event
+from loom_worker.core.errors import LoomError, NotFound
+from loom_worker.core.values.events import Event
 from web.answers import Route, encode, whole_argument, whole_number
 from web.caller import caller
-from web.doors import Doors
+from web.connection_limits import Doors
 from web.problems import busy
 from web.turns import known_turn_id
 
 if TYPE_CHECKING:
-    from loom_worker.wiring import Front
+    from loom_worker.service.service import Front
 
 log = logging.getLogger("loom.web")
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from flask import Response
 
 from web.answers import Route, json_answer
-from web.doors import Doors
+from web.connection_limits import Doors
 from web.problems import RETRY_S, Problem, Refused
 
 if TYPE_CHECKING:
-    from loom_worker.wiring import Front
+    from loom_worker.service.service import Front
 
 
 class Health:

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 from flask import Response
 
-from loom_worker.values.memory import Snapshot
+from loom_worker.core.values.memory import Snapshot
 from web.answers import Route, json_answer, page_answer, page_wanted
 from web.bodies import json_body, message_ids
 from web.caller import caller
 from web.sessions import known_session_id
 
 if TYPE_CHECKING:
-    from loom_worker.wiring import Front
+    from loom_worker.service.service import Front
 
 
 class Memory:

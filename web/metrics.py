@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flask import Response
 
-from loom_worker.values.json import Json
+from loom_worker.core.values.json import Json
 from web.answers import Route
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from loom_worker.wiring import Front
+    from loom_worker.service.service import Front
 
 STATUSES = ("queued", "running", "waiting")
 

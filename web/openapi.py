@@ -3,7 +3,7 @@
 import re
 from http import HTTPStatus
 
-from loom_worker.values.json import Json
+from loom_worker.core.values.json import Json
 from web import answer_schemas, request_schemas, schema_parts, turn_schemas
 from web.operations import OPERATIONS, PARAMETERS, Operation
 from web.request_schemas import Schema

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from loom_worker.values.json import Json
+from loom_worker.core.values.json import Json
 from web import schema_parts, turn_schemas
 from web.request_schemas import Schema
 

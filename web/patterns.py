@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 from flask import Response, request
 
-from loom_worker.errors import Flaw, Invalid, Unavailable
-from loom_worker.values.json import Json, rfc3339
-from loom_worker.values.patterns import Effect, Pattern, PatternMatch
+from loom_worker.core.errors import Flaw, Invalid, Unavailable
+from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
 from web.answers import Route, json_answer, list_answer, listed, text_argument, whole_argument
 from web.caller import caller
 from web.problems import malformed
 
 if TYPE_CHECKING:
-    from loom_worker.wiring import Front
+    from loom_worker.service.service import Front
 
 CANDIDATES, MOST_CANDIDATES = 3, 20
 LONGEST_QUESTION = 4_000

@@ -10,8 +10,18 @@ from urllib.parse import quote
 from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from loom_worker.errors import Conflict, Flaw, Invalid, LoomError, NotFound, QueueFull, Rejected, Transient, Unavailable
-from loom_worker.values.json import Json
+from loom_worker.core.errors import (
+    Conflict,
+    Flaw,
+    Invalid,
+    LoomError,
+    NotFound,
+    QueueFull,
+    Rejected,
+    Transient,
+    Unavailable,
+)
+from loom_worker.core.values.json import Json
 
 log = logging.getLogger("loom.web")
 

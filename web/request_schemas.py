@@ -2,8 +2,8 @@
 
 from typing import Any, get_args
 
-from loom_worker.values.approvals import Verdict
-from loom_worker.values.turns import CancelAction
+from loom_worker.core.values.approvals import Verdict
+from loom_worker.core.values.turns import CancelAction
 
 Schema = dict[str, Any]
 

@@ -9,13 +9,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from loom_worker.settings import Settings, WebSettings
+from loom_worker.core.settings import WebSettings
 from web.app import create_app, doors_of
 from web.connections import Connections
 from web.loop import Loop
 
 if TYPE_CHECKING:
-    from loom_worker.wiring import Front
+    from loom_worker.service.service import Front
 
 log = logging.getLogger("loom.web")
 
@@ -68,19 +68,12 @@ class Server:
         self._server.end(self._loop)
 
 
-def serve(settings: Settings) -> None:
+def serve(front: "Front") -> None:
     """Serve until SIGTERM or SIGINT, then drain and return, within about 5 s; for the main thread.
 
     Raises:
         SystemExit: 1, with one line that says why, if the address cannot be bound.
     """
-    from loom_worker.wiring import front  # Late: building it loads the store and the broker's client.
-
-    serve_front(front(settings))
-
-
-def serve_front(front: "Front") -> None:
-    """Serve an assembled front; see serve."""
     web = front.settings.web
     try:
         server = Server(front)

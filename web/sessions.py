@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING
 
 from flask import Response, request
 
-from loom_worker.errors import NotFound
-from loom_worker.values.search import Hit
-from loom_worker.values.sessions import Message, Session
+from loom_worker.core.errors import NotFound
+from loom_worker.core.values.search import Hit
+from loom_worker.core.values.sessions import Message, Session
 from web.answers import Route, is_id, json_answer, list_answer, page_answer, page_wanted, whole_argument
 from web.bodies import json_body, new_session, session_patch
 from web.caller import caller
 from web.problems import malformed
 
 if TYPE_CHECKING:
-    from loom_worker.wiring import Front
+    from loom_worker.service.service import Front
 
 
 HITS, MOST_HITS = 10, 50

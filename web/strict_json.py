@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from loom_worker.values.json import Json
+from loom_worker.core.values.json import Json
 
 MAX_DEPTH = 32
 """Objects and arrays inside one another, the body itself counted."""

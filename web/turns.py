@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, get_args
 
 from flask import Response, request
 
-from loom_worker.errors import NotFound, Transient
-from loom_worker.values.turns import Turn, TurnStatus
+from loom_worker.core.errors import NotFound, Transient
+from loom_worker.core.values.turns import Turn, TurnStatus
 from web.answers import (
     Route,
     choice_argument,
@@ -18,12 +18,12 @@ from web.answers import (
 )
 from web.bodies import cancel_action, decision, json_body, new_turn, preferred_wait_s, retry
 from web.caller import caller
-from web.doors import Doors
+from web.connection_limits import Doors
 from web.problems import RETRY_S
 from web.sessions import known_session_id
 
 if TYPE_CHECKING:
-    from loom_worker.wiring import Front
+    from loom_worker.service.service import Front
 
 
 class Turns:

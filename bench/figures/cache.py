@@ -15,8 +15,8 @@ from bench.prefix import PrefixCache, request_blocks, shared
 from bench.report import Report
 from bench.scale import Scale
 from bench.system import OVER_HTTP, System
+from loom_worker.core.values.chat import Usage
 from loom_worker.llm import prices, tokens
-from loom_worker.values.chat import Usage
 from tests.support.memory_block import MEMORY
 from tests.support.messages_server import Behaviour, MessagesServer, Say
 from tests.support.messages_wire import WireCall

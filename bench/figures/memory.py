@@ -13,10 +13,15 @@ from pathlib import Path
 from bench.kinds import prose
 from bench.report import Report
 from bench.scale import Scale
-from loom_worker import redis_client
 from loom_worker.agents.load import load
-from loom_worker.outfit import outfit
-from loom_worker.settings import from_env
+from loom_worker.core import redis_client
+from loom_worker.core.settings import from_env
+from loom_worker.core.values.chat import ChatMessage, Usage
+from loom_worker.core.values.ids import new_id, now_ms
+from loom_worker.core.values.memory import MemoryState
+from loom_worker.core.values.sessions import Message, NewSession
+from loom_worker.core.values.turns import Claim, Ending, NewTurn
+from loom_worker.runtime.components import outfit
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Final, Journal
@@ -27,13 +32,8 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.snapshots import NewSnapshot
 from loom_worker.store.submit import submit
 from loom_worker.turn.context import HISTORY_MESSAGES, build, kernel_of, layers_of, rom_of
-from loom_worker.turn.loom import Kit
-from loom_worker.turn.patience import Stopping
-from loom_worker.values.chat import ChatMessage, Usage
-from loom_worker.values.ids import new_id, now_ms
-from loom_worker.values.memory import MemoryState
-from loom_worker.values.sessions import Message, NewSession
-from loom_worker.values.turns import Claim, Ending, NewTurn
+from loom_worker.turn.runtime import Kit
+from loom_worker.turn.store_retry import Stopping
 
 LENGTH = 10_000
 SESSION = "long"

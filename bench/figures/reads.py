@@ -12,10 +12,10 @@ from bench.past import MESSAGES_A_TURN, lengthen, open_database
 from bench.report import Report
 from bench.scale import Scale
 from bench.system import SCRIPTED, System
+from loom_worker.core.values.ids import now_ms
 from loom_worker.store.claims import Claims, Idle
 from loom_worker.store.memory import Memories
 from loom_worker.turn.context import HISTORY_MESSAGES
-from loom_worker.values.ids import now_ms
 
 LENGTH = 10_000
 SESSION = "long"

@@ -14,10 +14,9 @@ from bench.report import Report
 from bench.scale import Scale
 from bench.stats import percentile
 from bench.system import Running, System
-from loom_worker import workshop
-from loom_worker.tools import targets
+from loom_worker.core.values.tools import Caller
+from loom_worker.tools import child_main, targets
 from loom_worker.tools.pool import Pool
-from loom_worker.values.tools import Caller
 from tests.support.until import until
 
 CODE = '''
@@ -111,7 +110,7 @@ def _round_trips(report: Report, folder: Path, scale: Scale) -> None:
     tool = next(tool for tool in targets.tools("measured.py", folder) if tool.spec.name == "note")
     caller = Caller("lane", "session", "default", "turn", "call", "default")
     took_ms = []
-    with closing(Pool(workshop.command(), most=1, environ=os.environ)) as pool:
+    with closing(Pool(child_main.command(), most=1, environ=os.environ)) as pool:
         for n in range(10 * scale.reads):
             began_s = time.perf_counter()
             outcome = pool.run(tool, {"nonce": str(n)}, caller, timeout_s=30, max_bytes=1_000_000)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from loom_worker.settings_tree import LlmSettings
-from loom_worker.values.agents import Agent
-from loom_worker.values.problems import Problem
+from loom_worker.core.settings_tree import LlmSettings
+from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.problems import Problem
 
 KEY_FIX = "set ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL), or choose another provider"
 _PLACEHOLDER = re.compile(r"\$\{\w*\}|\{\{.*?\}\}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from loom_worker.values.agents import Agent
+from loom_worker.core.values.agents import Agent
 
 _PLACES = frozenset({"source", "lines"})
 """The fields of an agent that say where its file lies on this machine, and where in it things stand."""

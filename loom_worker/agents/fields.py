@@ -5,8 +5,8 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
-from loom_worker.errors import BadFile
-from loom_worker.values.json import Json
+from loom_worker.core.errors import BadFile
+from loom_worker.core.values.json import Json
 
 
 class WrongField(BadFile):

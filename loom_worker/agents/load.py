@@ -10,9 +10,9 @@ from typing import Any
 
 from loom_worker.agents import memory, work
 from loom_worker.agents.fields import Fields, WrongField
-from loom_worker.values.agents import Agent, Compressor
-from loom_worker.values.problems import Problem, line_near
-from loom_worker.yaml_files import MAX_BYTES, Document, Unreadable, marked_documents
+from loom_worker.core.values.agents import Agent, Compressor
+from loom_worker.core.values.problems import Problem, line_near
+from loom_worker.core.yaml_files import MAX_BYTES, Document, Unreadable, marked_documents
 
 DEFAULT = "default"
 """The agent that a session has unless it names one."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from loom_worker.agents.fields import Fields
-from loom_worker.values.memory import MemoryPolicy, Shares
+from loom_worker.core.values.memory import MemoryPolicy, Shares
 
 T = TypeVar("T", int, float)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from loom_worker.agents.fields import Fields
-from loom_worker.values.agents import ApprovalPolicy, Auth, Backend, McpServer, Scope
+from loom_worker.core.values.agents import ApprovalPolicy, Auth, Backend, McpServer, Scope
 
 _KINDS = ("sql", "rest", "documents")
 _MEMBERS = {

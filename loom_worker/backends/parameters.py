@@ -6,7 +6,7 @@ A driver that cannot take a value raises what no database raised, and that would
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 
 Parameters = Mapping[str, object] | Sequence[object]
 

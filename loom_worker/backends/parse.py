@@ -19,7 +19,7 @@ from loom_worker.backends.functions import FUNCTIONS, GRAMMAR
 from loom_worker.backends.hints import near
 from loom_worker.backends.scope import fold
 from loom_worker.backends.statements import MAX_SQL_CHARS, READING
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 
 DIALECTS: Mapping[str, str] = {
     "sqlite": "sqlite",

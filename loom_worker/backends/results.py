@@ -7,7 +7,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import islice
 
-from loom_worker.values.json import Json
+from loom_worker.core.values.json import Json
 
 MAX_CELL_CHARS = 2000
 """Longer texts are cut, so that one cell cannot push out all other rows."""

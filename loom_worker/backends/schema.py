@@ -8,8 +8,8 @@ from sqlalchemy.engine.interfaces import ReflectedColumn
 from sqlalchemy.engine.reflection import Inspector, ObjectKind
 from sqlalchemy.types import NullType
 
-from loom_worker.values.json import Json
-from loom_worker.visible import is_plain, one_line
+from loom_worker.core.text import is_plain, one_line
+from loom_worker.core.values.json import Json
 
 MAX_DESCRIPTION_CHARS = 12_000
 """Of the schema text for the system prompt; tables beyond it are only named."""

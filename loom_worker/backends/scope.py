@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from loom_worker.backends.schema import Table
-from loom_worker.values.agents import Scope
+from loom_worker.core.values.agents import Scope
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.exc import NoSuchModuleError
 
 from loom_worker.backends.results import MAX_FETCH_ROWS, collect
-from loom_worker.errors import BadSettings
-from loom_worker.values.json import Json
+from loom_worker.core.errors import BadSettings
+from loom_worker.core.values.json import Json
 
 CONNECT_S = 5
 """Seconds a server has to answer a connection."""

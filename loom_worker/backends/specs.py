@@ -1,7 +1,7 @@
 """What the model is told of the tools over a SQL database."""
 
 from loom_worker.backends.statements import MAX_SQL_CHARS
-from loom_worker.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec
 
 MAX_TABLES = 20
 """Tables of one ``get_schema``."""

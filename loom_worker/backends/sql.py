@@ -15,8 +15,8 @@ from sqlalchemy.exc import ArgumentError
 
 from loom_worker.backends import schema
 from loom_worker.backends.catalogs import Catalogs
-from loom_worker.backends.complaints import translated
 from loom_worker.backends.duckdb_schema import read_duckdb
+from loom_worker.backends.error_text import translated
 from loom_worker.backends.hints import hint
 from loom_worker.backends.parameters import checked, is_torn
 from loom_worker.backends.results import encode
@@ -26,11 +26,11 @@ from loom_worker.backends.specs import EXECUTE_SQL, GET_SCHEMA, LIST_TABLES
 from loom_worker.backends.sqlite_guard import Seen
 from loom_worker.backends.sqlite_process import query
 from loom_worker.backends.statements import only_statement
-from loom_worker.errors import BadSettings, ToolFailed
-from loom_worker.sqlite_driver import sqlite3
-from loom_worker.values.agents import Scope
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller, Tool
+from loom_worker.core.errors import BadSettings, ToolFailed
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.agents import Scope
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller, Tool
 
 if TYPE_CHECKING:
     from loom_worker.backends.parse import Statement

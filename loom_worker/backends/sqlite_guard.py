@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import TypedDict
 
 from loom_worker.backends.results import TooWide, collect, encode
-from loom_worker.values.json import Json
+from loom_worker.core.values.json import Json
 
 MAX_MEMORY_BYTES = 512 * 1024 * 1024
 STEPS_BETWEEN_CHECKS = 1000

@@ -10,9 +10,9 @@ from pathlib import Path
 import loom_worker
 from loom_worker.backends.results import encode
 from loom_worker.backends.sqlite_guard import Order
-from loom_worker.errors import ToolFailed
-from loom_worker.isolation import process_env
-from loom_worker.values.json import Json
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.isolation import process_env
+from loom_worker.core.values.json import Json
 
 log = logging.getLogger(__name__)
 

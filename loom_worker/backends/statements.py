@@ -2,7 +2,7 @@
 
 import re
 
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 
 MAX_SQL_CHARS = 20_000
 READING = ("SELECT", "WITH", "VALUES", "EXPLAIN")

@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 import redis as client
 
-from loom_worker.redis_client import in_our_words
+from loom_worker.core.redis_client import in_our_words
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from loom_worker.blobs.counters import Counted
-from loom_worker.errors import LoomError
+from loom_worker.core.errors import LoomError
 
 
 class Unreadable(LoomError):

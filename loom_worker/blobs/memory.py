@@ -11,7 +11,7 @@ import redis as client
 
 from loom_worker.blobs import counters
 from loom_worker.blobs.tier import digits
-from loom_worker.redis_client import in_our_words
+from loom_worker.core.redis_client import in_our_words
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ import sys
 
 import click
 
-from loom_worker import settings as knobs
 from loom_worker.cli import talk
 from loom_worker.cli.http import client
-from loom_worker.values.events import Event
+from loom_worker.core import settings as knobs
+from loom_worker.core.values.events import Event
 
 
 @click.command()

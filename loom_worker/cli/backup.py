@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from loom_worker import settings as knobs
-from loom_worker.errors import LoomError
+from loom_worker.core import settings as knobs
+from loom_worker.core.errors import LoomError
 
 
 @click.command()

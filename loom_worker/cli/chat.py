@@ -4,11 +4,11 @@ import contextlib
 
 import click
 
-from loom_worker import settings as knobs
 from loom_worker.cli import talk
 from loom_worker.cli.http import Client, client, in_path
 from loom_worker.cli.show import table
-from loom_worker.errors import Rejected, Transient
+from loom_worker.core import settings as knobs
+from loom_worker.core.errors import Rejected, Transient
 
 HELP = """\
 /help         this list

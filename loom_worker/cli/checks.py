@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from loom_worker import sqlite_driver
 from loom_worker.agents.load import load
-from loom_worker.errors import BadSettings, LoomError, Unavailable
-from loom_worker.isolation import landlock
-from loom_worker.settings import Settings
-from loom_worker.sqlite_driver import sqlite3
-from loom_worker.supervise import home, ready, valkey
-from loom_worker.supervise.screen import model_line, without_password
-from loom_worker.values.problems import Problem
+from loom_worker.core import sqlite_driver
+from loom_worker.core.errors import BadSettings, LoomError, Unavailable
+from loom_worker.core.isolation import landlock
+from loom_worker.core.settings import Settings
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.problems import Problem
+from loom_worker.supervisor import home, ready, valkey
+from loom_worker.supervisor.screen import model_line, without_password
 
 LEAST_PYTHON = (3, 11)
 BACKEND_URL = "LOOM_BACKEND_URL"

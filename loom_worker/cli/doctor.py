@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from loom_worker import settings as all_settings
-from loom_worker.cli import judges
+from loom_worker.cli import setting_checks
 from loom_worker.cli.checks import Check, of_installation, of_settings
 from loom_worker.cli.growth import Growth, growth
-from loom_worker.cli.knobs import Knob, knobs
-from loom_worker.errors import BadSettings
-from loom_worker.isolation import process_env
-from loom_worker.settings import Settings
-from loom_worker.values.json import Json
-from loom_worker.values.problems import Problem
-from loom_worker.visible import clean
+from loom_worker.cli.setting_list import Knob, knobs
+from loom_worker.core import settings as all_settings
+from loom_worker.core.errors import BadSettings
+from loom_worker.core.isolation import process_env
+from loom_worker.core.settings import Settings
+from loom_worker.core.text import clean
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.problems import Problem
 
 
 @click.command()
@@ -71,7 +71,7 @@ def _show(report: Report) -> None:
 
 def _look(*, is_full: bool, project: Container[str]) -> Report:
     try:
-        settings = all_settings.from_env(judges=(*judges.START, judges.serving))
+        settings = all_settings.from_env(judges=(*setting_checks.START, setting_checks.serving))
     except BadSettings as error:
         fix = "correct the variable; docs/settings.md lists them all"
         wrong = (Check("settings", False, complaint, fix) for complaint in str(error).splitlines())
@@ -83,7 +83,7 @@ def _look(*, is_full: bool, project: Container[str]) -> Report:
 
 
 def _problems() -> Report:
-    return Report(problems=_found(all_settings.from_env(judges=judges.LIGHT)))
+    return Report(problems=_found(all_settings.from_env(judges=setting_checks.LIGHT)))
 
 
 def _found(settings: Settings) -> tuple[Problem, ...]:

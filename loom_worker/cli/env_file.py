@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from loom_worker.environ import KNOWN, NAMED_PREFIX, PROVIDER_PREFIXES
-from loom_worker.errors import BadSettings
+from loom_worker.core.env import KNOWN, NAMED_PREFIX, PROVIDER_PREFIXES
+from loom_worker.core.errors import BadSettings
 
 FILE = ".env"
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")

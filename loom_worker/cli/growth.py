@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from loom_worker.errors import LoomError
-from loom_worker.settings import Settings
-from loom_worker.supervise import home
+from loom_worker.core.errors import LoomError
+from loom_worker.core.settings import Settings
+from loom_worker.supervisor import home
 
 CONVERSATIONS = "LOOM_CONVERSATION_DAYS"
 JOURNALS = "LOOM_JOURNAL_DAYS"

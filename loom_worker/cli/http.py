@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import urllib3
 
-from loom_worker.errors import BadSettings, LoomError, Rejected, StreamBroken, Transient
-from loom_worker.settings import Settings
-from loom_worker.supervise import home, served
-from loom_worker.values.json import Json
-from loom_worker.visible import one_line
+from loom_worker.core.errors import BadSettings, LoomError, Rejected, StreamBroken, Transient
+from loom_worker.core.settings import Settings
+from loom_worker.core.text import one_line
+from loom_worker.core.values.json import Json
+from loom_worker.supervisor import home, web_address
 
 TIMEOUT_S = 75.0
 """Longer than the longest wait that may be asked for (60 s)."""
@@ -32,7 +32,7 @@ def address(settings: Settings, url: str | None) -> str | None:
     Raises:
         BadSettings: what was told is no address of a server.
     """
-    return _checked(url).rstrip("/") if url else served.url_of(settings.home)
+    return _checked(url).rstrip("/") if url else web_address.url_of(settings.home)
 
 
 def in_path(name: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from loom_worker.errors import LoomError
+from loom_worker.core.errors import LoomError
 
 TEMPLATE = Path(__file__).with_name("project")
 DOTTED = {"env": (".env", ".env.example"), "gitignore": (".gitignore",)}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from loom_worker.values.json import Json
+from loom_worker.core.values.json import Json
 
 WIDEST = 60
 """Characters of a line."""

@@ -9,8 +9,8 @@ import click
 
 from loom_worker import __version__
 from loom_worker.cli import env_file, output
-from loom_worker.errors import BadSettings, LoomError
-from loom_worker.visible import clean
+from loom_worker.core.errors import BadSettings, LoomError
+from loom_worker.core.text import clean
 
 COMMANDS = {
     "init": "loom_worker.cli.init",

@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 import click
 
-from loom_worker import settings as knobs
 from loom_worker.cli.http import sendable
 from loom_worker.cli.show import as_text, common, refuse_options_of_the_list, show, table
-from loom_worker.errors import LoomError
-from loom_worker.values.patterns import PatternMatch
-from loom_worker.visible import clean, one_line
+from loom_worker.core import settings as knobs
+from loom_worker.core.errors import LoomError
+from loom_worker.core.text import clean, one_line
+from loom_worker.core.values.patterns import PatternMatch
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _COLUMNS = ("id", "title", "confidence", "score", "terms")

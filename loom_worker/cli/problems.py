@@ -4,8 +4,8 @@ import contextlib
 import logging
 import sys
 
-from loom_worker.settings import Settings
-from loom_worker.values.problems import Problem
+from loom_worker.core.settings import Settings
+from loom_worker.core.values.problems import Problem
 
 
 def problems(settings: Settings) -> tuple[Problem, ...]:
@@ -13,12 +13,12 @@ def problems(settings: Settings) -> tuple[Problem, ...]:
 
     What users' files print while they are imported goes where errors go; what is logged meanwhile goes nowhere.
     """
-    from loom_worker import redis_client
     from loom_worker.agents.load import load
-    from loom_worker.installation import Inspection
-    from loom_worker.outfit import outfit
+    from loom_worker.core import redis_client
+    from loom_worker.runtime.components import outfit
+    from loom_worker.runtime.installation import Inspection
     from loom_worker.store.database import Database
-    from loom_worker.turn.patience import Stopping
+    from loom_worker.turn.store_retry import Stopping
 
     logging.getLogger().addHandler(logging.NullHandler())
     agents = load(settings.agents_dir)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from loom_worker import settings as knobs
-from loom_worker.cli import judges
-from loom_worker.errors import Unavailable
-from loom_worker.isolation import process_env
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.cli import setting_checks
+from loom_worker.core import settings as knobs
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.isolation import process_env
+from loom_worker.core.sqlite_driver import sqlite3
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +25,9 @@ QUEUES = ("turn", "tool", "webhook", "summary")
 def prepare(*, is_shrunk: bool) -> None:
     """Make or migrate the database, and the sample shop if no other data is set; `loom up` does it itself."""
     from loom_worker.store import prepare as database
-    from loom_worker.supervise import home
+    from loom_worker.supervisor import home
 
-    settings = process_env.keep_to_itself(knobs.from_env(judges=judges.ALL), process_env.PREPARE)
+    settings = process_env.keep_to_itself(knobs.from_env(judges=setting_checks.ALL), process_env.PREPARE)
     home.prepare(settings.home)
     database.prepare(settings)
     if is_shrunk:
@@ -47,9 +47,9 @@ def _make_shop(folder: Path) -> None:
         BadSettings, NoRoom: the folder cannot be written.
         Unavailable: its disk is full.
     """
-    from loom_worker.backends import shop
+    from loom_worker.demo import shop
     from loom_worker.store.failures import failure_of
-    from loom_worker.supervise import home
+    from loom_worker.supervisor import home
 
     file = folder / "shop.db"
     try:
@@ -73,7 +73,9 @@ def _settings(needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ...]) -
     return settings
 
 
-def _with_database(needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ...] = judges.ALL) -> knobs.Settings:
+def _with_database(
+    needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ...] = setting_checks.ALL
+) -> knobs.Settings:
     """The settings of a process that works on the database, which is fit for it.
 
     Raises:
@@ -89,14 +91,15 @@ def _with_database(needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ..
 @click.command()
 def web() -> None:
     """Serve the HTTP API on LOOM_HOST and LOOM_PORT."""
-    from loom_worker.supervise import ports, served
+    from loom_worker.runtime.build import front
+    from loom_worker.supervisor import ports, web_address
     from web.serve import serve
 
-    settings = _with_database(process_env.WEB, judged_by=(*judges.ALL, judges.serving))
+    settings = _with_database(process_env.WEB, judged_by=(*setting_checks.ALL, setting_checks.serving))
     # For its complaint about a host that is not this machine's; of a taken port the server tells itself.
     ports.is_free(settings.web.host, settings.web.port)
-    with served.announced(settings.home, ports.url_of(settings.web.host, settings.web.port)):
-        serve(settings)
+    with web_address.announced(settings.home, ports.url_of(settings.web.host, settings.web.port)):
+        serve(front(settings))
 
 
 def _queues(_ctx: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -114,11 +117,11 @@ def _queues(_ctx: click.Context, _parameter: click.Parameter, value: str) -> tup
 @click.pass_context
 def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int | None, name: str) -> None:
     """Run turns, tool calls, webhooks and summaries: a Celery worker."""
-    from loom_worker.tasks.process import run_worker
+    from loom_worker.runtime.processes import run_worker
 
     needs = process_env.of_worker(queues)
     calls_model = process_env.PROVIDER in needs
-    settings = _with_database(needs, judged_by=judges.WITH_MODEL if calls_model else judges.ALL)
+    settings = _with_database(needs, judged_by=setting_checks.WITH_MODEL if calls_model else setting_checks.ALL)
     threads = concurrency or settings.worker_concurrency
     ctx.exit(run_worker(settings, queues=queues, concurrency=threads, name=name))
 
@@ -126,7 +129,7 @@ def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int | None,
 @click.command()
 def beat() -> None:
     """Ring what was forgotten, also while no worker lives."""
-    from loom_worker.tasks.process import run_beat
+    from loom_worker.runtime.processes import run_beat
 
     run_beat(_with_database(process_env.NOTHING))
 
@@ -136,9 +139,9 @@ def beat() -> None:
 @click.option("--address", default="127.0.0.1", show_default=True, help="What to listen on.")
 def flower(port: int, address: str) -> None:
     """Serve Flower, Celery's monitor; user loom, password in LOOM_HOME/flower.password."""
-    from loom_worker.supervise import home
-    from loom_worker.tasks.process import run_flower
+    from loom_worker.runtime.processes import run_flower
+    from loom_worker.supervisor import home
 
-    settings = _settings(process_env.NOTHING, judged_by=judges.LIGHT)
+    settings = _settings(process_env.NOTHING, judged_by=setting_checks.LIGHT)
     home.prepare(settings.home)
     run_flower(settings, port=port, address=address, password=home.flower_password(settings.home).text)

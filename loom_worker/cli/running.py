@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 import click
 
-from loom_worker import settings as knobs
 from loom_worker.cli.http import address, nobody
-from loom_worker.supervise import home
-from loom_worker.values.json import Json
+from loom_worker.core import settings as knobs
+from loom_worker.core.values.json import Json
+from loom_worker.supervisor import home
 
 
 @click.command()
@@ -18,7 +18,7 @@ from loom_worker.values.json import Json
 @click.pass_context
 def status(ctx: click.Context, url: str | None, *, as_json: bool) -> None:
     """Say what runs, and whether it serves; exit code 1 if it does not."""
-    from loom_worker.supervise.ready import readiness
+    from loom_worker.supervisor.ready import readiness
 
     settings = knobs.from_env()
     where = address(settings, url)
@@ -66,7 +66,7 @@ def _told(report: Json, directory: Path) -> str:
 @click.command()
 def stop() -> None:
     """Stop what `loom up` started on this LOOM_HOME, and wait until all has ended."""
-    from loom_worker.supervise.stop import stop as stop_all
+    from loom_worker.supervisor.stop import stop as stop_all
 
     directory = knobs.from_env().home
     was_running = stop_all(directory)

@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from loom_worker import settings as knobs
 from loom_worker.cli.http import client, in_path
 from loom_worker.cli.layers import drawn, strokes_of
 from loom_worker.cli.show import ShowsByName, as_text, common, fields, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
+from loom_worker.core import settings as knobs
 
 
 @click.group(cls=ShowsByName, invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")

@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 import click
 from click.core import ParameterSource
 
-from loom_worker import settings as knobs
 from loom_worker.cli.http import client, sendable
-from loom_worker.values.json import Json
-from loom_worker.visible import clean, one_line
+from loom_worker.core import settings as knobs
+from loom_worker.core.text import clean, one_line
+from loom_worker.core.values.json import Json
 
 WIDEST = 60
 """Characters of a table's cell."""

@@ -7,18 +7,18 @@ from typing import TypedDict, Unpack
 
 import click
 
-from loom_worker import settings as knobs
 from loom_worker.cli.show import as_text, fields, refuse_options_of_the_list, table
+from loom_worker.core import settings as knobs
+from loom_worker.core.text import one_line
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.patterns import Pattern
+from loom_worker.core.values.skills import Skill
 from loom_worker.skills import manage
 from loom_worker.skills.fetch import fetch
+from loom_worker.skills.index import Skills
 from loom_worker.skills.install import Installed, bundle_from, check_sha256
 from loom_worker.skills.install import install as put
-from loom_worker.skills.place import check_workspace
-from loom_worker.skills.shelf import Skills
-from loom_worker.values.json import Json
-from loom_worker.values.patterns import Pattern
-from loom_worker.values.skills import Skill
-from loom_worker.visible import one_line
+from loom_worker.skills.storage import check_workspace
 
 WORKSPACE = "default"
 """That of requests without an API key from this machine."""

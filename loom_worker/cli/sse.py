@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from loom_worker.errors import StreamBroken
-from loom_worker.values.events import Event
+from loom_worker.core.errors import StreamBroken
+from loom_worker.core.values.events import Event
 
 RESET = "stream.reset"
 FIRST_PAUSE_S = 0.2

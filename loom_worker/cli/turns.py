@@ -7,13 +7,13 @@ from urllib.parse import urlencode
 
 import click
 
-from loom_worker import settings as knobs
 from loom_worker.cli.http import Client, client, in_path
 from loom_worker.cli.show import common, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
-from loom_worker.errors import Rejected
-from loom_worker.values.json import Json
-from loom_worker.values.turns import CancelAction, TurnStatus
+from loom_worker.core import settings as knobs
+from loom_worker.core.errors import Rejected
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.turns import CancelAction, TurnStatus
 
 DEAD: Json = {"status": "failed", "reason": "dead"}
 

@@ -4,9 +4,9 @@ import os
 
 import click
 
-from loom_worker import settings as knobs
-from loom_worker.cli import judges
-from loom_worker.isolation import process_env
+from loom_worker.cli import setting_checks
+from loom_worker.core import settings as knobs
+from loom_worker.core.isolation import process_env
 
 
 @click.command()
@@ -15,7 +15,7 @@ from loom_worker.isolation import process_env
 @click.pass_context
 def up(ctx: click.Context, port: int | None, *, demo: bool) -> None:
     """Start everything on this machine, restart what dies, stop all on Ctrl-C."""
-    from loom_worker.supervise.up import up as run_all
+    from loom_worker.supervisor.up import up as run_all
 
     # Handed on as a whole, as the children need PATH and its like; read through settings alone.
     environ = dict(os.environ)
@@ -23,7 +23,7 @@ def up(ctx: click.Context, port: int | None, *, demo: bool) -> None:
         environ["LOOM_PORT"] = str(port)
     if demo:
         environ["LOOM_PROVIDER"] = "scripted"
-    settings = knobs.from_env(environ, judges=(*judges.START, judges.serving))
+    settings = knobs.from_env(environ, judges=(*setting_checks.START, setting_checks.serving))
     # Its children are given theirs from the copy; it needs none of them itself.
     settings = process_env.keep_to_itself(settings, process_env.EVERYTHING)
     ctx.exit(run_all(settings, environ, is_port_explicit=bool(environ.get("LOOM_PORT", "").strip()), say=click.echo))

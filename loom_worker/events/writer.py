@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from loom_worker.errors import Fenced, Unavailable
+from loom_worker.core.errors import Fenced, Unavailable
+from loom_worker.core.values.events import TERMINAL, Event
+from loom_worker.core.values.json import Json
 from loom_worker.events.flusher import TOGETHER_S, Flusher
 from loom_worker.events.log import EventLog
-from loom_worker.values.events import TERMINAL, Event
-from loom_worker.values.json import Json
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.tools import Rate
 from loom_worker.guard.tolerant import Tolerant
-from loom_worker.values.tools import Rate
 
 TIMES = "loom:rate:"
 

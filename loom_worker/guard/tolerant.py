@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from loom_worker.errors import Unavailable
-from loom_worker.redis_client import in_our_words
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.redis_client import in_our_words
 
 log = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from loom_worker.core.redis_client import in_our_words
 from loom_worker.lanes.keys import PREFIX
-from loom_worker.redis_client import in_our_words
 
 KEY = PREFIX + "dropped_messages"
 """Hash: queue to count."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Literal, Protocol, get_args
 
+from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
-from loom_worker.redis_client import in_our_words
-from loom_worker.settings import LaneSettings
 
 SCRIPTS = ("submit", "take", "renew", "park", "wake", "alert", "complete", "advance", "release", "drop", "expire")
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from loom_worker.errors import Unavailable
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.waiting import Waiting
 from loom_worker.lanes import keys
-from loom_worker.redis_client import in_our_words
-from loom_worker.values.turns import Turn
-from loom_worker.values.waiting import Waiting
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from loom_worker.errors import LoomError, ProviderFailed
+from loom_worker.core.errors import LoomError, ProviderFailed
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
 from loom_worker.llm.messages import CALL_TIMEOUT_S, NO_KEY, MessagesModel, Server, shared_client
 from loom_worker.llm.response import bounded_client

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-from loom_worker.errors import LoomError, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
+from loom_worker.core.errors import LoomError, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
 from loom_worker.llm.too_long import excess
 
 BUSY_STATUS = frozenset({408, 409, 425, 429})

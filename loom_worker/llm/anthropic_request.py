@@ -7,10 +7,10 @@ content, a mark on a thinking block and more than four marks, so none of these i
 from collections.abc import Iterator
 from itertools import groupby
 
+from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
+from loom_worker.core.values.json import Json
 from loom_worker.llm.arguments import flaw_of, sendable
 from loom_worker.llm.clean import clean
-from loom_worker.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
-from loom_worker.values.json import Json
 
 CACHE_MARK = {"type": "ephemeral"}
 THINKING = frozenset({"thinking", "redacted_thinking"})

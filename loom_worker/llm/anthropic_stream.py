@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from loom_worker.errors import StreamBroken
+from loom_worker.core.errors import StreamBroken
+from loom_worker.core.values.chat import Reply, StopReason, ToolUse, Usage
+from loom_worker.core.values.json import Json
 from loom_worker.llm.anthropic_request import PLACE_KEY, THINKING
 from loom_worker.llm.arguments import checked, flaw_of, read_arguments
 from loom_worker.llm.clean import clean
 from loom_worker.llm.sse import MALFORMED
-from loom_worker.values.chat import Reply, StopReason, ToolUse, Usage
-from loom_worker.values.json import Json
 
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",

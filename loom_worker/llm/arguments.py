@@ -8,8 +8,8 @@ import json
 import math
 from typing import Any
 
+from loom_worker.core.values.json import Json
 from loom_worker.llm.clean import clean
-from loom_worker.values.json import Json
 
 MOST_DEPTH = 100
 """Objects and lists within each other. A tool's own are a few deep; Python's encoder ends near a thousand."""

@@ -13,7 +13,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from loom_worker.errors import BadSettings, LoomError, ProviderFailed, StreamBroken
+from loom_worker.core.errors import BadSettings, LoomError, ProviderFailed, StreamBroken
+from loom_worker.core.values.chat import Request
+from loom_worker.core.values.json import Json
 from loom_worker.llm.anthropic_errors import ADVICE, Refused, safe_detail
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES, ErrorEvent
@@ -21,8 +23,6 @@ from loom_worker.llm.messages import CALL_TIMEOUT_S, MessagesModel, Server, shar
 from loom_worker.llm.response import bounded_client
 from loom_worker.llm.sse import MALFORMED, json_object
 from loom_worker.llm.watched import TooLong
-from loom_worker.values.chat import Request
-from loom_worker.values.json import Json
 
 if TYPE_CHECKING:
     from anthropic._base_client import SyncAPIClient

@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Iterator
 
-from loom_worker.errors import ProviderFailed
+from loom_worker.core.errors import ProviderFailed
+from loom_worker.core.values.chat import ReplyEvent, Request
 from loom_worker.llm.model import Model
-from loom_worker.values.chat import ReplyEvent, Request
 
 log = logging.getLogger(__name__)
 

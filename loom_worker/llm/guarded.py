@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator
 from typing import Protocol
 
-from loom_worker.errors import LeftAlone, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.core.errors import LeftAlone, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request
 from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.model import Model, NotSent
-from loom_worker.values.chat import Reply, ReplyEvent, Request
 
 
 class Verdict(Protocol):

@@ -13,8 +13,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from loom_worker import crash_points
-from loom_worker.errors import Interrupted, LoomError, ProviderFailed, StreamBroken
+from loom_worker.core import crash_points
+from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed, StreamBroken
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request, TextDelta
+from loom_worker.core.values.json import Json
 from loom_worker.llm.anthropic_errors import ADVICE, Refused, refusal
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES, Assembly, ErrorEvent
@@ -24,8 +26,6 @@ from loom_worker.llm.prices import with_cost
 from loom_worker.llm.response import PLAIN, Response
 from loom_worker.llm.sse import events
 from loom_worker.llm.watched import TooLate, TooLong, WatchedBody
-from loom_worker.values.chat import Reply, ReplyEvent, Request, TextDelta
-from loom_worker.values.json import Json
 
 if TYPE_CHECKING:
     from anthropic._base_client import SyncAPIClient

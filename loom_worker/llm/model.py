@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-from loom_worker.errors import ProviderFailed, StreamBroken
-from loom_worker.values.chat import Reply, ReplyEvent, Request
+from loom_worker.core.errors import ProviderFailed, StreamBroken
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request
 
 
 class NotSent(ProviderFailed):

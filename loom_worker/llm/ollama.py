@@ -14,15 +14,15 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from loom_worker.errors import BadSettings, LoomError, ProviderFailed
+from loom_worker.core.errors import BadSettings, LoomError, ProviderFailed
+from loom_worker.core.values.chat import Reply, Request
+from loom_worker.core.values.json import Json
 from loom_worker.llm.anthropic_errors import ADVICE, safe_detail
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
 from loom_worker.llm.messages import CALL_TIMEOUT_S, NO_KEY, MessagesModel, Server, kind_and_message, shared_client
 from loom_worker.llm.prices import OLLAMA, with_cost
 from loom_worker.llm.response import bounded_client
-from loom_worker.values.chat import Reply, Request
-from loom_worker.values.json import Json
 
 if TYPE_CHECKING:
     from anthropic._base_client import SyncAPIClient

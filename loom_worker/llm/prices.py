@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from loom_worker.values.chat import Reply, Usage
-from loom_worker.values.json import Json
+from loom_worker.core.values.chat import Reply, Usage
+from loom_worker.core.values.json import Json
 
 OLLAMA = "ollama/"
 """What the names of Ollama's models begin with here."""

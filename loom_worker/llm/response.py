@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loom_worker.errors import StreamBroken
+from loom_worker.core.errors import StreamBroken
 
 if TYPE_CHECKING:
     import anthropic

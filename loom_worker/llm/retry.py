@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from loom_worker.errors import Overloaded, StreamBroken, Transient
+from loom_worker.core.errors import Overloaded, StreamBroken, Transient
+from loom_worker.core.values.chat import ReplyEvent, Request, Restarted, TextDelta
 from loom_worker.llm.model import Model
-from loom_worker.values.chat import ReplyEvent, Request, Restarted, TextDelta
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from loom_worker.errors import Interrupted
+from loom_worker.core.errors import Interrupted
+from loom_worker.core.values.chat import ReplyEvent, Request
 from loom_worker.llm.model import Model
-from loom_worker.values.chat import ReplyEvent, Request
 
 LOOK_EVERY_S = 0.5
 """How often a call under way looks whether anybody may still want its reply."""

@@ -4,9 +4,9 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 
-from loom_worker.errors import StreamBroken
+from loom_worker.core.errors import StreamBroken
+from loom_worker.core.values.json import Json
 from loom_worker.llm.watched import TooLong
-from loom_worker.values.json import Json
 
 MALFORMED = "The model's provider sent a malformed reply."
 

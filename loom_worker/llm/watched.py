@@ -12,8 +12,8 @@ from contextlib import suppress
 from queue import Empty, Full, Queue
 from typing import Protocol
 
-from loom_worker.errors import Interrupted
-from loom_worker.values.chat import UNWATCHED, Watch
+from loom_worker.core.errors import Interrupted
+from loom_worker.core.values.chat import UNWATCHED, Watch
 
 POLL_S = 0.25
 """How often the caller looks whether it must stop."""

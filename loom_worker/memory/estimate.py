@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
+from loom_worker.core.values.chat import ChatMessage
+from loom_worker.core.values.tokens import Frame
 from loom_worker.memory.layers import (
     CALL_OVERHEAD_TOKENS,
     MESSAGE_OVERHEAD_TOKENS,
     REQUEST_OVERHEAD_TOKENS,
     TOOLS_OVERHEAD_TOKENS,
 )
-from loom_worker.values.chat import ChatMessage
-from loom_worker.values.tokens import Frame
 
 
 def usual_tokens(

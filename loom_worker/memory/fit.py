@@ -4,7 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from loom_worker.errors import BudgetExceeded
+from loom_worker.core.errors import BudgetExceeded
+from loom_worker.core.values.chat import ChatMessage, ToolSpec
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.memory import Shares
+from loom_worker.core.values.sessions import Message
 from loom_worker.memory.folding import folded, rounds
 from loom_worker.memory.kernel import L2_CUT, kernel_text, memory_text
 from loom_worker.memory.layers import (
@@ -20,10 +24,6 @@ from loom_worker.memory.layers import (
     with_beside,
 )
 from loom_worker.memory.results import bounded, results_tokens, stubbed
-from loom_worker.values.chat import ChatMessage, ToolSpec
-from loom_worker.values.json import Json
-from loom_worker.values.memory import Shares
-from loom_worker.values.sessions import Message
 
 Chats = tuple[ChatMessage, ...]
 Bound = Callable[[Sequence[ChatMessage]], Chats]

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from loom_worker.core.values.chat import ChatMessage
 from loom_worker.memory.layers import with_beside
-from loom_worker.values.chat import ChatMessage
 
 MOST_NAMES = 10
 """Calls that the line names."""

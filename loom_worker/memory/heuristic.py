@@ -15,10 +15,10 @@ from itertools import chain, groupby
 from math import log
 from typing import NamedTuple
 
+from loom_worker.core.values.chat import ChatMessage, ToolOutcome
+from loom_worker.core.values.sessions import Message
 from loom_worker.memory.layers import Count, longest
 from loom_worker.memory.results import call_text, references
-from loom_worker.values.chat import ChatMessage, ToolOutcome
-from loom_worker.values.sessions import Message
 
 READ_CHARS = 150_000
 """Of a text, two thirds of them its beginning and one its end: what is between is found by search alone."""

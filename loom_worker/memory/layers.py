@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from loom_worker.values.chat import ChatMessage, ToolSpec
-from loom_worker.values.json import Json
-from loom_worker.values.sessions import Message
+from loom_worker.core.values.chat import ChatMessage, ToolSpec
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.sessions import Message
 
 Count = Callable[[str], int]
 """Tokens of a text, as the provider would count them; never too few."""

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from loom_worker.core.values.memory import Level, MemoryPolicy
+from loom_worker.core.values.sessions import Message
 from loom_worker.memory.layers import Count, chat_tokens, turns
 from loom_worker.memory.results import bounded, results_tokens
-from loom_worker.values.memory import Level, MemoryPolicy
-from loom_worker.values.sessions import Message
 
 MOST_L1_MESSAGES = 800
 """More than these are pressure whatever they hold and whatever a policy says: a turn reads them all."""

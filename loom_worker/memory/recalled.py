@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from loom_worker.core.values.json import rfc3339
+from loom_worker.core.values.sessions import Message
 from loom_worker.memory.layers import Count
 from loom_worker.memory.results import call_text
-from loom_worker.values.json import rfc3339
-from loom_worker.values.sessions import Message
 
 RECALLED_SHARE = 0.15
 """Of the input budget (0-1), for all messages that are recalled at a time."""

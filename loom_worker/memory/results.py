@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.memory.layers import Count
-from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse
 
 RESULTS_SHARE = 0.30
 """Of the input budget (0-1), for the tool results of one turn."""

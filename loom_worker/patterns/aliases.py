@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from loom_worker.values.json import Json
+from loom_worker.core.values.json import Json
 
 Keys = Mapping[str, tuple[str, ...]]
 """Each key with its other names; of several that are there the first one counts."""

@@ -5,8 +5,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from loom_worker.errors import BadFile
-from loom_worker.values.json import Json
+from loom_worker.core.errors import BadFile
+from loom_worker.core.values.json import Json
 
 Place = tuple[str | int, ...]
 """Keys and positions that lead to a value, as the file spells them."""

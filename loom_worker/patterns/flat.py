@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from loom_worker.patterns import aliases, parts
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.patterns import Pattern
+from loom_worker.patterns import aliases, chunks
 from loom_worker.patterns.aliases import Sorted
 from loom_worker.patterns.fields import MISSING, Misfit, Place, plain, priority, prose, text, texts
-from loom_worker.values.json import Json
-from loom_worker.values.patterns import Pattern
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _COMMA_SEPARATED = frozenset({"tags", "tag", "keywords"})
@@ -42,10 +42,10 @@ def pattern(fields: Sorted, *, folder: str, inherited: Mapping[str, str], librar
     }
     if not told["category"]:
         raise Misfit(("category",), MISSING)
-    read_parameters, more_parameters = parts.parameters(values.get("parameters"), _place(fields, "parameters"))
-    read_templates, more_templates = parts.templates(values.get("templates"), _place(fields, "templates"))
-    read_examples, more_examples = parts.examples(values.get("examples"), _place(fields, "examples"))
-    read_errors, more_errors = parts.common_errors(values.get("common_errors"), _place(fields, "common_errors"))
+    read_parameters, more_parameters = chunks.parameters(values.get("parameters"), _place(fields, "parameters"))
+    read_templates, more_templates = chunks.templates(values.get("templates"), _place(fields, "templates"))
+    read_examples, more_examples = chunks.examples(values.get("examples"), _place(fields, "examples"))
+    read_errors, more_errors = chunks.common_errors(values.get("common_errors"), _place(fields, "common_errors"))
     beside = {
         "parameters": more_parameters,
         "templates": more_templates,
@@ -110,7 +110,7 @@ def _texts(fields: Sorted, key: str) -> tuple[str, ...]:
 
 
 def _practices(fields: Sorted) -> str:
-    rule = parts.rules(fields.values.get("rule"), _place(fields, "rule"))
+    rule = chunks.rules(fields.values.get("rule"), _place(fields, "rule"))
     return "\n".join(told for told in (prose(fields.values.get("best_practices")), rule) if told)
 
 

@@ -8,7 +8,7 @@ from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loom_worker.patterns.match_kin import meanings
+from loom_worker.patterns.related import meanings
 from loom_worker.patterns.words import FUNCTION_WORDS, pieces, terms
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import Any
 
+from loom_worker.core.text import one_line
+from loom_worker.core.values.patterns import Pattern
+from loom_worker.core.yaml_files import Document, Unreadable, marked_documents
 from loom_worker.patterns import aliases
-from loom_worker.patterns.entries import Unit, units
 from loom_worker.patterns.fields import Misfit, mapping
 from loom_worker.patterns.flat import pattern
-from loom_worker.values.patterns import Pattern
-from loom_worker.visible import one_line
-from loom_worker.yaml_files import Document, Unreadable, marked_documents
+from loom_worker.patterns.library_entries import Unit, units
 
 _SUFFIXES = (".yaml", ".yml")
 _NOT_OURS = (".", "#", "~")

@@ -6,11 +6,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
+from loom_worker.core.text import one_line
+from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns import lint_keys, lint_rules
-from loom_worker.patterns.entries import Unit
 from loom_worker.patterns.library import COMPLAINT_CHARS, MOST_COMPLAINTS, library_files, read, root_fault, unlisted
-from loom_worker.values.patterns import Pattern
-from loom_worker.visible import one_line
+from loom_worker.patterns.library_entries import Unit
 
 _WHAT_CHARS, _ADVICE_CHARS = 300, 100
 

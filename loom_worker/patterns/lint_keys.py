@@ -6,8 +6,8 @@ from typing import Any
 
 from loom_worker.patterns import aliases
 from loom_worker.patterns.aliases import Keys, sort
-from loom_worker.patterns.entries import Unit
 from loom_worker.patterns.fields import Place
+from loom_worker.patterns.library_entries import Unit
 
 Remark = tuple[Place, str, str]
 """The place within the pattern, what is remarked, and what to do."""

@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns import aliases
 from loom_worker.patterns.aliases import sort
-from loom_worker.patterns.entries import Unit
 from loom_worker.patterns.fields import Place
+from loom_worker.patterns.library_entries import Unit
 from loom_worker.patterns.lint_keys import Remark
 from loom_worker.patterns.lint_sql import DIALECTS, trouble
 from loom_worker.patterns.render import MOST_CHARS, placeholders
-from loom_worker.values.patterns import Pattern
 
 _DIRECTIVE = re.compile(r"\{\{-?\s*(?:(?:if|range|with|for|each)\s|[#/])[^}]*\}\}|\{%[^%]*%\}")
 """Conditions and loops of the template engines of other systems."""

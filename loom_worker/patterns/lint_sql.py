@@ -4,8 +4,8 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from loom_worker.core.values.patterns import Parameter, Pattern
 from loom_worker.patterns.render import fill, placeholders
-from loom_worker.values.patterns import Parameter, Pattern
 
 DIALECTS: dict[str, tuple[str | None, ...]] = {
     "sql": (None, "sqlite", "postgres", "mysql", "duckdb"),

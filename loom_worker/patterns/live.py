@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.patterns import Pattern, PatternUpdateEvent
 from loom_worker.patterns.library import (
     FileContent,
     Library,
@@ -25,8 +27,6 @@ from loom_worker.patterns.library import (
 )
 from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.watch import Mark, Watch, look
-from loom_worker.values.ids import now_ms
-from loom_worker.values.patterns import Pattern, PatternUpdateEvent
 
 log = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from loom_worker.patterns import effect
+from loom_worker.core.values.patterns import Pattern, PatternMatch
+from loom_worker.patterns import effectiveness
 from loom_worker.patterns.aliases import BACKENDS
 from loom_worker.patterns.calibrate import confidences
 from loom_worker.patterns.index import Index, Texts
-from loom_worker.patterns.match_kin import meanings
+from loom_worker.patterns.related import meanings
 from loom_worker.patterns.words import FUNCTION_WORDS, stemmed, words
-from loom_worker.values.patterns import Pattern, PatternMatch
 
 if TYPE_CHECKING:
     from numpy import bool_, float64
@@ -197,4 +197,4 @@ def _excerpt(question: str) -> str:
 
 
 def _bounded(boost: float) -> float:
-    return min(max(boost, effect.LEAST), effect.MOST)
+    return min(max(boost, effectiveness.LEAST), effectiveness.MOST)

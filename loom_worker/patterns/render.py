@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 
-from loom_worker.values.patterns import CommonError, Example, Parameter, Pattern, PatternMatch, Template
-from loom_worker.visible import clean, defused, one_line
+from loom_worker.core.text import clean, defused, one_line
+from loom_worker.core.values.patterns import CommonError, Example, Parameter, Pattern, PatternMatch, Template
 
 MOST_CHARS = 6_000
 """Of a pattern beside a message; the rest of it is a call of ``load_pattern`` away."""

@@ -4,11 +4,11 @@ import logging
 import re
 from collections.abc import Callable
 
-from loom_worker.errors import LoomError
-from loom_worker.values.chat import ChatMessage, Request
-from loom_worker.values.json import untagged
-from loom_worker.values.patterns import Pattern, PatternMatch
-from loom_worker.visible import clean, one_line
+from loom_worker.core.errors import LoomError
+from loom_worker.core.text import clean, one_line
+from loom_worker.core.values.chat import ChatMessage, Request
+from loom_worker.core.values.json import untagged
+from loom_worker.core.values.patterns import Pattern, PatternMatch
 
 log = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.text import one_line
+from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.patterns import Pattern
+from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.patterns.render import as_document
-from loom_worker.values.chat import ToolSpec
-from loom_worker.values.json import Json
-from loom_worker.values.patterns import Pattern
-from loom_worker.values.tools import Caller, Tool
-from loom_worker.visible import one_line
 
 MOST_LINES = 100
 """Of an answer of ``list_patterns``."""

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from loom_worker.core.text import one_line
 from loom_worker.patterns.library import COMPLAINT_CHARS, library_files
-from loom_worker.visible import one_line
 
 if TYPE_CHECKING:
     from watchdog.events import FileSystemEvent, FileSystemEventHandler

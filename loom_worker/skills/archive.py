@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from typing import Final
 
-from loom_worker.skills.bundle import MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES, Bundle, Gathering, Unsafe, refused
+from loom_worker.skills.package import MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES, Bundle, Gathering, Unsafe, refused
 from loom_worker.skills.spec import FILE
 
 MAX_ARCHIVE_BYTES: Final = 10 * 1024 * 1024

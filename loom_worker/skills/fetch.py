@@ -4,12 +4,12 @@ import socket
 from typing import Final
 from urllib.parse import urljoin
 
-from loom_worker.errors import Invalid, Rejected, Transient
-from loom_worker.net.address import Lookup, Private, Target, target
-from loom_worker.net.dial import Deadline, resolve_in_time
-from loom_worker.net.http import Answer, Question, ask
+from loom_worker.core.errors import Invalid, Rejected, Transient
+from loom_worker.guard.net.address import Lookup, Private, Target, target
+from loom_worker.guard.net.dial import Deadline, resolve_in_time
+from loom_worker.guard.net.http import Answer, Question, ask
 from loom_worker.skills.archive import MAX_ARCHIVE_BYTES
-from loom_worker.skills.bundle import named
+from loom_worker.skills.package import named
 
 TIMEOUT_S: Final = 30.0
 """For all of it: name servers, connections, redirects, the last byte."""

@@ -5,16 +5,16 @@ import errno
 from collections.abc import Sequence
 from html import escape
 
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.text import one_line
+from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.skills import Skill, SkillShelf
+from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.skills.folder import is_name
-from loom_worker.skills.shelf import Skills
+from loom_worker.skills.index import Skills
+from loom_worker.skills.prompt import READ_TOOL, block, head, lines_of
 from loom_worker.skills.spec import FILE
-from loom_worker.skills.tell import READ_TOOL, block, head, lines_of
-from loom_worker.values.chat import ToolSpec
-from loom_worker.values.json import Json
-from loom_worker.values.skills import Skill, SkillShelf
-from loom_worker.values.tools import Caller, Tool
-from loom_worker.visible import one_line
 
 PAGE_BYTES = 12 * 1024
 """Of an answer: below what makes a result a reference."""

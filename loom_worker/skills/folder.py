@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loom_worker.visible import is_plain
+from loom_worker.core.text import is_plain
 
 MAX_FILES = 200
 """Files of a skill that are listed; others can be read all the same."""

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loom_worker.errors import BadFile, Conflict, NotFound, Rejected
+from loom_worker.core.errors import BadFile, Conflict, NotFound, Rejected
+from loom_worker.core.text import one_line
+from loom_worker.core.values.skills import Skill
 from loom_worker.skills.archive import MAX_ARCHIVE_BYTES, unpack
-from loom_worker.skills.bundle import Bundle, Unsafe, named, told_of
+from loom_worker.skills.collect import gathered
 from loom_worker.skills.folder import read
-from loom_worker.skills.gather import gathered
-from loom_worker.skills.place import check_workspace, held
-from loom_worker.skills.shelf import SKILLS
+from loom_worker.skills.index import SKILLS
+from loom_worker.skills.package import Bundle, Unsafe, named, told_of
 from loom_worker.skills.spec import FILE, ONLY_IN, skill_from, without_itself
-from loom_worker.values.skills import Skill
-from loom_worker.visible import one_line
+from loom_worker.skills.storage import check_workspace, held
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
 

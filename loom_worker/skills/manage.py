@@ -4,14 +4,14 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
-from loom_worker.errors import Conflict, NotFound
-from loom_worker.skills.bundle import told_of
-from loom_worker.skills.gather import gathered
+from loom_worker.core.errors import Conflict, NotFound
+from loom_worker.core.text import one_line
+from loom_worker.core.values.skills import Skill
+from loom_worker.skills.collect import gathered
+from loom_worker.skills.index import SKILLS, Skills
 from loom_worker.skills.install import Installed, check_workspace_of, install
-from loom_worker.skills.place import check_skill, check_workspace, held
-from loom_worker.skills.shelf import SKILLS, Skills
-from loom_worker.values.skills import Skill
-from loom_worker.visible import one_line
+from loom_worker.skills.package import told_of
+from loom_worker.skills.storage import check_skill, check_workspace, held
 
 
 def copy(root: Path, name: str, *, source: str, target: str, may_replace: bool = False) -> Installed:

@@ -16,11 +16,11 @@ from typing import Any, get_args
 
 import yaml
 
-from loom_worker.errors import BadFile
+from loom_worker.core.errors import BadFile
+from loom_worker.core.text import one_line
+from loom_worker.core.values.skills import Skill, Trigger
+from loom_worker.core.yaml_files import MAX_BYTES, Document, marked_documents
 from loom_worker.skills.folder import listed, read
-from loom_worker.values.skills import Skill, Trigger
-from loom_worker.visible import one_line
-from loom_worker.yaml_files import MAX_BYTES, Document, marked_documents
 
 FILE = "SKILL.md"
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")

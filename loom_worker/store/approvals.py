@@ -4,13 +4,13 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from loom_worker.errors import Conflict, NotFound
+from loom_worker.core.errors import Conflict, NotFound
+from loom_worker.core.values.approvals import Decision
+from loom_worker.core.values.turns import Call, Turn
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.reading import read_turn, turn_row
 from loom_worker.store.schema import calls
-from loom_worker.values.approvals import Decision
-from loom_worker.values.turns import Call, Turn
 
 
 def waiting(database: Database, workspace: str, turn_id: str, call_id: str) -> tuple[Turn, Call]:

@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loom_worker.errors import BadFile, Conflict, LoomError, Unavailable
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.errors import BadFile, Conflict, LoomError, Unavailable
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.failures import FULL, failure_of
 from loom_worker.store.file import damage, reading, told
 

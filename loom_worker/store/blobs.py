@@ -20,9 +20,9 @@ from sqlalchemy import (
     update,
 )
 
+from loom_worker.core.values.blobs import DataReference
 from loom_worker.store.database import Database
 from loom_worker.store.schema import blob_grants, blobs, sessions, turns, unfinished
-from loom_worker.values.blobs import DataReference
 
 TOUCH_MS = 60_000
 """A use is written down no more often than this."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, String, and_, bindparam, case, func, or_, select, update
 
+from loom_worker.core.values.sessions import Choice
+from loom_worker.core.values.tools import Caller
+from loom_worker.core.values.turns import Call, Claim
 from loom_worker.store import rows
 from loom_worker.store.claims import check_fence
 from loom_worker.store.database import Database
 from loom_worker.store.schema import calls, sessions, turns, unfinished
-from loom_worker.values.sessions import Choice
-from loom_worker.values.tools import Caller
-from loom_worker.values.turns import Call, Claim
 
 _DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval")
 """Columns that the end of a call sets."""

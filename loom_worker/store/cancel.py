@@ -6,12 +6,12 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, literal, update
 
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.turns import STRENGTH, CancelAction, Turn
 from loom_worker.store.database import Database
 from loom_worker.store.outbox import put_out
 from loom_worker.store.reading import read_turn, turn_row
 from loom_worker.store.schema import turns, unfinished
-from loom_worker.values.deliveries import Delivery
-from loom_worker.values.turns import STRENGTH, CancelAction, Turn
 
 _WISH = update(turns).where(turns.c.id == bindparam("our_id")).values(cancel=bindparam("wish"))
 _END = (

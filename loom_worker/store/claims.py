@@ -11,13 +11,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, String, Update, bindparam, or_, select, update
 
-from loom_worker.errors import Fenced, Overruled
+from loom_worker.core.errors import Fenced, Overruled
+from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.turns import CancelAction, Claim
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.reading import read_calls
 from loom_worker.store.schema import calls, sessions, steps, turns, unfinished
-from loom_worker.values.chat import Usage
-from loom_worker.values.turns import CancelAction, Claim
 
 SESSION_COLUMNS = ("status", "rom", "kernel", "user", "usage", "token_correction", "memory_seen", *rows.CHOSEN)
 """What a run needs of the session, read along with the turn."""

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select, update
 
 from loom_worker.store.database import Database
-from loom_worker.store.reaping import BATCH_CHARACTERS
+from loom_worker.store.purge import BATCH_CHARACTERS
 from loom_worker.store.schema import DELETED, memory, memory_snapshots, messages, outbox, sessions, turns, unfinished
 
 SESSIONS = 20

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from loom_worker.errors import Unavailable
-from loom_worker.sqlite_driver import codes, sqlite3
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.sqlite_driver import codes, sqlite3
 from loom_worker.store.failures import DAMAGED, FOREIGN, Failure, failure_of
 from loom_worker.store.file import into_wal, path_of
 

@@ -9,13 +9,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from loom_worker.errors import NotFound, Unavailable
+from loom_worker.core.errors import NotFound, Unavailable
+from loom_worker.core.values.failures import ErrorFilter, StoredError
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.store.database import Database
 from loom_worker.store.schema import agent_errors, sessions
 from loom_worker.store.sessions import of_lane
-from loom_worker.values.failures import ErrorFilter, StoredError
-from loom_worker.values.json import Json
-from loom_worker.values.pages import Page, no_cursor, page_of
 
 TRIES = 20
 """For an id that is not taken; there are 16.7 million a second."""

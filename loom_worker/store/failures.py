@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from loom_worker.sqlite_driver import codes
+from loom_worker.core.sqlite_driver import codes
 
 NOTHING_FREE_BYTES = 64 * 1024
 """With less free space an I/O error is a full disk: SQLite grows its -shm file by 32 kB, and reports that it could not

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from sqlalchemy.engine import make_url
 
-from loom_worker.errors import BadFile, LoomError, Unavailable
-from loom_worker.sqlite_driver import codes, sqlite3
+from loom_worker.core.errors import BadFile, LoomError, Unavailable
+from loom_worker.core.sqlite_driver import codes, sqlite3
 from loom_worker.store.failures import failure_of
 
 PATIENCE_S = 10.0

@@ -7,8 +7,14 @@ from typing import Any
 from sqlalchemy import Connection, Float, Integer, String, Text, and_, bindparam, case, func, insert, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from loom_worker import crash_points
-from loom_worker.errors import Interrupted
+from loom_worker.core import crash_points
+from loom_worker.core.errors import Interrupted
+from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.patterns import PatternUse
+from loom_worker.core.values.sessions import Message
+from loom_worker.core.values.turns import CANCELLED, OPEN_CALL, Call, CancelAction, Claim, Ending, Step
 from loom_worker.store import rows
 from loom_worker.store.claims import fenced_update, final_update
 from loom_worker.store.database import Database
@@ -16,12 +22,6 @@ from loom_worker.store.ledger import Charge, enter, total_with
 from loom_worker.store.outbox import put_out
 from loom_worker.store.patterns import enter_uses
 from loom_worker.store.schema import calls, memory, messages, sessions, steps
-from loom_worker.values.chat import Usage
-from loom_worker.values.deliveries import Delivery
-from loom_worker.values.json import Json
-from loom_worker.values.patterns import PatternUse
-from loom_worker.values.sessions import Message
-from loom_worker.values.turns import CANCELLED, OPEN_CALL, Call, CancelAction, Claim, Ending, Step
 
 _INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), insert(messages)
 _CANCEL_CALLS = (

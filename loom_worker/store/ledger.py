@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
+from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.json import Json
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions, usage
-from loom_worker.values.chat import Usage
-from loom_worker.values.json import Json
 
 GROUPS = ("session", "agent", "model", "workspace", "day")
 """What usage can be grouped by."""

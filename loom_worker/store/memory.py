@@ -7,6 +7,11 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Integer, bindparam, case, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.memory import MemoryState, Remembered, Snapshot
+from loom_worker.core.values.pages import Page
+from loom_worker.core.values.sessions import Message, Session
+from loom_worker.core.values.turns import Claim
 from loom_worker.store import ledger, recalled, rows, snapshots
 from loom_worker.store.claims import check_fence
 from loom_worker.store.database import Database
@@ -14,11 +19,6 @@ from loom_worker.store.ledger import Charge
 from loom_worker.store.schema import memory, memory_snapshots, messages
 from loom_worker.store.sessions import find_lane, found, of_lane
 from loom_worker.store.snapshots import NewSnapshot
-from loom_worker.values.json import Json
-from loom_worker.values.memory import MemoryState, Remembered, Snapshot
-from loom_worker.values.pages import Page
-from loom_worker.values.sessions import Message, Session
-from loom_worker.values.turns import Claim
 
 AHEAD_MS = 60_000
 """A mark that lies farther ahead was set by a clock that is; it is due all the same."""

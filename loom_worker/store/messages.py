@@ -2,14 +2,14 @@
 
 from sqlalchemy import func, select
 
-from loom_worker.errors import NotFound
+from loom_worker.core.errors import NotFound
+from loom_worker.core.values.cutting import FIELD_BYTES
+from loom_worker.core.values.pages import Page, no_cursor, page_of
+from loom_worker.core.values.sessions import Message
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import found
-from loom_worker.values.cutting import FIELD_BYTES
-from loom_worker.values.pages import Page, no_cursor, page_of
-from loom_worker.values.sessions import Message
 
 # A character more than a list shows, so that a cut text is seen to be one.
 _LISTED = [

@@ -2,13 +2,13 @@
 
 from sqlalchemy import Connection, insert, select, update
 
-from loom_worker.errors import NotFound
+from loom_worker.core.errors import NotFound
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.pages import Page, page_of
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.reading import checked_cursor
 from loom_worker.store.schema import kept_delivery, outbox
-from loom_worker.values.deliveries import Delivery
-from loom_worker.values.pages import Page, page_of
 
 _INSERT = insert(outbox)
 

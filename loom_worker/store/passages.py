@@ -7,11 +7,11 @@ from typing import Any
 
 from sqlalchemy import Connection, ScalarSelect, bindparam, func, select
 
+from loom_worker.core.values.chat import Role
+from loom_worker.core.values.search import Excerpt, Hit
 from loom_worker.store import search_rank
 from loom_worker.store.schema import messages
 from loom_worker.store.search_rank import Place
-from loom_worker.values.chat import Role
-from loom_worker.values.search import Excerpt, Hit
 
 BESIDE, LONG_BESIDE = 4, 2
 """Messages on each side of one that count as beside it, tools' and empty ones left out: the next exchange, and the one

@@ -6,9 +6,9 @@ from typing import Any, TypedDict, Unpack
 from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from loom_worker.core.values.patterns import Effect, PatternUse
 from loom_worker.store.database import Database
 from loom_worker.store.schema import pattern_uses as rows
-from loom_worker.values.patterns import Effect, PatternUse
 
 _SUMMED = ("uses", "succeeded", "failed", "cost_usd", "tokens")
 _OURS = rows.c.workspace == bindparam("our_workspace")

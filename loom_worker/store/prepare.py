@@ -5,8 +5,8 @@ from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
-from loom_worker.errors import BadFile, BadSettings, Unavailable
-from loom_worker.settings import Settings
+from loom_worker.core.errors import BadFile, BadSettings, Unavailable
+from loom_worker.core.settings import Settings
 from loom_worker.store import schema
 from loom_worker.store.failures import failure_of
 from loom_worker.store.file import path_of, reading

@@ -5,15 +5,15 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, literal, select
 
-from loom_worker.errors import NotFound
+from loom_worker.core.errors import NotFound
+from loom_worker.core.values.cutting import FIELD_BYTES
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.pages import Page, no_cursor, page_of
+from loom_worker.core.values.turns import Call, Step, Turn
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import calls, kept, steps, turn_columns, turns, unfinished
 from loom_worker.store.sessions import found
-from loom_worker.values.cutting import FIELD_BYTES
-from loom_worker.values.json import Json
-from loom_worker.values.pages import Page, no_cursor, page_of
-from loom_worker.values.turns import Call, Step, Turn
 
 _TURN = select(*turn_columns()).where(
     turns.c.id == bindparam("our_id"), turns.c.workspace == bindparam("our_workspace"), kept()

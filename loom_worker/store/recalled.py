@@ -7,12 +7,12 @@ from operator import itemgetter
 from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from loom_worker.errors import Flaw, Invalid
+from loom_worker.core.errors import Flaw, Invalid
+from loom_worker.core.values.sessions import Message
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import memory, messages
 from loom_worker.store.sessions import of_lane
-from loom_worker.values.sessions import Message
 
 # One parameter with all ids: SQLAlchemy takes 1 ms to spread a hundred.
 _ids = select(func.json_each(bindparam("ids")).table_valued("value").c.value)

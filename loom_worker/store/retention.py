@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import Text, cast, delete, func, select
 
-from loom_worker.settings import RetentionSettings
+from loom_worker.core.settings import RetentionSettings
+from loom_worker.core.values.ids import sortable_id
 from loom_worker.store import conversations
 from loom_worker.store.database import Database
 from loom_worker.store.schema import outbox, steps, turns, unfinished
 from loom_worker.store.space import give_back
-from loom_worker.values.ids import sortable_id
 
 DAY_MS = 24 * 3600 * 1000
 BATCHES = 10

@@ -25,7 +25,7 @@ from sqlalchemy import (
     text,
 )
 
-from loom_worker.values.turns import UNFINISHED
+from loom_worker.core.values.turns import UNFINISHED
 
 VERSION = "0007"
 """The schema version this code reads and writes; the last file in migrations/versions."""

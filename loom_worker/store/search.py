@@ -7,6 +7,9 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, bindparam, func, select
 
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.search import Hit
+from loom_worker.core.values.sessions import Message
 from loom_worker.store import recalled, search_rank
 from loom_worker.store.database import Database
 from loom_worker.store.passages import LONG, OURS, beside, numbers_in, ours, reach, with_passages
@@ -14,9 +17,6 @@ from loom_worker.store.schema import messages
 from loom_worker.store.search_rank import QUESTION_MARKS, Place
 from loom_worker.store.search_words import SEARCHED, Term, terms
 from loom_worker.store.sessions import found, of_lane
-from loom_worker.values.json import Json
-from loom_worker.values.search import Hit
-from loom_worker.values.sessions import Message
 
 MOST_ROWS = 900
 """Messages that are taken of all terms together, the newest ones of each, in a session of more than LONG messages. A

@@ -8,16 +8,16 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
-from loom_worker.errors import Conflict, NotFound
-from loom_worker.store import reaping, rows
+from loom_worker.core.errors import Conflict, NotFound
+from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.ids import now_ms as moment_ms
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.pages import Page, no_cursor, page_of
+from loom_worker.core.values.sessions import NewSession, Session, SessionPatch
+from loom_worker.store import purge, rows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import DELETED, memory, sessions, turns, unfinished
-from loom_worker.values.chat import Usage
-from loom_worker.values.ids import new_id
-from loom_worker.values.ids import now_ms as moment_ms
-from loom_worker.values.json import Json
-from loom_worker.values.pages import Page, no_cursor, page_of
-from loom_worker.values.sessions import NewSession, Session, SessionPatch
 
 _FIND = select(sessions).where(sessions.c.workspace == bindparam("our_workspace"), sessions.c.id == bindparam("our_id"))
 _OF_LANE = select(sessions).where(sessions.c.lane == bindparam("our_lane"), sessions.c.workspace != DELETED)
@@ -105,7 +105,7 @@ class Sessions:
             lane: str = found(tx, workspace, session_id)["lane"]
             tx.execute(update(sessions).where(sessions.c.lane == lane).values(workspace=DELETED, id=lane))
             live = tx.execute(select(turns.c.id).where(turns.c.lane == lane, unfinished())).scalars().all()
-            reaping.forget_live(tx, lane)
+            purge.forget_live(tx, lane)
         with self._database.read() as tx:
             ended = tx.execute(select(turns.c.id).where(turns.c.lane == lane)).scalars().all()
         return Deleted(lane, {**dict.fromkeys(ended, False), **dict.fromkeys(live, True)})
@@ -128,10 +128,10 @@ class Sessions:
             About how many rows; 0 when nothing is left, so call it until then.
         """
         with self._database.read() as tx:
-            if not reaping.is_left(tx):  # asked every second, and seldom anything to write
+            if not purge.is_left(tx):  # asked every second, and seldom anything to write
                 return 0
         with self._database.write() as tx:
-            removed = reaping.reap(tx, limit=limit)
+            removed = purge.reap(tx, limit=limit)
         if removed:
             time.sleep(REST_S)
         return removed

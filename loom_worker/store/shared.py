@@ -7,11 +7,11 @@ from typing import Any
 from sqlalchemy import Connection, Integer, Select, and_, bindparam, delete, func, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from loom_worker.errors import Conflict, Flaw, Invalid, NotFound
+from loom_worker.core.errors import Conflict, Flaw, Invalid, NotFound
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.pages import Page
 from loom_worker.store.database import Database
 from loom_worker.store.schema import shared_memory as rows
-from loom_worker.values.json import Json
-from loom_worker.values.pages import Page
 
 KEY_CHARS = 256
 VALUE_BYTES = 64 * 1024

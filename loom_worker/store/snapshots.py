@@ -5,11 +5,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, insert, select
 
+from loom_worker.core.values.memory import Snapshot
+from loom_worker.core.values.pages import Page, page_of
 from loom_worker.store import rows
 from loom_worker.store.reading import checked_cursor
 from loom_worker.store.schema import memory_snapshots, messages
-from loom_worker.values.memory import Snapshot
-from loom_worker.values.pages import Page, page_of
 
 _INSERT = insert(memory_snapshots)
 

@@ -3,8 +3,8 @@
 from contextlib import closing
 from pathlib import Path
 
-from loom_worker.errors import Unavailable
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.database import Database
 from loom_worker.store.file import told
 

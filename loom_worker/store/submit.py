@@ -5,18 +5,18 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, bindparam, func, insert, select, update
 
-from loom_worker.errors import Conflict, Flaw, Invalid, QueueFull
-from loom_worker.settings import LimitSettings
+from loom_worker.core.errors import Conflict, Flaw, Invalid, QueueFull
+from loom_worker.core.settings import LimitSettings
+from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession
+from loom_worker.core.values.turns import NewTurn, Retry, Turn, Webhook
 from loom_worker.store import rows
 from loom_worker.store.cancel import overrule
 from loom_worker.store.database import Database
 from loom_worker.store.reading import read_turn, turn_row
 from loom_worker.store.schema import kept, sessions, turn_columns, turns, unfinished
 from loom_worker.store.sessions import add, find, found
-from loom_worker.values.chat import Usage
-from loom_worker.values.ids import new_id
-from loom_worker.values.sessions import DEFAULT_AGENT, NewSession
-from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
 
 # Statements are built once: building one costs four times as much as running it (125 us against 30 us, measured).
 _BY_KEY = select(*turn_columns(), kept().label("is_kept")).where(

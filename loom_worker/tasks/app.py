@@ -4,7 +4,7 @@ from typing import Any
 
 from celery import Celery
 
-from loom_worker.settings import Settings
+from loom_worker.core.settings import Settings
 from loom_worker.tasks import transport
 
 TASK_MODULES = tuple(f"loom_worker.tasks.{room}" for room in ("turn", "tool", "webhook", "summary"))

@@ -5,7 +5,7 @@ import logging
 import sys
 import time
 
-from loom_worker.settings import LogSettings
+from loom_worker.core.settings import LogSettings
 
 IDS = (
     *("session", "turn", "call", "request", "lane", "worker", "task", "error_id", "tool_name"),

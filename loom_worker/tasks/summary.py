@@ -2,9 +2,9 @@
 
 import logging
 
-from loom_worker import wiring
-from loom_worker.errors import LoomError
-from loom_worker.summary import compress
+from loom_worker.core.errors import LoomError
+from loom_worker.memory import compress
+from loom_worker.tasks import worker
 from loom_worker.tasks.app import app
 
 log = logging.getLogger(__name__)
@@ -14,6 +14,6 @@ log = logging.getLogger(__name__)
 def compress_memory(lane: str) -> None:
     """A session's L1 is full: its oldest messages become a summary; then those of other sessions that are due."""
     try:
-        compress.serve(lane, wiring.desk())
+        compress.serve(lane, worker.current().summaries)
     except LoomError as error:
         log.warning("the sweep will send it again: %s", error, extra={"lane": lane})

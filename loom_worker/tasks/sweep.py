@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
+from loom_worker.core.settings import LaneSettings
+from loom_worker.core.values.ids import now_ms
 from loom_worker.events.log import EventLog
 from loom_worker.lanes import keys
-from loom_worker.lanes.keeper import alive_workers, memory_age_ms
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.settings import LaneSettings
+from loom_worker.lanes.lease_renewer import alive_workers, memory_age_ms
 from loom_worker.store.claims import Claims
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
-from loom_worker.turn.loom import Doors
-from loom_worker.values.ids import now_ms
+from loom_worker.turn.runtime import Doors
 
 log = logging.getLogger(__name__)
 

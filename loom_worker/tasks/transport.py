@@ -31,7 +31,7 @@ from celery import Celery
 from kombu.transport import TRANSPORT_ALIASES, redis
 from redis.exceptions import ResponseError
 
-from loom_worker.errors import Unavailable
+from loom_worker.core.errors import Unavailable
 from loom_worker.lanes import dropped
 from loom_worker.tasks import incoming
 from loom_worker.tasks.incoming import BadMessage

@@ -5,10 +5,10 @@ import logging
 import queue
 import threading
 
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.tools.outcome import run, timed_out
 from loom_worker.tools.pool import Pool
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller, Outcome, Tool
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 The child leads a process group of its own, so that killing the group ends also what a tool has started. It holds the
 read end of a pipe that nobody writes to; when the worker dies, in whatever way, that pipe closes, and the kernel kills
-the group (see ``loom_worker.workshop``).
+the group (see ``loom_worker.tools.child_main``).
 """
 
 import contextlib
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
+from loom_worker.core.values.json import Json
 from loom_worker.tools import wire
-from loom_worker.tools.heard import Heard
+from loom_worker.tools.captured_output import Heard
 from loom_worker.tools.pipes import Dead, Pipes
-from loom_worker.values.json import Json
 
 REAP_S = 5.0
 """For a killed process to be gone; one that waits for a dead disk is left to the system."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from loom_worker.errors import BadFile, BadSettings
+from loom_worker.core.errors import BadFile, BadSettings
+from loom_worker.core.values.tools import Tool
 from loom_worker.tools import targets
 from loom_worker.tools.schemas import compiled
-from loom_worker.values.tools import Tool
 
 GROUP = "loom.tools"
 """Of entry points; each names a module of tools, a tool or a function."""

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TypedDict, Unpack, cast, overload
 
-from loom_worker.errors import BadFile
+from loom_worker.core.errors import BadFile
+from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller, Rate, Tool
 from loom_worker.tools.schema_of import derived, parameters
-from loom_worker.values.chat import ToolSpec
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller, Rate, Tool
 
 __all__ = ["Caller", "Tool", "tool"]
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from loom_worker.errors import BadFile
+from loom_worker.core.errors import BadFile
+from loom_worker.core.values.content import Alone, Content
+from loom_worker.core.values.tools import Tool
 from loom_worker.tools import targets
 from loom_worker.tools.custom import checked
-from loom_worker.values.content import Alone, Content
-from loom_worker.values.tools import Tool
 
 SETTLE_S = 1.0
 """A file that was written or removed so lately may not be whole yet, or be on its way back."""

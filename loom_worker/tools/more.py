@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from loom_worker.values.chat import ChatMessage, ToolSpec
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller, Tool
+from loom_worker.core.values.chat import ChatMessage, ToolSpec
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller, Tool
 
 MORE = "more_tools"
 

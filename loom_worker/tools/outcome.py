@@ -3,11 +3,11 @@
 import re
 import traceback
 
-from loom_worker.errors import ToolFailed
-from loom_worker.tools.clean import clean
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.text import clean
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.tools.encode import PLAIN, encoded
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller, Outcome, Tool
 
 FAULTS = frozenset({"UNAVAILABLE"})
 """Codes that say: it is what stands behind the tool that failed, and not what was asked of it."""

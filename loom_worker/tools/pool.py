@@ -4,13 +4,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from loom_worker.errors import Interrupted
+from loom_worker.core.errors import Interrupted
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller, Outcome, Tool
+from loom_worker.tools.call_request import Order
 from loom_worker.tools.child import Child, Program
-from loom_worker.tools.order import Order
 from loom_worker.tools.outcome import BUSY, DIED, NO_PROCESS, failed, timed_out
 from loom_worker.tools.pipes import Dead, Late
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller, Outcome, Tool
 
 IDLE_S = 60.0
 """A child that had nothing to do for so long is ended; the one that was used last is kept."""
@@ -39,7 +39,7 @@ class Pool:
         """Start nothing yet.
 
         Args:
-            command: of a child, see ``loom_worker.workshop.command``.
+            command: of a child, see ``loom_worker.tools.child_main.command``.
             most: children at a time.
             environ: all that they find in theirs.
             for_backends: runs the tools of backends; None: the same command and environment.

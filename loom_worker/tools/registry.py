@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from loom_worker.errors import BadSettings
+from loom_worker.core.errors import BadSettings
+from loom_worker.core.values.chat import ToolSpec, ToolUse
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Tool
+from loom_worker.tools.argument_errors import MAX_FLAW_CHARS, flaw, nearest, short
 from loom_worker.tools.coerce import coerced
-from loom_worker.tools.flaws import MAX_FLAW_CHARS, flaw, nearest, short
 from loom_worker.tools.schemas import compiled
-from loom_worker.values.chat import ToolSpec, ToolUse
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Tool
 
 __all__ = ["MAX_FLAW_CHARS", "Prepared", "Registry"]
 

@@ -6,8 +6,8 @@ import types
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller
 
 _PLAIN: dict[object, Json] = {
     str: {"type": "string"},

@@ -12,8 +12,8 @@ from referencing import Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from loom_worker.errors import BadSettings
-from loom_worker.values.chat import ToolSpec
+from loom_worker.core.errors import BadSettings
+from loom_worker.core.values.chat import ToolSpec
 
 
 def _is_whole(_checker: object, value: object) -> bool:

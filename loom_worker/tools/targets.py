@@ -18,10 +18,10 @@ from operator import attrgetter
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from loom_worker.errors import BadFile
+from loom_worker.core.errors import BadFile
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Tool
 from loom_worker.tools.declare import tool as declared
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Tool
 
 
 def origin(target: str, folder: Path, source: str | None = None) -> Json:

@@ -4,7 +4,7 @@ import json
 import struct
 from collections.abc import Callable
 
-from loom_worker.values.json import Json
+from loom_worker.core.values.json import Json
 
 _LENGTH = struct.Struct(">I")
 HEAD_BYTES = _LENGTH.size

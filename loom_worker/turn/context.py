@@ -5,21 +5,21 @@ from dataclasses import replace
 from functools import partial
 from math import ceil
 
-from loom_worker.errors import BudgetExceeded
+from loom_worker.core.errors import BudgetExceeded
+from loom_worker.core.fence import fence
+from loom_worker.core.values.chat import ChatMessage
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.memory import Remembered
+from loom_worker.core.values.sessions import Message, Session
+from loom_worker.core.values.turns import Claim
 from loom_worker.memory.estimate import usual_tokens
 from loom_worker.memory.fit import Context, fit
 from loom_worker.memory.layers import Layers, rom, tools_tokens
 from loom_worker.memory.pressure import batch
 from loom_worker.memory.recalled import as_text
-from loom_worker.tools.clean import fence
-from loom_worker.turn.data import RULES, as_data, summaries_as_data
-from loom_worker.turn.loom import Kit
-from loom_worker.turn.offering import offered
-from loom_worker.values.chat import ChatMessage
-from loom_worker.values.json import Json
-from loom_worker.values.memory import Remembered
-from loom_worker.values.sessions import Message, Session
-from loom_worker.values.turns import Claim
+from loom_worker.turn.fencing import RULES, as_data, summaries_as_data
+from loom_worker.turn.runtime import Kit
+from loom_worker.turn.tool_offer import offered
 
 HISTORY_MESSAGES = 1_000
 """Messages of L1 that are read; compression keeps it shorter, and this bounds a turn while it is late."""

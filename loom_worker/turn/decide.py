@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from loom_worker.settings import LimitSettings
-from loom_worker.turn.plan import Check
-from loom_worker.turn.work import Work
-from loom_worker.values.json import Json
-from loom_worker.values.turns import Call, CancelAction, Ending, Step
+from loom_worker.core.settings import LimitSettings
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.turns import Call, CancelAction, Ending, Step
+from loom_worker.turn.state import Work
+from loom_worker.turn.tool_plan import Check
 
 MAX_WAITS = 6
 """A provider that stays busy this often in a row, with growing pauses, fails the turn (about two minutes in all)."""

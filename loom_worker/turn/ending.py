@@ -4,23 +4,23 @@ import logging
 from dataclasses import replace
 from functools import partial
 
-from loom_worker import crash_points
+from loom_worker.core import crash_points
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.sessions import Message
+from loom_worker.core.values.turns import CANCELLED, CancelAction, Ending, Turn
 from loom_worker.events.writer import Writer
-from loom_worker.lanes.keeper import Hold
+from loom_worker.lanes.lease_renewer import Hold
 from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
 from loom_worker.turn.context import is_pressed
-from loom_worker.turn.loom import Loom, Shift
+from loom_worker.turn.pattern_outcomes import has_succeeded, patterns_of, uses
 from loom_worker.turn.reply import system_rom
 from loom_worker.turn.run import progress
-from loom_worker.turn.saying import said, usage_of
-from loom_worker.turn.uses import has_succeeded, patterns_of, uses
-from loom_worker.turn.work import Work
-from loom_worker.values.deliveries import Delivery
-from loom_worker.values.ids import new_id
-from loom_worker.values.json import Json
-from loom_worker.values.sessions import Message
-from loom_worker.values.turns import CANCELLED, CancelAction, Ending, Turn
+from loom_worker.turn.runtime import Loom, Shift
+from loom_worker.turn.state import Work
+from loom_worker.turn.transcript import said, usage_of
 
 log = logging.getLogger(__name__)
 

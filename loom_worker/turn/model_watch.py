@@ -4,14 +4,14 @@ import logging
 import time
 from collections.abc import Callable
 
-from loom_worker.errors import LeftAlone, LoomError, Overloaded
+from loom_worker.core.errors import LeftAlone, LoomError, Overloaded
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.guard.tolerant import Tolerant
 from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
 from loom_worker.llm.anthropic_errors import is_rate_limit
-from loom_worker.turn.work import Work
-from loom_worker.values.json import Json
-from loom_worker.values.turns import Turn
-from loom_worker.values.waiting import Waiting, WaitsFor
+from loom_worker.turn.state import Work
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ import logging
 import time
 from collections.abc import Callable
 
-from loom_worker.errors import Unavailable
-from loom_worker.lanes.keeper import Hold
+from loom_worker.core.errors import Unavailable
+from loom_worker.lanes.lease_renewer import Hold
 
 log = logging.getLogger(__name__)
 

@@ -4,20 +4,20 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
-from loom_worker import crash_points
-from loom_worker.errors import BudgetExceeded, Interrupted, PromptTooLong, ProviderFailed, StreamBroken, Transient
+from loom_worker.core import crash_points
+from loom_worker.core.errors import BudgetExceeded, Interrupted, PromptTooLong, ProviderFailed, StreamBroken, Transient
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Usage
+from loom_worker.core.values.turns import Call
 from loom_worker.events.writer import Writer
 from loom_worker.llm.prices import cost_usd
 from loom_worker.memory.fit import Context
+from loom_worker.turn.authorization import examiner
 from loom_worker.turn.context import build, estimate, kernel_of, layers_of, over_bound, rom_of, shown_tokens
-from loom_worker.turn.data import as_data
-from loom_worker.turn.examine import examiner
-from loom_worker.turn.loom import Shift
-from loom_worker.turn.plan import named, planned, used_up
-from loom_worker.turn.saying import after, conversation
-from loom_worker.turn.work import Work
-from loom_worker.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Usage
-from loom_worker.values.turns import Call
+from loom_worker.turn.fencing import as_data
+from loom_worker.turn.runtime import Shift
+from loom_worker.turn.state import Work
+from loom_worker.turn.tool_plan import named, planned, used_up
+from loom_worker.turn.transcript import after, conversation
 
 log = logging.getLogger(__name__)
 

@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from loom_worker import crash_points
-from loom_worker.errors import BudgetExceeded, Interrupted, Overloaded, ProviderFailed, Transient, Unavailable
+from loom_worker.core import crash_points
+from loom_worker.core.errors import BudgetExceeded, Interrupted, Overloaded, ProviderFailed, Transient, Unavailable
+from loom_worker.core.fence import fence
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller
+from loom_worker.core.values.turns import Call, Ending
+from loom_worker.core.values.waiting import Waiting as ForPerson
 from loom_worker.events.writer import Writer
 from loom_worker.memory.recalled import as_text
-from loom_worker.tools.clean import fence
-from loom_worker.tools.order import BUILD_S
+from loom_worker.tools.call_request import BUILD_S
 from loom_worker.turn.decide import (
     Approve,
     Ask,
@@ -24,15 +29,10 @@ from loom_worker.turn.decide import (
     decide,
     failed,
 )
-from loom_worker.turn.loom import Shift
-from loom_worker.turn.plan import Check, Rules, check
 from loom_worker.turn.reply import ask
-from loom_worker.turn.work import Work
-from loom_worker.values.deliveries import Delivery
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller
-from loom_worker.values.turns import Call, Ending
-from loom_worker.values.waiting import Waiting as ForPerson
+from loom_worker.turn.runtime import Shift
+from loom_worker.turn.state import Work
+from loom_worker.turn.tool_plan import Check, Rules, check
 
 MAX_WAIT_S = 60.0
 """The longest pause for a busy provider before it is asked again."""

@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Sequence
 
-from loom_worker.turn.loom import Shift
+from loom_worker.core.values.turns import Call
 from loom_worker.turn.model_watch import QUIET_MS
-from loom_worker.turn.work import Work
-from loom_worker.values.turns import Call
+from loom_worker.turn.runtime import Shift
+from loom_worker.turn.state import Work
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """Where a webhook may go, in the words of who submitted its URL."""
 
-from loom_worker.errors import Flaw, Invalid
-from loom_worker.net.address import Private, target
-from loom_worker.values.turns import Webhook
+from loom_worker.core.errors import Flaw, Invalid
+from loom_worker.core.values.turns import Webhook
+from loom_worker.guard.net.address import Private, target
 from loom_worker.webhook.sign import check_secret
 
 

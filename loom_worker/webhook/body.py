@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from loom_worker.values.cutting import dump, entries, fit, items, size_bytes, text
-from loom_worker.values.json import Json, rfc3339
-from loom_worker.values.turns import Turn
+from loom_worker.core.values.cutting import dump, entries, fit, items, size_bytes, text
+from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.turns import Turn
 
 LIMIT_BYTES = 20_000
 """A body stays below it. Standard Webhooks 1.0.0, Payload size."""

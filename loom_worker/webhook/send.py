@@ -2,11 +2,11 @@
 
 import socket
 
-from loom_worker.errors import Invalid, Transient
-from loom_worker.net.address import Lookup, target
-from loom_worker.net.dial import Deadline, resolve_in_time
-from loom_worker.net.http import Question, ask, retry_after_s
-from loom_worker.values.deliveries import Delivery
+from loom_worker.core.errors import Invalid, Transient
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.guard.net.address import Lookup, target
+from loom_worker.guard.net.dial import Deadline, resolve_in_time
+from loom_worker.guard.net.http import Question, ask, retry_after_s
 from loom_worker.webhook.address import reason
 from loom_worker.webhook.schedule import Attempt
 from loom_worker.webhook.sign import headers

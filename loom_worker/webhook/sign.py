@@ -5,7 +5,7 @@ import binascii
 import hashlib
 import hmac
 
-from loom_worker.errors import Flaw, Invalid
+from loom_worker.core.errors import Flaw, Invalid
 
 PREFIX = "whsec_"
 MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64

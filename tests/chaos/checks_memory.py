@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
+from loom_worker.core.settings_tree import LlmSettings
 from loom_worker.llm import tokens
 from loom_worker.memory.pressure import batch, l1_room
-from loom_worker.settings_tree import LlmSettings
 from loom_worker.store import rows
 from tests.chaos.facts import Facts, Row, TurnFact
 from tests.chaos.records import Evidence

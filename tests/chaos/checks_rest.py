@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from loom_worker.values.turns import UNFINISHED
+from loom_worker.core.values.turns import UNFINISHED
 from tests.chaos.facts import Facts, TurnFact
 from tests.chaos.records import Evidence
 from tests.chaos.verdict import Violation

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from loom_worker.values.turns import UNFINISHED
+from loom_worker.core.values.turns import UNFINISHED
 from tests.chaos.facts import Facts, Row, TurnFact
 from tests.chaos.records import Evidence, Hook
 from tests.chaos.verdict import Violation

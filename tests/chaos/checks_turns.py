@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby, pairwise
 
-from loom_worker.values.turns import UNFINISHED, joined
+from loom_worker.core.values.turns import UNFINISHED, joined
 from tests.chaos.facts import Facts, Row, TurnFact
 from tests.chaos.marks import replies_in
 from tests.chaos.records import Evidence, Submitted

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from loom_worker.errors import ToolFailed
-from loom_worker.values.chat import ToolSpec
-from loom_worker.values.tools import Caller, Tool
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.tools import Caller, Tool
 from tests.chaos.records import Effect
 
 EFFECTS = "LOOM_CHAOS_EFFECTS"

@@ -15,10 +15,10 @@ from typing import Any
 
 from sqlalchemy import JSON
 
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.turns import Call, Turn
 from loom_worker.store import rows
 from loom_worker.store.schema import metadata
-from loom_worker.values.turns import Call, Turn
 from tests.chaos.marks import mark_of, replies_in
 
 Row = dict[str, Any]

@@ -30,7 +30,7 @@ LOADED = (
     "celery.concurrency.thread",
     "celery.worker.consumer",
     "sqlalchemy.dialects.sqlite",
-    "loom_worker.tasks.process",
+    "loom_worker.runtime.processes",
     "loom_worker.tasks.tool",
     "loom_worker.tasks.turn",
     "loom_worker.tasks.webhook",

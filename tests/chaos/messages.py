@@ -6,7 +6,7 @@ from typing import Any
 from celery import Celery
 from celery.utils import uuid
 
-from loom_worker.settings import from_env
+from loom_worker.core.settings import from_env
 from loom_worker.tasks.app import configure
 from tests.chaos.world import World
 

@@ -11,22 +11,22 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, and_, bindparam, select, update
 
-from loom_worker import workshop
 from loom_worker.blobs.blobs import Blobs, Stored
-from loom_worker.errors import Conflict
-from loom_worker.front import front
-from loom_worker.lanes.keeper import Hold, Keeper
+from loom_worker.core.errors import Conflict
+from loom_worker.core.values.approvals import Decision
+from loom_worker.core.values.memory import MemoryState
+from loom_worker.core.values.turns import Call, Claim, NewTurn, Turn
+from loom_worker.lanes.lease_renewer import Hold, Keeper
+from loom_worker.memory import compress
 from loom_worker.memory.layers import turns as turns_of
 from loom_worker.memory.pressure import Batch
+from loom_worker.memory.summarize import Means
+from loom_worker.service import service
 from loom_worker.store import approvals, calls, claims, journal, rows
 from loom_worker.store.schema import calls as calls_table
 from loom_worker.store.schema import turns
-from loom_worker.summary import compress
-from loom_worker.summary.write import Means
+from loom_worker.tools import child_main
 from loom_worker.turn import context
-from loom_worker.values.approvals import Decision
-from loom_worker.values.memory import MemoryState
-from loom_worker.values.turns import Call, Claim, NewTurn, Turn
 
 
 def apply(name: str) -> None:
@@ -66,12 +66,12 @@ def _lost_outbox() -> None:
 
 def _no_idempotency() -> None:
     """A repeated key is a new turn."""
-    submit = front.submit
+    submit = service.submit
 
     def forgetful(database: Any, limits: Any, session: Any, new: NewTurn, *, now_ms: int) -> Any:
         return submit(database, limits, session, replace(new, idempotency_key=None), now_ms=now_ms)
 
-    front.submit = forgetful  # type: ignore[assignment]
+    service.submit = forgetful  # type: ignore[assignment]
 
 
 def _repeated_tool() -> None:
@@ -113,9 +113,9 @@ def _memory_hole() -> None:
 def _orphaned_child() -> None:
     """A child process does not notice the death of its worker."""
     mark = "import main; main("
-    assert mark in workshop._PROGRAM
-    workshop._PROGRAM = workshop._PROGRAM.replace(
-        mark, "import main; from loom_worker import workshop; workshop._die_with_worker = int; main("
+    assert mark in child_main._PROGRAM
+    child_main._PROGRAM = child_main._PROGRAM.replace(
+        mark, "import main; from loom_worker.tools import child_main; child_main._die_with_worker = int; main("
     )
 
 

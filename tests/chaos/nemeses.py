@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import sqlite3
 from tests.chaos.messages import Messages
 from tests.chaos.records import Injection
 from tests.chaos.recovery import Recoveries

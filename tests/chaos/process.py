@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from loom_worker.cli import main as command_line
-from loom_worker.supervise.processes import shimmed
-from loom_worker.tasks import alone, publish
-from loom_worker.toolbox import Own, Toolbox
-from loom_worker.values.agents import Agent
+from loom_worker.core.child_process import shimmed
+from loom_worker.core.values.agents import Agent
+from loom_worker.runtime import isolated
+from loom_worker.runtime.tool_sets import Own, Toolbox
+from loom_worker.tasks import dispatch
 from tests.chaos import equipment, mutants
 
 
@@ -26,7 +27,7 @@ def main(arguments: list[str]) -> int:
     _equip(Path(os.environ[equipment.EFFECTS]))
     _take_along(mutant)
     if arguments[0] == "alone":
-        return alone.main(*arguments[1:])
+        return isolated.main(*arguments[1:])
     command_line.main(args=arguments, prog_name="loom")
     return 0
 
@@ -48,7 +49,7 @@ def _take_along(mutant: str) -> None:
     def run_alone(lane: str, token: str, turn_id: str, fence: int) -> int:
         return subprocess.run(shimmed((*ours, lane, token, turn_id, str(fence))), check=False).returncode
 
-    publish._run_alone = run_alone  # type: ignore[assignment]
+    dispatch._run_alone = run_alone  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from loom_worker.values.memory import MemoryPolicy
+from loom_worker.core.values.memory import MemoryPolicy
 from tests.chaos.summaries import Part, is_summary, part_of
 
 Json = dict[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import sqlite3
 from tests.chaos.world import World
 
 LOOK_S = 0.02

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from loom_worker.crash_points import POINTS
+from loom_worker.core.crash_points import POINTS
 from tests.chaos.play import Scenario, with_mutant
 from tests.chaos.workload import Mix, plan
 from tests.chaos.world import FULL_MEMORY, SHORT_MEMORY, Plan

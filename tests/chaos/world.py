@@ -18,10 +18,10 @@ from typing import Self
 import redis
 
 from loom_worker.agents import load as agent_files
-from loom_worker.settings import from_env
+from loom_worker.core.settings import from_env
+from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.store.prepare import prepare
-from loom_worker.supervise import valkey
-from loom_worker.values.memory import MemoryPolicy
+from loom_worker.supervisor import valkey
 from tests.chaos import equipment
 from tests.chaos.crew import Crew
 from tests.chaos.records import Injection

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import redis
 
-from loom_worker.settings import from_env
+from loom_worker.core.settings import from_env
 from loom_worker.tasks.app import QUEUES, configure
-from loom_worker.tasks.bells import Bells
+from loom_worker.tasks.wakeups import Bells
 from tests.support.bad_messages import BYTES, SECRET, all_of
 from tests.support.messages_server import MessagesServer
 from tests.support.system import System, plain_agent

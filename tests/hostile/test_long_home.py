@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.socket_folder import embedded_socket
+from loom_worker.core.socket_folder import embedded_socket
 from tests.support.messages_server import MessagesServer
 from tests.support.system import System, plain_agent
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.isolation import landlock
+from loom_worker.core.isolation import landlock
 from tests.hostile import hunter
 from tests.support import as_user
 from tests.support.agents import written

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.settings import embedded_socket
-from loom_worker.supervise.home import read_state
+from loom_worker.core.settings import embedded_socket
+from loom_worker.supervisor.home import read_state
 from tests.support.messages_server import MessagesServer
 from tests.support.processes import killed_at_the_end
 from tests.support.system import START_S, STOP_S, System, leftovers, loom, plain_agent

@@ -12,15 +12,15 @@ import pytest
 import redis
 
 from loom_worker.blobs.memory import INDEX, Memory
-from loom_worker.results.references import References, stores
-from loom_worker.settings import BlobSettings
+from loom_worker.core.settings import BlobSettings
+from loom_worker.core.values.tools import Caller
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
-from loom_worker.values.tools import Caller
+from loom_worker.tools.references import References, stores
 from tests.support.valkey import Valkey
 from tests.unit.blobs.made import BOUND, new_ref
-from tests.unit.results.made import caller_of, keep, table
 from tests.unit.store.made import running
+from tests.unit.tools.results.made import caller_of, keep, table
 
 pytestmark = pytest.mark.integration
 
@@ -83,11 +83,11 @@ WRITER = """
 import sys
 from pathlib import Path
 import redis
-from loom_worker.results.references import References, stores
-from loom_worker.settings import BlobSettings
+from loom_worker.tools.references import References, stores
+from loom_worker.core.settings import BlobSettings
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
-from loom_worker.values.tools import Caller
+from loom_worker.core.values.tools import Caller
 
 settings = BlobSettings(folder=Path(sys.argv[2]))
 client = redis.Redis.from_url(sys.argv[4])

@@ -14,10 +14,10 @@ import urllib3
 from flower.urls import handlers
 from redis import Redis
 
-from loom_worker.settings import embedded_socket
-from loom_worker.supervise import home, valkey
-from loom_worker.supervise.ready import listens
-from loom_worker.supervise.specs import loom_command
+from loom_worker.core.settings import embedded_socket
+from loom_worker.supervisor import home, valkey
+from loom_worker.supervisor.ready import listens
+from loom_worker.supervisor.specs import loom_command
 from tests.support.processes import killed_at_the_end
 from tests.support.until import until
 

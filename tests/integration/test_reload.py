@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.patterns.news import CHANNEL
+from loom_worker.patterns.events import CHANNEL
 from tests.support.system import Json, System, pid_of, plain_agent
 from tests.support.until import until
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.supervise.decide import Spec
-from loom_worker.supervise.run import how
+from loom_worker.supervisor.decide import Spec
+from loom_worker.supervisor.run import how
 from tests.support.processes import failing, is_alive, looping
 from tests.support.until import until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.supervise.specs import loom_command
+from loom_worker.supervisor.specs import loom_command
 from tests.support.processes import killed_at_the_end
 from tests.support.until import until
 

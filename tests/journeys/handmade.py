@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from typing import Annotated
 
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 from loom_worker.tools.declare import Caller, tool
 
 HERE = Path(__file__).parent

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.isolation import landlock
-from loom_worker.supervise import home
-from loom_worker.supervise.ready import readiness
+from loom_worker.core.isolation import landlock
+from loom_worker.supervisor import home
+from loom_worker.supervisor.ready import readiness
 from tests.support.processes import killed_at_the_end
 from tests.support.system import START_S, STOP_S, TURN_S, loom
 from tests.support.until import until

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from loom_worker.lanes.consuming import AFTER_S, look, stuck
-from loom_worker.settings import from_env
+from loom_worker.core.settings import from_env
+from loom_worker.lanes.readiness import AFTER_S, look, stuck
 from tests.support.celery_app import app_at
 from tests.support.messages_server import Hang, MessagesServer
 from tests.support.messages_wire import answer, sse

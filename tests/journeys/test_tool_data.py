@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.llm.tokens import cl100k_tokens
-from loom_worker.sqlite_driver import sqlite3
 from tests.integration.backends_rest import api as rest_api
 from tests.support import mcp_servers
 from tests.support.agents import written

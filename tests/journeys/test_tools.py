@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from loom_worker.core.fence import fence_key
 from loom_worker.llm.tokens import cl100k_tokens
-from loom_worker.tools.clean import fence_key
 from tests.support.agents import written
 from tests.support.meeting import Meeting
 from tests.support.messages_server import Hang, MessagesServer, Say

@@ -5,7 +5,7 @@ from typing import Any
 
 from celery import Celery
 
-from loom_worker.settings import from_env
+from loom_worker.core.settings import from_env
 from loom_worker.tasks.app import configure
 
 

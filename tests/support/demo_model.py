@@ -6,12 +6,12 @@ from datetime import date
 from functools import cache
 from typing import Any
 
-from loom_worker.llm.scripted import Scripted
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.chat import ChatMessage, Reply, Request, ToolOutcome, ToolSpec
+from loom_worker.demo.scripted import Scripted
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import for_message
-from loom_worker.sqlite_driver import sqlite3
-from loom_worker.values.chat import ChatMessage, Reply, Request, ToolOutcome, ToolSpec
 
 TOOLS = tuple(ToolSpec(name, name, {"type": "object"}) for name in ("list_tables", "get_schema", "execute_sql"))
 KINDS = frozenset({"sql", "sqlite"})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import sqlite3
 
 
 def spoil(file: Path, name: str) -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from loom_worker import wiring
-from loom_worker.lanes.keeper import alive_workers
-from loom_worker.settings import from_env
+from loom_worker.core.settings import from_env
+from loom_worker.core.values.events import Event
+from loom_worker.core.values.sessions import Message
+from loom_worker.core.values.turns import NewTurn, Turn
+from loom_worker.lanes.lease_renewer import alive_workers
+from loom_worker.runtime import build
 from loom_worker.store.prepare import prepare
 from loom_worker.tasks.app import app
-from loom_worker.values.events import Event
-from loom_worker.values.sessions import Message
-from loom_worker.values.turns import NewTurn, Turn
 from tests.support import system
 from tests.support.until import until
 from tests.support.valkey import Valkey
@@ -53,7 +53,7 @@ class Engine:
         with self._valkey.client() as client:
             client.flushall()
         prepare(self.settings)
-        self.front = wiring.front(self.settings)
+        self.front = build.front(self.settings)
         return self
 
     def __exit__(

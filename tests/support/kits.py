@@ -1,13 +1,13 @@
 """What agents of a process work with, on a test's own settings."""
 
-from loom_worker import redis_client
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
-from loom_worker.kits import Kits
-from loom_worker.outfit import Outfit, outfit
-from loom_worker.settings import Settings
+from loom_worker.core import redis_client
+from loom_worker.core.settings import Settings
+from loom_worker.runtime.agents import Kits
+from loom_worker.runtime.components import Outfit, outfit
 from loom_worker.store.database import Database
-from loom_worker.turn.patience import Stopping
+from loom_worker.turn.store_retry import Stopping
 
 
 def made_outfit(settings: Settings, agents: Agents | LiveAgents, database: Database) -> Outfit:

@@ -6,8 +6,8 @@ import queue
 import threading
 from pathlib import Path
 
+from loom_worker.core.values.patterns import PatternUpdateEvent
 from loom_worker.patterns.library import FileContent, read_file
-from loom_worker.values.patterns import PatternUpdateEvent
 
 BROKEN = "name: [\n"
 WAIT_S = 10.0

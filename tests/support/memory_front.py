@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from loom_worker.errors import Conflict, Flaw, Invalid, NotFound, QueueFull, Unavailable
-from loom_worker.front import allowed
-from loom_worker.settings import Settings
-from loom_worker.values.agents import Agent, Backend
-from loom_worker.values.chat import Usage
-from loom_worker.values.deliveries import Delivery
-from loom_worker.values.events import Event
-from loom_worker.values.ids import new_id, now_ms
-from loom_worker.values.json import Json
-from loom_worker.values.memory import Snapshot
-from loom_worker.values.pages import Page
-from loom_worker.values.search import Excerpt, Hit
-from loom_worker.values.sessions import DEFAULT_AGENT, Message, NewSession, Session, SessionPatch
-from loom_worker.values.tools import Tool
-from loom_worker.values.turns import STRENGTH, Call, CancelAction, NewTurn, Retry, Turn, TurnStatus, Webhook
+from loom_worker.core.errors import Conflict, Flaw, Invalid, NotFound, QueueFull, Unavailable
+from loom_worker.core.settings import Settings
+from loom_worker.core.values.agents import Agent, Backend
+from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.events import Event
+from loom_worker.core.values.ids import new_id, now_ms
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.memory import Snapshot
+from loom_worker.core.values.pages import Page
+from loom_worker.core.values.search import Excerpt, Hit
+from loom_worker.core.values.sessions import DEFAULT_AGENT, Message, NewSession, Session, SessionPatch
+from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.turns import STRENGTH, Call, CancelAction, NewTurn, Retry, Turn, TurnStatus, Webhook
+from loom_worker.service import allowed
 from tests.support.callers import a_tool
 from tests.support.memory_parts import (
     asked_again,

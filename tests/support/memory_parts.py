@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from loom_worker.errors import Flaw, Invalid
-from loom_worker.values.chat import ChatMessage, Usage
-from loom_worker.values.deliveries import Delivery
-from loom_worker.values.ids import new_id, now_ms
-from loom_worker.values.json import Json
-from loom_worker.values.pages import Page, no_cursor
-from loom_worker.values.sessions import DEFAULT_AGENT, Message, NewSession, Session
-from loom_worker.values.turns import NewTurn, Retry, Turn, Webhook
+from loom_worker.core.errors import Flaw, Invalid
+from loom_worker.core.values.chat import ChatMessage, Usage
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.ids import new_id, now_ms
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.pages import Page, no_cursor
+from loom_worker.core.values.sessions import DEFAULT_AGENT, Message, NewSession, Session
+from loom_worker.core.values.turns import NewTurn, Retry, Turn, Webhook
 
 T = TypeVar("T")
 

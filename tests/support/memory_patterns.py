@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loom_worker.errors import LoomError, Unavailable
-from loom_worker.front.patterns import PatternDesk
+from loom_worker.core.errors import LoomError, Unavailable
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch, Template
 from loom_worker.patterns.live import State
 from loom_worker.patterns.match import Matcher
-from loom_worker.values.json import Json
-from loom_worker.values.patterns import Effect, Pattern, PatternMatch, Template
+from loom_worker.service.pattern_catalog import PatternDesk
 
 SUMMED = ("uses", "succeeded", "failed", "cost_usd", "tokens")
 LOADED_MS = 1_795_253_400_000

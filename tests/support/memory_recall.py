@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from loom_worker.errors import Flaw, Invalid
-from loom_worker.values.json import Json
-from loom_worker.values.memory import Snapshot
-from loom_worker.values.pages import Page
-from loom_worker.values.sessions import Message, Session
+from loom_worker.core.errors import Flaw, Invalid
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.memory import Snapshot
+from loom_worker.core.values.pages import Page
+from loom_worker.core.values.sessions import Message, Session
 from tests.support.memory_parts import page_of
 
 BUDGET_TOKENS = 1000

@@ -4,13 +4,13 @@ they know, the patterns."""
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from loom_worker.errors import Conflict, Flaw, Invalid, NotFound
-from loom_worker.front.patterns import PatternDesk
-from loom_worker.values.approvals import Decision
-from loom_worker.values.blobs import DataReference
-from loom_worker.values.failures import ErrorFilter, StoredError
-from loom_worker.values.pages import Page
-from loom_worker.values.turns import Call, Turn
+from loom_worker.core.errors import Conflict, Flaw, Invalid, NotFound
+from loom_worker.core.values.approvals import Decision
+from loom_worker.core.values.blobs import DataReference
+from loom_worker.core.values.failures import ErrorFilter, StoredError
+from loom_worker.core.values.pages import Page
+from loom_worker.core.values.turns import Call, Turn
+from loom_worker.service.pattern_catalog import PatternDesk
 from tests.support.memory_parts import page_of
 from tests.support.memory_patterns import MemoryPatterns
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from loom_worker.values.chat import Reply, ReplyEvent, Request, StopReason, TextDelta, ToolUse, Usage
-from loom_worker.values.json import Json
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request, StopReason, TextDelta, ToolUse, Usage
+from loom_worker.core.values.json import Json
 
 Beat = ReplyEvent | BaseException | Callable[[], object]
 """What happens next in a call: an event is yielded, an error raised, a function called."""

@@ -4,11 +4,11 @@ import json
 from dataclasses import dataclass, field
 from functools import partial
 
-from loom_worker.errors import LoomError, NotFound
-from loom_worker.front.outward import Outward
-from loom_worker.values.blobs import DataReference
-from loom_worker.values.tools import Tool
-from loom_worker.values.turns import Turn
+from loom_worker.core.errors import LoomError, NotFound
+from loom_worker.core.values.blobs import DataReference
+from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.turns import Turn
+from loom_worker.service.outward import Outward
 from tests.support.callers import a_tool
 from tests.support.memory_patterns import MemoryPatterns
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns.library import Library, load
-from loom_worker.values.patterns import Pattern
 
 MINIMAL = "name: top_n\ncategory: ranking\n"
 

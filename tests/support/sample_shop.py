@@ -7,7 +7,7 @@ from datetime import date, datetime
 from functools import cache
 from pathlib import Path
 
-from loom_worker.backends import shop
+from loom_worker.demo import shop
 
 TODAY = date(2026, 2, 11)
 """The shop's last day is the one before."""

@@ -3,10 +3,10 @@
 import logging
 import sys
 
-from loom_worker.settings import Settings, WebSettings
+from loom_worker.core.settings import Settings, WebSettings
 from tests.support.memory_front import MemoryFront
-from web.serve import serve_front
+from web.serve import serve
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-    serve_front(MemoryFront(Settings(web=WebSettings(port=int(sys.argv[1]), threads=8))))  # type: ignore[arg-type]
+    serve(MemoryFront(Settings(web=WebSettings(port=int(sys.argv[1]), threads=8))))  # type: ignore[arg-type]

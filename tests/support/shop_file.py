@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.backends import shop
+from loom_worker.demo import shop
 
 TODAY = date(2026, 11, 21)
 

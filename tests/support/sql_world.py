@@ -10,8 +10,8 @@ import jsonschema
 from sqlalchemy import create_engine
 
 from loom_worker.backends.sql import SqlBackend
-from loom_worker.sqlite_driver import sqlite3
-from loom_worker.values.agents import Scope
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.agents import Scope
 from tests.support.callers import CALLER
 from tests.support.sql_attacks import CANARY
 

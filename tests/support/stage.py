@@ -6,15 +6,24 @@ from typing import Any
 
 import redis
 
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.settings import Settings
+from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.chat import ChatMessage, ToolSpec
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.events import Event
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.tokens import Frame
+from loom_worker.core.values.tools import Caller, Outcome, Tool
+from loom_worker.core.values.turns import Call, CancelAction, NewTurn, Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import queued, rebuild
 from loom_worker.lanes import keys
-from loom_worker.lanes.keeper import Keeper
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.lanes.lease_renewer import Keeper
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.memory.pressure import l1_room
-from loom_worker.settings import Settings
 from loom_worker.store.calls import Calls
 from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.claims import Claims
@@ -28,19 +37,10 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
 from loom_worker.tools.call import call as call_tool
 from loom_worker.tools.registry import Registry
-from loom_worker.turn.loom import Beside, Doors, Kit, Loom
+from loom_worker.turn.entrypoints import serve_call, serve_lane
 from loom_worker.turn.model_watch import WaitTeller
-from loom_worker.turn.patience import Stopping
-from loom_worker.turn.serve import serve_call, serve_lane
-from loom_worker.values.agents import Agent
-from loom_worker.values.chat import ChatMessage, ToolSpec
-from loom_worker.values.deliveries import Delivery
-from loom_worker.values.events import Event
-from loom_worker.values.json import Json
-from loom_worker.values.sessions import NewSession
-from loom_worker.values.tokens import Frame
-from loom_worker.values.tools import Caller, Outcome, Tool
-from loom_worker.values.turns import Call, CancelAction, NewTurn, Step, Turn
+from loom_worker.turn.runtime import Beside, Doors, Kit, Loom
+from loom_worker.turn.store_retry import Stopping
 from loom_worker.webhook.body import completed
 from tests.support.models import Plays
 

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from loom_worker.lanes.consuming import Look, Worker
-from loom_worker.supervise.decide import Row, Spec
-from loom_worker.supervise.processes import Processes
-from loom_worker.supervise.rounds import Rounds
-from loom_worker.supervise.run import Supervisor
+from loom_worker.lanes.readiness import Look, Worker
+from loom_worker.supervisor.decide import Row, Spec
+from loom_worker.supervisor.health_check import Rounds
+from loom_worker.supervisor.processes import Processes
+from loom_worker.supervisor.run import Supervisor
 
 
 class _Quiet:

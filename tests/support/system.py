@@ -22,9 +22,9 @@ from typing import Any, Self
 import redis
 import urllib3
 
+from loom_worker.core.settings import embedded_socket
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.lanes import keys
-from loom_worker.settings import embedded_socket
-from loom_worker.sqlite_driver import sqlite3
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import sqlite3
 
 _TABLES = {
     "customers": "id, name, email, city, country, segment, signed_up_on",

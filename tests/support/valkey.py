@@ -7,7 +7,7 @@ from types import TracebackType
 
 import redis
 
-from loom_worker.supervise.valkey import find_binary
+from loom_worker.supervisor.valkey import find_binary
 from tests.support.until import until
 
 

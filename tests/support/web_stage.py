@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from loom_worker.settings import Settings, WebSettings
+from loom_worker.core.settings import Settings, WebSettings
 from tests.support.memory_front import MemoryFront
 from web.serve import Server
 

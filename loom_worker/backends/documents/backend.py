@@ -13,11 +13,11 @@ from loom_worker.backends.documents.overview import overview
 from loom_worker.backends.documents.page import numbered, printed
 from loom_worker.backends.documents.refresh import Patience, listing, refresh
 from loom_worker.backends.documents.specs import LIST_DOCUMENTS, READ_DOCUMENT, SEARCH_DOCUMENTS
-from loom_worker.errors import BadSettings, ToolFailed
-from loom_worker.sqlite_driver import sqlite3
-from loom_worker.values.chat import ToolSpec
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller, Tool
+from loom_worker.core.errors import BadSettings, ToolFailed
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller, Tool
 
 KIND = "documents"
 """Of the origin that its tools carry."""

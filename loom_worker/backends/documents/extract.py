@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from loom_worker.errors import LoomError
+from loom_worker.core.errors import LoomError
 
 MAX_CHARS = 5_000_000
 """Characters kept of one document."""

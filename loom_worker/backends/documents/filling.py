@@ -7,7 +7,7 @@ from loom_worker.backends.documents.folder import Entry, Listing
 from loom_worker.backends.documents.index import transaction
 from loom_worker.backends.documents.reader import Answer
 from loom_worker.backends.documents.words import grams
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import sqlite3
 
 MAX_TOTAL_CHARS = 200_000_000
 """Characters kept of all documents of a folder: an index of some 600 MB."""

@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from loom_worker.errors import ToolFailed
-from loom_worker.sqlite_driver import codes, sqlite3
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.sqlite_driver import codes, sqlite3
 
 VERSION = 1
 """Of tables and of how texts are cut; another one makes every index anew."""

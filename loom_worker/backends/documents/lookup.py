@@ -7,9 +7,9 @@ from difflib import get_close_matches
 
 from loom_worker.backends.documents.extract import Passage
 from loom_worker.backends.documents.words import expression
-from loom_worker.sqlite_driver import sqlite3
-from loom_worker.values.json import Json
-from loom_worker.visible import one_line
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.text import one_line
+from loom_worker.core.values.json import Json
 
 SNIPPET_TOKENS = 40
 MAX_SNIPPET_CHARS = 500

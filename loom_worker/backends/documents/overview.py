@@ -3,7 +3,7 @@
 from collections import Counter
 
 from loom_worker.backends.documents.folder import Listing
-from loom_worker.visible import one_line
+from loom_worker.core.text import one_line
 
 MAX_NAMES = 40
 MAX_CHARS = 4000

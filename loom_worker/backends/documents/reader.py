@@ -15,7 +15,7 @@ from typing import BinaryIO, TypedDict
 
 from loom_worker.backends.documents.extract import Extract, Line, Passage, Unreadable, passages
 from loom_worker.backends.documents.kinds import extract
-from loom_worker.values.json import Json
+from loom_worker.core.values.json import Json
 
 MAX_MEMORY_BYTES = 1024 * 1024 * 1024
 KILLED_AFTER = 1.5

@@ -14,7 +14,7 @@ from typing import Self, cast
 import loom_worker
 from loom_worker.backends.documents.extract import Passage, Unreadable
 from loom_worker.backends.documents.reader import KILLED_AFTER, Answer, Order
-from loom_worker.isolation import process_env
+from loom_worker.core.isolation import process_env
 
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from loom_worker.backends.documents.reader import main; main()"
 """The package's folder comes last, so nothing beside it can stand in for the standard library."""

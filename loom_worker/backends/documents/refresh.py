@@ -12,8 +12,8 @@ from loom_worker.backends.documents import filling, folder
 from loom_worker.backends.documents.extract import Unreadable
 from loom_worker.backends.documents.filling import Waiting
 from loom_worker.backends.documents.reading import Reading
-from loom_worker.errors import ToolFailed
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.sqlite_driver import sqlite3
 
 POLL_S = 0.05
 

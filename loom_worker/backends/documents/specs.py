@@ -1,6 +1,6 @@
 """The three tools, as the model sees them."""
 
-from loom_worker.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec
 
 MAX_LISTED = 100
 MAX_FOUND = 20

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loom_worker.errors import ToolFailed
-from loom_worker.values.json import Json
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.json import Json
 
 MAX_RESULT_BYTES = 10_000_000
 """Of a result in UTF-8; more is cut."""

@@ -5,8 +5,8 @@ import json
 import re
 from collections.abc import Mapping
 
-from loom_worker.errors import ToolFailed
-from loom_worker.values.agents import McpServer
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.agents import McpServer
 
 _INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TERM")
 """All that a command inherits of our environment: none of it is a secret."""

@@ -11,8 +11,8 @@ from loom_worker.backends.mcp.answers import value
 from loom_worker.backends.mcp.faults import Expired, Lost
 from loom_worker.backends.mcp.listing import Listing, listing
 from loom_worker.backends.mcp.session import PING_S, Link, Session
-from loom_worker.errors import ToolFailed
-from loom_worker.values.json import Json
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.json import Json
 
 LISTING_S = 15.0
 """For all pages of the list of tools."""

@@ -18,9 +18,9 @@ import httpx2
 
 from loom_worker import __version__
 from loom_worker.backends.mcp.faults import CODE, EXPIRED, REFUSED, UNREACHABLE
-from loom_worker.net.address import Target, target
-from loom_worker.net.dial import MAX_DIALLED, Deadline, resolve_in_time
-from loom_worker.values.agents import McpServer
+from loom_worker.core.values.agents import McpServer
+from loom_worker.guard.net.address import Target, target
+from loom_worker.guard.net.dial import MAX_DIALLED, Deadline, resolve_in_time
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Of one answer; as for a command's line."""

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 
 T = TypeVar("T")
 

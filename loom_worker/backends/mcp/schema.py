@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from loom_worker.backends.mcp.words import short, visible
-from loom_worker.values.json import Json
+from loom_worker.backends.mcp.clean_text import short, visible
+from loom_worker.core.values.json import Json
 
 MAX_BYTES = 32 * 1024
 """Of the schema as JSON, references written out."""

@@ -12,17 +12,17 @@ from functools import partial
 
 from loom_worker.backends.mcp.config import environment, filled, key, used
 from loom_worker.backends.mcp.connection import Connection, Limits
-from loom_worker.backends.mcp.known import Known, Recall, Remember
 from loom_worker.backends.mcp.listing import Listed, Listing, chosen, names
 from loom_worker.backends.mcp.loop import Loop
-from loom_worker.backends.mcp.said import Said
+from loom_worker.backends.mcp.server_log import Said
 from loom_worker.backends.mcp.session import Link
-from loom_worker.errors import ToolFailed
-from loom_worker.values.agents import McpServer
-from loom_worker.values.chat import ToolSpec
-from loom_worker.values.content import Alone, Content
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller, Tool
+from loom_worker.backends.mcp.tool_cache import Known, Recall, Remember
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.agents import McpServer
+from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.content import Alone, Content
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller, Tool
 
 DEFAULT = Limits()
 LATE_S = 2.0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from loom_worker import __version__
 from loom_worker.backends.mcp import faults
 from loom_worker.backends.mcp.faults import Expired, Lost, said
-from loom_worker.errors import LoomError, ToolFailed
-from loom_worker.values.json import Json
+from loom_worker.core.errors import LoomError, ToolFailed
+from loom_worker.core.values.json import Json
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from loom_worker.backends.mcp import child
-from loom_worker.backends.mcp.said import Flood, Said
-from loom_worker.values.agents import McpServer
+from loom_worker.backends.mcp.server_log import Flood, Said
+from loom_worker.core.values.agents import McpServer
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from email.message import Message
 
 from loom_worker.backends.rest.auth import Veil
-from loom_worker.errors import ToolFailed
-from loom_worker.net.http import Answer
+from loom_worker.core.errors import ToolFailed
+from loom_worker.guard.net.http import Answer
 
 MAX_SHOWN_CHARS = 500
 """Of the body of an answer that is a failure."""

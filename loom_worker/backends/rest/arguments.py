@@ -10,8 +10,8 @@ from jsonschema.exceptions import SchemaError
 
 from loom_worker.backends.rest.document import Document, step
 from loom_worker.backends.rest.schemas import MAX_DESCRIPTION_CHARS, Inliner
-from loom_worker.values.json import Json
-from loom_worker.visible import one_line
+from loom_worker.core.text import one_line
+from loom_worker.core.values.json import Json
 
 Place = Literal["path", "query", "header"]
 MAX_NAME_CHARS = 64

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from urllib.parse import quote, quote_plus
 
 from loom_worker.backends.rest.arguments import may_be_sent
-from loom_worker.errors import BadSettings
-from loom_worker.values.agents import Auth
+from loom_worker.core.errors import BadSettings
+from loom_worker.core.values.agents import Auth
 
 HIDDEN = "***"
 

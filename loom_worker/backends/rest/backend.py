@@ -9,13 +9,13 @@ from pathlib import Path
 from loom_worker.backends.rest import answer, auth, document, openapi
 from loom_worker.backends.rest.client import MAX_ANSWER_BYTES, Client, wish
 from loom_worker.backends.rest.request import question
-from loom_worker.errors import BadSettings, Invalid, ToolFailed
-from loom_worker.net.address import Lookup, Private, Target, target
-from loom_worker.values.agents import Backend
-from loom_worker.values.chat import ToolSpec
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller, Tool
-from loom_worker.visible import one_line
+from loom_worker.core.errors import BadSettings, Invalid, ToolFailed
+from loom_worker.core.text import one_line
+from loom_worker.core.values.agents import Backend
+from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller, Tool
+from loom_worker.guard.net.address import Lookup, Private, Target, target
 
 MAX_DESCRIPTION_CHARS = 12_000
 """Of the operations' lines in the system prompt; those beyond it are only named."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urljoin, urlsplit
 
 from loom_worker.backends.rest.openapi import READING
-from loom_worker.errors import Invalid, ToolFailed, Transient
-from loom_worker.net.address import Lookup, Target, target
-from loom_worker.net.dial import Deadline, resolve_in_time
-from loom_worker.net.http import Answer, NoAnswer, Question, ask, retry_after_s
+from loom_worker.core.errors import Invalid, ToolFailed, Transient
+from loom_worker.guard.net.address import Lookup, Target, target
+from loom_worker.guard.net.dial import Deadline, resolve_in_time
+from loom_worker.guard.net.http import Answer, NoAnswer, Question, ask, retry_after_s
 
 MAX_ANSWER_BYTES = 10_000_000
 """Read of an answer, as it is sent and once it is unpacked."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from loom_worker import yaml_files
-from loom_worker.errors import BadFile
-from loom_worker.values.json import Json
+from loom_worker.core import yaml_files
+from loom_worker.core.errors import BadFile
+from loom_worker.core.values.json import Json
 
 MAX_BYTES = 10_000_000
 """Of a JSON document; in YAML the safe reader's own limit holds."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from loom_worker.backends.rest.arguments import Arguments, Body, Parameter, fit, free, may_be_sent
 from loom_worker.backends.rest.document import Document, step
-from loom_worker.values.json import Json
-from loom_worker.visible import one_line
+from loom_worker.core.text import one_line
+from loom_worker.core.values.json import Json
 
 READING = ("GET", "HEAD")
 METHODS = (*READING, "POST", "PUT", "PATCH", "DELETE")

@@ -8,9 +8,9 @@ from urllib.parse import quote, unquote
 from loom_worker.backends.rest.arguments import Body, Parameter
 from loom_worker.backends.rest.openapi import Operation
 from loom_worker.backends.rest.values import encoded, pairs, simple
-from loom_worker.errors import ToolFailed
-from loom_worker.net.http import Question
-from loom_worker.values.json import Json
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.json import Json
+from loom_worker.guard.net.http import Question
 
 MAX_PATH_CHARS = 8_000
 """With the query; servers refuse longer ones."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loom_worker.backends.rest.document import Document, step
-from loom_worker.values.json import Json
-from loom_worker.visible import one_line
+from loom_worker.core.text import one_line
+from loom_worker.core.values.json import Json
 
 MAX_VALUES = 2_000
 """Schemas of one operation with all references written out; the model is sent them with every call."""

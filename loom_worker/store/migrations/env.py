@@ -5,7 +5,7 @@ from typing import Any
 from alembic import context
 from sqlalchemy import Connection, create_engine, event
 
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.file import into_wal
 from loom_worker.store.schema import metadata
 

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from loom_worker.errors import Overloaded
+from loom_worker.core.errors import Overloaded
+from loom_worker.core.settings_tree import LlmSettings
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Usage
+from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.llm import tokens
 from loom_worker.llm.anthropic_request import request_body
+from loom_worker.memory.compress import Desk, compress
 from loom_worker.memory.pressure import l1_room
-from loom_worker.settings_tree import LlmSettings
+from loom_worker.memory.summarize import Means
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
-from loom_worker.summary.compress import Desk, compress
-from loom_worker.summary.write import Means
-from loom_worker.values.chat import Reply, ReplyEvent, Request, Usage
-from loom_worker.values.memory import MemoryPolicy
 from tests.chaos.model_script import summary_for
 from tests.chaos.records import Evidence, ModelCall
 from tests.chaos.summaries import part_of

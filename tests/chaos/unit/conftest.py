@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.settings import Settings, from_env
+from loom_worker.core.settings import Settings, from_env
 from loom_worker.store.database import Database
 from tests.chaos.unit.made import Run, good_run
 

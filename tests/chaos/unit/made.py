@@ -7,11 +7,17 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
 
+from loom_worker.core.settings import LimitSettings, Settings
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.approvals import Decision
+from loom_worker.core.values.chat import Reply, Request, ToolSpec
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.memory import MemoryPolicy
+from loom_worker.core.values.sessions import Message, NewSession
+from loom_worker.core.values.turns import Claim, Ending, NewTurn, Turn, Webhook
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import Assembly
 from loom_worker.memory.kernel import memory_text
-from loom_worker.settings import LimitSettings, Settings
-from loom_worker.sqlite_driver import sqlite3
 from loom_worker.store.approvals import decide
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
@@ -22,15 +28,9 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.submit import submit
 from loom_worker.turn.ending import finished
-from loom_worker.turn.plan import Checked, planned
-from loom_worker.turn.saying import conversation, said, usage_of
-from loom_worker.turn.work import Work
-from loom_worker.values.approvals import Decision
-from loom_worker.values.chat import Reply, Request, ToolSpec
-from loom_worker.values.deliveries import Delivery
-from loom_worker.values.memory import MemoryPolicy
-from loom_worker.values.sessions import Message, NewSession
-from loom_worker.values.turns import Claim, Ending, NewTurn, Turn, Webhook
+from loom_worker.turn.state import Work
+from loom_worker.turn.tool_plan import Checked, planned
+from loom_worker.turn.transcript import conversation, said, usage_of
 from loom_worker.webhook.body import completed
 from tests.chaos.checker import check
 from tests.chaos.model_script import reply_for, script_of

@@ -4,8 +4,8 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from loom_worker.turn.work import Work
-from loom_worker.values.turns import Ending
+from loom_worker.core.values.turns import Ending
+from loom_worker.turn.state import Work
 from tests.chaos.checker import check
 from tests.chaos.checks_calls import body_tokens
 from tests.chaos.records import Injection, ModelCall

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.values.turns import Ending
+from loom_worker.core.values.turns import Ending
 from tests.chaos.checker import check, figures
 from tests.chaos.unit.compressed import compress_session, long_run, seen
 from tests.chaos.unit.made import Run, assert_found

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
-from loom_worker.turn.work import Work
-from loom_worker.values.turns import Ending
+from loom_worker.core.values.turns import Ending
+from loom_worker.turn.state import Work
 from tests.chaos.checker import check
 from tests.chaos.records import Decided, Effect, Hook
 from tests.chaos.unit.made import Run, assert_found

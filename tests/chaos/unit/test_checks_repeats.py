@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
+from loom_worker.core.values.turns import Ending
 from loom_worker.memory.folding import folded
-from loom_worker.turn.work import Work
-from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse
-from loom_worker.values.turns import Ending
+from loom_worker.turn.state import Work
 from tests.chaos.checker import check, figures
 from tests.chaos.model_script import newest_question
 from tests.chaos.records import Effect, Injection, ModelCall

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.sqlite_driver import sqlite3
-from loom_worker.values.turns import Ending
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.turns import Ending
 from tests.chaos.checker import check, figures
 from tests.chaos.records import Injection
 from tests.chaos.unit.made import Run, assert_found, changed

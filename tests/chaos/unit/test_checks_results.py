@@ -11,11 +11,11 @@ import pytest
 
 from loom_worker.blobs.disk import Disk
 from loom_worker.blobs.frame import packed
+from loom_worker.core.values.blobs import DataReference
+from loom_worker.core.values.turns import Ending
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.calls import Calls
-from loom_worker.turn.work import Work
-from loom_worker.values.blobs import DataReference
-from loom_worker.values.turns import Ending
+from loom_worker.turn.state import Work
 from tests.chaos.checker import check
 from tests.chaos.records import Effect, Injection, ModelCall
 from tests.chaos.unit.made import NOW_MS, WORKSPACE, Run, assert_found

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from loom_worker.core.values.turns import Ending
 from loom_worker.store.outbox import Outbox
-from loom_worker.turn.work import Work
-from loom_worker.values.turns import Ending
+from loom_worker.turn.state import Work
 from tests.chaos.checker import check
 from tests.chaos.records import Evidence, Hook, Polled
 from tests.chaos.unit.made import NOW_MS, Run, assert_found, changed

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from loom_worker.turn.work import Work
-from loom_worker.values.turns import Ending
+from loom_worker.core.values.turns import Ending
+from loom_worker.turn.state import Work
 from tests.chaos.checker import check
 from tests.chaos.unit.made import Run, assert_found, changed
 

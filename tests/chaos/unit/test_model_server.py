@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from loom_worker.errors import LoomError, Overloaded, StreamBroken
+from loom_worker.core.errors import LoomError, Overloaded, StreamBroken
+from loom_worker.core.values.chat import ChatMessage, Reply, Request, ToolOutcome, ToolSpec
 from loom_worker.llm.anthropic import Anthropic
-from loom_worker.values.chat import ChatMessage, Reply, Request, ToolOutcome, ToolSpec
 from tests.chaos import model_log
 from tests.chaos.model_log import STILL_OPEN
 from tests.chaos.records import ModelCall

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from loom_worker.backends import shop, shop_schema
 from loom_worker.backends.sql import SqlBackend
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.patterns import Pattern
+from loom_worker.demo import shop, shop_schema
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.render import fill
-from loom_worker.sqlite_driver import sqlite3
-from loom_worker.values.patterns import Pattern
 from tests.support.callers import CALLER
 from tests.support.postgres import Postgres
 from tests.support.until import until

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from loom_worker.backends import shop
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.demo import shop
 from tests.support.shop_file import TODAY
 
 DATED = {

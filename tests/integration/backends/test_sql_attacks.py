@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from loom_worker.backends.servers import Caps, server_engine, server_query
 from loom_worker.backends.sql import SqlBackend
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 from tests.support.sql_attacks import ATTACKS, CANARY, WRITES, Attack
 from tests.support.sql_world import SCOPE, World, ask
 

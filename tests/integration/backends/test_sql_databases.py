@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import create_engine
 
 from loom_worker.backends.sql import SqlBackend
-from loom_worker.errors import ToolFailed
-from loom_worker.values.agents import Scope
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.agents import Scope
 from tests.support.mariadb import MariaDb
 from tests.support.postgres import Postgres, ServerProcess
 from tests.support.sql_attacks import CANARY

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from loom_worker.backends.sql import SqlBackend
-from loom_worker.errors import ToolFailed
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.sqlite_driver import sqlite3
 from tests.support.sql_world import ask
 
 BIG_TEXT = "WITH x(s) AS MATERIALIZED (SELECT printf('%.*c', 990000, 'a')) "

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.errors import ToolFailed
-from loom_worker.values.agents import McpServer
-from loom_worker.values.tools import Tool
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.agents import McpServer
+from loom_worker.core.values.tools import Tool
 from tests.support.mcp_servers.stage import Stage, listening, run, sdk, staged
 from tests.support.until import until
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from loom_worker.errors import ToolFailed
-from loom_worker.values.agents import McpServer
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.agents import McpServer
 from tests.support.http_server import Exchange, serving
 from tests.support.mcp_servers.stage import Stage, free_port, listening, run, staged
 

@@ -14,8 +14,8 @@ import pytest
 
 from loom_worker.backends.mcp.config import key
 from loom_worker.backends.mcp.connection import Limits
-from loom_worker.errors import ToolFailed
-from loom_worker.values.agents import McpServer
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.agents import McpServer
 from tests.support.mcp_servers.stage import Stage, odd, run, sdk, staged
 from tests.support.processes import is_alive
 from tests.support.until import until

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from loom_worker.backends.rest.backend import RestBackend
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.agents import Auth, Backend
+from loom_worker.core.values.chat import ToolUse
+from loom_worker.core.values.tools import Caller
 from loom_worker.tools.registry import Registry
-from loom_worker.values.agents import Auth, Backend
-from loom_worker.values.chat import ToolUse
-from loom_worker.values.tools import Caller
 from tests.integration.backends_rest.api import DOCUMENT, FILE, Api, serving
 
 pytestmark = pytest.mark.integration

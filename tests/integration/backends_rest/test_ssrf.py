@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from loom_worker.backends.rest.backend import RestBackend
-from loom_worker.errors import BadSettings, ToolFailed
-from loom_worker.values.agents import Backend
-from loom_worker.values.deliveries import Delivery
-from loom_worker.values.tools import Caller
+from loom_worker.core.errors import BadSettings, ToolFailed
+from loom_worker.core.values.agents import Backend
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.tools import Caller
 from loom_worker.webhook.send import send
 from loom_worker.webhook.sign import new_secret
 from tests.integration.backends_rest.api import FILE, Api, serving
-from tests.unit.net.hostile import ALWAYS_REFUSED, PRIVATE
+from tests.unit.guard.net.hostile import ALWAYS_REFUSED, PRIVATE
 
 pytestmark = pytest.mark.integration
 

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from loom_worker.errors import Overloaded
+from loom_worker.core.errors import Overloaded
+from loom_worker.core.values.chat import ChatMessage, Request
 from loom_worker.guard.breaker import Breakers, Pace
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.guarded import Guarded
 from loom_worker.llm.retry import Retrying
-from loom_worker.values.chat import ChatMessage, Request
 from tests.support.messages_server import Hang, MessagesServer, failure
 from tests.support.until import until
 

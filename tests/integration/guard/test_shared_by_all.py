@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from loom_worker.core.values.tools import Rate
 from loom_worker.guard.breaker import Breakers, Pace
 from loom_worker.guard.rate import Rates
-from loom_worker.values.tools import Rate
 from tests.support.until import until
 
 pytestmark = pytest.mark.integration

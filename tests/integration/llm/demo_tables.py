@@ -10,7 +10,7 @@ from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import sqlite3
 from tests.support.sample_shop import copy_shop
 
 TODAY = date(2026, 11, 23)

@@ -10,12 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from loom_worker.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
-from loom_worker.llm.anthropic import NO_KEY, Anthropic
-from loom_worker.llm.guarded import Guarded
-from loom_worker.llm.model import NotSent
-from loom_worker.llm.retry import Retrying
-from loom_worker.values.chat import (
+from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.core.values.chat import (
     ChatMessage,
     Reply,
     Request,
@@ -25,6 +21,10 @@ from loom_worker.values.chat import (
     ToolSpec,
     ToolUse,
 )
+from loom_worker.llm.anthropic import NO_KEY, Anthropic
+from loom_worker.llm.guarded import Guarded
+from loom_worker.llm.model import NotSent
+from loom_worker.llm.retry import Retrying
 from tests.support.messages_server import (
     Cut,
     Drip,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bench.tokens import corrected, sample, skipped
-from loom_worker.errors import ProviderFailed
+from loom_worker.core.errors import ProviderFailed
+from loom_worker.core.values.chat import ChatMessage, Request
 from loom_worker.llm.anthropic import Anthropic
-from loom_worker.values.chat import ChatMessage, Request
 from tests.support.messages_server import MessagesServer, Plain, Stream
 
 pytestmark = pytest.mark.integration

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from loom_worker.errors import Interrupted, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
+from loom_worker.core.errors import Interrupted, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
+from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ToolSpec
 from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.bedrock import Bedrock
 from loom_worker.llm.model import NotSent
-from loom_worker.values.chat import ChatMessage, Reply, Request, TextDelta, ToolSpec
 from tests.support.bedrock_wire import (
     ACCESS_KEY,
     SECRET_KEY,

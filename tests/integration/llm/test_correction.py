@@ -6,12 +6,12 @@ import pytest
 
 from bench.kinds import MIXED, texts
 from bench.tokens import count_request
-from loom_worker.errors import PromptTooLong
+from loom_worker.core.errors import PromptTooLong
+from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
 from loom_worker.llm import tokens
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.turn.work import CERTAIN_TOKENS
-from loom_worker.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
+from loom_worker.turn.state import CERTAIN_TOKENS
 from tests.support.messages_rules import blocks
 from tests.support.messages_server import MessagesServer, Say
 

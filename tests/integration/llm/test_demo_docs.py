@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.llm.demo import INTRODUCTION
+from loom_worker.demo.model import INTRODUCTION
 from tests.integration.llm.demo_tables import (
     Figures,
     Row,

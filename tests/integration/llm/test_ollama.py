@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from loom_worker.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ToolSpec
 from loom_worker.llm.model import NotSent
 from loom_worker.llm.ollama import Ollama
-from loom_worker.values.chat import ChatMessage, Reply, Request, TextDelta, ToolSpec
 from tests.support.messages_server import Cut, Drip, Hang, MessagesServer, Plain, Stream
 from tests.support.messages_wire import WireCall
 from tests.support.ollama_wire import refusal, stream

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from loom_worker.errors import ProviderFailed
+from loom_worker.core.errors import ProviderFailed
+from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.model import whole_reply
 from loom_worker.llm.ollama import Ollama
 from loom_worker.llm.response import MAX_ERROR_BYTES
-from loom_worker.values.chat import ChatMessage, Reply, Request, TextDelta
 from tests.support.messages_server import MessagesServer, Outgoing, Plain, Stream
 from tests.support.messages_wire import WireCall, answer, block, call_block, finish, sse, start, thinking_block
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from loom_worker.errors import Interrupted
+from loom_worker.core.errors import Interrupted
+from loom_worker.core.values.chat import ChatMessage, Request
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.model import whole_reply
 from loom_worker.llm.revocable import Revocable
-from loom_worker.values.chat import ChatMessage, Request
 from tests.support.messages_server import Hang, MessagesServer
 from tests.support.until import until
 

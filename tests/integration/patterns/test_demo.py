@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from loom_worker.llm.demo import answer, choose, read_tasks
-from loom_worker.llm.slots import Slots
+from loom_worker.core.values.patterns import Pattern, PatternMatch
+from loom_worker.demo.model import answer, choose, read_tasks
+from loom_worker.demo.slots import Slots
 from loom_worker.patterns.render import for_message
-from loom_worker.values.patterns import Pattern, PatternMatch
 from tests.support.demo_model import call
 from tests.support.sample_shop import copy_shop
-from tests.unit.llm.test_scripted import SQL
+from tests.unit.demo.test_scripted import SQL
 
 NOTHING = Slots(None, (), "")
 

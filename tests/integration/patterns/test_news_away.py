@@ -9,10 +9,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from loom_worker import redis_client
-from loom_worker.errors import Unavailable
-from loom_worker.patterns.news import News
-from loom_worker.values.patterns import PatternUpdateEvent
+from loom_worker.core import redis_client
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.values.patterns import PatternUpdateEvent
+from loom_worker.patterns.events import News
 from tests.support.until import until
 from tests.support.valkey import Valkey
 

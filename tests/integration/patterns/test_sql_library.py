@@ -11,9 +11,9 @@ from statistics import fmean, median
 import pytest
 
 from loom_worker.backends.sqlite_guard import guard
+from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.render import fill
-from loom_worker.values.patterns import Pattern
 from tests.support.sample_shop import TODAY, Sale, copy_shop, orders, sales, sign_ups
 from tests.support.tiny_shop import open_shop
 

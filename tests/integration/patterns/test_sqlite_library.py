@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from loom_worker.backends import shop
 from loom_worker.backends.sql import SqlBackend
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.agents import Scope
+from loom_worker.demo import shop
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.render import fill
-from loom_worker.values.agents import Scope
 from tests.support.callers import CALLER
 
 PATTERNS = {pattern.id: pattern for pattern in load(packaged_root()).patterns if pattern.backend_type == "sqlite"}

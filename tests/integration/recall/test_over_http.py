@@ -5,10 +5,10 @@ import threading
 import pytest
 
 from loom_worker.llm.anthropic import Anthropic
-from loom_worker.recall.rerank import Reranker
+from loom_worker.memory.recall_rerank import Reranker
 from loom_worker.store.database import Database
 from tests.support.messages_server import Hang, MessagesServer, Say
-from tests.unit.recall.made import Talk, Till, answer, apples, parts
+from tests.unit.memory.recall.made import Talk, Till, answer, apples, parts
 
 pytestmark = pytest.mark.integration
 

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import fakeredis
 
-from loom_worker.results.references import References, stores
-from loom_worker.settings import BlobSettings, Settings
+from loom_worker.core.settings import BlobSettings, Settings
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
-from tests.unit.results.made import a_day_later, caller_of, files, keep, tidied
+from loom_worker.tools.references import References, stores
 from tests.unit.store.made import running
+from tests.unit.tools.results.made import a_day_later, caller_of, files, keep, tidied
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 import fakeredis
-from loom_worker.results.references import References, stores
-from loom_worker.settings import BlobSettings
+from loom_worker.tools.references import References, stores
+from loom_worker.core.settings import BlobSettings
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
-from loom_worker.values.tools import Caller
+from loom_worker.core.values.tools import Caller
 
 settings = BlobSettings(folder=Path(sys.argv[2]))
 BlobRows.insert = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from loom_worker.core.values.chat import ChatMessage
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.search import Search
-from loom_worker.values.chat import ChatMessage
 from tests.unit.store.made import WORKSPACE, final, message, running
 
 DATA = os.environ.get("LOOM_TEST_DATA")

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from loom_worker.settings import from_env
+from loom_worker.core.settings import from_env
 from loom_worker.store import schema
 from loom_worker.store.prepare import version_of
 
@@ -12,7 +12,7 @@ from loom_worker.store.prepare import version_of
 def test_processes_that_start_together_make_one_database_between_them(tmp_path: Path) -> None:
     code = (
         "import sys, alembic.command, alembic.config\n"
-        "from loom_worker.settings import from_env\n"
+        "from loom_worker.core.settings import from_env\n"
         "from loom_worker.store.prepare import prepare\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "prepare(from_env({'LOOM_HOME': sys.argv[1]}))\n"

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 from loom_worker.tools.declare import Caller, tool
 
 

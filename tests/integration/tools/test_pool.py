@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker import workshop
 from loom_worker.backends.sql import SqlBackend
-from loom_worker.errors import Interrupted
-from loom_worker.isolation import process_env
-from loom_worker.tools import targets
+from loom_worker.core.errors import Interrupted
+from loom_worker.core.isolation import process_env
+from loom_worker.core.values.tools import Outcome
+from loom_worker.tools import child_main, targets
 from loom_worker.tools.child import Program
 from loom_worker.tools.outcome import BUSY, DIED, NO_PROCESS
 from loom_worker.tools.pool import Pool
-from loom_worker.values.tools import Outcome
 from tests.support.callers import CALLER
 from tests.support.processes import is_alive
 from tests.support.until import until
@@ -33,7 +32,7 @@ SECRET = {"ANTHROPIC_API_KEY": "k", "LOOM_API_KEYS": "k", "LOOM_WEBHOOK_SECRET":
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
     environ = {**os.environ, **SECRET, "LOOM_HOME": "/x", "MY_OWN": "mine", "PGPASSWORD": "p"}
-    pool = Pool(workshop.command(), most=4, environ=process_env.inherited(environ, ("MY_OWN",)))
+    pool = Pool(child_main.command(), most=4, environ=process_env.inherited(environ, ("MY_OWN",)))
     yield pool
     pool.close()
 
@@ -148,10 +147,10 @@ def test_a_child_knows_what_is_harmless_or_named_and_no_other_variable(pool: Poo
 def test_a_child_that_worked_for_a_backend_serves_no_tool_of_a_user_and_makes_room_for_one(tmp_path: Path) -> None:
     look = SqlBackend(f"sqlite:///{tmp_path / 'no.db'}").tools()[0]
     pool = Pool(
-        workshop.command(),
+        child_main.command(),
         most=1,
         environ=os.environ,
-        for_backends=Program("backends", workshop.command(), {**os.environ, "ONLY": "backends"}),
+        for_backends=Program("backends", child_main.command(), {**os.environ, "ONLY": "backends"}),
     )
     try:
         pool.run(look, {}, CALLER, timeout_s=20.0, max_bytes=1000)
@@ -181,7 +180,7 @@ def busy(pool: Pool, threads: ThreadPoolExecutor, note: Path, timeout_s: float =
 
 @pytest.fixture
 def single() -> Iterator[Pool]:
-    pool = Pool(workshop.command(), most=1, environ=os.environ, idle_s=0.02)
+    pool = Pool(child_main.command(), most=1, environ=os.environ, idle_s=0.02)
     yield pool
     pool.close()
 
@@ -218,7 +217,7 @@ def test_an_idle_child_that_died_is_replaced_without_anybody_noticing(single: Po
 
 
 def test_idle_children_end_after_a_while_but_for_the_one_used_last(tmp_path: Path, threads: ThreadPoolExecutor) -> None:
-    pool = Pool(workshop.command(), most=2, environ=os.environ, idle_s=0.5)
+    pool = Pool(child_main.command(), most=2, environ=os.environ, idle_s=0.5)
     try:
         for call in [threads.submit(run, pool, "meet", note=str(tmp_path), others=2) for _ in range(2)]:
             call.result()

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from loom_worker.backends import shop
+from loom_worker.demo import shop
 from tests.support.engine import Engine
 from tests.support.messages_server import MessagesServer, Say
 from tests.support.messages_wire import WireCall

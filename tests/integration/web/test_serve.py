@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from loom_worker.values.sessions import NewSession
+from loom_worker.core.values.sessions import NewSession
 from tests.support.memory_front import MemoryFront
 from tests.support.until import until
 from tests.support.web_stage import settings
-from web.serve import Server, serve_front
+from web.serve import Server, serve
 
 Process = tuple[subprocess.Popen[str], int]
 
@@ -128,7 +128,7 @@ def test_a_taken_port_is_one_clear_line_and_exit_1() -> None:
         port = taken.getsockname()[1]
         front = MemoryFront(settings(port=port))
         with pytest.raises(SystemExit) as caught:
-            serve_front(front)  # type: ignore[arg-type]
+            serve(front)  # type: ignore[arg-type]
     assert re.fullmatch(rf"loom web: cannot listen on 127\.0\.0\.1:{port}: [^\n]+", str(caught.value.code))
     assert front.is_closed
 

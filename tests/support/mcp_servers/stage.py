@@ -12,8 +12,8 @@ from typing import Any
 
 from loom_worker.backends.mcp.connection import Limits
 from loom_worker.backends.mcp.servers import McpServers
-from loom_worker.values.agents import McpServer
-from loom_worker.values.tools import Caller, Tool
+from loom_worker.core.values.agents import McpServer
+from loom_worker.core.values.tools import Caller, Tool
 from tests.support.until import until
 
 HERE = Path(__file__).parent

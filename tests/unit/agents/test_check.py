@@ -5,9 +5,9 @@ import pytest
 
 from loom_worker.agents import check
 from loom_worker.agents.load import load
-from loom_worker.settings_tree import LlmSettings, Provider
-from loom_worker.values.agents import Agent
-from loom_worker.values.problems import Problem, in_order
+from loom_worker.core.settings_tree import LlmSettings, Provider
+from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.problems import Problem, in_order
 
 TOOLS = {"execute_sql": True, "pay": False, "files__read": True}
 

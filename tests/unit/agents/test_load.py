@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from loom_worker.agents.load import Agents, load
-from loom_worker.values.agents import Backend, Compressor
-from loom_worker.values.memory import MemoryPolicy
+from loom_worker.core.values.agents import Backend, Compressor
+from loom_worker.core.values.memory import MemoryPolicy
 
 HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\n"
 FULL = """

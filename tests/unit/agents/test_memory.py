@@ -7,8 +7,8 @@ import pytest
 from loom_worker.agents.fields import Fields
 from loom_worker.agents.load import load
 from loom_worker.agents.memory import PROFILES, policy
-from loom_worker.errors import BadFile
-from loom_worker.values.memory import MemoryPolicy, Shares
+from loom_worker.core.errors import BadFile
+from loom_worker.core.values.memory import MemoryPolicy, Shares
 from tests.unit.docs.pages import text
 
 USUAL = MemoryPolicy()

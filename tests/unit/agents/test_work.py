@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.agents.load import Agents, load
-from loom_worker.values.agents import Agent, ApprovalPolicy, Auth, Backend, McpServer, Scope
+from loom_worker.core.values.agents import Agent, ApprovalPolicy, Auth, Backend, McpServer, Scope
 
 HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\n"
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from loom_worker.backends.parameters import checked
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 
 KINDS = ("sqlite", "postgresql", "mysql", "mariadb", "duckdb")
 

@@ -3,7 +3,7 @@ import pytest
 from loom_worker.backends.functions import FUNCTIONS, GRAMMAR
 from loom_worker.backends.parse import Parameters, Statement, parse
 from loom_worker.backends.statements import MAX_SQL_CHARS
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 from tests.support.sql_attacks import CALLS, WRITES, Attack
 
 SERVERS = ("postgresql", "mysql", "duckdb")

@@ -4,8 +4,8 @@ from loom_worker.backends.parse import parse
 from loom_worker.backends.resolve import Missing, judge
 from loom_worker.backends.schema import Table
 from loom_worker.backends.scope import Catalog, narrow
-from loom_worker.errors import ToolFailed
-from loom_worker.values.agents import Scope
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.agents import Scope
 from tests.support.sql_attacks import SPIES, Attack
 
 KINDS = ("postgresql", "mysql", "duckdb")

@@ -2,7 +2,7 @@ import pytest
 
 from loom_worker.backends.schema import Table
 from loom_worker.backends.scope import Catalog, fold, narrow
-from loom_worker.values.agents import Scope
+from loom_worker.core.values.agents import Scope
 
 CUSTOMERS = Table("customers", (("id", "INTEGER"), ("name", "TEXT"), ("email", "TEXT")), ("id",), (), "public")
 SECRETS = Table("secrets", (("id", "INTEGER"),), ("id",), (), "public")

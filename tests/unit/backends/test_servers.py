@@ -2,7 +2,7 @@ import pytest
 from sqlalchemy import make_url
 
 from loom_worker.backends.servers import SERVERS, server_engine
-from loom_worker.errors import BadSettings
+from loom_worker.core.errors import BadSettings
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mysql", "mariadb"])

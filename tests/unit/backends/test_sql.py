@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 
 from loom_worker.backends.sql import SqlBackend
-from loom_worker.errors import BadSettings, ToolFailed
-from loom_worker.sqlite_driver import sqlite3
-from loom_worker.values.agents import Scope
+from loom_worker.core.errors import BadSettings, ToolFailed
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.agents import Scope
 from tests.support.callers import CALLER
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from loom_worker.backends import sqlite_guard
 from loom_worker.backends.sqlite_guard import FUNCTIONS, Order, Seen, answer, guard
-from loom_worker.values.json import Json
+from loom_worker.core.values.json import Json
 
 WRITES_AND_ESCAPES = [
     "ATTACH 'file:other.db?mode=rwc' AS other",

@@ -1,7 +1,7 @@
 import pytest
 
 from loom_worker.backends.statements import MAX_SQL_CHARS, only_statement
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from bench.crew import wanted
 from bench.figures.footprint import sizes
-from loom_worker.supervise.specs import WORKERS
+from loom_worker.supervisor.specs import WORKERS
 
 
 def test_only_workers_are_run_by_another_command(tmp_path: Path) -> None:

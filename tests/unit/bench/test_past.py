@@ -6,17 +6,17 @@ import pytest
 from sqlalchemy import insert, select
 
 from bench.past import lengthen, make_sessions, open_database
-from loom_worker.settings import LimitSettings, from_env
+from loom_worker.core.settings import LimitSettings, from_env
+from loom_worker.core.values.chat import ChatMessage
+from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.sessions import Message, NewSession
+from loom_worker.core.values.turns import NewTurn, Turn
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.messages import Messages
 from loom_worker.store.prepare import prepare
 from loom_worker.store.schema import messages, sessions, steps, turns, usage
 from loom_worker.store.submit import submit
-from loom_worker.values.chat import ChatMessage
-from loom_worker.values.ids import new_id
-from loom_worker.values.sessions import Message, NewSession
-from loom_worker.values.turns import NewTurn, Turn
 
 
 @pytest.fixture

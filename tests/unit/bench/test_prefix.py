@@ -2,8 +2,8 @@ import pytest
 
 from bench.figures.cache import calls_of
 from bench.prefix import Block, PrefixCache, request_blocks, shared
+from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
 
 SPEC = ToolSpec("find", "Finds things.", {"type": "object"})
 ROM = "r" * 2_000

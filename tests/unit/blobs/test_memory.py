@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from loom_worker.blobs.counters import Counters
 from loom_worker.blobs.memory import INDEX, PREFIX, TOTAL, Memory
-from loom_worker.errors import Unavailable
-from loom_worker.redis_client import client as connect
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.redis_client import client as connect
 from tests.unit.blobs.made import BOUND, new_ref
 
 REFS = [f"ref_{number:032x}" for number in range(12)]

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
-from loom_worker.settings import Settings
+from loom_worker.core.settings import Settings
 from loom_worker.store.database import Database
 from tests.support.disks import spoil
 from tests.unit.store.made import submitted

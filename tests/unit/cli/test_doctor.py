@@ -8,12 +8,12 @@ from click.testing import CliRunner
 
 from loom_worker.cli.checks import Check, backend, contents, data_directory, database, redis, server_binary
 from loom_worker.cli.doctor import line
-from loom_worker.cli.knobs import VALUE_OF, knobs
 from loom_worker.cli.main import main
-from loom_worker.environ import KNOWN, SECRET
-from loom_worker.settings import from_env
+from loom_worker.cli.setting_list import VALUE_OF, knobs
+from loom_worker.core.env import KNOWN, SECRET
+from loom_worker.core.settings import from_env
+from loom_worker.core.values.problems import Problem
 from loom_worker.store.prepare import prepare
-from loom_worker.values.problems import Problem
 from tests.support.disks import spoil
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from loom_worker.cli.env_file import settings_of
 from loom_worker.cli.main import main
-from loom_worker.errors import BadSettings
+from loom_worker.core.errors import BadSettings
 
 
 def read(folder: Path, text: str, **environ: str) -> dict[str, str]:

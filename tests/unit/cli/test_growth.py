@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from loom_worker.cli.growth import BOUNDS, EVENTS, SAMPLE, growth
 from loom_worker.cli.main import main
-from loom_worker.environ import KNOWN
-from loom_worker.settings import from_env
+from loom_worker.core.env import KNOWN
+from loom_worker.core.settings import from_env
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
 from loom_worker.store.schema import metadata

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from loom_worker.cli import process
 from loom_worker.cli.main import COMMANDS, Commands, main
-from loom_worker.errors import BadSettings, LoomError
+from loom_worker.core.errors import BadSettings, LoomError
 from loom_worker.tasks import app
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from loom_worker.cli.main import main
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import sqlite3
 
 
 @pytest.fixture(autouse=True)

@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
-from loom_worker.supervise import home
+from loom_worker.supervisor import home
 from tests.support.http_server import Exchange, serving
 from tests.support.processes import is_alive
 
 HOLDER = """
 import os, signal, sys
 from pathlib import Path
-from loom_worker.supervise import home
+from loom_worker.supervisor import home
 directory, url = Path(sys.argv[1]), sys.argv[2]
 with home.locked(directory):
     state = home.State(os.getpid(), url, "http://127.0.0.1:5556", "2026-11-21T09:30:00Z", {"web": 41, "beat": 42})

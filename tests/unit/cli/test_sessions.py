@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from loom_worker.cli.layers import BLOCKS, WIDEST
 from loom_worker.cli.main import main
-from loom_worker.values.memory import Snapshot
-from loom_worker.values.turns import NewTurn
+from loom_worker.core.values.memory import Snapshot
+from loom_worker.core.values.turns import NewTurn
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import settings
 from web.serve import Server

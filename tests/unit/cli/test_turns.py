@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
 from loom_worker.cli.show import WIDEST_ARGUMENTS
-from loom_worker.values.sessions import SessionPatch
-from loom_worker.values.turns import Call, NewTurn, Turn
+from loom_worker.core.values.sessions import SessionPatch
+from loom_worker.core.values.turns import Call, NewTurn, Turn
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
 from tests.support.memory_front import MemoryFront

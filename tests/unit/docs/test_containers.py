@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from loom_worker.cli.main import main
-from loom_worker.environ import KNOWN
-from loom_worker.isolation import process_env
-from loom_worker.settings import from_env
-from loom_worker.supervise import valkey
+from loom_worker.core.env import KNOWN
+from loom_worker.core.isolation import process_env
+from loom_worker.core.settings import from_env
+from loom_worker.supervisor import valkey
 from loom_worker.tasks.app import QUEUES
 from tests.unit.docs.pages import ROOT, text
 

@@ -13,7 +13,7 @@ from loom_worker.cli import chat
 from loom_worker.cli.main import COMMANDS, main
 from loom_worker.guard import breaker, rate
 from loom_worker.lanes import keys
-from loom_worker.patterns import library, lint, news
+from loom_worker.patterns import events, library, lint
 from loom_worker.store import schema
 from tests.unit.docs.pages import PROMISE, ROOT, block_after, command_lines, pages, text
 from web import metrics, openapi
@@ -106,7 +106,7 @@ def test_the_architecture_names_every_table_and_every_key() -> None:
     names += [keys.sent("<what>"), keys.worker("<worker>"), keys.UNANSWERED]
     names += [f"{breaker.HASH}<name>", breaker.NAMES, f"{rate.TIMES}<name>", "loom:mcp:<key>"]
     names += [f"{memory.PREFIX}<ref>", memory.INDEX, memory.TOTAL, counters.KEY]
-    names += [f"{news.AT}<process>", news.RELOADS]
+    names += [f"{events.AT}<process>", events.RELOADS]
     assert [name for name in names if f"| `{name}` |" not in page] == []
 
 
@@ -125,10 +125,10 @@ def test_the_changelog_knows_this_version() -> None:
     assert f"## [{__version__}]" in text("CHANGELOG.md")
 
 
-def test_the_map_of_rooms_is_complete() -> None:
-    rooms = {path.parent.name for path in (ROOT / "loom_worker").glob("*/__init__.py")}
-    page = text("CONTRIBUTING.md")
-    assert sorted(room for room in rooms if f"(loom_worker/{room})" not in page) == []
+def test_the_map_of_packages_is_complete() -> None:
+    packages = {path.parent.name for path in (ROOT / "loom_worker").glob("*/__init__.py")}
+    page = text("docs/architecture.md")
+    assert sorted(package for package in packages if f"(../loom_worker/{package})" not in page) == []
 
 
 def test_every_command_is_known_to_the_tests_above() -> None:

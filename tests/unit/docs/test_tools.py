@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from loom_worker import workshop
-from loom_worker.isolation import process_env
+from loom_worker.core.isolation import process_env
+from loom_worker.core.values.chat import ToolUse
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Outcome
+from loom_worker.tools import child_main
 from loom_worker.tools.call import call
 from loom_worker.tools.custom import GROUP, load
 from loom_worker.tools.declare import Options
 from loom_worker.tools.pool import Pool
 from loom_worker.tools.registry import Registry
-from loom_worker.values.chat import ToolUse
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Outcome
 from tests.support.callers import CALLER
 from tests.unit.docs.pages import block_after, text
 
@@ -44,7 +44,7 @@ def example(tmp_path: Path) -> Iterator[Example]:
     (tmp_path / "convert.py").write_text(block_after(PAGE, "tool"), encoding="utf-8")
     found = load(["convert.py"], tmp_path)
     assert found.problems == ()
-    pool = Pool(workshop.command(), most=1, environ=os.environ)
+    pool = Pool(child_main.command(), most=1, environ=os.environ)
     yield Example(Registry(found.tools), pool)
     pool.close()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from loom_worker import redis_client
+from loom_worker.core import redis_client
 from loom_worker.events.log import EventLog
 
 

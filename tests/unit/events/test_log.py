@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import redis
 
-from loom_worker.errors import Fenced, Unavailable
+from loom_worker.core.errors import Fenced, Unavailable
+from loom_worker.core.settings_tree import EventSettings
+from loom_worker.core.values.events import Event
 from loom_worker.events.log import RUNNING_TTL_S, EventLog
-from loom_worker.settings_tree import EventSettings
-from loom_worker.values.events import Event
 
 
 def test_many_writers_leave_no_gap_and_no_id_twice(events: EventLog) -> None:

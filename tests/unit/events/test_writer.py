@@ -10,13 +10,13 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loom_worker.errors import Unavailable
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.values.events import Event
+from loom_worker.core.values.turns import Call, Step, Turn
 from loom_worker.events.flusher import Flusher
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import queued, rebuild
 from loom_worker.events.writer import RETRY_S, Writer
-from loom_worker.values.events import Event
-from loom_worker.values.turns import Call, Step, Turn
 from tests.support.until import until
 
 FLUSHER = Flusher()

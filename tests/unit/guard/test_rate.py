@@ -5,9 +5,9 @@ import redis as redis_py
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.tools import Rate
 from loom_worker.guard.rate import TIMES, Rates
-from loom_worker.values.tools import Rate
 
 THREE_A_MINUTE = Rate(3, 60.0)
 

@@ -7,8 +7,8 @@ import fakeredis
 import pytest
 import redis
 
+from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.settings import LaneSettings
 
 
 @pytest.fixture(params=["valkey", "fakeredis"])

@@ -7,9 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease
-from loom_worker.settings import LaneSettings
 
 LANE = "a1"
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import redis
 
-from loom_worker.errors import Unavailable
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.redis_client import client as redis_client
+from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease
-from loom_worker.redis_client import client as redis_client
-from loom_worker.settings import LaneSettings
 
 LANE = "a1"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loom_worker.errors import Overloaded, PromptTooLong, ProviderFailed, StreamBroken
+from loom_worker.core.errors import Overloaded, PromptTooLong, ProviderFailed, StreamBroken
 from loom_worker.llm.anthropic_errors import Refused, refusal, retry_after_s
 
 KEY = "sk-ant-api03-verysecret"

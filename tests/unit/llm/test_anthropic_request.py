@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
 from loom_worker.llm.anthropic_request import PLACE_KEY, request_body
-from loom_worker.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
 from tests.support.messages_rules import complaint
 
 MARK = {"cache_control": {"type": "ephemeral"}}

@@ -5,11 +5,11 @@ import math
 
 import pytest
 
-from loom_worker.errors import StreamBroken
+from loom_worker.core.errors import StreamBroken
+from loom_worker.core.values.chat import ChatMessage, Request
 from loom_worker.llm.anthropic_request import PLACE_KEY, request_body
 from loom_worker.llm.anthropic_stream import Assembly, ErrorEvent, read_tool_use
 from loom_worker.llm.sse import json_object
-from loom_worker.values.chat import ChatMessage, Request
 from tests.support.messages_wire import (
     WireCall,
     answer,

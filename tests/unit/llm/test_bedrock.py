@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from loom_worker.errors import BadSettings
+from loom_worker.core.errors import BadSettings
+from loom_worker.core.values.chat import ChatMessage, Request
 from loom_worker.llm.anthropic_errors import Refused
 from loom_worker.llm.bedrock import KINDS, Bedrock, BedrockServer
-from loom_worker.values.chat import ChatMessage, Request
 
 
 @pytest.mark.parametrize("missing", ["boto3", "botocore"])

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from loom_worker.errors import Overloaded, ProviderFailed
+from loom_worker.core.errors import Overloaded, ProviderFailed
+from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, Usage
 from loom_worker.llm.fallback import Fallback
 from loom_worker.llm.model import whole_reply
-from loom_worker.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, Usage
 
 REQUEST = Request("", (ChatMessage("user", "hi"),))
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from loom_worker.errors import (
+from loom_worker.core.errors import (
     BudgetExceeded,
     Interrupted,
     Overloaded,
@@ -12,10 +12,10 @@ from loom_worker.errors import (
     ProviderFailed,
     StreamBroken,
 )
+from loom_worker.core.values.chat import ChatMessage, Reply, Request
 from loom_worker.llm.anthropic_errors import Refused, refusal
 from loom_worker.llm.guarded import Guarded
 from loom_worker.llm.model import NotSent, whole_reply
-from loom_worker.values.chat import ChatMessage, Reply, Request
 from tests.support.models import Plays, says
 
 REQUEST = Request("", (ChatMessage("user", "hello"),))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from loom_worker.errors import BadSettings
+from loom_worker.core.errors import BadSettings
+from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
 from loom_worker.llm.ollama import Ollama, OllamaServer, address
-from loom_worker.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
 from tests.support.ollama_wire import as_read
 
 TOOL = ToolSpec("find", "Finds.", {"type": "object"})

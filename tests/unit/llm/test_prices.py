@@ -6,8 +6,8 @@ from importlib.resources import files
 
 import pytest
 
+from loom_worker.core.values.chat import Reply, Usage
 from loom_worker.llm.prices import cost_usd, plain_name, small_model, small_name, table, with_cost
-from loom_worker.values.chat import Reply, Usage
 
 MILLION = 1_000_000
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.core.values.chat import ChatMessage, Reply, Request, Restarted, TextDelta, Usage
 from loom_worker.llm.retry import Patience, Retrying
-from loom_worker.values.chat import ChatMessage, Reply, Request, Restarted, TextDelta, Usage
 
 REQUEST = Request("", (ChatMessage("user", "hi"),))
 REPLY = Reply("Hello", "end_turn", Usage(), "m")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.errors import StreamBroken
+from loom_worker.core.errors import StreamBroken
 from loom_worker.llm.sse import events
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from loom_worker.errors import Interrupted
+from loom_worker.core.errors import Interrupted
 from loom_worker.llm.watched import TooLate, TooLong, WatchedBody
 
 SOON_S = 0.05

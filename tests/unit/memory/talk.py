@@ -5,10 +5,10 @@ from functools import partial
 
 from hypothesis import strategies as st
 
+from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
+from loom_worker.core.values.sessions import Message
 from loom_worker.llm import tokens
 from loom_worker.memory.layers import Count
-from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse
-from loom_worker.values.sessions import Message
 
 SONNET: Count = partial(tokens.count, model="claude-sonnet-4-5")
 """Real tokens: a text may be more or fewer than its parts."""

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_worker.errors import BudgetExceeded
+from loom_worker.core.errors import BudgetExceeded
+from loom_worker.core.values.chat import ChatMessage, ToolSpec
+from loom_worker.core.values.memory import Shares
 from loom_worker.memory.fit import Context, fit
 from loom_worker.memory.kernel import L2_CUT, kernel_text, memory_text
 from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, Count, Layers, chat_tokens, message_tokens, tools_tokens
 from loom_worker.memory.layers import turns as turns_of
 from loom_worker.memory.recalled import as_text
-from loom_worker.values.chat import ChatMessage, ToolSpec
-from loom_worker.values.memory import Shares
 from tests.unit.memory.talk import (
     SONNET,
     called,

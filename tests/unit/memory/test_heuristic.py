@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
+from loom_worker.core.values.sessions import Message
 from loom_worker.memory.heuristic import shorten, summarize
-from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse
-from loom_worker.values.sessions import Message
 
 FILLER = "That sounds nice and I think we could well do it like this. Oh yes, that would be great for all of us. "
 

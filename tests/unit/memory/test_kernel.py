@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_worker.backends.schema import Table
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.memory import SCHEMAS
+from loom_worker.core.values.sessions import Message
 from loom_worker.memory.kernel import FACTS_CUT, L2_RULE, REFS, kept, kernel_text, memory_text
 from loom_worker.memory.layers import Count
-from loom_worker.values.json import Json
-from loom_worker.values.memory import SCHEMAS
-from loom_worker.values.sessions import Message
 from tests.unit.memory.talk import SONNET, called, count, said, stored, user
 
 PLENTY = 100_000

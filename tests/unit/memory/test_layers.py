@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
 from loom_worker.memory.layers import MORE_TABLES, chat_tokens, longest, message_tokens, rom, tools_tokens, turns
-from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
 from tests.unit.memory.talk import count, said, stored, user
 
 PLENTY = 10_000

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loom_worker.core.values.chat import ChatMessage
+from loom_worker.core.values.memory import Level, MemoryPolicy, Shares
 from loom_worker.memory.layers import chat_tokens
 from loom_worker.memory.layers import turns as turns_of
 from loom_worker.memory.pressure import MOST_L1_MESSAGES, L1Room, batch, l1_room, l1_tokens, l2_is_full, pressure
-from loom_worker.values.chat import ChatMessage
-from loom_worker.values.memory import Level, MemoryPolicy, Shares
 from tests.unit.memory.talk import called, conversations, count, said, stored, turns, user
 
 DEFAULT = MemoryPolicy()

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 
+from loom_worker.core.values.chat import ChatMessage
 from loom_worker.memory.recalled import CLOSING, OPENING, as_text, recalled_tokens
-from loom_worker.values.chat import ChatMessage
 from tests.unit.memory.talk import called, conversations, count, said, stored, user
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_worker.core.values.chat import ChatMessage, ToolOutcome
 from loom_worker.memory.results import (
     STUB_REFS,
     bounded,
@@ -15,7 +16,6 @@ from loom_worker.memory.results import (
     shortened,
     stubbed,
 )
-from loom_worker.values.chat import ChatMessage, ToolOutcome
 from tests.unit.memory.talk import called, count, pairs_are_whole, running, said, turns, user
 
 REF = "ref_" + "0123456789abcdef" * 2

@@ -12,11 +12,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loom_worker.core.yaml_files import read_documents
 from loom_worker.patterns import aliases
 from loom_worker.patterns.fields import Misfit
 from loom_worker.patterns.flat import pattern
 from loom_worker.patterns.library import library_files, load, merged, packaged_root, read_file
-from loom_worker.yaml_files import read_documents
 from tests.support.pattern_files import MINIMAL, library, write
 
 NAMES = [*aliases.all_names(aliases.PATTERN), "metadata", "spec", "entries", "patterns", "pattern", "kind"]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from loom_worker.core.values.patterns import PatternUpdateEvent
 from loom_worker.patterns.library import COMPLAINT_CHARS
 from loom_worker.patterns.live import STAYS, LiveLibrary, Means
 from loom_worker.patterns.match import Matcher
-from loom_worker.values.patterns import PatternUpdateEvent
 from tests.support.live_made import (
     BROKEN,
     WAIT_S,

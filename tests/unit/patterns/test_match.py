@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
+from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.patterns import Pattern, PatternMatch
 from loom_worker.patterns.match import Matcher
-from loom_worker.values.agents import Agent
-from loom_worker.values.patterns import Pattern, PatternMatch
 from tests.support.shipped_patterns import shipped, shipped_matcher
 
 LIBRARY = shipped().patterns

@@ -7,10 +7,10 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns.fit import fit
 from loom_worker.patterns.index import Index, Texts
 from loom_worker.patterns.match import Matcher
-from loom_worker.values.patterns import Pattern
 from tests.support.shipped_patterns import shipped, shipped_matcher
 
 LIBRARY = shipped().patterns

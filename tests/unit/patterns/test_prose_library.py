@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import loom_worker
-from loom_worker.backends.shop_schema import TABLES
+from loom_worker.core.values.patterns import Pattern
+from loom_worker.demo.shop_schema import TABLES
 from loom_worker.patterns.render import fill
-from loom_worker.results.query import ask, build
-from loom_worker.results.rows import at, content_of
-from loom_worker.values.patterns import Pattern
+from loom_worker.tools.result_query import ask, build
+from loom_worker.tools.result_rows import at, content_of
 from tests.support.shipped_patterns import shipped
 
 LIBRARY = shipped()

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_worker.llm.demo import read_tasks
-from loom_worker.llm.slots import Slots
+from loom_worker.core.values.patterns import CommonError, Example, Parameter, Pattern, PatternMatch, Template
+from loom_worker.demo.model import read_tasks
+from loom_worker.demo.slots import Slots
 from loom_worker.patterns.render import (
     DESCRIPTION_CHARS,
     FILLED_CHARS,
@@ -18,7 +19,6 @@ from loom_worker.patterns.render import (
     for_message,
     placeholders,
 )
-from loom_worker.values.patterns import CommonError, Example, Parameter, Pattern, PatternMatch, Template
 
 PATTERN = Pattern(
     id="sql/top_n",

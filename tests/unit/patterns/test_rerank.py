@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.errors import Interrupted, LoomError, Overloaded, StreamBroken
+from loom_worker.core.errors import Interrupted, LoomError, Overloaded, StreamBroken
+from loom_worker.core.values.chat import Request
+from loom_worker.core.values.patterns import Pattern, PatternMatch
 from loom_worker.patterns.rerank import (
     DESCRIPTION_CHARS,
     MOST_CANDIDATES,
@@ -15,8 +17,6 @@ from loom_worker.patterns.rerank import (
     request,
     rerank,
 )
-from loom_worker.values.chat import Request
-from loom_worker.values.patterns import Pattern, PatternMatch
 
 
 def match(name: str, score: float = 0.5, confidence: float = 0.9, description: str = "What it does.") -> PatternMatch:

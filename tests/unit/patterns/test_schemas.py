@@ -8,11 +8,11 @@ import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
+from loom_worker.core.yaml_files import read_documents
 from loom_worker.patterns import aliases, library
-from loom_worker.patterns.entries import is_library
 from loom_worker.patterns.library import library_files, packaged_root
+from loom_worker.patterns.library_entries import is_library
 from loom_worker.patterns.lint import lint
-from loom_worker.yaml_files import read_documents
 from tests.support.pattern_files import write
 
 FOLDER = Path(library.__file__).parent / "schemas"

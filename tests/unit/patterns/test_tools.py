@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.patterns import Pattern, Template
+from loom_worker.core.values.tools import Tool
 from loom_worker.patterns.render import as_document
 from loom_worker.patterns.tools import MOST_LINES, TOLD_CHARS, pattern_tools
-from loom_worker.values.json import Json
-from loom_worker.values.patterns import Pattern, Template
-from loom_worker.values.tools import Tool
 from tests.support.callers import CALLER
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from loom_worker.values.skills import Skill, Trigger
+from loom_worker.core.values.skills import Skill, Trigger
 
 FOLDER = Path("/nowhere")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 from loom_worker.skills.files import MAX_FILE_BYTES, PAGE_BYTES, read_skill_file_tool
-from loom_worker.skills.shelf import Skills
+from loom_worker.skills.index import Skills
 from tests.support.callers import CALLER
 from tests.support.until import until
 from tests.unit.skills.parts import put, skill_md

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_worker.errors import BadFile, Conflict, LoomError, NotFound, Rejected
-from loom_worker.skills.bundle import Unsafe, digest_of
+from loom_worker.core.errors import BadFile, Conflict, LoomError, NotFound, Rejected
+from loom_worker.skills.index import Skills
 from loom_worker.skills.install import Installed, bundle_from, check_sha256, checked, install
-from loom_worker.skills.shelf import Skills
+from loom_worker.skills.package import Unsafe, digest_of
 from loom_worker.skills.spec import parse
 from tests.unit.skills.archives import GOOD, MAKERS, Entry, zipped
 from tests.unit.skills.parts import put, skill_md

@@ -6,10 +6,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.errors import BadFile
+from loom_worker.core.errors import BadFile
+from loom_worker.core.values.skills import Skill
+from loom_worker.core.yaml_files import MAX_BYTES
 from loom_worker.skills.spec import is_skill_name, notes, parse, skill_from
-from loom_worker.values.skills import Skill
-from loom_worker.yaml_files import MAX_BYTES
 from tests.unit.skills.parts import put, skill_md
 
 DATA = os.environ.get("LOOM_TEST_DATA")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.settings import Settings, from_env
+from loom_worker.core.settings import Settings, from_env
 from loom_worker.store.prepare import prepare
 
 

@@ -5,19 +5,19 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from loom_worker.settings import LimitSettings
+from loom_worker.core.settings import LimitSettings
+from loom_worker.core.values.chat import ChatMessage, Role, Usage
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.sessions import Message, NewSession
+from loom_worker.core.values.turns import Call, Claim, Ending, NewTurn, Turn
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Final, Journal
 from loom_worker.store.schema import metadata
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
-from loom_worker.values.chat import ChatMessage, Role, Usage
-from loom_worker.values.deliveries import Delivery
-from loom_worker.values.ids import new_id
-from loom_worker.values.json import Json
-from loom_worker.values.sessions import Message, NewSession
-from loom_worker.values.turns import Call, Claim, Ending, NewTurn, Turn
 
 NOW_MS = 1_800_000_000_000
 WORKSPACE = "acme"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.errors import BadFile, Conflict, LoomError, Unavailable
-from loom_worker.settings import Settings
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.errors import BadFile, Conflict, LoomError, Unavailable
+from loom_worker.core.settings import Settings
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.backup import Backup, back_up
 from loom_worker.store.database import Database
 from loom_worker.store.file import flaws, path_of

@@ -3,14 +3,14 @@ from dataclasses import replace
 
 import pytest
 
+from loom_worker.core.values.sessions import Choice
+from loom_worker.core.values.tools import Caller
+from loom_worker.core.values.turns import Call, Claim
 from loom_worker.store.calls import CallOwner, Calls
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
-from loom_worker.values.sessions import Choice
-from loom_worker.values.tools import Caller
-from loom_worker.values.turns import Call, Claim
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, claimed, final, running
 
 

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from loom_worker.errors import Unavailable
-from loom_worker.settings import Settings
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.settings import Settings
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.database import WAL_BYTES, Database
 from tests.support.disks import filled, small_disk, spoil
 from tests.unit.store.made import counts, submitted

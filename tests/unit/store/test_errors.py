@@ -5,13 +5,13 @@ from collections.abc import Iterable
 import pytest
 from sqlalchemy import delete
 
-from loom_worker.errors import Invalid, NotFound, Unavailable
+from loom_worker.core.errors import Invalid, NotFound, Unavailable
+from loom_worker.core.values.failures import ErrorFilter, StoredError
+from loom_worker.core.values.sessions import NewSession
 from loom_worker.store.database import Database
 from loom_worker.store.errors import TRIES, Errors, NewError, error_id_of
 from loom_worker.store.schema import agent_errors
 from loom_worker.store.sessions import Sessions
-from loom_worker.values.failures import ErrorFilter, StoredError
-from loom_worker.values.sessions import NewSession
 from tests.unit.store.made import NOW_MS, WORKSPACE, counts
 
 EVERY = ErrorFilter()

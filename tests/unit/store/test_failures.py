@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.sqlite_driver import codes, sqlite3
+from loom_worker.core.sqlite_driver import codes, sqlite3
 from loom_worker.store.failures import CLOSED, DAMAGED, FAULTY, FOREIGN, FULL, LOCKED, Failure, failure_of
 from tests.support.disks import filled, small_disk
 

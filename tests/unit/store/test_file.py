@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.errors import BadFile, Unavailable
-from loom_worker.settings import Settings
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.errors import BadFile, Unavailable
+from loom_worker.core.settings import Settings
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.database import Database
 from loom_worker.store.file import MOST_FLAWS, flaws, path_of, reading
 from tests.support.disks import spoil

@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.file import into_wal
 
 

@@ -3,7 +3,10 @@ from dataclasses import replace
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from loom_worker.errors import Fenced, Interrupted
+from loom_worker.core.errors import Fenced, Interrupted
+from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
+from loom_worker.core.values.sessions import SessionPatch
+from loom_worker.core.values.turns import CANCELLED, Ending, Step
 from loom_worker.events.rebuild import rebuild
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
@@ -12,9 +15,6 @@ from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
-from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
-from loom_worker.values.sessions import SessionPatch
-from loom_worker.values.turns import CANCELLED, Ending, Step
 from tests.unit.store.made import (
     NOW_MS,
     PROGRESS,

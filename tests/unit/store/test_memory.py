@@ -4,7 +4,10 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
-from loom_worker.errors import Fenced, Invalid, NotFound
+from loom_worker.core.errors import Fenced, Invalid, NotFound
+from loom_worker.core.values.chat import ChatMessage, Usage
+from loom_worker.core.values.memory import Change, MemoryState
+from loom_worker.core.values.sessions import Message
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger
@@ -13,9 +16,6 @@ from loom_worker.store.messages import Messages
 from loom_worker.store.rows import CHANGES
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.snapshots import NewSnapshot
-from loom_worker.values.chat import ChatMessage, Usage
-from loom_worker.values.memory import Change, MemoryState
-from loom_worker.values.sessions import Message
 from tests.unit.store.made import NOW_MS, SPENT, WORKSPACE, claimed, counts, final, message, running, said, submitted
 
 NOBODY: frozenset[str] = frozenset()

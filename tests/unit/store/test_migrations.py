@@ -9,8 +9,8 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine, inspect, text
 
-from loom_worker.settings import from_env
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.settings import from_env
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store import schema
 from loom_worker.store.prepare import prepare, version_of
 

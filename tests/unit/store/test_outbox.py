@@ -3,11 +3,11 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.errors import NotFound
+from loom_worker.core.errors import NotFound
+from loom_worker.core.values.deliveries import Delivery
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.outbox import Outbox
-from loom_worker.values.deliveries import Delivery
 from tests.unit.store.made import NOW_MS, WORKSPACE, delivery, final, running
 
 

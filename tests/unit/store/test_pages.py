@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from loom_worker.errors import Invalid, NotFound
+from loom_worker.core.errors import Invalid, NotFound
+from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
+from loom_worker.core.values.pages import PAGE_BYTES, Page
+from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.turns import Ending
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
-from loom_worker.values.chat import ChatMessage, ToolOutcome, ToolUse
-from loom_worker.values.pages import PAGE_BYTES, Page
-from loom_worker.values.sessions import NewSession
-from loom_worker.values.turns import Ending
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, delivery, final, message, running, submitted
 
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from loom_worker.core.values.patterns import Effect, PatternUse
 from loom_worker.store.database import Database
 from loom_worker.store.patterns import PatternUses, enter_uses
-from loom_worker.values.patterns import Effect, PatternUse
 from tests.unit.store.made import NOW_MS, WORKSPACE
 
 TOP = PatternUse("sql/top_n", "d1", "matched")

@@ -10,9 +10,9 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
-from loom_worker.errors import BadSettings, Unavailable
-from loom_worker.settings import Settings, from_env
-from loom_worker.sqlite_driver import sqlite3
+from loom_worker.core.errors import BadSettings, Unavailable
+from loom_worker.core.settings import Settings, from_env
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store import schema
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import check, prepare, version_of

@@ -2,12 +2,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from loom_worker.errors import Invalid, NotFound
+from loom_worker.core.errors import Invalid, NotFound
+from loom_worker.core.values.sessions import Message
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
 from loom_worker.store.sessions import Sessions
-from loom_worker.values.sessions import Message
 from tests.unit.store.made import WORKSPACE, counts, said
 
 

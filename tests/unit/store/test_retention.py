@@ -4,9 +4,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from loom_worker.errors import Unavailable
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.settings import RetentionSettings, Settings
+from loom_worker.core.values.ids import sortable_id
+from loom_worker.core.values.turns import Step
 from loom_worker.events.rebuild import rebuild
-from loom_worker.settings import RetentionSettings, Settings
 from loom_worker.store import space
 from loom_worker.store.database import Database
 from loom_worker.store.file import path_of
@@ -16,8 +18,6 @@ from loom_worker.store.reading import Turns
 from loom_worker.store.retention import DAY_MS, PAUSE_MS, Retention
 from loom_worker.store.schema import memory, outbox, sessions, turns
 from loom_worker.store.search import Search
-from loom_worker.values.ids import sortable_id
-from loom_worker.values.turns import Step
 from tests.unit.store.made import NOW_MS, WORKSPACE, counts, delivery, final, reaped, running, said, submitted
 
 DAYS = 3

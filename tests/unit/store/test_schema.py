@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from loom_worker.core.values.memory import MemoryState
+from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
@@ -16,8 +18,6 @@ from loom_worker.store.schema import metadata, unfinished
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.snapshots import NewSnapshot
-from loom_worker.values.memory import MemoryState
-from loom_worker.values.turns import UNFINISHED
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, reaped, running, said, submitted
 
 

@@ -7,7 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, func, select, text, update
 
-from loom_worker.errors import NotFound
+from loom_worker.core.errors import NotFound
+from loom_worker.core.values.chat import ChatMessage, Role, ToolOutcome, ToolUse
+from loom_worker.core.values.search import Hit
 from loom_worker.store import passages as beside
 from loom_worker.store import search as searching
 from loom_worker.store.database import Database
@@ -16,8 +18,6 @@ from loom_worker.store.schema import messages
 from loom_worker.store.search import Search
 from loom_worker.store.search_words import terms
 from loom_worker.store.sessions import Sessions
-from loom_worker.values.chat import ChatMessage, Role, ToolOutcome, ToolUse
-from loom_worker.values.search import Hit
 from tests.unit.store.made import WORKSPACE, final, message, reaped, running
 
 _ids = iter(range(1_000_000))

@@ -1,13 +1,13 @@
 import pytest
 
-from loom_worker.errors import Conflict, NotFound, ToolFailed
+from loom_worker.core.errors import Conflict, NotFound, ToolFailed
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.sessions import NewSession, SessionPatch
+from loom_worker.core.values.turns import Step
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Deleted, Sessions
-from loom_worker.values.json import Json
-from loom_worker.values.sessions import NewSession, SessionPatch
-from loom_worker.values.turns import Step
 from tests.unit.store.made import (
     NOW_MS,
     PROGRESS,

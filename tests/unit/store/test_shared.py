@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert
 
-from loom_worker.errors import Conflict, Invalid, NotFound
+from loom_worker.core.errors import Conflict, Invalid, NotFound
 from loom_worker.store.database import Database
 from loom_worker.store.schema import shared_memory
 from loom_worker.store.shared import (

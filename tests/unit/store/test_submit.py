@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from loom_worker.errors import Conflict, Invalid, QueueFull
-from loom_worker.settings import LimitSettings
+from loom_worker.core.errors import Conflict, Invalid, QueueFull
+from loom_worker.core.settings import LimitSettings
+from loom_worker.core.values.sessions import NewSession, SessionPatch
+from loom_worker.core.values.turns import NewTurn, Turn, Webhook
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
-from loom_worker.values.sessions import NewSession, SessionPatch
-from loom_worker.values.turns import NewTurn, Turn, Webhook
 from tests.unit.store.made import NOW_MS, WORKSPACE, claimed, counts, final, submitted
 
 

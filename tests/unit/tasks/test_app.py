@@ -9,7 +9,7 @@ from celery import Celery
 from kombu.transport import TRANSPORT_ALIASES
 from redis.exceptions import ResponseError
 
-from loom_worker.settings import from_env
+from loom_worker.core.settings import from_env
 from loom_worker.tasks import app as loom_app
 from loom_worker.tasks.app import QUEUES, TASK_MODULES, broker_url, configure
 from loom_worker.tasks.backend import NoWaitRedisBackend

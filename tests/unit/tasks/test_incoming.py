@@ -7,11 +7,11 @@ import pytest
 import redis
 from celery import Celery, chord, signature
 
+from loom_worker.core.settings import from_env
 from loom_worker.lanes import keys
-from loom_worker.settings import from_env
 from loom_worker.tasks import incoming
 from loom_worker.tasks.app import QUEUES, TASK_MODULES, configure
-from loom_worker.tasks.bells import TASK, Bells
+from loom_worker.tasks.wakeups import TASK, Bells
 from tests.support.bad_messages import BYTES, CALLS, ENVELOPES, SECRET
 
 LANE = "0123456789abcdef0123456789abcdef"

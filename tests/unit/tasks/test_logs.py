@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loom_worker.settings import LogSettings
+from loom_worker.core.settings import LogSettings
 from loom_worker.tasks.logs import IDS, Console, JsonLines, set_up
 
 

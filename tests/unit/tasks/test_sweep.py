@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 import redis
 
-from loom_worker.errors import Fenced
+from loom_worker.core.errors import Fenced
+from loom_worker.core.settings import LaneSettings
+from loom_worker.core.values.approvals import Decision
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.events.log import EventLog
 from loom_worker.lanes import keys
-from loom_worker.lanes.keeper import BORN_FOR_MS, Keeper
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.settings import LaneSettings
+from loom_worker.lanes.lease_renewer import BORN_FOR_MS, Keeper
 from loom_worker.store import approvals
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -19,9 +22,6 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
 from loom_worker.tasks.sweep import AGAIN_MS, COMPRESS_GRACE_MS, UNACKED, Sweep, Sweeper, Swept
-from loom_worker.values.approvals import Decision
-from loom_worker.values.ids import now_ms
-from loom_worker.values.sessions import SessionPatch
 from tests.support.stage import Book
 from tests.support.until import until
 from tests.unit.store import made

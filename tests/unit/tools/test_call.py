@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from loom_worker import workshop
-from loom_worker.errors import ToolFailed
-from loom_worker.tools import targets
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Outcome, Tool
+from loom_worker.tools import child_main, targets
 from loom_worker.tools.call import call
 from loom_worker.tools.pool import Pool
-from loom_worker.values.chat import ToolSpec
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Outcome, Tool
 from tests.support.callers import CALLER
 
 SPEC = ToolSpec("execute_sql", "Runs SQL.", {"type": "object"})
@@ -33,7 +32,7 @@ def called(given: Tool, *, timeout_s: float = 5.0, pool: Pool | None = None) -> 
 
 @pytest.fixture
 def pool() -> Iterator[Pool]:
-    pool = Pool(workshop.command(), most=1, environ=os.environ)
+    pool = Pool(child_main.command(), most=1, environ=os.environ)
     yield pool
     pool.close()
 
@@ -121,7 +120,7 @@ def test_a_result_that_is_too_long_is_cut_wherever_it_was_made(tmp_path: Path, p
 
 def test_what_users_import_loads_nothing_heavy() -> None:
     heavy = "jsonschema sqlalchemy anthropic tiktoken asyncio celery redis".split()
-    modules = "loom_worker.workshop, loom_worker.tools.declare"
+    modules = "loom_worker.tools.child_main, loom_worker.tools.declare"
     code = f"import sys, {modules}; print([m for m in {heavy!r} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

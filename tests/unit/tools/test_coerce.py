@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.json import Json
 from loom_worker.tools.coerce import coerced
 from loom_worker.tools.schemas import compiled
-from loom_worker.values.chat import ToolSpec
-from loom_worker.values.json import Json
 
 NOTE: Json = {
     "type": "object",

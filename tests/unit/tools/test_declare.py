@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import pytest
 
-from loom_worker.errors import BadFile
+from loom_worker.core.errors import BadFile
+from loom_worker.core.values.tools import Caller, Rate, Tool
 from loom_worker.tools.declare import tool
-from loom_worker.values.tools import Caller, Rate, Tool
 from tests.support.callers import CALLER
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

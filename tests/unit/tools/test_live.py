@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from loom_worker.errors import BadFile
+from loom_worker.core.errors import BadFile
 from loom_worker.tools.live import SETTLE_S, Times, ToolFiles
 from tests.support.callers import CALLER
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.errors import BadSettings, Interrupted, ToolFailed
+from loom_worker.core.errors import BadSettings, Interrupted, ToolFailed
+from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Outcome, Tool
 from loom_worker.tools.outcome import cut, run, timed_out
-from loom_worker.values.chat import ToolSpec
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Outcome, Tool
 from tests.support.callers import CALLER
 
 MOST = 10_000

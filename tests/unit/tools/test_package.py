@@ -3,9 +3,9 @@
 import pytest
 
 import loom_worker
-from loom_worker import errors
+from loom_worker.core import errors
+from loom_worker.core.values import tools
 from loom_worker.tools import declare
-from loom_worker.values import tools
 
 
 def test_the_package_gives_what_a_file_of_tools_needs() -> None:

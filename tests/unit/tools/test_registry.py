@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from loom_worker.errors import BadSettings
+from loom_worker.core.errors import BadSettings
+from loom_worker.core.values.chat import ToolSpec, ToolUse
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Tool
 from loom_worker.tools.registry import MAX_FLAW_CHARS, Prepared, Registry
-from loom_worker.values.chat import ToolSpec, ToolUse
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Tool
 
 SQL: Json = {
     "type": "object",

@@ -2,9 +2,9 @@ from typing import Annotated, Any, Literal, Optional
 
 import pytest
 
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller
 from loom_worker.tools.schema_of import derived, parameters
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller
 
 
 def everything(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.errors import BadFile
+from loom_worker.core.errors import BadFile
 from loom_worker.tools import targets
 from loom_worker.tools.targets import file_of, tools
 from tests.support.callers import CALLER

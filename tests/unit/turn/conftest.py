@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from loom_worker.settings import Settings
+from loom_worker.core.settings import Settings
 from loom_worker.store.database import Database
 from tests.support.stage import Stage
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from loom_worker.errors import Conflict, NotFound
+from loom_worker.core.errors import Conflict, NotFound
+from loom_worker.core.values.agents import Agent, ApprovalPolicy
+from loom_worker.core.values.approvals import Decision
+from loom_worker.core.values.chat import Reply
+from loom_worker.core.values.turns import Turn, Webhook
 from loom_worker.store import approvals
 from loom_worker.store.sessions import Sessions
-from loom_worker.turn.serve import serve_call
-from loom_worker.values.agents import Agent, ApprovalPolicy
-from loom_worker.values.approvals import Decision
-from loom_worker.values.chat import Reply
-from loom_worker.values.turns import Turn, Webhook
+from loom_worker.turn.entrypoints import serve_call
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from loom_worker.errors import Interrupted
-from loom_worker.tools.clean import fence
-from loom_worker.turn.serve import serve_call
-from loom_worker.values.chat import TextDelta
-from loom_worker.values.turns import CANCELLED, CancelAction, Webhook
+from loom_worker.core.errors import Interrupted
+from loom_worker.core.fence import fence
+from loom_worker.core.values.chat import TextDelta
+from loom_worker.core.values.turns import CANCELLED, CancelAction, Webhook
+from loom_worker.turn.entrypoints import serve_call
 from tests.support.models import Killed, says, wants
 from tests.support.stage import WORKSPACE, Stage
 

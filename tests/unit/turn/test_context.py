@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.errors import PromptTooLong, ProviderFailed
+from loom_worker.core.errors import PromptTooLong, ProviderFailed
+from loom_worker.core.fence import fence_key
+from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.chat import ChatMessage, Reply, Usage
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.memory import Change, MemoryPolicy
+from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.turns import Turn
 from loom_worker.store.schema import memory
-from loom_worker.tools.clean import fence_key
 from loom_worker.tools.registry import Registry
-from loom_worker.values.agents import Agent
-from loom_worker.values.chat import ChatMessage, Reply, Usage
-from loom_worker.values.json import Json
-from loom_worker.values.memory import Change, MemoryPolicy
-from loom_worker.values.sessions import NewSession
-from loom_worker.values.tools import Tool
-from loom_worker.values.turns import Turn
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage, spec
 

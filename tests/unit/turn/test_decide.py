@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.settings import LimitSettings
+from loom_worker.core.settings import LimitSettings
+from loom_worker.core.values.chat import Reply, StopReason, ToolSpec, ToolUse, Usage
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.sessions import Choice
+from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.turns import Call, CallStatus, Claim, Turn
 from loom_worker.turn.decide import (
     MAX_WAITS,
     Approve,
@@ -23,13 +28,8 @@ from loom_worker.turn.decide import (
     Wait,
     decide,
 )
-from loom_worker.turn.plan import Check, Rules, check
-from loom_worker.turn.work import Work
-from loom_worker.values.chat import Reply, StopReason, ToolSpec, ToolUse, Usage
-from loom_worker.values.json import Json
-from loom_worker.values.sessions import Choice
-from loom_worker.values.tools import Tool
-from loom_worker.values.turns import Call, CallStatus, Claim, Turn
+from loom_worker.turn.state import Work
+from loom_worker.turn.tool_plan import Check, Rules, check
 
 LIMITS = LimitSettings()
 NOW_MS = 1_000_000

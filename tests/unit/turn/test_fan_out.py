@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from loom_worker.errors import Unavailable
-from loom_worker.turn.serve import serve_call
-from loom_worker.values.tools import Caller, Outcome
-from loom_worker.values.turns import Call, Turn
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.values.tools import Caller, Outcome
+from loom_worker.core.values.turns import Call, Turn
+from loom_worker.turn.entrypoints import serve_call
 from tests.support.models import says, wants
 from tests.support.stage import Stage, concluded
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from loom_worker.errors import LeftAlone, Overloaded, StreamBroken
+from loom_worker.core.errors import LeftAlone, Overloaded, StreamBroken
+from loom_worker.core.values.chat import Watch
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.turns import Turn
 from loom_worker.lanes import keys
 from loom_worker.llm.anthropic_errors import RATE_LIMIT
 from loom_worker.turn.decide import MAX_WAITS
 from loom_worker.turn.model_watch import QUIET_MS, SHOWN_AFTER_MS, SHOWN_AGAIN_MS
-from loom_worker.values.chat import Watch
-from loom_worker.values.json import Json
-from loom_worker.values.turns import Turn
 from tests.support.models import Beat, says
 from tests.support.stage import START_MS, Stage
 

@@ -1,8 +1,8 @@
 """One call of the model."""
 
-from loom_worker.errors import StreamBroken
+from loom_worker.core.errors import StreamBroken
+from loom_worker.core.values.chat import TextDelta
 from loom_worker.turn.decide import MAX_WAITS
-from loom_worker.values.chat import TextDelta
 from tests.support.models import says, wants
 from tests.support.stage import Stage
 

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from loom_worker.errors import ProviderFailed
-from loom_worker.settings import LimitSettings
-from loom_worker.tools.clean import fence
-from loom_worker.turn.data import RULES
-from loom_worker.turn.loom import Beside
-from loom_worker.values.sessions import NewSession
+from loom_worker.core.errors import ProviderFailed
+from loom_worker.core.fence import fence
+from loom_worker.core.settings import LimitSettings
+from loom_worker.core.values.sessions import NewSession
+from loom_worker.turn.fencing import RULES
+from loom_worker.turn.runtime import Beside
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
 

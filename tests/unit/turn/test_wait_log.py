@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from loom_worker.core.values.agents import ApprovalPolicy
 from loom_worker.turn.model_watch import QUIET_MS
-from loom_worker.values.agents import ApprovalPolicy
 from tests.support.models import wants
 from tests.support.stage import Stage
 

@@ -11,7 +11,7 @@ from werkzeug.routing import Rule
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import FRONTS, Live, Stage, Submit, Worker
 from web.app import create_app, doors_of
-from web.doors import Doors
+from web.connection_limits import Doors
 from web.serve import Server
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Submit
 from web.app import create_app
-from web.doors import Doors
+from web.connection_limits import Doors
 from web.request_schemas import NEW_SESSION, NEW_TURN
 
 PATHS = ("/v1/sessions", "/v1/sessions/s1/turns")

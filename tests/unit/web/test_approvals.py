@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from loom_worker.values.turns import Call
+from loom_worker.core.values.turns import Call
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Submit, settings
 from web.app import create_app

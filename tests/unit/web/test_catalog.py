@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 from flask.testing import FlaskClient
 
-from loom_worker.values.agents import Agent, ApprovalPolicy
-from loom_worker.values.tools import Tool
+from loom_worker.core.values.agents import Agent, ApprovalPolicy
+from loom_worker.core.values.tools import Tool
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Submit, Worker, settings
 from web.app import create_app

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from flask.testing import FlaskClient
 
-from loom_worker.values.events import Event
+from loom_worker.core.values.events import Event
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Live, Submit, Worker
-from web.doors import Doors
+from web.connection_limits import Doors
 from web.events import GONE, OPENING, frame
 
 Frame = tuple[int, str, dict[str, object]]

@@ -1,7 +1,7 @@
 from flask.testing import FlaskClient
 
 from tests.support.memory_front import MemoryFront
-from web.doors import Doors
+from web.connection_limits import Doors
 
 
 def test_a_whole_system_is_ready(client: FlaskClient) -> None:

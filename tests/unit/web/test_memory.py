@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from loom_worker.values.memory import Snapshot
+from loom_worker.core.values.memory import Snapshot
 from tests.support.memory_front import MemoryFront
 from tests.support.memory_recall import BUDGET_TOKENS, RECALL_TOKENS
 from tests.support.web_stage import Submit, settings

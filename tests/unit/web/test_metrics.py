@@ -9,18 +9,18 @@ import redis
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from loom_worker.core.settings import BlobSettings
 from loom_worker.guard.breaker import State
-from loom_worker.knowledge import Knowledge
+from loom_worker.patterns.events import News
 from loom_worker.patterns.live import LiveLibrary
-from loom_worker.patterns.news import News
-from loom_worker.results.references import References, stores
-from loom_worker.settings import BlobSettings
-from loom_worker.skills.shelf import Skills
+from loom_worker.runtime.prompt_context import Knowledge
+from loom_worker.skills.index import Skills
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.sessions import Sessions
+from loom_worker.tools.references import References, stores
 from tests.support.memory_front import MemoryFront
 from tests.support.pattern_files import MINIMAL, write
 from tests.support.until import until

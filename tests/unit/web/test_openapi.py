@@ -8,9 +8,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 
-from loom_worker.values.failures import StoredError
-from loom_worker.values.patterns import Effect
-from loom_worker.values.turns import Call, NewTurn
+from loom_worker.core.values.failures import StoredError
+from loom_worker.core.values.patterns import Effect
+from loom_worker.core.values.turns import Call, NewTurn
 from tests.support.memory_front import MemoryFront
 from tests.support.memory_patterns import TOP
 from tests.support.web_stage import Submit

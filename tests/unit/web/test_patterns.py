@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 from flask.testing import FlaskClient
 
-from loom_worker.errors import Unavailable
-from loom_worker.values.patterns import Effect, Pattern
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.values.patterns import Effect, Pattern
 from tests.support.memory_front import MemoryFront
 from tests.support.memory_patterns import AWAY, NOTES, TOP
 from tests.support.web_stage import Live, settings

@@ -2,7 +2,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from loom_worker.errors import (
+from loom_worker.core.errors import (
     BudgetExceeded,
     Conflict,
     Flaw,

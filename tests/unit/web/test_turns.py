@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Submit, Worker
-from web.doors import Doors
+from web.connection_limits import Doors
 from web.openapi import document
 
 

@@ -1,8 +1,8 @@
 import pytest
 
-from loom_worker.errors import Invalid
+from loom_worker.core.errors import Invalid
 from loom_worker.webhook.address import check_url
-from tests.unit.net.hostile import ALWAYS_REFUSED, PRIVATE
+from tests.unit.guard.net.hostile import ALWAYS_REFUSED, PRIVATE
 
 
 @pytest.mark.parametrize("url", PRIVATE)

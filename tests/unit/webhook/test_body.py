@@ -5,8 +5,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loom_worker.values.chat import Usage
-from loom_worker.values.turns import Call, Turn
+from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.turns import Call, Turn
 from loom_worker.webhook.body import LIMIT_BYTES, completed
 
 URL = "https://loom.example/v1/turns/turn_01"

@@ -11,8 +11,8 @@ import pytest
 from standardwebhooks import Webhook
 
 from loom_worker import __version__
-from loom_worker.net.address import Lookup
-from loom_worker.values.deliveries import Delivery
+from loom_worker.core.values.deliveries import Delivery
+from loom_worker.guard.net.address import Lookup
 from loom_worker.webhook.schedule import Attempt
 from loom_worker.webhook.send import send
 from loom_worker.webhook.sign import new_secret

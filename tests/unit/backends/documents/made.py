@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from loom_worker.backends.documents.backend import DocumentsBackend
-from loom_worker.values.json import Json
-from loom_worker.values.tools import Caller
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller
 
 CALLER = Caller("default/s", "s", "default", "turn_1", "call_1")
 _W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from loom_worker.backends.documents.backend import DocumentsBackend, from_origin
-from loom_worker.errors import ToolFailed
-from loom_worker.sqlite_driver import sqlite3
-from loom_worker.values.tools import Tool
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.tools import Tool
 from tests.unit.backends.documents.made import CALLER, Folder, docx, pdf
 
 

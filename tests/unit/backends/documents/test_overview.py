@@ -2,7 +2,7 @@ import pytest
 
 from loom_worker.backends.documents.folder import Entry, Listing
 from loom_worker.backends.documents.overview import MAX_CHARS, MAX_NAMES, overview
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 from tests.unit.backends.documents.made import Folder, pdf
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from loom_worker.backends.documents.extract import Unreadable
 from loom_worker.backends.documents.folder import opened, opened_file
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 from tests.unit.backends.documents.made import Folder, docx
 
 SECRET = "canary-4711"

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from loom_worker.backends.mcp.answers import MAX_RESULT_BYTES, value
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 
 
 def text(*texts: str) -> dict[str, Any]:

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.backends.mcp.config import environment, filled, key, used
-from loom_worker.errors import ToolFailed
-from loom_worker.values.agents import McpServer
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.agents import McpServer
 
 SERVER = McpServer("git", command="git-mcp", args=("--stdio",), env={"TOKEN": "secret:GIT", "MODE": "fast"})
 

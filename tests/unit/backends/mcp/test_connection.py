@@ -1,7 +1,7 @@
 import pytest
 
 from loom_worker.backends.mcp.connection import MAX_PAUSE_S, Patience
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 
 
 def test_after_one_death_it_may_be_started_at_once() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from loom_worker.backends.mcp.listing import MAX_DESCRIPTION_CHARS, MAX_TOOLS, Listing, chosen, listing, names
-from loom_worker.values.agents import McpServer
+from loom_worker.core.values.agents import McpServer
 
 OBJECT = {"type": "object"}
 FIT = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -5,7 +5,7 @@ from concurrent.futures import CancelledError
 import pytest
 
 from loom_worker.backends.mcp.loop import Loop
-from loom_worker.errors import ToolFailed
+from loom_worker.core.errors import ToolFailed
 
 
 async def _where() -> str:

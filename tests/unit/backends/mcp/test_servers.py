@@ -6,8 +6,8 @@ from pathlib import Path
 
 from loom_worker.backends.mcp.listing import Listed, Listing
 from loom_worker.backends.mcp.servers import McpServers, Offer
-from loom_worker.values.agents import McpServer
-from loom_worker.values.content import Alone, Part
+from loom_worker.core.values.agents import McpServer
+from loom_worker.core.values.content import Alone, Part
 
 ROOT = Path(__file__).parents[4]
 OBJECT = {"type": "object"}

@@ -9,8 +9,8 @@ from urllib3 import HTTPHeaderDict
 
 from loom_worker.backends.rest.answer import MAX_SHOWN_CHARS, failure, read
 from loom_worker.backends.rest.auth import Veil
-from loom_worker.errors import ToolFailed
-from loom_worker.net.http import Answer
+from loom_worker.core.errors import ToolFailed
+from loom_worker.guard.net.http import Answer
 
 LIMIT = 1000
 

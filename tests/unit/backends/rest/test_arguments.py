@@ -4,7 +4,7 @@ import pytest
 
 from loom_worker.backends.rest.arguments import Body, Parameter, fit, free, may_be_sent
 from loom_worker.backends.rest.openapi import listed, operation
-from loom_worker.errors import BadFile
+from loom_worker.core.errors import BadFile
 from tests.unit.backends.rest.documents import body, document, one, parameter
 
 

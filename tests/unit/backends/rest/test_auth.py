@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.backends.rest.auth import Veil, headers, veil
-from loom_worker.errors import BadSettings
-from loom_worker.values.agents import Auth
+from loom_worker.core.errors import BadSettings
+from loom_worker.core.values.agents import Auth
 
 SECRET = 'k"y/with+odd=<signs>'
 

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from loom_worker.backends.rest.backend import MAX_DESCRIPTION_CHARS, MAX_OPERATIONS, RestBackend
-from loom_worker.errors import BadFile, BadSettings
+from loom_worker.core.errors import BadFile, BadSettings
+from loom_worker.core.values.agents import Auth, Backend
 from loom_worker.tools.registry import Registry
-from loom_worker.values.agents import Auth, Backend
 from tests.unit.backends.rest.documents import body, parameter, written
 
 PATHS: dict[str, Any] = {

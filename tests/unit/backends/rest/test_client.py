@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from loom_worker.backends.rest.client import MAX_ANSWER_BYTES, Client, wish
-from loom_worker.errors import ToolFailed
-from loom_worker.net.address import Lookup, target
-from loom_worker.net.http import Answer, Question
+from loom_worker.core.errors import ToolFailed
+from loom_worker.guard.net.address import Lookup, target
+from loom_worker.guard.net.http import Answer, Question
 from tests.support.webhook_receiver import Answer as Told
 from tests.support.webhook_receiver import WebhookReceiver, unused_port
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from loom_worker.backends.rest.document import MAX_BYTES, Document, read
-from loom_worker.errors import BadFile
+from loom_worker.core.errors import BadFile
 from tests.unit.backends.rest.documents import document, read_back, written
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from loom_worker.backends.rest.openapi import listed, operation
-from loom_worker.errors import BadFile
+from loom_worker.core.errors import BadFile
 from tests.unit.backends.rest.documents import document, one, parameter
 
 

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_worker.backends.rest.request import question
-from loom_worker.errors import ToolFailed
-from loom_worker.net.http import Question
+from loom_worker.core.errors import ToolFailed
+from loom_worker.guard.net.http import Question
 from tests.unit.backends.rest.documents import body, one, parameter
 
 

@@ -1,0 +1,115 @@
+"""What only the rooms that use a setting can judge of it, said at the start with all other complaints."""
+
+from ipaddress import ip_address
+
+from loom_worker.core.errors import BadSettings, Invalid, ProviderFailed
+from loom_worker.core.settings import Settings
+
+
+def model(settings: Settings) -> None:
+    """The name of a scripted model may say how long it takes.
+
+    Raises:
+        BadSettings: it says so in another way than the model reads it.
+    """
+    from loom_worker.demo.scripted import latency_s
+
+    if settings.llm.provider == "scripted":
+        try:
+            latency_s(settings.llm.model)
+        except ProviderFailed as error:
+            raise BadSettings(str(error)) from error
+
+
+def provider_key(settings: Settings) -> None:
+    """The key of the model's provider; only processes that call the model have it.
+
+    Raises:
+        BadSettings: there is neither a key nor another server.
+    """
+    llm = settings.llm
+    if llm.provider == "anthropic" and not (llm.api_key or llm.base_url):
+        raise BadSettings("LOOM_PROVIDER=anthropic needs ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)")
+
+
+def ollama(settings: Settings) -> None:
+    """Where Ollama is.
+
+    Raises:
+        BadSettings: not to be found there.
+    """
+    if settings.llm.ollama_host is not None:
+        from loom_worker.llm.ollama import address
+
+        address(settings.llm.ollama_host)
+
+
+def redis(settings: Settings) -> None:
+    """Options behind the question mark of a Redis URL are its client's.
+
+    Raises:
+        BadSettings: it does not know one, or not such a value.
+    """
+    if "?" in settings.redis_url:
+        from redis import Redis
+
+        try:
+            Redis.from_url(settings.redis_url).connection_pool.make_connection()
+        except (TypeError, ValueError) as error:
+            raise BadSettings("LOOM_REDIS_URL: an option behind the ? is unknown, or has a wrong value") from error
+
+
+def webhook_secret(settings: Settings) -> None:
+    """The secret that signs.
+
+    Raises:
+        BadSettings: it could not.
+    """
+    from loom_worker.webhook.sign import check_secret
+
+    if settings.webhook.secret is not None:
+        try:
+            check_secret(settings.webhook.secret)
+        except Invalid as error:
+            raise BadSettings(f"LOOM_WEBHOOK_SECRET: {error}") from error
+
+
+def serving(settings: Settings) -> None:
+    """Who can reach the web must need a key, unless it is this machine alone; for what serves, or says if it could.
+
+    Raises:
+        BadSettings: it would listen beyond loopback without any key.
+    """
+    web = settings.web
+    if not web.api_keys and not _is_loopback(web.host):
+        raise BadSettings(
+            f"LOOM_HOST={web.host!r} without LOOM_API_KEYS: other machines could connect and no key would be "
+            "asked for; set LOOM_API_KEYS=workspace=key, or leave LOOM_HOST at 127.0.0.1"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
+
+
+def backend(settings: Settings) -> None:
+    """The URL of the agent's data.
+
+    Raises:
+        BadSettings: it is none, or of a database that is not served.
+    """
+    from loom_worker.backends.sql import SqlBackend
+
+    SqlBackend(settings.backend_url).close()
+
+
+LIGHT = (model, ollama, redis, webhook_secret)
+"""For processes that shall stay small: the backend's judge loads SQLAlchemy."""
+ALL = (*LIGHT, backend)
+WITH_MODEL = (*ALL, provider_key)
+"""For workers, which call the model."""
+START = (*LIGHT, provider_key)
+"""For `loom up` and `loom doctor`, which hold all settings and stay small."""

@@ -1,0 +1,18 @@
+"""The files that no tool of a user has to read: conversations, secrets, logs, results of all sessions."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from loom_worker.core.settings_tree import Settings
+
+_IN_HOME = ("webhook.secret", "flower.password", "valkey", "logs", "crashes")
+_BESIDE_DATABASE = ("", "-wal", "-shm", "-journal")
+
+
+def paths(settings: Settings) -> Iterator[Path]:
+    """All of them, whether they exist yet or not. Agents, skills, documents and sample data are not among them."""
+    yield from (settings.home / name for name in _IN_HOME)
+    yield settings.home.parent / ".env"  # of a project whose home lies in it: keys may stand there
+    yield settings.blobs.folder
+    database = settings.database_url.removeprefix("sqlite:///").partition("?")[0]
+    yield from (Path(database + suffix) for suffix in _BESIDE_DATABASE)

@@ -1,0 +1,170 @@
+"""An agent: who answers, with which model, tools and data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.memory import MemoryPolicy
+from loom_worker.core.values.problems import Problem, line_near
+from loom_worker.core.values.tools import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Compressor:
+    """The model that writes summaries and ranks what a search found; None means as the agent's own."""
+
+    provider: str | None = None
+    model: str | None = None
+    """None: the provider's small model, where one is known."""
+    max_context_tokens: int | None = None
+    """Its window; None: LOOM_MAX_CONTEXT_TOKENS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What of a database an agent may see; None: all of it."""
+
+    schemas: tuple[str, ...] | None = None
+    tables: tuple[str, ...] | None = None
+    """Names, or ``schema.name``."""
+    columns: tuple[str, ...] | None = None
+    """``table.column``, or ``schema.table.column``; a table that none of them names keeps all of its columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """How a REST backend is told who asks; the secret itself is LOOM_SECRET_<secret>."""
+
+    kind: Literal["bearer", "basic", "header"]
+    secret: str
+    header: str = "Authorization"
+    """Where a ``header`` secret stands."""
+    user: str = ""
+    """Of ``basic``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The data an agent works on."""
+
+    kind: Literal["sql", "rest", "documents"] = "sql"
+    url: str | None = None
+    """sql: a SQLAlchemy URL, None: LOOM_BACKEND_URL. rest: the base URL."""
+    databases: tuple[str, ...] = ()
+    """sql: databases (SQLite: files) beside its own that a session may switch the agent to."""
+    scope: Scope = field(default_factory=Scope)
+    openapi: str | None = None
+    """rest: path of the OpenAPI document (JSON or YAML)."""
+    operations: tuple[str, ...] | None = None
+    """rest: operationIds that become tools; None: every operation that only reads (GET, HEAD)."""
+    allow_private: bool = False
+    """rest: the base URL may name a loopback or private address."""
+    path: str | None = None
+    """documents: the folder."""
+    auth: Auth | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """A server of the Model Context Protocol: a command to start, or a URL (streamable HTTP)."""
+
+    name: str
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    """For the command; ``{secret: NAME}`` in the file stands here as ``secret:NAME``."""
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """For the URL; secrets as in ``env``."""
+    tools: tuple[str, ...] | None = None
+    """Those the agent may have, by the server's own names; None: all."""
+    allow_private: bool = False
+    """The URL may name a loopback or private address."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalPolicy:
+    """Which calls need a person beside those whose tool asks for one, and what holds when nobody answers."""
+
+    tools: tuple[str, ...] = ()
+    """Names of tools; ``*`` stands for all."""
+    timeout_s: float = 24 * 3600.0
+    on_timeout: Literal["deny", "approve"] = "deny"
+
+    def asks(self, name: str) -> bool:
+        """True if a call of this tool needs a person."""
+        return name in self.tools or "*" in self.tools
+
+    def holds(self, tool: Tool) -> bool:
+        """True if a call of this tool waits for a person: the tool itself asks for one, or the agent does."""
+        return tool.needs_approval or self.asks(tool.spec.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent as its YAML says it (API: agent YAML); None means the setting of the process holds."""
+
+    name: str
+    version: str = "1"
+    description: str = ""
+    system_prompt: str = ""
+    provider: str | None = None
+    model: str | None = None
+    max_tokens: int | None = None
+    max_context_tokens: int | None = None
+    reserved_output_tokens: int | None = None
+    stop_sequences: tuple[str, ...] = ()
+    backend: Backend | None = field(default_factory=Backend)
+    """None: an agent without data."""
+    mcp_servers: tuple[McpServer, ...] = ()
+    tools: tuple[str, ...] | None = None
+    """Names the agent may use; None: every tool there is."""
+    custom: tuple[str, ...] = ()
+    """Python tools beside those of entry points: ``file.py``, ``file.py:name`` or ``module:name``."""
+    allows_mcp: bool = False
+    """True: it may use all tools of its servers, though ``tools`` does not name them."""
+    is_read_only: bool = False
+    """True: it may call no tool that changes anything outside of Loom."""
+    approval: ApprovalPolicy = field(default_factory=ApprovalPolicy)
+    max_llm_calls: int | None = None
+    max_tool_calls: int | None = None
+    timeout_s: float | None = None
+    patterns_enabled: bool = True
+    min_confidence: float = 0.5
+    """Chance (0-1) of being the right pattern below which none is put beside the message; docs/patterns.md."""
+    max_patterns_per_turn: int = 1
+    reranks_patterns: bool = False
+    """True: where the best candidates are close, an LLM is asked which of them fits."""
+    skills_enabled: bool = True
+    max_skills_per_turn: int = 3
+    """Skills whose instructions are put beside a message that calls for them."""
+    memory: MemoryPolicy = field(default_factory=MemoryPolicy)
+    compressor: Compressor = field(default_factory=Compressor)
+    unknown_keys: tuple[str, ...] = ()
+    """Keys of the file that Loom does not know, as dotted paths; kept in ``raw`` and reported."""
+    raw: Json = field(default_factory=dict)
+    source: str = ""
+    """The file it came from, and the line on which it begins: ``file:line``."""
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """Where each key and list entry of its document stands, by its dotted path (``spec.tools[2]``)."""
+
+    @property
+    def file(self) -> str:
+        """The file it came from."""
+        return self.source.rpartition(":")[0]
+
+    def at(self, member: str) -> str:
+        """The dotted path of a member (``llm.model``) in its file, which may hold all of them under ``agent``."""
+        return f"{'agent' if 'agent' in self.lines else 'spec'}.{member}"
+
+    def problem(self, path: str, text: str, fix: str = "", *, is_warning: bool = False) -> Problem:
+        """What is wrong with a key or list entry of its file, or with one that is missing there."""
+        begin = self.source.rpartition(":")[2]
+        line = line_near(self.lines, path) or (int(begin) if begin.isdigit() else 0)
+        return Problem(text, fix, self.file, line, self.name, path, is_warning=is_warning)
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """Databases that a session may switch the agent to."""
+        return self.backend.databases if self.backend else ()

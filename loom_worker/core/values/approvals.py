@@ -1,0 +1,19 @@
+"""What a person says to a tool call that waits for it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from loom_worker.core.values.json import Json
+
+Verdict = Literal["approve", "reject", "edit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person says to a call."""
+
+    verdict: Verdict
+    arguments: Json | None = None
+    """Of an edited call: all of them, in place of those the model gave."""
+    reason: str | None = None
+    """Why it is rejected; the model reads it."""

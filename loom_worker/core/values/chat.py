@@ -1,0 +1,220 @@
+"""What goes to a model and what comes back, in no provider's own format."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from loom_worker.core.errors import LoomError
+from loom_worker.core.values.json import Json
+
+Role = Literal["user", "assistant", "tool"]
+StopReason = Literal[
+    "end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn", "cancelled", "reply_too_large"
+]
+"""Why a reply ended; cancelled: the client wished so, and what was said until then stands. reply_too_large: Loom read
+no further; the text until then stands, its tool calls do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, object]
+    """JSON Schema of the arguments (an object)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """The model's wish to call a tool."""
+
+    id: str
+    """The provider's id of the call (``toolu_…``); unique within a turn."""
+    name: str
+    arguments: Json
+    flaw: str | None = None
+    """Why the arguments could not be read (cut or broken JSON), else None."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What a call gave, as the model will read it."""
+
+    tool_use_id: str
+    name: str
+    content: str
+    is_error: bool = False
+    duration_ms: int = 0
+    ref: str | None = None
+    """Of the whole result, where ``content`` is but a preview of it."""
+    error_id: str | None = None
+    """Of the whole error, where ``content`` is but a line of it."""
+    note: str = ""
+    """What Loom itself tells the model behind this result."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One message of the conversation.
+
+    A ``user`` message has text and perhaps context, an ``assistant`` message text, tool_uses and opaque blocks,
+    a ``tool`` message the outcomes of all calls of the assistant message before it, in call order.
+    """
+
+    role: Role
+    text: str = ""
+    context: str = ""
+    """Stands before a user's text in the same message: patterns, today's date. Sent again exactly as first sent."""
+    tool_uses: tuple[ToolUse, ...] = ()
+    outcomes: tuple[ToolOutcome, ...] = ()
+    opaque: tuple[Json, ...] = ()
+    """A provider's own blocks (thinking) that must go back unchanged, before text and tool uses."""
+
+
+def _never() -> bool:
+    return False
+
+
+def _always() -> bool:
+    return True
+
+
+class Watch(Protocol):
+    """Who looks on while a model is called. The methods are called in the thread that waits, and return soon."""
+
+    def asked(self) -> None:
+        """A request goes out."""
+
+    def heard(self) -> None:
+        """Something came in."""
+
+    def silent(self) -> None:
+        """Still nothing came; called several times a second."""
+
+    def failed(self, error: LoomError, wait_s: float) -> None:
+        """A try failed; the next one begins in so many seconds."""
+
+
+class Unwatched:
+    """A Watch that nobody needs."""
+
+    def asked(self) -> None:
+        """See Watch."""
+
+    def heard(self) -> None:
+        """See Watch."""
+
+    def silent(self) -> None:
+        """See Watch."""
+
+    def failed(self, error: LoomError, wait_s: float) -> None:
+        """See Watch."""
+
+
+UNWATCHED = Unwatched()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of a model."""
+
+    system: str
+    """ROM: the same bytes for the life of a session."""
+    messages: tuple[ChatMessage, ...]
+    memory: str = ""
+    """Kernel and L2: a block of its own at the head of the first user message. Made of what users and tools said, it
+    has no place in the system text, and its changes leave the cache of that alone."""
+    tools: tuple[ToolSpec, ...] = ()
+    may_call_tools: bool = True
+    """False: the tools stay listed (the provider's prompt cache holds), but the answer must be text."""
+    max_tokens: int = 4096
+    stop_sequences: tuple[str, ...] = ()
+    cache_marks: bool = True
+    """Mark the ends of system text, memory, the former call's messages and the last message for the prompt cache."""
+    is_given_up: Callable[[], bool] = field(default=_never, compare=False)
+    """Asked several times a second during the call; True ends it with Interrupted."""
+    may_be_sent: Callable[[], bool] = field(default=_always, compare=False)
+    """Asked with each try, on an open connection and before its first byte; False ends the call with Interrupted."""
+    watch: Watch = field(default=UNWATCHED, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one reply, or the sum over several; cost_usd is None where a price is not known."""
+
+    input_tokens: int = 0
+    """Not served from nor written to the provider's cache."""
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float | None = 0.0
+    llm_calls: int = 0
+
+    @property
+    def sent_tokens(self) -> int:
+        """All tokens that went in, cached or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, in and out, cached or not."""
+        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Sum two usages; an unknown cost makes the sum unknown."""
+        known = self.cost_usd is not None and other.cost_usd is not None
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
+            llm_calls=self.llm_calls + other.llm_calls,
+        )
+
+    def as_json(self) -> Json:
+        """The ``usage`` object of a Turn."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cache_read_tokens": self.cache_read_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "cost_usd": None if self.cost_usd is None else round(self.cost_usd, 8),
+            "llm_calls": self.llm_calls,
+        }
+
+    @classmethod
+    def from_json(cls, data: Json) -> "Usage":
+        """Read what as_json wrote; missing fields are 0."""
+        return cls(**{name: data[name] for name in cls.__slots__ if name in data})
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the reply's text, as it streams in."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """The call is tried again from its beginning: drop the deltas of this reply."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A complete reply; the last event of every call of a model."""
+
+    text: str
+    stop_reason: StopReason
+    usage: Usage
+    model: str
+    """The model that answered, as the provider names it."""
+    tool_uses: tuple[ToolUse, ...] = ()
+    opaque: tuple[Json, ...] = field(default=())
+
+
+ReplyEvent = TextDelta | Restarted | Reply

@@ -1,0 +1,75 @@
+"""A webhook delivery: an outbox row from the end of a turn to its receiver's 2xx."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.turns import Turn
+
+DeliveryStatus = Literal["pending", "delivered", "dead", "disabled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A delivery's row; ``id`` is the ``webhook-id`` header of every attempt."""
+
+    id: str
+    workspace: str
+    turn_id: str
+    url: str
+    secret: str | None
+    """``whsec_…``; None: the default secret of the process."""
+    body: str
+    """The JSON text that is signed and sent, byte for byte the same in every attempt."""
+    status: DeliveryStatus
+    attempts: int
+    created_ms: int
+    next_ms: int | None = None
+    """When the next attempt is due; None when there is none."""
+    delivered_ms: int | None = None
+    last_status: int | None = None
+    """HTTP status of the last attempt; None if there was no answer."""
+    last_error: str | None = None
+
+    @classmethod
+    def of(cls, turn: Turn, body: str, *, now_ms: int) -> "Delivery | None":
+        """The delivery, due at once, that tells of a turn's end; None if nobody wants to be told.
+
+        Args:
+            body: what will be signed and sent.
+        """
+        if turn.webhook is None:
+            return None
+        return cls(
+            id=new_id("whd_"),
+            workspace=turn.workspace,
+            turn_id=turn.id,
+            url=turn.webhook.url,
+            secret=turn.webhook.secret,
+            body=body,
+            status="pending",
+            attempts=0,
+            created_ms=now_ms,
+            next_ms=turn.created_ms,  # long due: by the clock of a worker that is ahead it would be due much later
+        )
+
+    def brief(self) -> "Delivery":
+        """As lists hold it: without the body, which none shows."""
+        return replace(self, body="")
+
+    def as_json(self) -> Json:
+        """The delivery as ``GET /v1/deliveries`` lists it; never the secret."""
+        return {
+            "id": self.id,
+            "object": "delivery",
+            "turn_id": self.turn_id,
+            "url": self.url,
+            "status": self.status,
+            "attempts": self.attempts,
+            "last_status": self.last_status,
+            "last_error": self.last_error,
+            "created_at": rfc3339(self.created_ms),
+            "next_attempt_at": rfc3339(self.next_ms),
+            "delivered_at": rfc3339(self.delivered_ms),
+        }

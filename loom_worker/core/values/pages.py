@@ -1,0 +1,61 @@
+"""One page of a list."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
+
+from loom_worker.core.errors import Flaw, Invalid
+from loom_worker.core.values.cutting import dump, size_bytes
+from loom_worker.core.values.json import Json
+
+PAGE_BYTES = 1024 * 1024
+"""Of the JSON of a page's items; a page ends before the item that goes beyond it. 30 turns of a megabyte were one
+answer of 25 MB, and 40 slow readers of it took the web to 3.3 GB."""
+T = TypeVar("T")
+
+
+class Listed(Protocol):
+    """What lists hold."""
+
+    def as_json(self) -> Json:
+        """As the HTTP API shows it."""
+
+    def brief(self) -> Self:
+        """The same with its long fields cut, and marked as such; itself if nothing is long."""
+
+
+L = TypeVar("L", bound=Listed)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some items in order, and the cursor behind the last one."""
+
+    items: tuple[T, ...]
+    next: str | None
+    """Pass as ``after`` to go on; None at the end."""
+
+
+def page_of(found: Iterable[L], *, limit: int, cursor: Callable[[L], str]) -> Page[L]:
+    """A page of what was found: at most limit items and PAGE_BYTES, but one item whatever it has.
+
+    Args:
+        found: in order, one more than limit if there are so many; taken one by one, and no further than needed, so
+            that no more of it is in memory at a time than the page and one item.
+        cursor: what leads on behind an item.
+    """
+    items: list[L] = []
+    room = PAGE_BYTES
+    for item in found:
+        kept = item.brief()
+        room -= size_bytes(dump(kept.as_json()))
+        if items and (room < 0 or len(items) == limit):
+            return Page(tuple(items), cursor(items[-1]))
+        items.append(kept)
+    return Page(tuple(items), None)
+
+
+def no_cursor(after: str) -> Invalid:
+    """What every list raises for an ``after`` that none of its pages gave: to begin anew would look like more."""
+    flaw = Flaw("/after", "must be the `next` of a page of this list")
+    return Invalid(f"{after!r} is no cursor of this list.", (flaw,))

@@ -1,0 +1,86 @@
+"""A tool: what the model is told of it, and the function that does it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.json import Json
+
+Occasion = Literal["always", "reference", "error", "earlier", "seldom"]
+"""When a tool can be of use: once there is a reference to a large result, or a stored error, or something that has left
+the context; or so seldom that it is to be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """On whose behalf a tool runs. Tools that keep or look for something do it in this session alone."""
+
+    lane: str
+    """The session's internal key."""
+    session_id: str
+    workspace: str
+    turn_id: str
+    call_id: str
+    agent: str = "default"
+    """The agent's name; what agents keep for themselves is kept under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most ``calls`` in any ``per_s`` seconds."""
+
+    calls: int
+    per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended, whole: nothing of it is shortened yet."""
+
+    status: Literal["completed", "failed", "timeout"]
+    content: str
+    """What the tool gave, or the whole text of its failure."""
+    content_type: str = "text/plain"
+    """``application/json`` where the tool gave a JSON value."""
+    code: str | None = None
+    """Of a failure: INVALID_INPUT, ERROR_NOT_FOUND, DATABASE_ERROR, UNAVAILABLE, one of the tool's own, or None."""
+    detail: str = ""
+    """Of a failure: what stands only in the error store, such as a traceback."""
+    is_fault: bool = False
+    """True where the tool itself failed, and not what it was asked: it counts for the circuit breaker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool an agent may be given.
+
+    ``run`` takes arguments that already passed the JSON Schema and returns what the model shall have: text, or a
+    JSON value, of any size. It raises ToolFailed for what the model should hear of; anything else it raises is
+    recorded as a failure too.
+    """
+
+    spec: ToolSpec
+    run: Callable[[Json, Caller], object]
+    is_idempotent: bool = True
+    """False: never run twice; when its worker dies the call is closed as "outcome unknown"."""
+    is_bounded: bool = False
+    """True: cannot hang and takes a few milliseconds, so a single call may run inside the turn's own task."""
+    is_read_only: bool = True
+    """False: it changes something outside of Loom, so agents that only read may not have it."""
+    is_repeatable: bool = True
+    """True: the same call again in the same turn may be answered with the first one's result."""
+    needs_approval: bool = False
+    """True: a person must approve each call."""
+    timeout_s: float = 30.0
+    rate: Rate | None = None
+    """How often it may be called, over all workers; None: as often as one likes."""
+    group: str = ""
+    """The circuit breaker that watches it: what fails together has one name; empty: none, it is Loom's own."""
+    occasion: Occasion = "always"
+    """From when on it is shown to a model with a small window."""
+    origin: Json | None = None
+    """How a child process builds this tool, see ``loom_worker.tools.child_main``; None: it runs in the worker itself.
+
+    What runs in the worker must end by itself: threads cannot be killed.
+    """

@@ -1,0 +1,309 @@
+"""A turn, its journal, and what a client asks for when submitting one."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from loom_worker.core.text import clean
+from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
+from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.sessions import Choice
+from loom_worker.core.values.waiting import Waiting
+
+TurnStatus = Literal["queued", "in_progress", "requires_action", "completed", "failed", "cancelled", "incomplete"]
+UNFINISHED: tuple[TurnStatus, ...] = ("queued", "in_progress", "requires_action")
+
+CallStatus = Literal["pending", "running", "completed", "failed", "timeout", "denied", "cancelled", "unknown"]
+OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
+Approval = Literal["waiting", "approved", "edited", "rejected", "expired"]
+"""What became of a question to a person; expired: nobody answered in time, and the agent's policy decided."""
+_GLANCE_CHARS = 1000
+
+CANCELLED = "Cancelled: the turn ended before this call had a result."
+"""What the model reads as the result of a call that its turn did not wait for."""
+
+
+CancelAction = Literal["interrupt", "rollback", "finish"]
+"""How a client wishes a turn to end: what was said stays · as if it never ran · one last call without tools."""
+STRENGTH: dict[CancelAction | None, int] = {None: 0, "finish": 1, "interrupt": 2, "rollback": 3}
+"""Of two wishes the stronger one holds, whatever their order."""
+
+
+LISTED_CALLS = 50
+"""Tool calls of one turn in a list."""
+LISTED_CHARS = 2_000
+"""Of the arguments and the result of each, as many as any Turn has of a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Where the end of a turn is told."""
+
+    url: str
+    secret: str | None = None
+    """``whsec_…``; None: the workspace's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A turn as a client submits it, already validated."""
+
+    input: str
+    webhook: Webhook | None = None
+    deadline_s: float | None = None
+    max_attempts: int | None = None
+    metadata: Json = field(default_factory=dict)
+    budget: Json | None = None
+    double_texting: Literal["enqueue", "reject", "interrupt", "rollback"] = "enqueue"
+    """What becomes of the turn that runs: it is waited for, the new one refused, or it is cancelled so."""
+    idempotency_key: str | None = None
+    fingerprint: str | None = None
+    """SHA-256 of the request, told apart from another request with the same idempotency key."""
+    traceparent: str | None = None
+    request_id: str | None = None
+    retry_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The wish to have a failed turn's input answered after all."""
+
+    idempotency_key: str | None = None
+    fingerprint: str | None = None
+    traceparent: str | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call of a turn, from the model's wish to its result."""
+
+    id: str
+    name: str
+    arguments: Json
+    position: int
+    """0, 1, 2… over the whole turn, in the order the model asked."""
+    reply_n: int
+    """The journal step of the reply that asked for it."""
+    status: CallStatus = "pending"
+    sends: int = 0
+    """How often it was sent to the tool queue; the claim of a sender that was overtaken fails."""
+    sent_ms: int | None = None
+    worker: str | None = None
+    """The process that claimed it."""
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    content: str | None = None
+    error_id: str | None = None
+    """Of the whole error, for a call that failed."""
+    ref: str | None = None
+    """Of the whole result, where content is but a preview of it."""
+    approval: Approval | None = None
+    """What a person has said to it; None: nobody needs to be asked."""
+    approve_by_ms: int | None = None
+    """A call that waits for a person is decided by the agent's policy from then on."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while a person must decide."""
+        return self.is_open and self.approval == "waiting"
+
+    @property
+    def is_open(self) -> bool:
+        """True until there is a result."""
+        return self.status in OPEN_CALL
+
+    @property
+    def duration_ms(self) -> int | None:
+        """Milliseconds from claim to result, None while it runs."""
+        if self.started_ms is None or self.finished_ms is None:
+            return None
+        return self.finished_ms - self.started_ms
+
+    def brief(self) -> "Call":
+        """As lists hold it: little of its arguments and its result."""
+        content = None if self.content is None else self.content[:LISTED_CHARS]
+        return replace(self, arguments=fit(self.arguments, LISTED_CHARS, entries), content=content)
+
+    def as_json(self) -> Json:
+        """An entry of a Turn's ``tool_calls``."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "arguments": self.arguments,
+            "status": self.status,
+            "duration_ms": self.duration_ms,
+            "content": None if self.content is None else self.content[:2000],
+            "error_id": self.error_id,
+            "ref": self.ref,
+            "approval": self.approval,
+            "approve_by": rfc3339(self.approve_by_ms),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A row of the journal: what was done and need not be done again."""
+
+    n: int
+    kind: Literal["matched", "reply", "waited", "events"]
+    """matched: patterns found · reply: the model answered · waited: it was too busy · events: what readers saw."""
+    payload: Json
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn's row. ``lane`` is the session's internal key and never leaves the system."""
+
+    id: str
+    lane: str
+    session_id: str
+    workspace: str
+    agent: str
+    seq: int
+    status: TurnStatus
+    input: str
+    created_ms: int
+    reason: str | None = None
+    fence: int = 0
+    deaths: int = 0
+    """Owners that died while holding it, since the journal last grew."""
+    max_attempts: int = 3
+    output_text: str | None = None
+    error: Json | None = None
+    usage: Usage = field(default_factory=Usage)
+    patterns: tuple[Json, ...] = ()
+    metadata: Json = field(default_factory=dict)
+    webhook: Webhook | None = None
+    deadline_ms: int | None = None
+    budget: Json | None = None
+    trace_id: str | None = None
+    request_id: str | None = None
+    retry_of: str | None = None
+    cancel: CancelAction | None = None
+    started_ms: int | None = None
+    completed_ms: int | None = None
+    first_token_ms: int | None = None
+    """Milliseconds from acceptance to the first piece of text."""
+    run_ms: int = 0
+    """Milliseconds spent running: not queued, not parked."""
+    calls: tuple[Call, ...] = ()
+    held_by: str | None = None
+    """The worker that runs it; None while it is queued, parked, released or finished."""
+    parked_until_ms: int | None = None
+    """A turn without an owner goes on then, should nobody wake it; None: it is not parked."""
+    position: int = 0
+    """Unfinished turns of the session before this one."""
+    waiting: Waiting | None = field(default=None, compare=False)
+    """What it waits for, where somebody has looked; None for a turn that has ended."""
+    is_cut: bool = False
+    """True for a turn in a list whose fields are longer than shown."""
+
+    def brief(self) -> "Turn":
+        """As lists hold it."""
+        calls = tuple(call.brief() for call in self.calls[:LISTED_CALLS])
+        fields: Json = {
+            "input": fit(self.input, FIELD_BYTES, text),
+            "output_text": fit(self.output_text, FIELD_BYTES, text),
+            "metadata": fit(self.metadata, FIELD_BYTES, entries),
+            "error": fit(self.error, FIELD_BYTES, entries),
+            "patterns": tuple(fit(list(self.patterns), FIELD_BYTES, items)),
+            "calls": calls if calls != self.calls else self.calls,
+        }
+        is_cut = any(value != getattr(self, name) for name, value in fields.items())
+        return replace(self, **fields, is_cut=is_cut)
+
+    @property
+    def is_finished(self) -> bool:
+        """True once the status is final."""
+        return self.status not in UNFINISHED
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first owner, one more for each that died; 0 before the first."""
+        return 0 if self.started_ms is None else self.deaths + 1
+
+    def as_json(self) -> Json:
+        """The Turn of the HTTP API."""
+        queued_until = self.started_ms or self.completed_ms
+        return {
+            "id": self.id,
+            "object": "turn",
+            "session_id": self.session_id,
+            "seq": self.seq,
+            "status": self.status,
+            "reason": self.reason,
+            "position": self.position,
+            "attempt": self.attempt,
+            "input": self.input,
+            "output_text": self.output_text,
+            "tool_calls": [call.as_json() for call in self.calls],
+            "patterns": list(self.patterns),
+            "usage": self.usage.as_json(),
+            "error": self.error,
+            "waiting": None if self.waiting is None else self.waiting.as_json(),
+            "timings": {
+                "queued_ms": None if queued_until is None else queued_until - self.created_ms,
+                "run_ms": self.run_ms if self.is_finished else None,
+                "first_token_ms": self.first_token_ms,
+            },
+            "trace_id": self.trace_id,
+            "metadata": self.metadata,
+            "retry_of": self.retry_of,
+            "cancel": self.cancel,
+            "created_at": rfc3339(self.created_ms),
+            "started_at": rfc3339(self.started_ms),
+            "completed_at": rfc3339(self.completed_ms),
+            **cut_mark(self.is_cut, f"/v1/turns/{self.id}"),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A turn that this worker may run now, with what it needs of its session."""
+
+    turn: Turn
+    steps: tuple[Step, ...]
+    rom: str | None
+    """The session's system text as first sent; None before the first turn."""
+    kernel: Json
+    choice: Choice
+    user: str | None
+    spent: Usage = field(default_factory=Usage)
+    """What the session has used before this turn."""
+    token_correction: float | None = None
+    """As of the session."""
+    memory_seen: int = 0
+    """The version of the session's memory that readers were told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a turn ends."""
+
+    status: TurnStatus
+    reason: str | None = None
+    output_text: str | None = None
+    error: Json | None = None
+
+    @property
+    def leaves_messages(self) -> bool:
+        """False for a turn that was rolled back: the conversation goes on as if it never ran."""
+        return (self.status, self.reason) != ("cancelled", "rollback")
+
+
+BETWEEN_REPLIES = "\n\n"
+"""Parts what a turn says before its tool calls from what it says after them."""
+
+
+def joined(texts: Iterable[str | None]) -> str:
+    """All that a turn said, as it is streamed and stored: the texts of its replies in order, empty ones left out."""
+    return BETWEEN_REPLIES.join(filter(None, texts))
+
+
+def is_blank(text: str) -> bool:
+    """True if nothing of the text can be seen: blanks and invisible characters alone, or nothing at all."""
+    # The beginning nearly always tells, and all of a long text would take a while.
+    return not (clean(text[:_GLANCE_CHARS]).strip() or clean(text).strip())

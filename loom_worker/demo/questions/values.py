@@ -1,0 +1,73 @@
+"""Names in a question, looked up in the database: only what it holds can restrict a query."""
+
+import re
+
+from loom_worker.core.values.json import Json
+from loom_worker.demo.questions.clauses import Value
+
+_HOLDS: tuple[tuple[str, str, str], ...] = (
+    ("city", "customers", "city"),
+    ("city", "stores", "city"),
+    ("country", "customers", "country"),
+    ("country", "stores", "country"),
+    ("country", "suppliers", "country"),
+    ("segment", "customers", "segment"),
+    ("category", "categories", "name"),
+    ("product", "products", "name"),
+    ("supplier", "suppliers", "name"),
+    ("store", "stores", "name"),
+    ("promotion", "promotions", "name"),
+    ("method", "payments", "method"),
+    ("reason", "returns", "reason"),
+    ("status", "orders", "status"),
+)
+TABLES = tuple(dict.fromkeys(table for _, table, _ in _HOLDS))
+"""The tables that a look reads."""
+_MOST_WORDS = 4
+_MOST_GRAMS = 120
+_SPELLED = "lower(replace(replace(replace({column}, '_', ' '), '&', 'and'), '''', ' '))"
+
+
+def grams(text: str, unknown: frozenset[str]) -> tuple[str, ...]:
+    """The runs of up to four words of a plain text that hold an unknown one, the longest first."""
+    words = text.split()
+    found: dict[str, None] = {}
+    for size in range(_MOST_WORDS, 0, -1):
+        for start in range(len(words) - size + 1):
+            run = words[start : start + size]
+            if unknown.intersection(run) and all(re.fullmatch(r"[a-z0-9-]+", word) for word in run):
+                found[" ".join(run)] = None
+    return tuple(found)[:_MOST_GRAMS]
+
+
+def look(runs: tuple[str, ...]) -> str:
+    """The statement that finds which runs of words the database holds, and as what."""
+    spellings = dict.fromkeys(spelling for run in runs for spelling in _spellings(run))
+    listed = ", ".join(f"'{spelling}'" for spelling in spellings)
+    parts = [
+        f"SELECT '{kind}' AS kind, {column} AS value FROM {table} "
+        f"WHERE {_SPELLED.format(column=column)} IN ({listed}) GROUP BY {column}"
+        for kind, table, column in _HOLDS
+    ]
+    return "\nUNION\n".join(parts) + "\nORDER BY kind, value"
+
+
+def marked(text: str, runs: tuple[str, ...], result: Json) -> tuple[str, tuple[Value, ...]]:
+    """The text with ``@v0`` and so on in place of what the look found, the longest runs first."""
+    held = [(str(row[0]), str(row[1])) for row in result["rows"]]
+    values: list[Value] = []
+    for run in runs:
+        kinds = {kind: value for kind, value in held if _plain(value) in _spellings(run)}
+        pattern = re.compile(rf"(?<![\w@-]){re.escape(run)}(?![\w-])")
+        if kinds and pattern.search(text):
+            text = pattern.sub(f"@v{len(values)}", text)
+            values.append(Value(run, kinds))
+    return text, tuple(values)
+
+
+def _spellings(run: str) -> tuple[str, ...]:
+    return (run, run.removesuffix("s")) if len(run) > 3 else (run,)
+
+
+def _plain(value: str) -> str:
+    return value.replace("_", " ").replace("&", "and").replace("'", " ").lower()

@@ -1,0 +1,290 @@
+"""Numbers and periods said in an English question, for the scripted model; no clock, today comes as an argument."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+
+from loom_worker.demo.calendar import FOREVER, MONTH, SEASONS, first_day, later, month_number, months_on
+
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_COUNT = "|".join(["[1-9]\\d{0,2}", *_NUMBERS[2:], "fifteen", "twenty", "fifty"])
+_OTHER_NUMBERS = {"fifteen": 15, "twenty": 20, "fifty": 50}
+_UNIT = "day|week|month|quarter|year"
+_HOW_MANY = re.compile(rf"(?<![/.\d@p-])\b({_COUNT})\b(?!\s*(?:%|per ?cent|/|\.\d|(?:{_UNIT})s?\b))")
+_YEAR = r"20\d\d"
+_MARK = re.compile(r"@p(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Days from ``start`` up to but not including ``end``."""
+
+    start: date
+    end: date
+    said: str
+    """The words of the question it was read from."""
+    unit: str = ""
+    """day, week, month, quarter, year or season if it is one of the calendar; else empty."""
+    is_bare: bool = False
+    """Named without its year: the latest that is over was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """What a question says beside what it is about."""
+
+    n: int | None
+    periods: tuple[Period, ...]
+    marked: str
+    """The question in lower case, ``@p0`` in place of its first period and so on."""
+
+    @property
+    def period(self) -> Period | None:
+        """The period, if there is one and no other: two are never made into one."""
+        return self.periods[0] if len(self.periods) == 1 else None
+
+    @property
+    def rest(self) -> str:
+        """The question in lower case without its periods."""
+        return _MARK.sub(" ", self.marked)
+
+
+def read(question: str, today: date | None) -> Slots:
+    """Read the first count and all periods of a question.
+
+    Without today, words such as "last year" are not understood and stay in the rest.
+    """
+    text, found = " ".join(question.lower().replace("@", " ").split()), list[Period]()
+    for pattern, meaning in _ATOMS:
+        text = pattern.sub(_taker(meaning, today, found), text)
+    for pattern, joined in _JOINED:
+        text = pattern.sub(_joiner(joined, today, found), text)
+    text = _BEFORE_MARK.sub(r"\1", text)
+    order = [int(number) for number in _MARK.findall(text)]
+    text = _MARK.sub(lambda mark: f"@p{order.index(int(mark[1]))}", text)
+    count = _HOW_MANY.search(text)
+    periods = tuple(_until_today(found[each], today) for each in order)
+    return Slots(number(count[1]) if count else None, periods, text)
+
+
+def _until_today(period: Period, today: date | None) -> Period:
+    """A calendar unit that still runs ends with today: there is no more of it yet."""
+    if today is None or not period.unit or not period.start <= today < period.end:
+        return period
+    return replace(period, end=today + timedelta(days=1))
+
+
+def number(word: str) -> int:
+    """``7``, ``seven`` or ``twenty`` as a number."""
+    if word.isdigit():
+        return int(word)
+    return _OTHER_NUMBERS[word] if word in _OTHER_NUMBERS else _NUMBERS.index(word)
+
+
+def number_words() -> dict[str, int]:
+    """The numbers that are read as words; "one" is not among them, as it rarely counts."""
+    return {word: number(word) for word in (*_NUMBERS[2:], *_OTHER_NUMBERS)}
+
+
+_Meaning = Callable[[re.Match[str], date | None], Period | None]
+_Joined = Callable[[list[Period], date | None], Period | None]
+
+
+def _taker(meaning: _Meaning, today: date | None, found: list[Period]) -> Callable[[re.Match[str]], str]:
+    """Note the period a match stands for and leave a mark in its place; what has no meaning stays."""
+
+    def take(match: re.Match[str]) -> str:
+        try:
+            period = meaning(match, today)
+        except (ValueError, OverflowError):
+            return match[0]
+        if period is None:
+            return match[0]
+        ahead = match.groupdict().get("ahead") or ""
+        found.append(replace(period, said=" ".join(match[0].removeprefix(ahead).split())))
+        return f"{ahead}@p{len(found) - 1}"
+
+    return take
+
+
+def _joiner(joined: _Joined, today: date | None, found: list[Period]) -> Callable[[re.Match[str]], str]:
+    """Make one period of a preposition and the marks behind it: since, before, from … to."""
+
+    def take(match: re.Match[str]) -> str:
+        parts = [found[int(each)] for each in _MARK.findall(match[0])]
+        period = joined(parts, today)
+        if period is None:
+            return match[0]
+        said = _MARK.sub(lambda mark: found[int(mark[1])].said, match[0])
+        found.append(replace(period, said=" ".join(said.split())))
+        return f"@p{len(found) - 1}"
+
+    return take
+
+
+def _one_unit(match: re.Match[str], today: date | None) -> Period | None:
+    """This, last and the like: a calendar unit, the current one up to and including today."""
+    if today is None:
+        return None
+    unit = match["unit"]
+    first = first_day(unit, today)
+    if match["which"] in ("this", "current"):
+        return Period(first, today + timedelta(days=1), "", unit)
+    return Period(later(unit, first, -1), first, "", unit)
+
+
+def _several_units(match: re.Match[str], today: date | None) -> Period | None:
+    """The last n units, counted back from today's date, and today."""
+    if today is None:
+        return None
+    unit, count = match["unit"], number(match["count"])
+    if unit in ("day", "week"):
+        first = later(unit, today, -count)
+    else:
+        month = later(unit, today, -count)
+        first = min(month.replace(day=1) + timedelta(days=today.day - 1), months_on(month, 1) - timedelta(days=1))
+    return Period(first, today + timedelta(days=1), "")
+
+
+def _to_date(_: re.Match[str], today: date | None) -> Period | None:
+    return None if today is None else Period(date(today.year, 1, 1), today + timedelta(days=1), "", "year")
+
+
+def _named_day(match: re.Match[str], today: date | None) -> Period | None:
+    return None if today is None else _one_day(today - timedelta(days=match[0] == "yesterday"))
+
+
+def _one_day(day: date) -> Period:
+    return Period(day, day + timedelta(days=1), "", "day")
+
+
+def _iso_day(match: re.Match[str], _: date | None) -> Period:
+    return _one_day(date.fromisoformat(match[0]))
+
+
+def _written_day(match: re.Match[str], _: date | None) -> Period:
+    return _one_day(date(int(match["year"]), month_number(match["month"]), int(match["day"])))
+
+
+def _iso_month(match: re.Match[str], _: date | None) -> Period:
+    first = date(int(match["year"]), int(match["month"]), 1)
+    return Period(first, months_on(first, 1), "", "month")
+
+
+def _quarter(match: re.Match[str], today: date | None) -> Period | None:
+    return _latest(match["year"], 3 * int(match["quarter"]) - 2, "quarter", today)
+
+
+def _half(match: re.Match[str], _: date | None) -> Period:
+    first = date(int(match["year"]), 7 if match["half"] in ("2", "second") else 1, 1)
+    return Period(first, months_on(first, 6), "")
+
+
+def _month(match: re.Match[str], today: date | None) -> Period | None:
+    return _latest(match["year"], month_number(match["month"]), "month", today)
+
+
+def _month_of_unit(match: re.Match[str], today: date | None) -> Period | None:
+    """A month of this year or the last one."""
+    if today is None:
+        return None
+    first = date(today.year - (match["which"] == "last"), month_number(match["month"]), 1)
+    return Period(first, months_on(first, 1), "", "month")
+
+
+def _season(match: re.Match[str], today: date | None) -> Period | None:
+    return _latest(match["year"], SEASONS[match["season"]], "season", today)
+
+
+def _latest(year: str | None, month: int, unit: str, today: date | None) -> Period | None:
+    """The unit that begins with a month of a named year, or the latest one that is over."""
+    months = 1 if unit == "month" else 3
+    if year is not None:
+        first = date(int(year), month, 1)
+        return Period(first, months_on(first, months), "", unit)
+    if today is None:
+        return None
+    first = date(today.year, month, 1)
+    while months_on(first, months) > today:
+        first = months_on(first, -12)
+    return Period(first, months_on(first, months), "", unit, is_bare=True)
+
+
+def _year(match: re.Match[str], _: date | None) -> Period:
+    year = int(match["year"])
+    return Period(date(year, 1, 1), date(year + 1, 1, 1), "", "year")
+
+
+def _since(parts: list[Period], today: date | None) -> Period | None:
+    """Up to and including today; of a month without a year, since the latest that has begun."""
+    if today is None:
+        return None
+    start = parts[0].start
+    if parts[0].is_bare and (again := months_on(start, 12)) <= today:
+        start = again
+    return Period(start, today + timedelta(days=1), "")
+
+
+def _before(parts: list[Period], _: date | None) -> Period:
+    return Period(FOREVER[0], parts[0].start, "")
+
+
+def _after(parts: list[Period], _: date | None) -> Period:
+    return Period(parts[0].end, FOREVER[1], "")
+
+
+def _until(parts: list[Period], _: date | None) -> Period:
+    return Period(FOREVER[0], parts[0].end, "")
+
+
+def _from_to(parts: list[Period], _: date | None) -> Period | None:
+    """Both ends included; a month without a year lies in the year that ends with the other."""
+    first, last = parts
+    start = first.start
+    if first.is_bare and first.unit in ("month", "quarter"):
+        start = start.replace(year=last.start.year - (start.month > last.start.month))
+    return Period(start, last.end, "") if start < last.end else None
+
+
+_AHEAD = r"in|of|for|during|from|to|until|till|through|since|before|after|between|and|vs|versus|than|with|or|against"
+_NO_AMOUNT = "".join(f"(?<!{word} )" for word in ("over", "than", "least", "most", "above", "below", "under"))
+_SEASON = "|".join(SEASONS)
+_ATOMS: tuple[tuple[re.Pattern[str], _Meaning], ...] = tuple(
+    (re.compile(pattern), meaning)
+    for pattern, meaning in (
+        (rf"\b{_YEAR}-\d\d-\d\d\b", _iso_day),
+        (rf"\b(?P<day>\d\d?)(?:st|nd|rd|th)? (?:of )?(?P<month>{MONTH}),? (?P<year>{_YEAR})\b", _written_day),
+        (rf"\b(?P<month>{MONTH}) (?P<day>\d\d?)(?:st|nd|rd|th)?,? (?P<year>{_YEAR})\b", _written_day),
+        (rf"(?<![-\w])(?P<year>{_YEAR})-(?P<month>\d\d)(?![-\w])", _iso_month),
+        (rf"\b(?P<month>{MONTH}) (?:of )?(?P<which>last|this) year\b", _month_of_unit),
+        (rf"\b(?:the )?(?:last|past|previous) (?P<count>{_COUNT}) (?P<unit>{_UNIT})s\b", _several_units),
+        (rf"\b(?P<which>this|current|last|past|previous) (?P<unit>{_UNIT})\b", _one_unit),
+        (r"\b(?:year to date|ytd)\b", _to_date),
+        (r"\b(?:today|yesterday)\b", _named_day),
+        (rf"\bq(?P<quarter>[1-4])(?:,? (?:of |in )?(?P<year>{_YEAR}))?\b", _quarter),
+        (rf"\bh(?P<half>[12]),? (?:of |in )?(?P<year>{_YEAR})\b", _half),
+        (rf"\b(?:the )?(?P<half>first|second) half (?:of |in )?(?P<year>{_YEAR})\b", _half),
+        (rf"\b(?P<season>{_SEASON}) (?:of |in )?(?P<year>{_YEAR})\b", _season),
+        (rf"\blast (?P<season>{_SEASON})(?P<year>(?!))?\b", _season),
+        (rf"\b(?P<month>{MONTH}),? (?:of |in )?(?P<year>{_YEAR})\b", _month),
+        (rf"\b(?P<ahead>(?:{_AHEAD}) )(?P<month>{MONTH})(?P<year>(?!))?\b(?! (?:week|\d))", _month),
+        (rf"\b(?P<month>{MONTH})(?P<year>(?!))?(?= (?:vs|versus|compared|and @p|or @p)\b)", _month),
+        (rf"(?<![-\w@]){_NO_AMOUNT}(?P<year>{_YEAR})(?![-\w])", _year),
+    )
+)
+"""Tried in this order, each on what the ones before left over."""
+_P = r"(?:the )?(?:(?:year|month|quarter) (?:of )?)?@p\d+"
+_JOINED: tuple[tuple[re.Pattern[str], _Joined], ...] = tuple(
+    (re.compile(rf"\b{pattern}\b"), joined)
+    for pattern, joined in (
+        (rf"(?:from|between) +{_P} +(?:to|and|until|till|through) +{_P}", _from_to),
+        (rf"since +(?:the (?:start|beginning) of +)?{_P}", _since),
+        (rf"before +{_P}", _before),
+        (rf"(?:after|later than) +(?:the end of +)?{_P}", _after),
+        (rf"(?:until|till|up to|through) +(?:the end of +)?{_P}", _until),
+    )
+)
+"""Words in front of periods that are one period with them."""
+_BEFORE_MARK = re.compile(r"\b(?:in|for|during|of|from|on|within|throughout|to)(?: the)? +(@p\d+)(?: so far\b)?")
+"""Words in front of a period that say no more than that it is one; "to" stands there after "compared"."""

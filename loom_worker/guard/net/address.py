@@ -1,0 +1,179 @@
+"""Where one may go: a URL that others name must not reach what only this machine's network can reach.
+
+A URL is refused when it is submitted, as far as that needs no name server, and again at every attempt, when its
+name has been resolved: names change. Whoever connects uses the addresses that ``resolve`` gave, so that no second
+answer of the name server can slip in between.
+"""
+
+import re
+import socket
+import unicodedata
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
+from urllib.parse import SplitResult, quote, urlsplit
+
+from loom_worker.core.errors import Invalid, Transient
+
+MAX_URL_CHARS = 2048
+"""Longest URL that common servers and proxies take."""
+
+Lookup = Callable[..., list[tuple[Any, ...]]]
+"""``socket.getaddrinfo``, or what answers like it."""
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_LOCAL_SUFFIXES = ("localhost", "localdomain", "local", "internal", "ip6-localhost", "ip6-loopback")
+"""Last labels that never name a public host: RFC 6761, RFC 6762, ICANN's ``internal``, and /etc/hosts of Debian."""
+
+
+def _networks(*texts: str) -> tuple[Network, ...]:
+    return tuple(ip_network(text) for text in texts)
+
+
+_HOME = _networks(
+    "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7"
+)
+"""Loopback, private and carrier-shared networks: what ``allow_private`` opens, and no more.
+
+Link-local stays shut even then: 169.254.169.254 hands out a cloud machine's credentials.
+"""
+_GLOBAL_V6 = ip_network("2000::/3")
+"""All of IPv6 that is given out to hosts; outside lie loopback, mapped, NAT64, link-local, multicast."""
+_UNFIT = _networks("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+"""Global for ``ipaddress`` in some version, but no host: protocols, 6to4 (which hides any IPv4), documentation."""
+_NAT64 = ip_network("64:ff9b::/96")
+_METADATA = _networks("168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::/32")
+"""Where clouds hand out credentials outside of link-local: Azure (a public address), Alibaba, AWS and Google (IPv6)."""
+
+
+_PRIVATE = "local, private and reserved targets are refused"
+
+
+class Private(Invalid):
+    """A target that only this machine's network can reach, or that is no host at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL that may be tried, in the parts a connection needs."""
+
+    scheme: str
+    host: str
+    """Lower case, without brackets: a DNS name or an address."""
+    port: int
+    path: str
+    """With the query, percent-encoded; never empty."""
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, as they stand in a URL."""
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def authority(self) -> str:
+        """The ``Host`` header: the port stands in it unless it is the scheme's own."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+def target(url: str, *, allow_private: bool) -> Target:
+    """Take a URL apart, by the one parser whose result is also what is connected to.
+
+    Args:
+        allow_private: loopback and private networks are no reason to refuse.
+
+    Raises:
+        Invalid: with the reason, as far as it can be known without a name server; Private where that is it.
+    """
+    _check_characters(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise Invalid("not a URL: host or port cannot be read") from error
+    if parts.scheme not in _DEFAULT_PORTS:
+        raise Invalid("the scheme must be http or https")
+    if "@" in parts.netloc:
+        raise Invalid("user name and password do not belong in a URL")
+    if port == 0:
+        raise Invalid("port 0 cannot be connected to")
+    host = parts.hostname or ""
+    _check_host(host, allow_private=allow_private)
+    return Target(parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme], _path(parts))
+
+
+def resolve(host: str, port: int, *, allow_private: bool, lookup: Lookup = socket.getaddrinfo) -> tuple[str, ...]:
+    """Return the addresses of a host, each checked, in the order of the name server.
+
+    One address that is not allowed refuses the host: which of them would be used is up to chance.
+
+    Raises:
+        Invalid: an address is not allowed; Private unless it could not be written as one.
+        Transient: the name is unknown, or no name server answered.
+    """
+    try:
+        found = lookup(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Transient("the host name cannot be resolved") from error
+    addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    if not addresses:
+        raise Transient("the host name has no address")
+    for address in addresses:
+        _check_address(address, allow_private=allow_private)
+    return addresses
+
+
+def _check_characters(url: str) -> None:
+    if len(url) > MAX_URL_CHARS:
+        raise Invalid(f"longer than {MAX_URL_CHARS} characters")
+    if "\\" in url or any(char.isspace() or unicodedata.category(char).startswith("C") for char in url):
+        raise Invalid("spaces, control characters and backslashes are not allowed")
+
+
+def _check_host(host: str, *, allow_private: bool) -> None:
+    if not host:
+        raise Invalid("the URL names no host")
+    if ":" in host and "%" not in host:
+        _check_address(host, allow_private=allow_private)
+        return
+    labels = host.removesuffix(".").split(".")
+    if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise Invalid("not a host name; one outside ASCII must be written in its xn-- form")
+    if _NUMBER.fullmatch(labels[-1]):
+        # A last label that is a number makes an IPv4 address, in spellings only the resolver knows: 127.1, 0x7f000001.
+        _check_address(host, allow_private=allow_private)
+    elif labels[-1] in _LOCAL_SUFFIXES and not allow_private:
+        raise Private(_PRIVATE)
+
+
+def _check_address(text: str, *, allow_private: bool) -> None:
+    try:
+        address = ip_address(text)
+    except ValueError as error:
+        raise Invalid("an address must be written as four decimal numbers, or as IPv6 in brackets") from error
+    if isinstance(address, IPv6Address) and address in _NAT64:
+        # Where there is only IPv6, the name server gives every IPv4 host such an address: the inner one counts.
+        address = IPv4Address(address.packed[-4:])
+    is_open = _is_public(address) or (allow_private and _is_in(address, _HOME))
+    if not is_open or _is_in(address, _METADATA):
+        raise Private(_PRIVATE)
+
+
+def _is_public(address: Address) -> bool:
+    if address.is_multicast or address.is_reserved or not address.is_global or _is_in(address, _UNFIT):
+        return False
+    return address.version == 4 or address in _GLOBAL_V6
+
+
+def _is_in(address: Address, networks: Iterable[Network]) -> bool:
+    return any(address in network for network in networks)
+
+
+def _path(parts: SplitResult) -> str:
+    wanted = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return quote(wanted, safe="/?:@!$&'()*+,;=%-._~[]")

@@ -1,0 +1,213 @@
+"""What the agents of a process work with: kits, models, tools, and where the results of tools are kept."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.load import Agents
+from loom_worker.backends.mcp.servers import McpServers
+from loom_worker.core import redis_client
+from loom_worker.core.errors import Interrupted
+from loom_worker.core.isolation import private, process_env
+from loom_worker.core.settings import Settings
+from loom_worker.core.values.patterns import PatternUpdateEvent
+from loom_worker.core.values.tools import Caller, Tool
+from loom_worker.guard.breaker import Breakers
+from loom_worker.guard.rate import Rates
+from loom_worker.patterns.events import News
+from loom_worker.patterns.index_store import Shelf
+from loom_worker.patterns.library import packaged_root
+from loom_worker.patterns.live import LiveLibrary, Means
+from loom_worker.runtime.agents import Kits
+from loom_worker.runtime.content_versions import ContentVersions
+from loom_worker.runtime.models import Models
+from loom_worker.runtime.prompt_context import Knowledge
+from loom_worker.runtime.tool_execution import Calling
+from loom_worker.runtime.tool_sets import Toolbox
+from loom_worker.skills.index import Skills
+from loom_worker.store.blobs import BlobRows
+from loom_worker.store.database import Database
+from loom_worker.store.errors import Errors
+from loom_worker.store.ledger import Ledger
+from loom_worker.store.patterns import PatternUses
+from loom_worker.store.retention import Retention
+from loom_worker.store.sessions import Sessions
+from loom_worker.store.shared import SharedMemory
+from loom_worker.tools import child_main
+from loom_worker.tools.child import Program
+from loom_worker.tools.error_channel import Failures, error_detail_tool
+from loom_worker.tools.live import ToolFiles
+from loom_worker.tools.pool import Pool
+from loom_worker.tools.references import References, stores
+from loom_worker.tools.result_tools import result_tools
+from loom_worker.tools.shared_memory import SharedParts, shared_tools
+from loom_worker.tools.shared_watch import Waiting
+from loom_worker.turn.store_retry import Stopping
+
+DAY_MS = 24 * 3600 * 1000
+MCP_REMEMBERED_S = 24 * 3600
+"""For how long a server's tools are remembered; its own news of a change comes sooner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """All of it."""
+
+    kits: Kits
+    knowledge: Knowledge
+    news: News
+    references: References
+    errors: Errors
+    breakers: Breakers
+    calling: Calling
+    error_days: int
+    retention: Retention
+    content: ContentVersions
+
+    def tidy(self, moment_ms: int) -> None:
+        """Remove a little of what has expired by then; the sweep calls this every second."""
+        self.references.tidy(moment_ms)
+        self.errors.expire(before_ms=moment_ms - self.error_days * DAY_MS)
+        self.retention.once(moment_ms)
+
+    def close(self) -> None:
+        """End child processes and servers, close connections."""
+        self.knowledge.close()
+        self.news.close()
+        self.calling.close()
+        self.kits.close()
+
+
+def outfit(
+    settings: Settings,
+    agents: Agents | LiveAgents,
+    database: Database,
+    client: Any,
+    *,
+    process: str,
+    stopping: Stopping,
+) -> Outfit:
+    """Put it together; nothing is started or connected yet.
+
+    Args:
+        client: the process' own redis-py client, which decodes responses.
+        process: its name, by which others know what it has loaded.
+    """
+    connections = settings.web.threads + settings.worker_concurrency
+    raw = redis_client.client(settings.redis_url, connections=connections, decodes=False)
+    content = ContentVersions(client, process=process)
+    if isinstance(agents, LiveAgents):
+        agents.share(content)
+    breakers, errors = Breakers(client), Errors(database)
+    references = References(stores(settings.blobs, BlobRows(database), raw), settings.blobs)
+    kept = result_tools(references, reference_bytes=settings.tools.reference_bytes)
+    standing = (*kept, error_detail_tool(errors))
+
+    models = Models(settings, breakers=breakers, stopping=stopping)
+    news = News(client, process=process)
+    knowledge = _knowledge(settings, database, news, content)
+    kits = Kits(
+        settings,
+        agents,
+        database,
+        models=models,
+        knowledge=knowledge,
+        toolbox=Toolbox(
+            settings,
+            servers=_servers(settings, client, content),
+            files=ToolFiles(content=content),
+            standing=standing,
+            common=_shared(database, stopping),
+        ),
+    )
+    calling = Calling(
+        settings=settings,
+        pool=_pool(settings),
+        breakers=breakers,
+        rates=Rates(client),
+        references=references,
+        failures=Failures(errors),
+        pause=lambda wait_s: _pause(stopping, wait_s),
+    )
+    retention = Retention(database, settings.retention)
+    days = settings.tools.error_days
+    return Outfit(kits, knowledge, news, references, errors, breakers, calling, days, retention, content)
+
+
+def _shared(database: Database, stopping: Stopping) -> tuple[Tool, ...]:
+    parts = SharedParts(
+        memory=SharedMemory(database),
+        scope_of=lambda caller: _metadata(database, caller),
+        waiting=Waiting(pause=stopping.pause, clock_s=time.monotonic),
+    )
+    return shared_tools(parts)
+
+
+def _servers(settings: Settings, client: Any, content: ContentVersions) -> McpServers:
+    servers = McpServers(
+        secrets=settings.secrets,
+        remember=lambda key, text: _remember(client, key, text),
+        recall=lambda key: _recall(client, key),
+        timeout_s=settings.limits.tool_timeout_s,
+    )
+    servers.share(content)
+    return servers
+
+
+def _pool(settings: Settings) -> Pool:
+    users = process_env.inherited(os.environ, settings.tools.env)
+    backends = process_env.inherited(os.environ, settings.tools.env, process_env.DRIVERS)
+    return Pool(
+        child_main.command(private.paths(settings) if settings.tools.is_confined else None),
+        most=settings.tools.processes,
+        environ=users,
+        for_backends=Program("backends", child_main.command(), backends),
+    )
+
+
+def _knowledge(settings: Settings, database: Database, news: News, content: ContentVersions) -> Knowledge:
+    own = settings.patterns
+
+    def told(event: PatternUpdateEvent) -> None:
+        news.tell(event)
+        content.accepted("patterns")
+
+    library = LiveLibrary(
+        own.folder or packaged_root(),
+        debounce_ms=own.debounce_ms,
+        on_update=told,
+        means=Means(index=Shelf(settings.home / "pattern_index").matcher),
+        shipped=packaged_root() if own.folder and own.is_shipped_added else None,
+    )
+    content.follow("patterns", library)
+    return Knowledge(
+        library=library,
+        skills=Skills(settings.workspaces_dir),
+        uses=PatternUses(database),
+        ledger=Ledger(database),
+        sessions=Sessions(database),
+        learns=own.learns,
+    )
+
+
+def _remember(client: Any, key: str, text: str) -> None:
+    with redis_client.in_our_words():
+        client.set(f"loom:mcp:{key}", text, ex=MCP_REMEMBERED_S)
+
+
+def _recall(client: Any, key: str) -> str | None:
+    with redis_client.in_our_words():
+        text: str | None = client.get(f"loom:mcp:{key}")
+        return text
+
+
+def _metadata(database: Database, caller: Caller) -> Mapping[str, object]:
+    return Sessions(database).get(caller.workspace, caller.session_id).metadata
+
+
+def _pause(stopping: Stopping, wait_s: float) -> None:
+    if stopping.pause(wait_s):
+        raise Interrupted("The worker stops.")

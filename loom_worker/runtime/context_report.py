@@ -1,0 +1,185 @@
+"""What clients may know of a session's window, and what would not fit into it, before any model is asked."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from loom_worker.core.errors import Flaw, Invalid, NotFound, Unavailable
+from loom_worker.core.fence import fence
+from loom_worker.core.values.chat import ChatMessage
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.sessions import Session
+from loom_worker.memory.kernel import facts_tokens
+from loom_worker.memory.layers import message_tokens, tools_tokens
+from loom_worker.memory.recalled import RECALLED_SHARE, recalled_tokens
+from loom_worker.memory.summarize import Means
+from loom_worker.runtime.agents import Kits
+from loom_worker.runtime.prompt_context import Knowledge, beside_tokens
+from loom_worker.store.memory import Memories
+from loom_worker.store.reading import Turns
+from loom_worker.store.sessions import Sessions
+from loom_worker.turn import context
+from loom_worker.turn.runtime import Kit
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Asks kits and store; connects to nothing but the agent's own data."""
+
+    kits: Kits
+    knowledge: Knowledge
+    sessions: Sessions
+    turns: Turns
+    memories: Memories
+
+    def context(self, workspace: str, session_id: str) -> Json:
+        """What the model would be sent now (API: ``GET …/context``).
+
+        Raises:
+            NotFound: the workspace has no such session.
+        """
+        session = self.sessions.get(workspace, session_id)
+        kit = self._kit(session)
+        remembered = self.memories.load(session.lane, limit=context.HISTORY_MESSAGES)
+        rom = self._rom(kit, session)
+        tokens = context.shown(kit, remembered, session, rom=rom)
+        layers: Json = {
+            name: {"tokens": tokens[name], "share": round(tokens[name] / kit.input_budget_tokens, 4)}
+            for name in ("tools", "rom", "kernel", "l2", "l1", "recalled", "patterns")
+        }
+        layers["l1"]["messages"] = tokens.pop("messages")
+        layers["recalled"]["messages"] = len(remembered.recalled)
+        return {
+            "object": "context",
+            "session_id": session_id,
+            "layers": layers,
+            "input_budget_tokens": kit.input_budget_tokens,
+            "used_tokens": sum(tokens.values()),
+            "model": kit.model.name,
+            "rom_digest": sha256(rom.encode()).hexdigest()[:16],
+            "agent_version": session.agent_version or kit.agent.version,
+            "memory_version": remembered.state.version,
+        }
+
+    def recall(self, workspace: str, session_id: str, message_ids: Sequence[str]) -> int:
+        """Put messages beside the session's next question; the tokens of all that are there then.
+
+        Raises:
+            NotFound: the workspace has no such session.
+            Invalid: the session has no such message, or they are too much; nothing was changed.
+        """
+        kit = self._kit(self.sessions.get(workspace, session_id))
+        return self.memories.promote(
+            workspace,
+            session_id,
+            message_ids,
+            budget_tokens=int(RECALLED_SHARE * kit.input_budget_tokens),
+            tokens=lambda messages: recalled_tokens(messages, kit.count, fence),
+        )
+
+    def clear_recalled(self, workspace: str, session_id: str) -> None:
+        """Let nothing stand beside the session's next question, or raise NotFound."""
+        self.memories.clear_promoted(workspace, session_id)
+
+    def check_fits(self, workspace: str, session_id: str, agent: str, text: str) -> None:
+        """Raise Invalid for a message that would not fit beside system text, tools and kernel.
+
+        Args:
+            agent: whose session it becomes, should it be new.
+        """
+        if 2 * len(text.encode()) < surely_free(*self.kits.window(agent)):
+            return
+        try:
+            session: Session | None = self.sessions.get(workspace, session_id)
+        except NotFound:
+            session = None
+        kit = self.kits.kit(agent, workspace=workspace) if session is None else self._kit(session)
+        room = room_tokens(kit, session, rom=self._rom(kit, session))
+        needed = message_tokens(ChatMessage("user", text), kit.count)
+        if needed > room:
+            raise Invalid(
+                f"The message takes about {needed} tokens, and {room} are free in the model's window. Send it in "
+                "parts, or put it where a tool can read it.",
+                (Flaw("/input", f"at most about {room} tokens"),),
+                "message-too-large",
+            )
+
+    def check_kernel(self, agent: str, kernel: Json) -> None:
+        """Raise Invalid for a kernel that is larger than its share of the window."""
+        kit = self.kits.kit(agent)
+        most = int(kit.agent.memory.shares.kernel * kit.input_budget_tokens)
+        needed = facts_tokens(kernel, kit.count)
+        if needed > most:
+            raise Invalid(
+                f"The kernel takes about {needed} tokens; its share of the model's window is {most}.",
+                (Flaw("/kernel", f"at most about {most} tokens"),),
+            )
+
+    def metrics(self, others: Mapping[str, Callable[[], Json]], *, now_ms: int) -> Json:
+        """Figures over all workspaces, by name; those that cannot be had now are missing.
+
+        Args:
+            others: what further figures are of, to what asks for them; Unavailable where nobody answers.
+
+        Returns:
+            ``known``, too: what the figures are of, to whether they could be had.
+        """
+        figures: Json = {"known": {}}
+        for name, ask in {"turns": lambda: self._stored(now_ms), **others}.items():
+            try:
+                figures |= ask()
+            except Unavailable as error:
+                log.warning("metrics: the figures of %s are missing: %s", name, error)
+                figures["known"][name] = False
+            else:
+                figures["known"][name] = True
+        return figures
+
+    def _stored(self, now_ms: int) -> Json:
+        memory = self.memories.totals(now_ms=now_ms)
+        return {
+            **self.turns.stats(None, now_ms=now_ms),
+            **{f"memory_{name}": figure for name, figure in memory.items()},
+        }
+
+    def _rom(self, kit: Kit, session: Session | None) -> str:
+        first_sent = session.rom if session else None
+        return context.rom_of(kit, first_sent, lambda: self.knowledge.standing(kit))
+
+    def _kit(self, session: Session) -> Kit:
+        return self.kits.kit(session.agent, session.choice, session.workspace)
+
+
+def room_tokens(kit: Kit, session: Session | None, *, rom: str) -> int:
+    """What a message may take at most: the input budget without tools, system text and what stands beside."""
+    budget = kit.input_budget_tokens
+    ratio = context.over_bound(kit, session.token_correction if session else None)
+    fixed = kit.count(rom) + tools_tokens(kit.least_specs, kit.count) + beside_tokens(budget)
+    return max(0, int(budget / context.scale(ratio)) - fixed)
+
+
+def surely_free(window_tokens: int, reserved_tokens: int) -> int:
+    """What a message may take without being counted: a share of what is left beside any usual set of tools."""
+    return int(SURE_SHARE * (window_tokens - reserved_tokens - TOOLS_TOKENS))
+
+
+SURE_SHARE, TOOLS_TOKENS = 0.4, 8_000
+
+
+def means(kits: Kits, session: Session) -> Means:
+    """What the session's memory is compressed by."""
+    kit = kits.kit(session.agent, session.choice, session.workspace)
+    policy = kit.agent.memory
+    return Means(
+        policy=policy,
+        model=kit.compressor,
+        count=kit.count,
+        l1=kit.l1,
+        l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * kit.input_budget_tokens)),
+        budget_tokens=int(
+            kit.compressor_budget_tokens / context.scale(context.over_bound(kit, session.token_correction))
+        ),
+    )

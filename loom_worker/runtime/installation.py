@@ -1,0 +1,311 @@
+"""What of an installation cannot work: one list, told alike by `loom up`, `loom doctor` and the log of every worker.
+
+Sources of tools are looked at side by side and for a bounded time, for a server may be silent and a user's file may do
+anything; ``agents.check`` then judges what was found, purely.
+"""
+
+import contextlib
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from loom_worker.agents import check
+from loom_worker.agents.load import Agents, files_of
+from loom_worker.backends.mcp import config
+from loom_worker.backends.sql import SqlBackend
+from loom_worker.core.errors import LoomError
+from loom_worker.core.settings import Settings
+from loom_worker.core.values.agents import Agent, McpServer, Scope
+from loom_worker.core.values.problems import Problem, in_order
+from loom_worker.core.values.tools import Tool
+from loom_worker.llm.bedrock import PACKAGES
+from loom_worker.runtime.agents import Kits
+from loom_worker.runtime.tool_sets import Data
+from loom_worker.tools import custom
+
+LOOK_S = 15.0
+"""For all sources together; those that are not done by then are told as silent."""
+LOOKERS = 16
+"""Sources that are looked at at the same time."""
+BACKEND_URL = "LOOM_BACKEND_URL"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one source of an agent's tools gave."""
+
+    tools: tuple[Tool, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    unread: tuple[str, ...] = ()
+    """As in check.Inventory."""
+
+
+class Look(Protocol):
+    """A look at one source of an agent's tools."""
+
+    @property
+    def agent(self) -> Agent:
+        """Whose source it is."""
+
+    def found(self) -> Found:
+        """Look; may take its time."""
+
+    def failed(self, why: str) -> Found:
+        """What to tell if it took too long, or ended in a way that nobody foresaw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Looks at an installation with the parts of a process; what it connects to stays open for them."""
+
+    settings: Settings
+    kits: Kits
+    calls_model: bool
+    """True: this process has the keys of providers, so it can tell that one is missing."""
+    reaches_out: bool
+    """True: databases are connected to and servers started; False: only what this machine knows is looked at."""
+    look_s: float = LOOK_S
+
+    def problems(self, agents: Agents) -> tuple[Problem, ...]:
+        """Everything, each once, what cannot work first."""
+        found = self._look_at(agents.agents.values())
+        of_agents = (problem for agent in agents.agents.values() for problem in self._judged(agent, found[agent.name]))
+        return in_order((*self.settings.problems, *self._no_files(), *agents.problems, *of_agents))
+
+    def _no_files(self) -> Iterator[Problem]:
+        folder = self.settings.agents_dir
+        if folder is not None and not files_of(folder):
+            text = f"no file of {folder} ends in .yaml or .yml, so only the agent in the package is there"
+            yield Problem(text, "put an agent's file there", field="LOOM_AGENTS_DIR")
+
+    def _judged(self, agent: Agent, sources: Sequence[Found]) -> Iterator[Problem]:
+        for source in sources:
+            yield from source.problems
+        tools = (*self.kits.own(agent), *(tool for source in sources for tool in source.tools))
+        by_name = {tool.spec.name: tool.is_read_only for tool in tools}
+        unread = tuple(prefix for source in sources for prefix in source.unread)
+        yield from check.tools(agent, check.Inventory(by_name, unread))
+        yield from check.placeholders(agent)
+        if self.calls_model:
+            has_aws = all(find_spec(name) for name in PACKAGES)
+            yield from check.models(agent, check.Providers(self.settings.llm, has_aws=has_aws))
+
+    def _look_at(self, agents: Iterable[Agent]) -> dict[str, list[Found]]:
+        looks = [look for agent in agents for look in self._looks(agent)]
+        found: dict[str, list[Found]] = {look.agent.name: [] for look in looks}
+        for look, done in zip(looks, side_by_side(looks, self.look_s), strict=True):
+            found[look.agent.name].append(done)
+        return found
+
+    def _looks(self, agent: Agent) -> Iterator[Look]:
+        for database in (None, *agent.databases):
+            yield _DataLook(self, agent, database)
+        for server in agent.mcp_servers:
+            yield _ServerLook(self, agent, server)
+        yield _PythonLook(self, agent)
+
+
+@dataclass(frozen=True, slots=True)
+class _DataLook:
+    inspection: Inspection
+    agent: Agent
+    database: str | None
+    """None: its own; else one that a session may switch to."""
+
+    def found(self) -> Found:
+        """The tools of the data, or why it cannot be used."""
+        settings, agent = self.inspection.settings, self.agent
+        backend = agent.backend
+        if backend is None:
+            return Found()
+        tools: tuple[Tool, ...] = ()
+        try:
+            data = self.inspection.kits.toolbox.data(agent, self.database)
+            if data is None or (self.database is None and _is_yet_to_be_made(agent, settings)):
+                return Found(data.tools() if data else ())
+            tools = data.tools()
+            problems = tuple(self._tried(data))
+        except LoomError as error:
+            # What a database offers is known without it; the operations of an HTTP service are not.
+            unread = () if tools or backend.kind == "sql" else ("",)
+            return Found(tools, (self._problem(str(error)),), unread)
+        return Found(tools, problems)
+
+    def failed(self, why: str) -> Found:
+        """See Look."""
+        is_sql = self.agent.backend is not None and self.agent.backend.kind == "sql"
+        return Found(problems=(self._problem(f"the agent's data {why}"),), unread=() if is_sql else ("",))
+
+    def _tried(self, data: Data) -> Iterator[Problem]:
+        """Open it; what of its scope it does not have."""
+        data.check()
+        if not self.inspection.reaches_out:
+            return
+        data.describe()
+        if isinstance(data, SqlBackend) and self.database is None:
+            yield from self._strangers(data.strangers())
+
+    def _strangers(self, strange: Sequence[str]) -> Iterator[Problem]:
+        """What the scope names and the database does not have, each at its entry."""
+        scope = self.agent.backend.scope if self.agent.backend else Scope()
+        lists = {"schema": scope.schemas, "table": scope.tables, "column": scope.columns}
+        named = ((kind, place, name) for kind, names in lists.items() for place, name in enumerate(names or ()))
+        for kind, place, name in named:
+            if name in strange:
+                yield _of_data(self.agent, f"scope.{kind}s[{place}]", f"the database has no {kind} {name!r}")
+
+    def _problem(self, text: str) -> Problem:
+        agent, told = self.agent, text.removeprefix(f"{BACKEND_URL}: ")
+        backend = agent.backend
+        if self.database is not None and backend is not None:
+            return _of_data(agent, f"scope.databases[{backend.databases.index(self.database)}]", told)
+        if backend is not None and backend.kind == "documents":
+            return _of_data(agent, "path", told)
+        if backend is None or backend.kind == "sql":
+            return _of_data(agent, "url", told)
+        if "LOOM_SECRET_" in told:
+            return _of_data(agent, "auth.secret", told)
+        unknown = [place for place, name in enumerate(backend.operations or ()) if f"no operation {name!r}" in told]
+        path = f"operations[{unknown[0]}]" if unknown else "url" if told.startswith("the url") else "openapi"
+        return _of_data(agent, path, told)
+
+
+@dataclass(frozen=True, slots=True)
+class _ServerLook:
+    inspection: Inspection
+    agent: Agent
+    server: McpServer
+
+    def found(self) -> Found:
+        """The tools of a server, or why it cannot be reached."""
+        unread, problems = (f"{self.server.name}__",), tuple(self._unready())
+        if problems or not self.inspection.reaches_out:
+            return Found(problems=problems, unread=unread)
+        offer = self.inspection.kits.toolbox.offer(self.server)
+        told = tuple(self._problem(problem) for problem in offer.problems)
+        return Found(offer.tools, told, () if offer.tools else unread)
+
+    def failed(self, why: str) -> Found:
+        """See Look."""
+        problem = self._problem(f"the MCP server {self.server.name!r} {why}")
+        return Found(problems=(problem,), unread=(f"{self.server.name}__",))
+
+    def _unready(self) -> Iterator[Problem]:
+        """What can be seen without starting it."""
+        server, path = self.server, self.agent.at(f"mcp_servers.{self.server.name}")
+        secrets = self.inspection.settings.secrets
+        for member, values in (("env", server.env), ("headers", server.headers)):
+            for name, value in values.items():
+                try:
+                    config.filled({name: value}, secrets)
+                except LoomError as error:
+                    yield self.agent.problem(f"{path}.{member}.{name}", str(error))
+        if server.command is not None and shutil.which(server.command) is None:
+            text = f"the command {server.command!r} is not installed, or not on the PATH"
+            yield self.agent.problem(f"{path}.command", text)
+
+    def _problem(self, text: str) -> Problem:
+        """Placed at the name in the server's own list, where it is of one."""
+        path = self.agent.at(f"mcp_servers.{self.server.name}")
+        for place, name in enumerate(self.server.tools or ()):
+            if text.endswith(f"it has no usable tool {name!r}"):
+                listed = f"{path}.tools[{place}]"
+                return self.agent.problem(listed if listed in self.agent.lines else path, text)
+        return self.agent.problem(path, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _PythonLook:
+    inspection: Inspection
+    agent: Agent
+
+    def found(self) -> Found:
+        """The tools of Python files and of installed packages; those of one file cost no other."""
+        agent, tools, problems = self.agent, list[Tool](), list[Problem]()
+        names = self._taken()
+        for target in agent.custom:
+            one = custom.load((target,), Path(agent.file).parent.absolute(), taken=names)
+            tools += one.tools
+            names |= {tool.spec.name for tool in one.tools}
+            problems += [agent.problem(_listed_at(agent, target), problem) for problem in one.problems]
+        packages = custom.installed(taken=names)
+        problems += [Problem(problem, field=custom.GROUP) for problem in packages.problems]
+        return Found((*tools, *packages.tools), tuple(problems))
+
+    def _taken(self) -> set[str]:
+        """Names of tools that the agent has already."""
+        own: tuple[Tool, ...] = self.inspection.kits.own(self.agent)
+        with contextlib.suppress(LoomError):  # told by the look at the data
+            data = self.inspection.kits.toolbox.data(self.agent)
+            own = (*own, *(data.tools() if data else ()))
+        return {tool.spec.name for tool in own}
+
+    def failed(self, why: str) -> Found:
+        """See Look."""
+        problem = self.agent.problem(self.agent.at("tools"), f"the loading of its Python tools {why}")
+        return Found(problems=(problem,), unread=("",))
+
+
+def _of_data(agent: Agent, path: str, text: str) -> Problem:
+    """A problem of an agent's data, or of the data that all agents without some of their own have."""
+    if path == "url" and (agent.backend is None or agent.backend.url is None):
+        return Problem(text, f"set {BACKEND_URL}, or mend what it names", field=BACKEND_URL)
+    return agent.problem(agent.at(f"backend.{path}"), text)
+
+
+def _is_yet_to_be_made(agent: Agent, settings: Settings) -> bool:
+    """True while the sample shop, which `loom up` makes, is not there."""
+    is_sample = settings.has_sample_backend and agent.backend is not None and agent.backend.kind == "sql"
+    own = agent.backend.url if agent.backend else None
+    return is_sample and own is None and not (settings.home / "shop.db").exists()
+
+
+def _listed_at(agent: Agent, target: str) -> str:
+    """The path of a Python file or module in the lists of tools."""
+    return next((path for path, listed in check.listed(agent) if listed == target), agent.at("tools"))
+
+
+def side_by_side(looks: Sequence[Look], look_s: float) -> list[Found]:
+    """What all of them found, in their order; those that are late go on, in threads that keep no process from ending.
+
+    Args:
+        look_s: seconds for all of them together.
+    """
+    found: dict[int, Found] = {}
+    waiting, done = SimpleQueue[int](), SimpleQueue[int]()
+    for place in range(len(looks)):
+        waiting.put(place)
+
+    def work() -> None:
+        with contextlib.suppress(Empty):
+            while True:
+                place = waiting.get_nowait()
+                found[place] = _looked(looks[place])
+                done.put(place)
+
+    for _ in range(min(LOOKERS, len(looks))):
+        threading.Thread(target=work, name="loom-look", daemon=True).start()
+    until_s = time.monotonic() + look_s
+    with contextlib.suppress(Empty):
+        for _ in looks:
+            done.get(timeout=max(0.0, until_s - time.monotonic()))
+    late = f"did not end within {look_s:g} s"
+    return [found[place] if place in found else look.failed(late) for place, look in enumerate(looks)]
+
+
+def _looked(look: Look) -> Found:
+    try:
+        return look.found()
+    # The top of a thread: drivers and users' packages raise what they like, and here a failure is the finding.
+    except Exception as error:
+        log.debug("a look at a source of agent %s failed", look.agent.name, exc_info=True)
+        return look.failed(f"failed: {type(error).__name__}: {str(error)[:200]}")

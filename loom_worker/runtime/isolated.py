@@ -1,0 +1,31 @@
+"""A process for one turn's last attempt: should the turn kill it, it takes no neighbour with it.
+
+Its parent holds the lane's lease and waits for it. Secrets come as a JSON object on standard input, where no other
+process sees them. Exit status 0: the turn has ended, or waits.
+"""
+
+import json
+import os
+import sys
+
+from loom_worker.core.isolation import process_env
+from loom_worker.core.settings import from_env
+from loom_worker.lanes.lanes import Lease
+from loom_worker.lanes.lease_renewer import Hold
+from loom_worker.runtime import build
+from loom_worker.turn.entrypoints import serve_claim
+
+
+def main(lane: str, token: str, turn_id: str, fence: str) -> int:
+    """Run the turn that the parent claimed."""
+    settings = from_env({**os.environ, **json.load(sys.stdin)})
+    loom = build.alone(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
+    claim = loom.claims.resume(turn_id, fence=int(fence))
+    if claim is None:
+        return 1
+    serve_claim(claim, Hold(Lease(lane, token, claim.turn.seq), renewed_s=0.0), loom)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

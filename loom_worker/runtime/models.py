@@ -1,0 +1,151 @@
+"""The models of a process: each provider's adapter, behind its circuit breaker and with its retries."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from importlib import import_module
+
+from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed
+from loom_worker.core.settings import Settings
+from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.chat import ReplyEvent, Request
+from loom_worker.demo.scripted import Scripted
+from loom_worker.guard.breaker import Breakers
+from loom_worker.llm import tokens
+from loom_worker.llm.anthropic import Anthropic
+from loom_worker.llm.fallback import Fallback
+from loom_worker.llm.guarded import Guarded
+from loom_worker.llm.model import Model
+from loom_worker.llm.prices import small_model
+from loom_worker.llm.retry import Retrying
+from loom_worker.memory.layers import Count
+from loom_worker.turn.store_retry import Stopping
+
+SHORT_CHARS, SHORT = 2_000, 16_384
+REMEMBERED_CHARS, LONG = 20_000, 2_048
+"""Texts up to a length, and how many of them have their counts remembered: messages of some fifty sessions, and their
+results. The memory of counts stays under some 75 MB a model; longer texts are counted anew each time."""
+PROBE_SLACK_S = 5.0
+"""A breaker's probe is given up this long after its call should have ended."""
+
+
+class Absent:
+    """The model of an agent that is not there any more, or cannot work: each call says why."""
+
+    def __init__(self, why: str) -> None:
+        self.name = "none"
+        self._why = why
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        """Refuse."""
+        raise ProviderFailed(self._why)
+
+
+class Models:
+    """Makes models; what it makes may be used from many threads."""
+
+    def __init__(self, settings: Settings, *, breakers: Breakers, stopping: Stopping) -> None:
+        self._settings = settings
+        self._breakers = breakers
+        self._stopping = stopping
+        self._counts: dict[str, Count] = {}
+
+    def chosen(self, agent: Agent, session: str | None = None) -> str:
+        """The name of the model that answers: the session's choice, the agent's, or the setting's."""
+        return session or agent.model or self._settings.llm.model
+
+    def model(self, provider: str | None, name: str) -> Model:
+        """A model by its provider, None: LOOM_PROVIDER; one that cannot be had says so at every call."""
+        provider = provider or self._settings.llm.provider
+        if provider == "scripted":
+            return Scripted(
+                self.count(name),
+                model=name,
+                is_stopping=lambda: self._stopping.is_due,
+                max_reply_bytes=self._settings.llm.max_reply_bytes,
+            )
+        try:
+            adapter = self._adapter(provider, name)
+        except LoomError as error:
+            return Absent(str(error))
+        probe_s = self._settings.llm.call_timeout_s + PROBE_SLACK_S
+        # An open breaker's wait is longer than any retry's, so the turn parks at once.
+        guarded = Guarded(adapter, self._breakers, provider=provider, probe_s=probe_s)
+        return Retrying(guarded, pause=self._pause, chance=random.random, clock=time.monotonic)
+
+    def compressor(self, agent: Agent, name: str) -> Model | None:
+        """What writes an agent's summaries; None: the scripted model understands no conversation.
+
+        Unless the agent names one it is the provider's small model, where one is known; the agent's own where not, or
+        where the provider refuses the small one.
+
+        Args:
+            name: of the model that answers.
+        """
+        provider = agent.compressor.provider or agent.provider or self._settings.llm.provider
+        if provider == "scripted":
+            return None
+        own = self.model(provider, agent.compressor.model or name)
+        small = None if agent.compressor.model or provider == "ollama" else small_model(name)
+        return own if small is None else Fallback(self.model(provider, small), own)
+
+    def count(self, name: str) -> Count:
+        """How a model counts tokens, never too few."""
+        if name not in self._counts:
+            self._counts[name] = _remembering(partial(tokens.count, model=name))
+        return self._counts[name]
+
+    def warm(self) -> None:
+        """Load what the first call would otherwise wait for."""
+        if self._settings.llm.provider != "scripted":
+            import_module("anthropic")
+
+    def _adapter(self, provider: str, name: str) -> Model:
+        llm, is_stopping = self._settings.llm, (lambda: self._stopping.is_due)
+        if provider == "ollama":
+            from loom_worker.llm.ollama import Ollama
+
+            return Ollama(
+                model=name,
+                host=llm.ollama_host,
+                call_timeout_s=llm.call_timeout_s,
+                is_stopping=is_stopping,
+                max_reply_bytes=llm.max_reply_bytes,
+            )
+        if provider == "bedrock":
+            from loom_worker.llm.bedrock import Bedrock
+
+            return Bedrock(
+                model=name,
+                call_timeout_s=llm.call_timeout_s,
+                is_stopping=is_stopping,
+                max_reply_bytes=llm.max_reply_bytes,
+            )
+        return Anthropic(
+            model=name,
+            api_key=llm.api_key,
+            base_url=llm.base_url,
+            call_timeout_s=llm.call_timeout_s,
+            is_stopping=is_stopping,
+            max_reply_bytes=llm.max_reply_bytes,
+        )
+
+    def _pause(self, wait_s: float, is_given_up: Callable[[], bool]) -> None:
+        until_s = time.monotonic() + wait_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            if self._stopping.is_asked or is_given_up():
+                raise Interrupted("The worker stops, or nobody wants the reply any more.")
+            time.sleep(min(left_s, 0.1))
+
+
+def _remembering(count: Count) -> Count:
+    """Count a text once: system text, tools and earlier messages come again with every call."""
+    short, long = lru_cache(maxsize=SHORT)(count), lru_cache(maxsize=LONG)(count)
+
+    def remembered(text: str) -> int:
+        if len(text) <= SHORT_CHARS:
+            return short(text)
+        return long(text) if len(text) <= REMEMBERED_CHARS else count(text)
+
+    return remembered

@@ -1,0 +1,168 @@
+"""The long-lived Celery processes: a worker, beat, Flower. Each function returns when its process is told to stop."""
+
+import gc
+import logging
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import FrameType
+
+from celery import signals
+from celery.exceptions import SecurityWarning
+
+from loom_worker.agents.load import load
+from loom_worker.core.isolation import process_env
+from loom_worker.core.settings import Settings
+from loom_worker.runtime import build
+from loom_worker.runtime.components import Outfit
+from loom_worker.runtime.installation import Inspection
+from loom_worker.tasks.app import app, configure
+from loom_worker.tasks.calm_events import CalmEvents
+
+log = logging.getLogger(__name__)
+
+FLOWER_USER = "loom"
+FLOWER_KEPT_TASKS = 5000
+"""Tasks that Flower remembers; its own default of 100,000 costs hundreds of megabytes."""
+
+
+def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, name: str) -> int:
+    """Work on these queues until SIGTERM; returns the exit status.
+
+    Args:
+        concurrency: threads; a turn waits for the network most of its time.
+        name: the node's name, to which the host's is added; unlike any other worker's on this host.
+    """
+    configure(settings)
+    process = build.start(replace(settings, worker_concurrency=concurrency), takes_turns="turn" in queues)
+    # The signal keeps weak references: these functions live as long as this one runs.
+    ready, stopping = _when_ready(process), _when_stopping(process)
+    signals.setup_logging.connect(_keep_logging)
+    signals.worker_ready.connect(ready)
+    signals.worker_shutting_down.connect(stopping)
+    # Celery warns root of unpickling what strangers send; Loom's messages are JSON, and containers run as root.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
+    app.steps["consumer"].add(CalmEvents)
+    worker = app.Worker(
+        hostname=f"{name}@",
+        # Threads: prefork would cost a process for every turn that waits, gevent leaked connections (measured).
+        pool="threads",
+        concurrency=concurrency,
+        queues=list(queues),
+        loglevel=settings.log.level,
+        # Mingle costs a second at start and makes the large replies of celery/kombu#294; gossip tells workers of each
+        # other, and no worker of ours asks.
+        without_mingle=True,
+        without_gossip=True,
+        task_events=True,
+        quiet=True,
+    )
+    if "turn" in queues:
+        # Before it takes turns: the first one would otherwise wait seconds for the library and the token table.
+        process.outfit.kits.warm()
+    if process_env.PROVIDER in process_env.of_worker(queues):
+        _tell_problems(settings, process.outfit)
+    # What is loaded by now stays: the garbage collector need not look through it again with every full collection.
+    gc.collect()
+    gc.freeze()
+    try:
+        worker.start()
+    finally:
+        process.stop()
+    return int(worker.exitcode or 0)
+
+
+def _tell_problems(settings: Settings, fitted: Outfit) -> None:
+    """Log what of agents and tools cannot work, as far as it can be seen without connecting to anything.
+
+    In a thread that keeps neither the worker nor its end waiting: users' files are imported for it.
+    """
+    inspection = Inspection(settings, fitted.kits, calls_model=True, reaches_out=False)
+
+    def tell() -> None:
+        agents = load(settings.agents_dir)
+        told = {*settings.problems, *agents.problems}  # by now they are in the log
+        for problem in inspection.problems(agents):
+            if problem not in told:
+                log.warning("%s", problem)
+
+    threading.Thread(target=tell, name="loom-inspection", daemon=True).start()
+
+
+def _keep_logging(**_: object) -> None:
+    """Celery sets no logging up where somebody answers this signal: the process has done it."""
+
+
+def _when_ready(process: build.Process) -> Callable[..., None]:
+    def begin(**_: object) -> None:
+        process.worker.turns.keeper.start()
+        process.sweeper.start()
+
+    return begin
+
+
+def _when_stopping(process: build.Process) -> Callable[..., None]:
+    def ask(**_: object) -> None:
+        process.worker.turns.stopping.ask()
+
+    return ask
+
+
+def run_beat(settings: Settings) -> None:
+    """Send what is due until SIGTERM.
+
+    The scheduler in memory: Celery's default keeps its schedule in a pickled file, and what Loom schedules is
+    periodic anyway, so nothing is lost with it.
+    """
+    configure(settings)
+    process = build.start(settings)
+    process.sweeper.start()
+    signals.setup_logging.connect(_keep_logging)
+    try:
+        app.Beat(scheduler="celery.beat:Scheduler", pidfile=None, loglevel=settings.log.level, quiet=True).run()
+    finally:
+        process.stop()
+
+
+def run_flower(settings: Settings, *, port: int, address: str, password: str) -> None:
+    """Serve Flower until SIGTERM or SIGINT, behind basic auth (user ``loom``), remembering nothing on disk.
+
+    Started through its classes and not its command: that one takes the password on a command line, which every
+    user of the machine can read, and FLOWER_* variables, which could open what is closed here. Only ``/healthcheck``
+    answers without the password (and Flower's own scripts and styles, which tell nothing of this Loom).
+
+    Raises:
+        SystemExit: 1, with one line that says why, if the address cannot be bound.
+    """
+    from flower.app import Flower
+    from flower.options import options
+    from flower.urls import settings as site
+
+    from loom_worker.tasks.flower_metrics import Metrics
+
+    configure(settings)
+    options.port, options.address = port, address
+    options.basic_auth = [f"{FLOWER_USER}:{password}"]
+    options.max_tasks = FLOWER_KEPT_TASKS
+    options.persistent = False
+    flower = Flower(capp=app, options=options, **site)
+    # These are asked before Flower's own.
+    flower.add_handlers(".*", [("/metrics", Metrics)])
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    try:
+        flower.start_http_server()
+    except OSError as error:
+        raise SystemExit(f"loom flower: cannot listen on {address}:{port}: {error.strerror or error}") from error
+    logging.getLogger(__name__).info("Flower listens on %s:%d, log level %s", address, port, settings.log.level)
+    try:
+        flower.start()
+    finally:
+        flower.stop()
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(0)

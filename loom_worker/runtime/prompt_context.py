@@ -1,0 +1,230 @@
+"""What agents know beside their tools: patterns and skills, chosen for a question and put beside it."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from loom_worker.core.errors import LoomError
+from loom_worker.core.text import one_line
+from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.chat import Request
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.patterns import PatternMatch
+from loom_worker.core.values.skills import Skill, SkillShelf
+from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.turns import Turn
+from loom_worker.llm.model import Model, whole_reply
+from loom_worker.llm.revocable import Revocable
+from loom_worker.memory.layers import Count
+from loom_worker.patterns.effectiveness import boosts
+from loom_worker.patterns.live import LiveLibrary
+from loom_worker.patterns.match import Matcher
+from loom_worker.patterns.render import for_message
+from loom_worker.patterns.rerank import is_close, rerank
+from loom_worker.patterns.tools import pattern_tools
+from loom_worker.skills.files import read_skill_file_tool
+from loom_worker.skills.index import Skills
+from loom_worker.skills.prompt import beside, standing
+from loom_worker.skills.select import chosen
+from loom_worker.store.ledger import Charge, Ledger
+from loom_worker.store.patterns import PatternUses
+from loom_worker.store.sessions import Sessions
+from loom_worker.turn.runtime import Beside, Kit
+
+log = logging.getLogger(__name__)
+
+CANDIDATES = 3
+"""Patterns considered for a question; the agent's max_patterns_per_turn of them are put beside it."""
+BESIDE_SHARE = 0.10
+"""Of the input budget: what patterns and skills may take beside a message, together."""
+MOST_BESIDE_TOKENS = 8_000
+STANDING_SHARE = 0.10
+"""Of the input budget: what the system text may say of skills."""
+CHARS_PER_TOKEN = 3
+"""Of prose and code by cl100k there are four; texts in denser scripts are cut once more."""
+EFFECTS_FOR_S = 30.0
+"""For how long a workspace's figures are taken for true: they change slowly, and a turn must not wait for them."""
+MOST_PROBLEM_CHARS = 500
+"""Of a complaint about a skill, in the log."""
+RERANK_S = 10.0
+"""For the model that settles close calls, its retries included."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    boosts: Mapping[str, float]
+    matcher: Matcher
+    until_s: float
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """Patterns and skills of a process; any thread may ask."""
+
+    library: LiveLibrary
+    skills: Skills
+    uses: PatternUses
+    ledger: Ledger
+    sessions: Sessions
+    learns: bool
+    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _told: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Workspace to what was last told of its skills."""
+
+    def pattern_tools(self, agent: Agent) -> tuple[Tool, ...]:
+        """What an agent can look patterns up with, if its list of tools allows."""
+        return pattern_tools(self.library) if agent.patterns_enabled else ()
+
+    def skill_tools(self) -> tuple[Tool, ...]:
+        """What an agent that has skills reads their files with, whatever it lists: their texts tell it to."""
+        return (read_skill_file_tool(self.skills),)
+
+    def shelf(self, agent: Agent, workspace: str) -> SkillShelf:
+        """The agent's skills in a workspace as they are now; what is wrong with one is told in the log, once."""
+        if not agent.skills_enabled:
+            return SkillShelf()
+        shelf = self.skills.of(workspace)
+        known = self._told.get(workspace, ())
+        self._told[workspace] = (*shelf.problems, *shelf.warnings)
+        for problem in shelf.problems:
+            if problem not in known:
+                log.warning("skill left out: %s", one_line(problem, MOST_PROBLEM_CHARS))
+        for warning in shelf.warnings:
+            if warning not in known:
+                log.warning("skill loads, but: %s", one_line(warning, MOST_PROBLEM_CHARS))
+        return shelf
+
+    def has_skills_anywhere(self, agent: Agent) -> bool:
+        """True if the agent uses skills and there is one, in whatever workspace."""
+        return agent.skills_enabled and self.skills.any()
+
+    def standing(self, kit: Kit) -> str:
+        """What the system text of a new session says of the skills in its kit."""
+        if not kit.agent.skills_enabled:
+            return ""
+        shelf, tools = kit.shelf, _names(kit)
+        most_tokens = int(STANDING_SHARE * kit.input_budget_tokens)
+        return _fitted(lambda most_chars: standing(shelf, most_chars=most_chars, tools=tools), most_tokens, kit.count)
+
+    def beside(self, turn: Turn, kit: Kit) -> Beside:
+        """What stands beside a turn's question: the date, the skills it calls for, the patterns that fit."""
+        parts = [f"Today is {datetime.now(UTC):%Y-%m-%d}."]
+        room = beside_tokens(kit.input_budget_tokens) - kit.count(parts[0])
+        called = _called(turn, kit)
+        if called:
+            tools = _names(kit)
+            told = _fitted(lambda most_chars: beside(called, most_chars=most_chars, tools=tools), room, kit.count)
+            parts.append(told)
+            room -= kit.count(told)
+        matches = []
+        for match in self._matches(turn, kit):
+            text = for_message(match)
+            if (needed := kit.count(text)) <= room:
+                parts.append(text)
+                matches.append(match)
+                room -= needed
+        return Beside("\n\n".join(parts), tuple(map(_told, matches)), tuple(_how(*each) for each in called))
+
+    def match(
+        self, workspace: str, question: str, *, k: int, kinds: frozenset[str] | None = None
+    ) -> tuple[PatternMatch, ...]:
+        """The patterns that fit a question best.
+
+        Args:
+            kinds: of what the patterns may work on; None: on anything.
+        """
+        matcher = self.library.current()
+        return matcher.match(question, k, kinds=kinds, boosts=self._boosts(workspace, matcher))
+
+    def version_of(self, pattern_id: str) -> str | None:
+        """The digest of a pattern as it reads now."""
+        pattern = self.library.by_id(pattern_id)
+        return pattern.digest if pattern else None
+
+    def figures(self) -> Json:
+        """How many patterns this process has, and how many complaints about their files."""
+        state = self.library.state()
+        return {"patterns": len(state.matcher.patterns), "pattern_errors": len(state.problems)}
+
+    def close(self) -> None:
+        """End the watch."""
+        self.library.stop()
+
+    def _matches(self, turn: Turn, kit: Kit) -> Sequence[PatternMatch]:
+        agent = kit.agent
+        if not agent.patterns_enabled or not agent.max_patterns_per_turn:
+            return ()
+        k = max(CANDIDATES, agent.max_patterns_per_turn)
+        found = self.match(turn.workspace, turn.input, k=k, kinds=kit.kinds)
+        if agent.reranks_patterns and kit.compressor is not None and is_close(found):
+            settled = self._reranked(turn, found, kit.compressor)
+            if settled is not found:  # else the model gave no verdict, and confidence decides as ever
+                return settled[: agent.max_patterns_per_turn]
+        good = [match for match in found if match.confidence >= agent.min_confidence]
+        return good[: agent.max_patterns_per_turn]
+
+    def _reranked(self, turn: Turn, found: tuple[PatternMatch, ...], compressor: Model) -> tuple[PatternMatch, ...]:
+        model = Revocable(compressor, lambda: self.sessions.is_there(turn.lane))
+        until_s = time.monotonic() + RERANK_S
+
+        def ask(request: Request) -> str:
+            reply = whole_reply(model, request)
+            charge = Charge(turn.workspace, turn.session_id, turn.agent, reply.model, reply.usage, turn.id)
+            self.ledger.charge(turn.lane, charge, now_ms=now_ms())
+            return reply.text
+
+        return rerank(turn.input, found, ask, is_given_up=lambda: time.monotonic() > until_s)
+
+    def _boosts(self, workspace: str, matcher: Matcher) -> Mapping[str, float]:
+        """By pattern, from what was known half a minute ago at most; none while the database does not answer."""
+        if not self.learns:
+            return {}
+        seen = self._seen.get(workspace)
+        if seen is None or seen.matcher is not matcher or time.monotonic() > seen.until_s:
+            try:
+                found = boosts(matcher.patterns, self.uses.effects(workspace))
+            except LoomError as error:
+                log.warning("patterns are ordered without what is known of their effect: %s", error)
+                found = {}
+            seen = self._seen[workspace] = _Seen(found, matcher, time.monotonic() + EFFECTS_FOR_S)
+        return seen.boosts
+
+
+def beside_tokens(input_budget_tokens: int) -> int:
+    """What may stand beside a message at most."""
+    return min(MOST_BESIDE_TOKENS, int(BESIDE_SHARE * input_budget_tokens))
+
+
+def _called(turn: Turn, kit: Kit) -> tuple[tuple[Skill, Literal["manual", "keyword"]], ...]:
+    if not kit.agent.skills_enabled:
+        return ()
+    return chosen(kit.shelf, turn.input, most=kit.agent.max_skills_per_turn)
+
+
+def _fitted(tell: Callable[[int], str], most_tokens: int, count: Count) -> str:
+    """A text that tells as much as its room allows."""
+    most_chars = most_tokens * CHARS_PER_TOKEN
+    text = tell(most_chars)
+    needed = count(text) if text else 0
+    return text if needed <= most_tokens else tell(int(0.9 * most_chars * most_tokens / needed))
+
+
+def _names(kit: Kit) -> frozenset[str]:
+    return frozenset(spec.name for spec in kit.specs)
+
+
+def _told(match: PatternMatch) -> dict[str, object]:
+    return {
+        "id": match.pattern.id,
+        "score": round(match.score, 4),
+        "confidence": round(match.confidence, 4),
+        "version": match.pattern.digest,
+    }
+
+
+def _how(skill: Skill, how: str) -> dict[str, object]:
+    return {"name": skill.name, "how": how}

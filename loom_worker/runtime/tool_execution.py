@@ -1,0 +1,97 @@
+"""How a worker runs a tool, and what of its outcome is stored and sent."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from loom_worker.core.errors import ToolFailed
+from loom_worker.core.settings import Settings
+from loom_worker.core.text import clean
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller, Outcome, Tool
+from loom_worker.core.values.turns import Call
+from loom_worker.guard.breaker import Breakers
+from loom_worker.guard.rate import Rates
+from loom_worker.llm.tokens import cl100k_tokens
+from loom_worker.tools.call import call as call_tool
+from loom_worker.tools.error_channel import Failures
+from loom_worker.tools.pool import Pool
+from loom_worker.tools.references import References
+from loom_worker.tools.result_preview import shortened
+
+MOST_RATE_WAIT_S = 5.0
+"""A call that must wait longer for its tool's rate is answered at once that it must."""
+PROBE_SLACK_S = 10.0
+"""A breaker's probe is given up this long after its tool should have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """What calls of tools go through in this process."""
+
+    settings: Settings
+    pool: Pool
+    breakers: Breakers
+    rates: Rates
+    references: References
+    failures: Failures
+    pause: Callable[[float], object]
+    """Wait so many seconds; raises Interrupted when the worker stops."""
+
+    def run(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
+        """Run a tool with arguments that passed its schema; whatever it does ends in an Outcome.
+
+        Raises:
+            Interrupted: the worker stops; the call may be made again elsewhere.
+        """
+        if tool.rate is not None:
+            try:
+                self.rates.wait(tool.group or tool.spec.name, tool.rate, at_most_s=MOST_RATE_WAIT_S, pause=self.pause)
+            except ToolFailed as refused:
+                return Outcome("failed", str(refused), code=refused.code)
+        return self._guarded(tool, arguments, caller) if tool.group else self._run(tool, arguments, caller)
+
+    def _guarded(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
+        limit_s = self.settings.limits.tool_timeout_s
+        verdict = self.breakers.look(_breaker(tool), probe_s=min(tool.timeout_s, limit_s) + PROBE_SLACK_S)
+        if verdict.open_for_s is not None:
+            text = f"{tool.spec.name} has failed several times in a row and is not tried for {verdict.open_for_s:.0f} s"
+            return Outcome("failed", text, code="UNAVAILABLE")
+        try:
+            outcome = self._run(tool, arguments, caller)
+        except BaseException:  # a worker that stops says nothing of the tool, and must not keep the probe
+            self.breakers.let_go(_breaker(tool), verdict.token)
+            raise
+        told = self.breakers.failed if outcome.is_fault else self.breakers.succeeded
+        told(_breaker(tool), verdict.token)
+        return outcome
+
+    def _run(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
+        timeout_s, max_bytes = self.settings.limits.tool_timeout_s, self.settings.tools.max_result_bytes
+        return call_tool(tool, arguments, caller, timeout_s=timeout_s, pool=self.pool, max_bytes=max_bytes)
+
+    def concluded(self, call: Call, outcome: Outcome, caller: Caller) -> Call:
+        """The call with what the model reads of its outcome, and where the whole of it is."""
+        if outcome.status != "completed":
+            content, error_id = self.failures.told(caller, call.name, outcome)
+            return replace(call, status=outcome.status, content=content, error_id=error_id)
+        text, most_bytes = clean(outcome.content), self.settings.tools.reference_bytes
+        if len(text.encode()) < most_bytes:
+            return replace(call, status="completed", content=text)
+        kept = self.references.keep(outcome.content, outcome.content_type, caller, tool=call.name, count=cl100k_tokens)
+        if kept is None:
+            return replace(call, status="completed", content=clean(shortened(outcome.content, most_bytes=most_bytes)))
+        return replace(call, status="completed", content=clean(kept.preview), ref=kept.reference.id)
+
+    def open_breakers(self, names: Sequence[str]) -> Mapping[str, float]:
+        """Of these circuit breakers those that are open, with the seconds left."""
+        found = self.breakers.peek([f"tool:{name}" for name in names])
+        return {name.removeprefix("tool:"): left_s for name, left_s in found.items()}
+
+    def close(self) -> None:
+        """End the child processes."""
+        self.pool.close()
+
+
+def _breaker(tool: Tool) -> str:
+    """Apart from the models' breakers, whatever a tool is named."""
+    return f"tool:{tool.group}"

@@ -1,0 +1,80 @@
+"""What clients may know of the pattern library: what is in it, what fits a question, what came of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from loom_worker.core.errors import NotFound
+from loom_worker.core.text import one_line
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
+from loom_worker.patterns.effectiveness import boost, typical_rate, why
+from loom_worker.patterns.live import LiveLibrary, State
+from loom_worker.store.patterns import PatternUses
+
+_OFF = "LOOM_PATTERNS_LEARN is off"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A pattern, and what came of it in one workspace."""
+
+    pattern: Pattern
+    effect: Effect
+    """Of its text as it reads now."""
+    all_time: Effect
+    """Of all its texts together."""
+    boost: float
+    """What that makes of its place among candidates; 1: nothing."""
+    why: str
+    """In words."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatternDesk:
+    """Answers from this process' own library; the workers' are told of beside it."""
+
+    library: LiveLibrary
+    uses: PatternUses
+    match: Callable[[str, str, int, str | None], Sequence[PatternMatch]]
+    """(workspace, question, how many, agent or None for patterns of any backend) to candidates, the best first."""
+    learns: bool
+    """False: what came of patterns changes nothing."""
+    processes: Callable[[], Sequence[Json]]
+    """What each worker process that is alive has loaded."""
+
+    def state(self) -> State:
+        """The library as it is now; problems name files by their place in it, not by that on this machine."""
+        state = self.library.state()
+        return replace(state, problems=tuple(map(self._within, state.problems)))
+
+    def loaded(self) -> list[Json]:
+        """What each worker process that is alive has loaded, likewise."""
+        return [{**each, "errors": [self._within(error) for error in each["errors"]]} for each in self.processes()]
+
+    def _within(self, problem: str) -> str:
+        return problem.replace(f"{one_line(str(self.library.root), len(problem) + 1)}/", "")
+
+    def patterns(self, category: str | None = None) -> tuple[Pattern, ...]:
+        """All patterns, or those of a category, of a library, or of the libraries in a folder; case does not count."""
+        wanted = (category or "").strip(" /").casefold()
+        return tuple(each for each in self.library.patterns() if not wanted or _is_of(each, wanted))
+
+    def account(self, workspace: str, pattern_id: str) -> Account:
+        """A pattern with what came of it.
+
+        Raises:
+            NotFound: there is no such pattern.
+            Unavailable: the database did not answer.
+        """
+        pattern = self.library.by_id(pattern_id)
+        if pattern is None:
+            raise NotFound("no such pattern")
+        effect, all_time = self.uses.effect(workspace, pattern.id, pattern.digest)
+        typical = typical_rate(self.uses.effects(workspace))
+        factor = boost(effect, typical) if self.learns else 1.0
+        told = why(effect, factor, typical) if self.learns else f"{why(effect, factor, typical)}, as {_OFF}"
+        return Account(pattern, effect, all_time, factor, told)
+
+
+def _is_of(pattern: Pattern, category: str) -> bool:
+    return category == pattern.category.casefold() or pattern.id.casefold().startswith(f"{category}/")

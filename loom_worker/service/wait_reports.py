@@ -1,0 +1,127 @@
+"""What turns wait for: out of their rows and journals, and for a call of the model that is under way out of Redis."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.load import Agents
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.waiting import Waiting, WaitsFor
+from loom_worker.lanes.live_waits import LiveWaits, Seen
+from loom_worker.store.reading import Turns
+
+LATE_MS = 2_000
+"""A parked turn that nobody took up so long after it was due waits for a worker: sweeping and waking take less."""
+MOST_COUNTED = 500
+"""Of the turns that have begun, so many of the oldest are looked at for figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Tells of turns what they wait for."""
+
+    turns: Turns
+    live: LiveWaits
+    agents: Agents | LiveAgents
+
+    def told(self, turn: Turn) -> Turn:
+        """The turn with what it waits for; one that has ended is returned as it is."""
+        return self.told_all((turn,))[0]
+
+    def told_all(self, turns: Iterable[Turn]) -> tuple[Turn, ...]:
+        """Turns with what each of them waits for."""
+        listed = tuple(turns)
+        moment_ms = now_ms()
+        # Of all others the row alone says it.
+        seen = self.live.of(turn for turn in listed if turn.held_by is not None and not _open(turn))
+        parked = [turn.id for turn in listed if turn.parked_until_ms is not None and not _open(turn)]
+        waited = self.turns.waited(parked) if parked else {}
+        return tuple(
+            turn if turn.is_finished else replace(turn, waiting=self._waiting(turn, seen, waited, moment_ms))
+            for turn in listed
+        )
+
+    def figures(self, workspace: str | None) -> Json:
+        """The queue's figures, and how old the oldest turns are that run and that wait.
+
+        Ages are in seconds, None where there is no such turn.
+
+        Args:
+            workspace: None: all of them.
+        """
+        moment_ms = now_ms()
+        stats = self.turns.stats(workspace, now_ms=moment_ms)
+        oldest_queued_s = stats["oldest_queued_age_s"]
+        begun = self.told_all(self.turns.begun(workspace, limit=MOST_COUNTED))
+        ages: dict[WaitsFor, float] = {} if oldest_queued_s is None else {"lane": oldest_queued_s}
+        for turn in begun:
+            if turn.waiting is not None:
+                age_s = _age_s(turn.waiting.since_ms, moment_ms)
+                ages[turn.waiting.waits_for] = max(age_s, ages.get(turn.waiting.waits_for, 0.0))
+        running = [_age_s(turn.started_ms or turn.created_ms, moment_ms) for turn in begun if turn.held_by is not None]
+        longest = max(ages.items(), key=lambda each: each[1], default=None)
+        return {
+            **stats,
+            "oldest_running_age_s": max(running, default=None),
+            "oldest_waiting_age_s": None if longest is None else longest[1],
+            "oldest_waiting_for": None if longest is None else longest[0],
+            "waiting_ages": {name: ages.get(name, 0.0) for name in get_args(WaitsFor)},
+        }
+
+    def _waiting(self, turn: Turn, seen: Mapping[str, Seen], waited: Mapping[str, Json], moment_ms: int) -> Waiting:
+        if turn.status == "queued":
+            return Waiting("lane", turn.created_ms)
+        calls = _open(turn)
+        if asked := [call for call in calls if call.is_waiting]:
+            return Waiting("person", self._asked_ms(turn, asked))
+        if calls:
+            since_ms = min(call.started_ms or call.sent_ms or _latest_ms(turn) for call in calls)
+            return Waiting("tools", since_ms, attempt=max(call.sends for call in calls) or None)
+        if turn.held_by is not None:
+            return _held(turn, seen.get(turn.id))
+        return _parked(turn, waited.get(turn.id), moment_ms)
+
+    def _asked_ms(self, turn: Turn, asked: Sequence[Call]) -> int:
+        """When a person was asked: a decision is due so long after that as the agent says."""
+        agent = self.agents.current(turn.agent).agents.get(turn.agent)
+        due_ms = min((call.approve_by_ms for call in asked if call.approve_by_ms is not None), default=None)
+        if agent is None or due_ms is None:
+            return _latest_ms(turn)
+        return max(due_ms - int(agent.approval.timeout_s * 1000), turn.created_ms)
+
+
+def _held(turn: Turn, seen: Seen | None) -> Waiting:
+    """A worker runs it. Between its calls of the model it pauses for milliseconds alone."""
+    if seen is not None and not seen.is_held:
+        return Waiting("lane", _latest_ms(turn))
+    live = None if seen is None else seen.waiting
+    return live or Waiting("model", _latest_ms(turn))
+
+
+def _parked(turn: Turn, waited: Json | None, moment_ms: int) -> Waiting:
+    """Nobody runs it: its model is to be asked again later, or it is for the next worker to take."""
+    due_ms = turn.parked_until_ms
+    if waited is None or due_ms is None:
+        return Waiting("lane", _latest_ms(turn))
+    tries, last_error = waited.get("tries"), waited.get("last_error") or waited.get("why")
+    if due_ms + LATE_MS < moment_ms:
+        return Waiting("lane", due_ms, attempt=tries, last_error=last_error)
+    since_ms = waited.get("since_ms", _latest_ms(turn))
+    return Waiting(waited.get("for", "model"), since_ms, attempt=tries, next_try_ms=due_ms, last_error=last_error)
+
+
+def _open(turn: Turn) -> tuple[Call, ...]:
+    return tuple(call for call in turn.calls if call.is_open)
+
+
+def _latest_ms(turn: Turn) -> int:
+    """The latest moment of the turn that its row knows."""
+    ends = (call.finished_ms for call in turn.calls if call.finished_ms is not None)
+    return max(ends, default=turn.started_ms or turn.created_ms)
+
+
+def _age_s(since_ms: int, moment_ms: int) -> float:
+    return round(max(0, moment_ms - since_ms) / 1000, 3)

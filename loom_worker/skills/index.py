@@ -1,0 +1,197 @@
+"""The skills of each workspace, as their files are now: looked at with every question, read when they have changed."""
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from loom_worker.core.errors import BadFile
+from loom_worker.core.text import one_line
+from loom_worker.core.values.skills import Skill, SkillShelf
+from loom_worker.core.yaml_files import MAX_BYTES
+from loom_worker.skills.folder import listed, opened, read
+from loom_worker.skills.spec import FILE, ONLY_IN, skill_from, without_itself
+
+SKILLS = "skills"
+"""The folder of a workspace in which they lie."""
+MAX_SKILLS = 200
+"""Folders of a workspace that are read, the first by name."""
+MAX_PROBLEM_CHARS = 500
+_WORKSPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_SETTLING_NS = 2_000_000_000
+"""Age from which on another change of a file shows in its times, on every file system (FAT: two seconds)."""
+
+_Stamp = tuple[int, ...] | None
+
+
+def is_workspace(name: str) -> bool:
+    """True for a name that a workspace may have, as in API keys; it is one part of a path and never leads up."""
+    return _WORKSPACE.fullmatch(name) is not None and name not in (".", "..")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A folder as it was when it was read."""
+
+    source: tuple[str, ...]
+    """Its parts below the root, links resolved."""
+    stamps: tuple[tuple[str, _Stamp], ...]
+    """Of SKILL.md and of each folder: path, and what changes when that changes."""
+    found: Skill | str
+    """The skill, or why there is none."""
+    is_settled: bool
+
+    def is_current(self, source: tuple[str, ...]) -> bool:
+        return self.is_settled and self.source == source and all(_stamp(path) == stamp for path, stamp in self.stamps)
+
+
+class Skills:
+    """All workspaces' skills; ``<root>/<workspace>/skills/<name>/SKILL.md``. Safe to be used by many threads."""
+
+    def __init__(self, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._root = root
+        self._now_ns = now_ns
+        self._lock = threading.Lock()
+        self._kept: dict[str, dict[str, _Kept]] = {}
+
+    @property
+    def root(self) -> Path:
+        """Where the workspaces lie."""
+        return self._root
+
+    def of(self, workspace: str) -> SkillShelf:
+        """The skills of a workspace and what is wrong with others of its folders; empty where it has no folder."""
+        if not is_workspace(workspace):
+            return SkillShelf(problems=(f"{one_line(workspace)}: no name of a workspace",))
+        with self._lock:
+            try:
+                names = self._names(workspace)
+            except OSError as error:
+                self._kept.pop(workspace, None)
+                is_absent = isinstance(error, FileNotFoundError)
+                return SkillShelf(problems=() if is_absent else (f"{workspace}/{SKILLS}: {error.strerror}",))
+            return self._shelf(workspace, names)
+
+    def workspaces(self) -> tuple[str, ...]:
+        """The workspaces that have a folder for skills, by name."""
+        try:
+            names = os.listdir(self._root)
+        except OSError:
+            return ()
+        return tuple(sorted(name for name in names if is_workspace(name) and (self._root / name / SKILLS).is_dir()))
+
+    def any(self) -> bool:
+        """Whether any workspace has a skill; nothing is read, so one that cannot be used counts too."""
+        return any(self._has_any(workspace) for workspace in self.workspaces())
+
+    def read_file(self, skill: Skill, path: str, *, most_bytes: int) -> bytes:
+        """Read a file of a skill by its path within the skill's folder.
+
+        Raises:
+            OSError: there is no such regular file, a part of the path is a link, or it is larger (EFBIG).
+        """
+        parts = (*skill.folder.relative_to(self._root).parts, *path.split("/"))
+        return read(self._root, parts, most_bytes=most_bytes)
+
+    def _has_any(self, workspace: str) -> bool:
+        try:
+            return any((self._root / workspace / SKILLS / name / FILE).is_file() for name in self._names(workspace))
+        except OSError:
+            return False
+
+    def _names(self, workspace: str) -> dict[str, bool]:
+        """Folders and links of a workspace, hidden ones left out, by name; True for links."""
+        with opened(self._root, (workspace, SKILLS)) as fd, os.scandir(fd) as entries:
+            found = {
+                entry.name: entry.is_symlink()
+                for entry in entries
+                if not entry.name.startswith(".") and (entry.is_symlink() or entry.is_dir(follow_symlinks=False))
+            }
+        return dict(sorted(found.items()))
+
+    def _shelf(self, workspace: str, names: dict[str, bool]) -> SkillShelf:
+        known = self._kept.get(workspace, {})
+        kept: dict[str, _Kept] = {}
+        found_in: dict[str, Skill | str] = {}
+        for name, is_link in list(names.items())[:MAX_SKILLS]:
+            try:
+                source = self._source(workspace, name) if is_link else (workspace, SKILLS, name)
+                was = known.get(name)
+                kept[name] = was if was and was.is_current(source) else self._read(workspace, name, source)
+                found_in[name] = kept[name].found
+            except BadFile as error:
+                found_in[name] = str(error)
+        skills: dict[str, Skill] = {}
+        problems: list[str] = []
+        for name, found in sorted(found_in.items(), key=_own_name_first):
+            if isinstance(found, Skill) and found.name in skills:
+                found = f"{workspace}/{SKILLS}/{name}: there already is a skill {found.name}"
+            if isinstance(found, Skill):
+                skills[found.name] = found
+            else:
+                problems.append(one_line(found, MAX_PROBLEM_CHARS))
+        if len(names) > MAX_SKILLS:
+            problems.append(f"{workspace}/{SKILLS}: {len(names)} folders, only the first {MAX_SKILLS} are read")
+        self._kept[workspace] = kept
+        return SkillShelf(tuple(skills[name] for name in sorted(skills)), tuple(problems))
+
+    def _source(self, workspace: str, name: str) -> tuple[str, ...]:
+        """The parts below the root of the folder that a link leads to."""
+        where = f"{workspace}/{SKILLS}/{name}"
+        try:
+            real = Path(os.path.realpath(self._root / workspace / SKILLS / name, strict=True))
+            parts = real.relative_to(os.path.realpath(self._root)).parts
+        except FileNotFoundError as error:
+            raise BadFile(f"{where}: what it links to is gone") from error
+        except OSError as error:
+            raise BadFile(f"{where}: the link leads nowhere ({error.strerror})") from error
+        except ValueError as error:
+            raise BadFile(f"{where}: the link leads out of the workspaces' folder") from error
+        if len(parts) != 3 or parts[1] != SKILLS or not is_workspace(parts[0]):
+            raise BadFile(f"{where}: the link leads to no skill of a workspace")
+        return parts
+
+    def _read(self, workspace: str, name: str, source: tuple[str, ...]) -> _Kept:
+        started_ns, folder = self._now_ns(), self._root.joinpath(*source)
+        folders: tuple[str, ...] = ("",)
+        found: Skill | str
+        try:
+            listing = listed(self._root, source)
+            folders = listing.folders
+            found = self._skill(Path(workspace, SKILLS, name, FILE), workspace, source)
+            found = replace(found, files=without_itself(listing.files))
+        except OSError as error:
+            found = f"{workspace}/{SKILLS}/{name}/{FILE}: {error.strerror}"
+        except BadFile as error:
+            found = str(error)
+        watched = [str(folder / FILE), *(str(folder / below) for below in folders)]
+        stamps = tuple((path, _stamp(path)) for path in watched)
+        newest_ns = max((stamp[-1] for _, stamp in stamps if stamp), default=0)
+        return _Kept(source, stamps, found, is_settled=newest_ns < started_ns - _SETTLING_NS)
+
+    def _skill(self, where: Path, workspace: str, source: tuple[str, ...]) -> Skill:
+        raw = read(self._root, (*source, FILE), most_bytes=MAX_BYTES)
+        skill = skill_from(raw, where=where, folder=self._root.joinpath(*source))
+        if where.parent.name not in (source[-1], skill.name):
+            raise BadFile(f"{where}: a link to {skill.name} must have its name")
+        only = skill.metadata.get(ONLY_IN, "")
+        if only not in ("", workspace):
+            raise BadFile(f"{where}: {ONLY_IN} allows it in {only[:64]!r} alone")
+        return replace(skill, is_linked=source != where.parent.parts)
+
+
+def _own_name_first(folder: tuple[str, Skill | str]) -> tuple[bool, str]:
+    """A folder called as its skill goes before another that says it holds the same."""
+    name, found = folder
+    return (isinstance(found, Skill) and found.name != name, name)
+
+
+def _stamp(path: str) -> _Stamp:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

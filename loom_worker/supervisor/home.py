@@ -1,0 +1,217 @@
+"""The data directory: its lock, the state file beside it, and the secrets made once."""
+
+import base64
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from loom_worker.core.errors import BadSettings, Conflict, LoomError
+
+LOCK = "loom.lock"
+STATE = "up.json"
+LOGS = "logs"
+PROBE_BYTES = 1024 * 1024
+"""Of free disk, without which nothing is started. A first start writes 6 MB, and says itself if it cannot."""
+_LOCK_PATIENCE_S = 0.5
+
+
+class NoRoom(LoomError):
+    """The disk of the home is full; the text says which and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What `loom up` tells other commands, in ``<home>/up.json``."""
+
+    pid: int
+    """Of the supervisor."""
+    url: str
+    flower_url: str
+    started: str
+    """RFC 3339, UTC."""
+    children: dict[str, int] = field(default_factory=dict)
+    """Process name to pid, of those that run."""
+    failing: dict[str, int] = field(default_factory=dict)
+    """Process name to deaths in a row, of those that do not stay up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret that Loom made itself."""
+
+    text: str
+    file: Path
+    """Where it is kept, readable by this user alone."""
+    is_new: bool
+    """True if it was made just now; later callers find it in the file."""
+
+
+def prepare(home: Path) -> None:
+    """Make the directory and its logs, readable by this user alone.
+
+    Raises:
+        BadSettings: it cannot be made, or belongs to somebody else.
+        NoRoom: its disk is full.
+    """
+    with usable(home):
+        for folder in (home, home / LOGS):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.chmod(0o700)
+
+
+@contextmanager
+def usable(home: Path) -> Iterator[None]:
+    """Say in one line why the home cannot be used, should something within fail for that.
+
+    Raises:
+        BadSettings: it cannot be made, read or written.
+        NoRoom: its disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoRoom(
+                f"LOOM_HOME={home}: its disk is full ({error.strerror}); make room (`df -h {home}`), or set LOOM_HOME"
+                " to a folder on another disk"
+            ) from error
+        raise BadSettings(f"LOOM_HOME={home} cannot be used ({error.strerror}); name another folder") from error
+
+
+def probe(home: Path) -> None:
+    """Write, and remove, as much as a start needs at least.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    file = home / "probe"
+    try:
+        file.write_bytes(b"\0" * PROBE_BYTES)
+    finally:
+        file.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(home: Path) -> Iterator[None]:
+    """Hold the home; the kernel lets go of it when this process ends, however it ends.
+
+    The state file is gone at the begin and at the end: one that a killed supervisor left names a pid that may be
+    anybody's by now, and while the home is held it would be believed.
+
+    Raises:
+        Conflict: another supervisor holds it; the text names its pid and URL.
+        BadSettings, NoRoom: the lock cannot be made.
+    """
+    with usable(home):
+        handle = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _take(handle, home)
+        forget_state(home)
+        try:
+            yield
+        finally:
+            forget_state(home)
+    finally:
+        os.close(handle)
+
+
+def _take(handle: int, home: Path) -> None:
+    # `loom status` and `loom stop` hold the lock for a moment to see whether it is free: try for a little longer.
+    give_up_at = time.monotonic() + _LOCK_PATIENCE_S
+    while not _try(handle):
+        if time.monotonic() >= give_up_at:
+            state = read_state(home)
+            where = f" (pid {state.pid}, {state.url})" if state else ""
+            raise Conflict(f"Loom already runs on {home}{where}; stop it with `loom stop`, or choose another LOOM_HOME")
+        time.sleep(0.02)
+
+
+def _try(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_held(home: Path) -> bool:
+    """True while a supervisor runs on this home."""
+    try:
+        handle = os.open(home / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _try(handle)
+    finally:
+        os.close(handle)
+
+
+def write_state(home: Path, state: State) -> None:
+    """Replace the state file in one step, so that no reader sees half of it.
+
+    Raises:
+        OSError: it cannot be written; the old one stays.
+    """
+    fresh = home / f"{STATE}.new"
+    try:
+        fresh.write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")
+        fresh.chmod(0o600)
+        fresh.replace(home / STATE)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
+
+
+def forget_state(home: Path) -> None:
+    """Remove the state file; one that cannot be removed is known to be stale by the lock."""
+    with contextlib.suppress(OSError):
+        (home / STATE).unlink(missing_ok=True)
+
+
+def read_state(home: Path) -> State | None:
+    """The state file's content, None if there is none or it cannot be read; ask ``is_held`` whether it is stale."""
+    try:
+        return State(**json.loads((home / STATE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def running(home: Path) -> State | None:
+    """The state of the supervisor that runs on this home; None if none does, or has not written it yet."""
+    return read_state(home) if is_held(home) else None
+
+
+def flower_password(home: Path) -> Secret:
+    """Flower's password, made at the first call and kept (0600)."""
+    return _kept(home / "flower.password", secrets.token_urlsafe(18))
+
+
+def webhook_secret(home: Path) -> Secret:
+    """The default webhook secret, ``whsec_`` and 32 random bytes in base64, made at the first call and kept (0600)."""
+    return _kept(home / "webhook.secret", "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode())
+
+
+def _kept(path: Path, fresh: str) -> Secret:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        if kept := path.read_text(encoding="ascii").strip():
+            return Secret(kept, path, is_new=False)
+        # Killed between making the file and writing it: an empty secret would sign with nothing.
+        handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        with open(handle, "w", encoding="ascii") as file:
+            file.write(fresh + "\n")
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    return Secret(fresh, path, is_new=True)

@@ -1,0 +1,139 @@
+"""What `loom up` says once everything serves: text from values, nothing looked up here."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+from loom_worker.core import sqlite_driver
+from loom_worker.core.settings import Settings
+from loom_worker.core.text import one_line
+from loom_worker.core.values.problems import Problem
+from loom_worker.supervisor.home import Secret
+
+QUESTION = "Which three products sold best last year, and how much did each bring in?"
+PROBLEM_CHARS = 500
+"""Of a problem, in one line."""
+MOST_PROBLEMS = 20
+"""Told one by one; of more, how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was found and chosen while starting."""
+
+    settings: Settings
+    url: str
+    flower_url: str
+    flower_password: Secret
+    ready_after_s: float
+    sqlite_version: tuple[int, ...]
+    wanted_port: int
+    """The port asked for; another one may have been taken instead."""
+    port: int
+    webhook_secret: Secret | None
+    """None if it came from LOOM_WEBHOOK_SECRET."""
+    problems: tuple[Problem, ...] | None = ()
+    """What cannot work though everything serves; None: that is not known yet."""
+
+
+def screen(facts: Facts) -> str:
+    """One screen: what runs where, on which model and data, and what to try first."""
+    rows = [
+        ("web", _web(facts)),
+        ("docs", f"{facts.url}/docs"),
+        ("flower", f"{facts.flower_url}  (user loom, password {_shown_once(facts.flower_password)})"),
+        ("data directory", f"{facts.settings.home}  (logs in {facts.settings.home / 'logs'})"),
+        ("model", model_line(facts.settings)),
+        ("data", _data(facts.settings)),
+        ("clients", _clients(facts.settings)),
+        ("webhooks", _webhooks(facts)),
+    ]
+    table = "\n".join(f"  {name:<15}{text}" for name, text in rows)
+    begin = f"Loom is ready after {facts.ready_after_s:.1f} s{told(facts.problems)}\n"
+    return "\n".join([begin, table, *_warnings(facts), "", _try_it(facts)])
+
+
+def told(problems: Sequence[Problem] | None) -> str:
+    """The end of a sentence on what is wrong, with a line for each problem."""
+    if problems is None:
+        return "; agents and tools are still being looked at, and what is wrong with them will be said."
+    if not problems:
+        return "."
+    faults = sum(not problem.is_warning for problem in problems)
+    warnings = len(problems) - faults
+    counts = [f"{many} {what}{'s' if many > 1 else ''}" for many, what in ((faults, "problem"), (warnings, "warning"))]
+    lines = [
+        f"  {'warning' if each.is_warning else 'PROBLEM'}  {one_line(str(each), PROBLEM_CHARS)}" for each in problems
+    ]
+    shown = lines[:MOST_PROBLEMS]
+    shown += [f"  and {len(lines) - len(shown)} more: `loom doctor --problems`"] if len(lines) > len(shown) else []
+    return f", with {' and '.join(count for count in counts if count[0] != '0')}:\n" + "\n".join(shown)
+
+
+def _web(facts: Facts) -> str:
+    if facts.port == facts.wanted_port:
+        return facts.url
+    return f"{facts.url}  (port {facts.wanted_port} was taken; choose one with --port)"
+
+
+def model_line(settings: Settings) -> str:
+    """Which model answers."""
+    if settings.llm.provider == "scripted":
+        return "demo model: scripted, no LLM; set ANTHROPIC_API_KEY and start again for a real one"
+    return f"{settings.llm.model} ({settings.llm.provider})"
+
+
+def _data(settings: Settings) -> str:
+    if settings.has_sample_backend:
+        return "the sample shop; set LOOM_BACKEND_URL to work on your own"
+    return without_password(settings.backend_url)
+
+
+def _clients(settings: Settings) -> str:
+    if settings.web.api_keys:
+        return "those with an API key: Authorization: Bearer <key>"
+    return "no API key is set, so only this machine is served (LOOM_API_KEYS=workspace=key)"
+
+
+def _webhooks(facts: Facts) -> str:
+    if facts.webhook_secret is None:
+        return "signed with LOOM_WEBHOOK_SECRET"
+    return f"signed with the secret {_shown_once(facts.webhook_secret)}"
+
+
+def _shown_once(secret: Secret) -> str:
+    """The secret at the start that made it, then its file: what is printed ends up in logs and screenshots."""
+    return f"{secret.text}, shown this once and kept in {secret.file}" if secret.is_new else f"in {secret.file}"
+
+
+def _warnings(facts: Facts) -> list[str]:
+    found = []
+    if facts.sqlite_version < sqlite_driver.SOUND:
+        found.append(sqlite_driver.unsound(".".join(map(str, facts.sqlite_version))))
+    return [f"\nWarning: {each}" for each in found]
+
+
+def _try_it(facts: Facts) -> str:
+    has_keys = bool(facts.settings.web.api_keys)
+    key = "     -H 'Authorization: Bearer <key>' \\\n" if has_keys else ""
+    body = shlex.quote(f'{{"input": "{QUESTION}"}}')
+    return (
+        f"Try it in a browser: {facts.url} is a page to ask and watch. Or in a terminal:\n"
+        f"  curl -s -X POST {facts.url}/v1/sessions/demo/turns \\\n"
+        f"{key}     -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\\n"
+        f"     -d {body}\n"
+        f'  loom ask "{QUESTION}"\n'
+        "  loom chat\n"
+        "(no `loom` on your PATH? It is .venv/bin/loom after `make up`.)\n\n"
+        "Stop it with Ctrl-C, or `loom stop` with the same LOOM_HOME."
+    )
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be shown: the password, if any, as ``***``."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    user, at, place = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.split(':', 1)[0]}:***{at}{place}"))

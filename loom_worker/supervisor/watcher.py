@@ -1,0 +1,166 @@
+"""What is done beside the loop: the state file, the logs, and telling once when everything serves or is late."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from loom_worker.core.settings import Settings
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.supervisor import home, logs, ports, ready, screen
+from loom_worker.supervisor.decide import Row, is_failing
+from loom_worker.supervisor.doctor import Findings, Told
+from loom_worker.supervisor.processes import Processes
+from loom_worker.supervisor.run import LONGEST_SLEEP_S
+
+FLOWER_HOST = "127.0.0.1"
+LATE_AFTER_S = 60.0
+"""Not ready after this long: what is missing is told."""
+FINDINGS_S = 10.0
+"""Once everything serves, so long is waited for what is wrong with the installation, to be said with it."""
+LOOK_EVERY_S = 0.1
+"""Between two looks while not everything serves yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What clients need to know and Loom made."""
+
+    flower: home.Secret
+    webhook: home.Secret | None
+    """None if it came from LOOM_WEBHOOK_SECRET."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where web and Flower listen this time."""
+
+    port: int
+    wanted_port: int
+    flower_port: int
+    host: str
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine reaches the web."""
+        return ports.url_of(self.host, self.port)
+
+    @property
+    def flower_url(self) -> str:
+        """Where a browser on this machine reaches Flower."""
+        return ports.url_of(FLOWER_HOST, self.flower_port)
+
+
+class Watcher:
+    """Keeps the state file true, turns the logs over, and tells once when everything serves or is late."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        places: Places,
+        processes: Processes,
+        *,
+        secrets: Secrets,
+        began_s: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self._settings, self._places, self._processes = settings, places, processes
+        self._secrets = secrets
+        self._say = say
+        self._began_s = began_s
+        self._started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        self._is_ready = self._is_late = False
+        self._rotated_s = self._began_s
+        self._written: home.State | None = None
+        self._is_unwritable = False
+        self._findings: Findings = Told()
+        self._serves_since_s: float | None = None
+        self._owes_problems = False
+        self.has_served = False
+        """Whether the web has answered since the start."""
+
+    def begin(self) -> None:
+        """Say in the state file that this Loom starts, for `loom status` and `loom stop`."""
+        self._write_state((), self._began_s)
+
+    def tell(self, findings: Findings) -> None:
+        """Take what shall be said of the installation together with that it serves."""
+        self._findings = findings
+
+    def look(self, rows: Sequence[Row], now_s: float) -> float:
+        """What ``run`` asks of an ``Onlooker``."""
+        self._write_state(rows, now_s)
+        if now_s >= self._rotated_s + LONGEST_SLEEP_S:
+            self._rotated_s = now_s
+            self._processes.rotate_logs()
+        if not self._is_ready:
+            self._look_whether_ready()
+        elif self._owes_problems and (problems := self._findings.problems()) is not None:
+            self._owes_problems = False
+            self._say(f"agents and tools are looked at{screen.told(problems)}")
+        return LONGEST_SLEEP_S if self._is_ready else LOOK_EVERY_S
+
+    def _write_state(self, rows: Sequence[Row], now_s: float) -> None:
+        state = home.State(
+            pid=os.getpid(),
+            url=self._places.url,
+            flower_url=self._places.flower_url,
+            started=self._started,
+            children={row.spec.name: row.pid for row in rows if row.pid is not None},
+            failing={row.spec.name: row.deaths for row in rows if is_failing(row, now_s)},
+        )
+        if state == self._written:
+            return
+        try:
+            home.write_state(self._settings.home, state)
+        except OSError as error:
+            if not self._is_unwritable:
+                self._say(f"{self._settings.home / home.STATE} cannot be written ({error.strerror}); still trying")
+            self._is_unwritable = True
+            return
+        self._written, self._is_unwritable = state, False
+
+    def _look_whether_ready(self) -> None:
+        waited_s = time.monotonic() - self._began_s
+        missing = self._missing()
+        if not missing:
+            self._serves_since_s = self._serves_since_s or time.monotonic()
+            is_known = self._findings.problems() is not None
+            if is_known or time.monotonic() - self._serves_since_s > FINDINGS_S:
+                self._is_ready, self._owes_problems = True, not is_known
+                self._say("\n" + screen.screen(self._facts(waited_s)) + "\n")
+        elif waited_s > LATE_AFTER_S and not self._is_late:
+            self._is_late = True
+            self._say(self._late(missing))
+
+    def _missing(self) -> str:
+        body = ready.readiness(self._places.url)
+        self.has_served = self.has_served or body is not None
+        if body is None:
+            return f"nothing answers at {self._places.url}"
+        if not body["ready"]:
+            return f"{self._places.url}/readyz says: {body.get('detail', body)}"
+        return "" if ready.listens(FLOWER_HOST, self._places.flower_port) else "Flower does not listen"
+
+    def _late(self, missing: str) -> str:
+        ends = ((name, logs.tail(self._processes.log(name), lines=5)) for name in self._children())
+        parts = [f"not ready after {LATE_AFTER_S:.0f} s: {missing}", "still trying; the ends of the logs:"]
+        return "\n".join([*parts, *(f"--- {name}\n{end}" for name, end in ends if end)])
+
+    def _children(self) -> Iterable[str]:
+        return self._written.children if self._written else ()
+
+    def _facts(self, waited_s: float) -> screen.Facts:
+        return screen.Facts(
+            settings=self._settings,
+            url=self._places.url,
+            flower_url=self._places.flower_url,
+            flower_password=self._secrets.flower,
+            ready_after_s=waited_s,
+            sqlite_version=sqlite3.sqlite_version_info,
+            wanted_port=self._places.wanted_port,
+            port=self._places.port,
+            webhook_secret=self._secrets.webhook,
+            problems=self._findings.problems(),
+        )

@@ -1,0 +1,241 @@
+"""What becomes of a failed call: the whole of it is kept, the model reads a line and asks for more if it must."""
+
+import json
+import logging
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+
+from loom_worker.core.errors import NotFound, ToolFailed, Unavailable
+from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.failures import StoredError
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.tools import Caller, Outcome, Tool
+from loom_worker.guard.redact import redacted
+from loom_worker.llm.clean import clean
+from loom_worker.llm.tokens import cl100k_tokens
+from loom_worker.memory.layers import longest
+from loom_worker.store.errors import Errors, NewError
+
+SUMMARY_CHARS = 100
+"""Of a summary, its code and ellipsis included."""
+LEAST_BYTES = 16
+"""So much of a summary stays in UTF-8, however many tokens the tool's name takes."""
+TOLD_TOKENS = 60
+"""Of cl100k, for all that the model is told of a failure whose tool has a name of usual length."""
+FALLBACK_CHARS = 500
+"""Of a failure that could not be stored, so that nothing more of it can be asked for."""
+TEXT_BYTES = 32 * 1024
+"""Of a message, and of its detail, that is stored; of longer ones the middle is left out."""
+READ_CHARS = 1_000_000
+"""Of a message so much is looked through for secrets, from both ends: far more than is kept of it."""
+LOGGED_BYTES = 2_000
+"""Of a failure's text in the log, redacted: its beginning and its end."""
+CODE_CHARS = 40
+DETAIL_BYTES = 12 * 1024
+"""Of an answer of the tool, in UTF-8: below what would become a reference itself."""
+NOTHING_SAID = "failed without a message"
+
+_ID = re.compile(r"err_[0-9]{8}_[0-9]{6}_[0-9a-f]{6}")
+_TRACEBACK = "Traceback (most recent call last)"
+_NOTE_BYTES = 60
+
+log = logging.getLogger(__name__)
+
+
+class Failures:
+    """Keeps failures and says what the model shall read of them; never fails itself."""
+
+    def __init__(
+        self,
+        errors: Errors | None,
+        *,
+        clock_ms: Callable[[], int] = now_ms,
+        count: Callable[[str], int] = cl100k_tokens,
+    ) -> None:
+        """Choose where failures are kept.
+
+        Args:
+            errors: None: nowhere, the model is told more of each instead.
+            count: tokens of a text.
+        """
+        self._errors = errors
+        self._clock_ms = clock_ms
+        self._count = count
+
+    def told(self, caller: Caller, tool_name: str, outcome: Outcome) -> tuple[str, str | None]:
+        """Keep a failed call; return what the model reads of it, and the error's id if it was kept."""
+        raw = raw_error(outcome)
+        new = NewError(caller.lane, caller.turn_id, tool_name, _summary(raw["message"], outcome.code), raw)
+        error_id = self._stored(self._errors, new) if self._errors is not None else None
+        _log(new, error_id, level=logging.ERROR if outcome.is_fault else logging.INFO)
+        if error_id is None:
+            return told_whole(tool_name, outcome), None
+        return _told(tool_name, new.short_summary, error_id, self._count), error_id
+
+    def _stored(self, errors: Errors, new: NewError) -> str | None:
+        for _ in range(2):
+            try:
+                error_id = errors.store(new, now_ms=self._clock_ms())
+            except NotFound:
+                return None  # the session is being deleted, and its errors with it
+            except Unavailable as error:
+                log.warning("an error of tool %s was not stored: %s", new.tool_name, error, extra={"turn": new.turn_id})
+            else:
+                ids = {"error_id": error_id, "tool_name": new.tool_name, "turn": new.turn_id}
+                log.info("error_stored", extra=ids)
+                return error_id
+        return None
+
+
+def _log(new: NewError, error_id: str | None, *, level: int) -> None:
+    text = _cut("\n".join(filter(None, (new.raw_error.get(part) for part in ("message", "detail")))), LOGGED_BYTES)
+    ids = {"turn": new.turn_id} | ({"error_id": error_id} if error_id else {})
+    log.log(level, "tool %s failed: %s", new.tool_name, text, extra=ids)
+
+
+def told(tool: str, outcome: Outcome, error_id: str, *, count: Callable[[str], int] = cl100k_tokens) -> str:
+    """What the model reads of a failure that is kept; in scripts with many tokens a character, less of its summary."""
+    return _told(tool, summary(outcome.content, outcome.code), error_id, count)
+
+
+def _told(tool: str, line: str, error_id: str, count: Callable[[str], int]) -> str:
+    def written(chars: int) -> str:
+        return f"Tool '{tool}' failed: {shortened(line, chars)} [Error ID: {error_id}]"
+
+    def fits(chars: int) -> bool:
+        return count(written(chars)) <= TOLD_TOKENS
+
+    least_chars = len(line.encode()[:LEAST_BYTES].decode("utf-8", "ignore"))
+    return written(len(line) if fits(len(line)) else max(least_chars, longest(len(line), fits)))
+
+
+def told_whole(tool: str, outcome: Outcome) -> str:
+    """What the model reads of a failure that is not kept."""
+    text = _read(outcome.content).strip() or NOTHING_SAID
+    return f"Tool '{tool}' failed: {shortened(_coded(text, outcome.code), FALLBACK_CHARS)}"
+
+
+def summary(message: str, code: str | None = None) -> str:
+    """The first line of a message behind its code, redacted; of a Python traceback the last line.
+
+    Returns:
+        1 to SUMMARY_CHARS characters without line breaks and control characters.
+    """
+    return _summary(_read(message), code)
+
+
+def _summary(text: str, code: str | None) -> str:
+    lines = text.splitlines()
+    first = _first(lines)
+    return shortened(_coded(_first(lines[::-1]) if first.startswith(_TRACEBACK) else first, code), SUMMARY_CHARS)
+
+
+def _first(lines: Iterable[str]) -> str:
+    return next(filter(None, map(_visible, lines)), NOTHING_SAID)
+
+
+def shortened(text: str, most_chars: int) -> str:
+    """Cut text to so many characters, the ellipsis included, and never between a letter and its accents."""
+    if len(text) <= most_chars:
+        return text
+    cut = most_chars - 1
+    while cut > 0 and unicodedata.category(text[cut]).startswith("M"):
+        cut -= 1
+    return text[: max(cut, 0)].rstrip() + "…"
+
+
+def raw_error(outcome: Outcome) -> Json:
+    """A failure as it is stored: ``message``, and ``code`` and ``detail`` where there are some; redacted."""
+    raw = {"message": _cut(_read(outcome.content), TEXT_BYTES)}
+    if outcome.code:
+        raw["code"] = outcome.code
+    if outcome.detail:
+        raw["detail"] = _cut(_read(outcome.detail), TEXT_BYTES)
+    return raw
+
+
+def error_detail_tool(errors: Errors) -> Tool:
+    """The tool ``get_error_detail``; it reads errors of the caller's own session alone."""
+
+    def run(arguments: Json, caller: Caller) -> Json:
+        error_id = str(arguments["error_id"]).strip()
+        if not _ID.fullmatch(error_id):
+            raise ToolFailed("error_id must look like err_20261121_230334_abc123", "INVALID_INPUT")
+        try:
+            return shown(errors.get_in_lane(caller.lane, error_id))
+        except NotFound as error:
+            raise ToolFailed(f"This session has no error {error_id}", "ERROR_NOT_FOUND") from error
+        except Unavailable as error:
+            raise ToolFailed(f"The error could not be read: {error}", "DATABASE_ERROR") from error
+
+    return Tool(_SPEC, run, is_bounded=True, occasion="error")
+
+
+def shown(error: StoredError) -> Json:
+    """An error for the model, at most DETAIL_BYTES; ``is_cut`` where that is not all of it."""
+
+    def answer(most_bytes: int) -> Json:
+        raw = {name: _cut(text, most_bytes) for name, text in error.raw_error.items()}
+        return {
+            "error_id": error.id,
+            "timestamp": rfc3339(error.at_ms),
+            "tool_name": error.tool_name,
+            "short_summary": error.short_summary,
+            "raw_error": raw,
+            **({"is_cut": True} if raw != error.raw_error else {}),
+        }
+
+    return answer(longest(TEXT_BYTES, lambda most_bytes: _size_bytes(answer(most_bytes)) <= DETAIL_BYTES))
+
+
+def _coded(text: str, code: str | None) -> str:
+    return f"Code {_visible(code)[:CODE_CHARS]}: {text}" if code else text
+
+
+def _read(text: str) -> str:
+    """What is fit to be stored and shown; the middle of a very long text is not even looked at."""
+    if len(text) > READ_CHARS:
+        text = text[: READ_CHARS // 2] + text[-READ_CHARS // 2 :]
+    return redacted(clean(text))
+
+
+def _visible(line: str) -> str:
+    """A line without what cannot be seen, such as control characters and marks that turn the direction of writing."""
+    seen = ("" if (kind := unicodedata.category(char)) == "Cf" else " " if kind[0] in "CZ" else char for char in line)
+    return " ".join("".join(seen).split())
+
+
+def _cut(text: str, most_bytes: int) -> str:
+    """Text of at most so many bytes in UTF-8: of a longer one begin and end, and how much is left out."""
+    raw = text.encode()
+    if len(raw) <= most_bytes:
+        return text
+    half = max(0, most_bytes - _NOTE_BYTES) // 2
+    head, tail = raw[:half].decode("utf-8", "ignore"), raw[len(raw) - half :].decode("utf-8", "ignore")
+    return f"{head}\n… [{len(raw) - 2 * half:,} bytes left out] …\n{tail}"
+
+
+def _size_bytes(value: Json) -> int:
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+_SPEC = ToolSpec(
+    name="get_error_detail",
+    description=(
+        "Read the whole of a tool call's error: message, code, stack trace. Use it when the summary does not tell "
+        "enough to correct the call."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "error_id": {
+                "type": "string",
+                "description": "from the failed call, such as err_20261121_230334_abc123",
+            }
+        },
+        "required": ["error_id"],
+        "additionalProperties": False,
+    },
+)

@@ -1,0 +1,244 @@
+"""Large results, kept apart from the conversation: kept, read by those who may, and removed when their time is over."""
+
+import logging
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from loom_worker.blobs.blobs import Blobs, Stored
+from loom_worker.blobs.copies import Copies
+from loom_worker.blobs.counters import Counters
+from loom_worker.blobs.disk import Disk
+from loom_worker.blobs.faults import DiskFull, Lost, Unreadable, Unwritable
+from loom_worker.blobs.memory import Memory
+from loom_worker.blobs.tier import is_ref
+from loom_worker.core.errors import NotFound, ToolFailed
+from loom_worker.core.settings import BlobSettings
+from loom_worker.core.values.blobs import DataReference
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tools import Caller
+from loom_worker.store.blobs import BlobRows
+from loom_worker.tools.result_preview import Count, preview, shape_json
+from loom_worker.tools.result_rows import Source, content_of, parsed
+
+log = logging.getLogger(__name__)
+
+COPIES_SHARE = 0.1
+"""Of the bound of the disk tier (0-1): databases of rows that were asked by SQL, beside it."""
+ROOM_TRIES = 4
+"""Each time some hundred of the results used least lately are removed."""
+EXPIRED, LANES = 200, 200
+"""Results removed, and lanes looked at, in one round of tidying."""
+AGAIN = "call the tool again that made it"
+_CONTENT_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,48}")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A result that is kept apart, and what the model is sent in its place."""
+
+    reference: DataReference
+    preview: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Where large results lie."""
+
+    blobs: Blobs
+    rows: BlobRows
+    disk: Disk
+    copies: Copies
+    counters: Counters
+    memory: Memory
+
+
+def stores(settings: BlobSettings, rows: BlobRows, redis: Any) -> Stores:
+    """Put the stores together; nothing is opened yet.
+
+    Args:
+        redis: a redis-py client that does **not** decode responses.
+    """
+    disk, counters = Disk(settings.folder), Counters(redis)
+    memory = Memory(redis, most_bytes=settings.memory_bytes, ttl_s=settings.ttl_s)
+    copies = Copies(settings.folder / "copies", most_bytes=int(settings.disk_bytes * COPIES_SHARE))
+    blobs = Blobs(disk=disk, memory=memory, counters=counters)
+    return Stores(blobs, rows, disk, copies, counters, memory)
+
+
+class References:
+    """All large results there are."""
+
+    def __init__(self, kept_in: Stores, settings: BlobSettings) -> None:
+        self.stores = kept_in
+        self._settings = settings
+        self._shelf = secrets.randbelow(256)  # several processes tidy in turn: each begins elsewhere
+        self._lane = ""
+
+    def keep(self, text: str, content_type: str, caller: Caller, *, tool: str, count: Count) -> Kept | None:
+        """Keep a result apart.
+
+        Args:
+            count: tokens of a text, for the preview.
+
+        Returns:
+            None where there is no room for it, or it cannot be written: then it must be sent as it is, shortened.
+        """
+        data = text.encode("utf-8", "replace")
+        content = content_of(parsed(text, content_type), content_type)
+        reference = DataReference(
+            id=f"ref_{secrets.token_hex(16)}",
+            workspace=caller.workspace,
+            session_id=caller.session_id,
+            turn_id=caller.turn_id,
+            tool=tool,
+            size_bytes=len(data),
+            stored_bytes=0,
+            checksum="",
+            compressed=False,
+            content_type=_known_type(content_type, content.source),
+            stored_at_ms=now_ms(),
+            metadata=shape_json(content),
+        )
+        kept = self._kept(reference, data, caller.lane)
+        if kept is None:
+            return None
+        return Kept(kept, preview(kept.id, content, size_bytes=len(data), count=count))
+
+    def find(self, ref: str, caller: Caller) -> DataReference:
+        """What is known of a result of the caller's session, or of one that was passed on to it.
+
+        Raises:
+            ToolFailed: there is none, for this session; the text says what to do.
+        """
+        found = self.stores.rows.of_lane(ref, caller.lane) if is_ref(ref) else None
+        if found is None:
+            shown = ref if len(ref) <= 40 else ref[:39] + "…"
+            raise ToolFailed(f"no {shown}: expired, or another session's; {AGAIN}", "ERROR_NOT_FOUND")
+        self.stores.rows.touch(ref, now_ms=now_ms())
+        return found
+
+    def read(self, ref: str, caller: Caller) -> tuple[DataReference, bytes]:
+        """A result of the caller's session, or of one that was passed on to it.
+
+        Raises:
+            ToolFailed: there is none, for this session, or its data is lost or damaged.
+        """
+        reference = self.find(ref, caller)
+        try:
+            return self._read(reference)
+        except Unreadable as fault:
+            raise ToolFailed(f"{fault}; {AGAIN}", "ERROR_NOT_FOUND") from fault
+
+    def open(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
+        """A result of a workspace, for people and programs.
+
+        Raises:
+            NotFound: there is none, or its data is lost (slug ``blob-lost``) or damaged (``blob-damaged``).
+        """
+        reference = self.stores.rows.of_workspace(ref, workspace) if is_ref(ref) else None
+        if reference is None:
+            raise NotFound("There is no such result, or it has expired.")
+        self.stores.rows.touch(ref, now_ms=now_ms())
+        try:
+            return self._read(reference)
+        except Unreadable as fault:
+            slug = "blob-lost" if isinstance(fault, Lost) else "blob-damaged"
+            raise NotFound(f"The result cannot be read: {fault}.", slug) from fault
+
+    def tidy(self, moment_ms: int) -> int:
+        """Remove some of what has expired, what deleted sessions left, and files that no row knows; return how many.
+
+        One round takes some milliseconds. All folders have been looked at after 256 rounds.
+        """
+        unused_since_ms = moment_ms - int(self._settings.ttl_s * 1000)
+        expired = self.stores.rows.take_expired(unused_since_ms=unused_since_ms, limit=EXPIRED)
+        abandoned, self._lane = self.stores.rows.take_abandoned(after=self._lane, limit=LANES)
+        self._forget([*expired, *abandoned])
+        self.stores.copies.expire(before_s=unused_since_ms / 1000)
+        return len(expired) + len(abandoned) + self._remove_strays(unused_since_ms / 1000)
+
+    def _kept(self, reference: DataReference, data: bytes, lane: str) -> DataReference | None:
+        """Bytes first, then the row: who finds the row finds the bytes. Without a row they are a stray."""
+        stored = self._stored(reference.id, data)
+        if stored is None:
+            return None
+        whole = replace(
+            reference, stored_bytes=stored.stored_bytes, checksum=stored.checksum, compressed=stored.compressed
+        )
+        for _ in range(ROOM_TRIES):
+            if self.stores.rows.insert(whole, lane=lane, most_bytes=self._settings.disk_bytes):
+                return whole
+            if not self._make_room(whole.stored_bytes):
+                break
+        log.warning("the store of large results is full: %d bytes are not kept", len(data))
+        self.stores.counters.count("store_full")
+        self.stores.blobs.drop([reference.id])
+        return None
+
+    def _stored(self, ref: str, data: bytes) -> Stored | None:
+        """Put bytes; on a full disk once more, when others have gone."""
+        try:
+            return self.stores.blobs.put(ref, data)
+        except DiskFull:
+            others = max(0, self.stores.rows.total_bytes() - len(data))
+            self._make_room(0, most_bytes=others)
+        except Unwritable:
+            return None
+        try:
+            return self.stores.blobs.put(ref, data)
+        except Unwritable:
+            return None
+
+    def _make_room(self, size_bytes: int, *, most_bytes: int | None = None) -> bool:
+        most = self._settings.disk_bytes if most_bytes is None else most_bytes
+        if size_bytes > most:
+            return False
+        gone = self.stores.rows.make_room(size_bytes, most_bytes=most)
+        self._forget(gone)
+        return bool(gone)
+
+    def _read(self, reference: DataReference) -> tuple[DataReference, bytes]:
+        found = self.stores.blobs.read(reference)
+        return replace(reference, location=found.location), found.data
+
+    def _forget(self, refs: Iterable[str]) -> None:
+        gone = list(refs)
+        if gone:
+            self.stores.blobs.drop(gone)
+            self.stores.copies.drop(gone)
+            self.stores.counters.count("expired", len(gone))
+
+    def _remove_strays(self, before_s: float) -> int:
+        """Files of which no row knows, such as of a process that died between the two."""
+        on_shelf = self.stores.disk.shelf(self._shelf, before_s=before_s)
+        self._shelf += 1
+        strays = on_shelf - self.stores.rows.known(on_shelf)
+        if strays:
+            self.stores.blobs.drop(strays)
+            self.stores.counters.count("strays", len(strays))
+        return len(strays)
+
+    def figures(self) -> Json:
+        """For ``/metrics``: every counter by its name, and what is held now.
+
+        Raises:
+            Unavailable: Redis or the database did not answer.
+        """
+        held = self.stores.memory.held()
+        return {
+            "counters": self.stores.counters.all(),
+            "memory_blobs": held.blobs,
+            "memory_bytes": held.stored_bytes,
+            "disk_bytes": self.stores.rows.total_bytes(),
+        }
+
+
+def _known_type(content_type: str, source: Source) -> str:
+    """The type a tool gave, if it can be one; of plain text what it was found to be."""
+    if content_type == "text/plain" or not _CONTENT_TYPE.fullmatch(content_type):
+        return {"csv": "text/csv", "text": "text/plain"}.get(source, "application/json")
+    return content_type

@@ -1,0 +1,72 @@
+"""How the client wishes a running turn to end, heard while it runs."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.values.turns import CancelAction
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.5
+"""Who has no keeper to be alerted by looks into the database this often, as often as a keeper beats."""
+
+
+class Wishes:
+    """One owner's ear for one turn. The database is asked only after an alert, or, without a keeper, on the clock."""
+
+    def __init__(
+        self,
+        known: CancelAction | None,
+        *,
+        alerted: threading.Event,
+        read: Callable[[], CancelAction | None],
+        is_alone: bool,
+    ) -> None:
+        """Begin to listen.
+
+        Args:
+            known: the wish that came with the claim.
+            alerted: set by the keeper when the turn's row has changed.
+            read: asks the database.
+            is_alone: True where no keeper renews the lease, so that nobody sets ``alerted``.
+        """
+        self.known = known
+        """The wish as it was at the last look."""
+        self._alerted = alerted
+        self._read = read
+        self._is_alone = is_alone
+        self._looked_s = time.monotonic()
+
+    def now(self) -> CancelAction | None:
+        """The wish as far as it is known, None as long as there is none."""
+        if self._alerted.is_set() or self._is_due():
+            self._alerted.clear()  # before the look: an alert that comes meanwhile is another one
+            self._looked_s = time.monotonic()
+            self._look()
+        return self.known
+
+    def must_cut(self) -> bool:
+        """True if what the model says just now shall not be heard to its end."""
+        return self.now() in ("interrupt", "rollback")
+
+    def are_missed(self) -> None:
+        """The database told of a wish that was not heard: look at once."""
+        self._alerted.set()
+
+    @property
+    def is_alerted(self) -> bool:
+        """True if the row has changed since the last look."""
+        return self._alerted.is_set()
+
+    def _look(self) -> None:
+        try:
+            self.known = self._read()
+        except Unavailable as error:  # the turn goes on; should it end before the next look, its end is refused
+            log.warning("the client's wishes are not known: %s", error)
+            self._alerted.set()
+
+    def _is_due(self) -> bool:
+        return self._is_alone and time.monotonic() - self._looked_s >= LOOK_EVERY_S

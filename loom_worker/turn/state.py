@@ -1,0 +1,207 @@
+"""A turn being worked on: its row, its journal, and what the journal does not have yet. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from loom_worker.core.values.chat import Reply, ToolUse, Usage
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.turns import Call, Claim, Step, Turn, joined
+from loom_worker.store.rows import use_json
+
+CLEARS_RECALLED = "clear_recalled_context"
+"""The tool after which recalled context is left out, also in the turn that calls it."""
+
+
+MOST_CORRECTION = 4.0
+"""No tokenizer needs more over cl100k's; a server that reports more counts something else."""
+CERTAIN_TOKENS = 500
+"""Taken for rightly estimated beside each request: of a short one it tells little by what factor texts are off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Grows by steps; ``saved`` says how much of it the journal has."""
+
+    claim: Claim
+    steps: tuple[Step, ...]
+    calls: tuple[Call, ...]
+    saved_steps: int
+    saved_calls: int
+    usage: Usage
+    patterns: tuple[Json, ...]
+    first_token_ms: int | None
+
+    @classmethod
+    def begin(cls, claim: Claim) -> "Work":
+        """Take up a turn where its journal ends."""
+        turn = claim.turn
+        return cls(
+            claim=claim,
+            steps=claim.steps,
+            calls=turn.calls,
+            saved_steps=len(claim.steps),
+            saved_calls=len(turn.calls),
+            usage=turn.usage,
+            patterns=turn.patterns,
+            first_token_ms=turn.first_token_ms,
+        )
+
+    @property
+    def turn(self) -> Turn:
+        """The row as it was claimed."""
+        return self.claim.turn
+
+    @property
+    def next_n(self) -> int:
+        """The number of the next step."""
+        return len(self.steps)
+
+    @property
+    def is_matched(self) -> bool:
+        """True once patterns were looked for."""
+        return any(step.kind == "matched" for step in self.steps)
+
+    @property
+    def context(self) -> str:
+        """The text beside the user's message, as first sent."""
+        return next((str(step.payload["context"]) for step in self.steps if step.kind == "matched"), "")
+
+    @property
+    def recalled(self) -> str:
+        """What was recalled before this turn, until the model clears it."""
+        if any(call.name == CLEARS_RECALLED and call.status == "completed" for call in self.calls):
+            return ""
+        return next((str(step.payload.get("recalled", "")) for step in self.steps if step.kind == "matched"), "")
+
+    @property
+    def correction(self) -> float | None:
+        """The provider's input tokens over our estimate, as its latest reply told; None before any reply."""
+        told = (step.payload for step in reversed(self.steps) if step.kind == "reply" and step.payload.get("estimated"))
+        latest = next(told, None)
+        if latest is None:
+            return self.claim.token_correction
+        sent = Usage.from_json(latest["usage"]).sent_tokens
+        return min((sent + CERTAIN_TOKENS) / (int(latest["estimated"]) + CERTAIN_TOKENS), MOST_CORRECTION)
+
+    @property
+    def replies(self) -> tuple[Step, ...]:
+        """The steps that hold a reply, in order."""
+        return tuple(step for step in self.steps if step.kind == "reply")
+
+    @property
+    def last_reply(self) -> Step | None:
+        """The latest reply."""
+        return next((step for step in reversed(self.steps) if step.kind == "reply"), None)
+
+    @property
+    def said(self) -> str | None:
+        """All that the model said so far, as it was streamed; None before any reply."""
+        return joined(step.payload["text"] for step in self.replies) if self.replies else None
+
+    @property
+    def waits(self) -> int:
+        """How often the provider was too busy since the last reply."""
+        since = self.last_reply
+        return sum(step.kind == "waited" for step in self.steps if since is None or step.n > since.n)
+
+    @property
+    def waited_last(self) -> Json | None:
+        """What the journal has of the latest wait for the provider since the last reply; None: there was none."""
+        last = next((step for step in reversed(self.steps) if step.kind in ("reply", "waited")), None)
+        return last.payload if last is not None and last.kind == "waited" else None
+
+    @property
+    def last_error(self) -> str | None:
+        """The model's latest error since its last reply."""
+        waited = self.waited_last or {}
+        return waited.get("last_error") or waited.get("why")
+
+    @property
+    def open_calls(self) -> tuple[Call, ...]:
+        """Calls without a result."""
+        return tuple(call for call in self.calls if call.is_open)
+
+    @property
+    def unsaved_steps(self) -> tuple[Step, ...]:
+        """Steps that the journal does not have."""
+        return self.steps[self.saved_steps :]
+
+    @property
+    def unsaved_calls(self) -> tuple[Call, ...]:
+        """Calls that the journal does not have."""
+        return self.calls[self.saved_calls :]
+
+    @property
+    def has_got_on(self) -> bool:
+        """True once this owner saved a step: with it the count of deaths began anew."""
+        return self.saved_steps > len(self.claim.steps)
+
+    @property
+    def has_unsaved_reply(self) -> bool:
+        """True if a reply would have to be paid for again, should this worker die."""
+        return any(step.kind == "reply" for step in self.unsaved_steps)
+
+    def matched(self, context: str, recalled: str, patterns: Sequence[Json]) -> "Work":
+        """Patterns were looked for; context is what stands beside the user's message from now on.
+
+        Args:
+            recalled: what else stands beside it in this turn alone.
+        """
+        step = Step(self.next_n, "matched", {"context": context, "recalled": recalled})
+        return replace(self, steps=(*self.steps, step), patterns=tuple(patterns))
+
+    def replied(
+        self, reply: Reply, calls: Sequence[Call], *, first_token_ms: int | None, estimated: int, note: str = ""
+    ) -> "Work":
+        """The model answered, perhaps with tool calls.
+
+        Args:
+            estimated: tokens of what it was sent, as is usual before a reply has told.
+            note: what it shall be told beside the results of its calls.
+        """
+        step = Step(self.next_n, "reply", {**reply_payload(reply), "estimated": estimated, "note": note})
+        return replace(
+            self,
+            steps=(*self.steps, step),
+            calls=(*self.calls, *calls),
+            usage=self.usage + reply.usage,
+            first_token_ms=first_token_ms if self.first_token_ms is None else self.first_token_ms,
+        )
+
+    def waited(self, why: str, told: Json | None = None) -> "Work":
+        """The provider was too busy.
+
+        Args:
+            told: as ModelWatch.parked says it.
+        """
+        return replace(self, steps=(*self.steps, Step(self.next_n, "waited", {"why": why, **(told or {})})))
+
+    def told(self, log: Json | None) -> "Work":
+        """Readers saw events that the journal must know of."""
+        return self if log is None else replace(self, steps=(*self.steps, Step(self.next_n, "events", log)))
+
+    def with_calls(self, changed: Sequence[Call]) -> "Work":
+        """Put calls in the place of their older selves."""
+        newer = {call.position: call for call in changed}
+        return replace(self, calls=tuple(newer.get(call.position, call) for call in self.calls))
+
+    def saved(self) -> "Work":
+        """The journal has everything."""
+        return replace(self, saved_steps=len(self.steps), saved_calls=len(self.calls))
+
+
+def reply_payload(reply: Reply) -> Json:
+    """A reply as the journal keeps it."""
+    return {
+        "text": reply.text,
+        "stop_reason": reply.stop_reason,
+        "model": reply.model,
+        "usage": reply.usage.as_json(),
+        "tool_uses": [use_json(use) for use in reply.tool_uses],
+        "opaque": list(reply.opaque),
+    }
+
+
+def tool_uses(step: Step) -> tuple[ToolUse, ...]:
+    """The tool uses of a reply step."""
+    return tuple(ToolUse(**use) for use in step.payload["tool_uses"])

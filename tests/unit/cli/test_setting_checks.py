@@ -1,0 +1,52 @@
+import pytest
+
+from loom_worker.cli import setting_checks
+from loom_worker.core import settings as knobs
+from loom_worker.core.errors import BadSettings
+from loom_worker.core.settings import from_env
+
+SECRET = "whsec_" + "A" * 32
+SOUND = {
+    "LOOM_MODEL": ("scripted-demo", "scripted-demo+0ms", "scripted-demo+99999ms", "any-name+xx"),
+    "OLLAMA_HOST": ("box", "box:1", ":1", "https://box", "::1"),
+    "LOOM_REDIS_URL": ("redis://h", "redis://h?socket_timeout=5", "rediss://h?ssl_cert_reqs=none", "unix:///s?db=1"),
+    "LOOM_WEBHOOK_SECRET": (SECRET,),
+    "LOOM_BACKEND_URL": ("sqlite:////srv/x.db", "postgresql://h/d"),
+}
+WRONG = {
+    "LOOM_MODEL": ("scripted-demo+xx", "scripted-demo+", "scripted-demo+1s", "scripted-demo+100000ms"),
+    "OLLAMA_HOST": ("a b", "ftp://h", "h:99999"),
+    "LOOM_REDIS_URL": ("redis://h?foo=bar", "redis://h?socket_timeout=soon", "redis://h?ssl_cert_reqs=none"),
+    "LOOM_WEBHOOK_SECRET": ("plain", "whsec_short"),
+    "LOOM_BACKEND_URL": ("no url at all", "mssql://h/d"),
+}
+
+
+@pytest.mark.parametrize(("name", "raw"), [(name, raw) for name, values in SOUND.items() for raw in values])
+def test_what_its_room_can_use_is_accepted(name: str, raw: str) -> None:
+    assert from_env({name: raw}, judges=setting_checks.ALL) == from_env({name: raw})
+
+
+@pytest.mark.parametrize(("name", "raw"), [(name, raw) for name, values in WRONG.items() for raw in values])
+def test_what_its_room_cannot_use_is_refused_and_its_variable_named(name: str, raw: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        from_env({name: raw}, judges=setting_checks.ALL)
+    assert str(refused.value).startswith(name)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("judged_by", [setting_checks.START, setting_checks.WITH_MODEL])
+def test_what_calls_the_model_needs_a_key_or_another_server_and_nothing_else_does(
+    judged_by: tuple[knobs.Judge, ...],
+) -> None:
+    without = {"LOOM_PROVIDER": "anthropic"}
+    with pytest.raises(BadSettings, match=r"^LOOM_PROVIDER=anthropic needs ANTHROPIC_API_KEY"):
+        from_env(without, judges=judged_by)
+    for name, value in (("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_BASE_URL", "http://h")):
+        assert from_env(without | {name: value}, judges=judged_by).llm.provider == "anthropic"
+    assert from_env(without, judges=setting_checks.ALL).llm.provider == "anthropic"
+
+
+def test_the_name_of_another_provider_s_model_is_that_provider_s_to_judge() -> None:
+    environ = {"LOOM_MODEL": "scripted-demo+xx", "LOOM_PROVIDER": "ollama"}
+    assert from_env(environ, judges=setting_checks.ALL).llm.model == "scripted-demo+xx"

@@ -1,0 +1,65 @@
+import pytest
+
+from loom_worker.core.env import KNOWN, is_secret
+from loom_worker.core.isolation import process_env
+from loom_worker.core.isolation.process_env import handed_on, inherited, of_process, of_worker
+from loom_worker.core.settings import from_env
+
+WHOLE = {
+    "PATH": "/bin",
+    "PYTHONPATH": "/x",
+    "MY_OWN": "mine",
+    "LOOM_LOG_LEVEL": "INFO",
+    "LOOM_REDIS_URL": "redis://:p@h/0",
+    "ANTHROPIC_API_KEY": "k",
+    "ANTHROPIC_AUTH_TOKEN": "k",
+    "AWS_SECRET_ACCESS_KEY": "k",
+    "LOOM_SECRET_CRM": "k",
+    "LOOM_API_KEYS": "team=k",
+    "LOOM_WEBHOOK_SECRET": "k",
+    "LOOM_BACKEND_URL": "postgresql://u:p@h/d",
+}
+PROVIDER = {"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY"}
+SHARED = {"PATH", "PYTHONPATH", "LOOM_LOG_LEVEL", "LOOM_REDIS_URL"}
+
+
+@pytest.mark.parametrize(
+    ("needs", "given"),
+    [
+        (of_worker(["turn"]), {"MY_OWN", "LOOM_SECRET_CRM", "LOOM_BACKEND_URL", *PROVIDER}),
+        (of_worker(["webhook"]), {"MY_OWN", "LOOM_WEBHOOK_SECRET", "LOOM_PROVIDER"}),
+        (process_env.WEB, {"MY_OWN", "LOOM_SECRET_CRM", "LOOM_API_KEYS", "LOOM_BACKEND_URL", "LOOM_PROVIDER"}),
+        (process_env.PREPARE, {"MY_OWN", "LOOM_BACKEND_URL", "LOOM_PROVIDER"}),
+        (process_env.NOTHING, {"LOOM_PROVIDER"}),
+    ],
+)
+def test_a_process_is_given_what_it_needs_and_no_other_secret(needs: frozenset[str], given: set[str]) -> None:
+    assert set(of_process(WHOLE, needs)) == SHARED | given
+
+
+def test_who_does_not_see_the_key_is_told_which_provider_it_means() -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+        environ = {name: "http://h"}
+        assert from_env(of_process(environ, process_env.WEB)).llm.provider == from_env(environ).llm.provider
+    assert of_process(WHOLE | {"LOOM_PROVIDER": "bedrock"}, process_env.WEB)["LOOM_PROVIDER"] == "bedrock"
+    assert "LOOM_PROVIDER" not in of_process({"PATH": "/bin"}, process_env.WEB)
+
+
+def test_a_child_inherits_no_secret_whatever_is_known() -> None:
+    environ = {**WHOLE, **dict.fromkeys(KNOWN, "x"), "HTTPS_PROXY": "http://u:p@h", "PGPASSWORD": "p"}
+    assert [name for name in inherited(environ) if is_secret(name)] == []
+    assert set(inherited(environ)) == {"PATH", "PYTHONPATH", "LOOM_HOME"}
+    assert set(inherited(environ, ["MY_OWN"], process_env.DRIVERS)) == {*inherited(environ), "MY_OWN", "PGPASSWORD"}
+
+
+def test_a_process_of_the_same_kind_gets_the_same_settings_from_what_is_handed_on() -> None:
+    environ = {
+        "ANTHROPIC_API_KEY": "k",
+        "ANTHROPIC_BASE_URL": "http://u:p@h",
+        "LOOM_SECRET_CRM": " s ",
+        "LOOM_REDIS_URL": "unix:///srv/r.sock",
+        "LOOM_BACKEND_URL": "postgresql://u:p@h/d",
+        "LOOM_WEBHOOK_SECRET": "whsec_x",
+    }
+    settings = from_env(environ)
+    assert from_env(handed_on(settings)) == settings

@@ -1,0 +1,28 @@
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_worker.core.values.ids import new_id, now_ms, sortable_id
+
+MS = st.integers(0, 2**48 - 1)
+CHANCE = st.integers(0, 2**80 - 1)
+
+
+@given(MS, CHANCE, MS, CHANCE)
+def test_ids_sort_as_their_times_and_then_by_chance(ms_a: int, chance_a: int, ms_b: int, chance_b: int) -> None:
+    a, b = sortable_id("x_", now_ms=ms_a, chance=chance_a), sortable_id("x_", now_ms=ms_b, chance=chance_b)
+    assert (a < b) == ((ms_a, chance_a) < (ms_b, chance_b))
+    assert re.fullmatch("x_[0-9a-hjkmnp-tv-z]{26}", a)
+
+
+def test_new_ids_differ_and_begin_with_their_prefix() -> None:
+    made = {new_id("turn_") for _ in range(1000)}
+    assert len(made) == 1000
+    assert all(one.startswith("turn_") and len(one) == 31 for one in made)
+
+
+def test_an_id_of_now_lies_between_those_of_the_moments_around_it() -> None:
+    before = sortable_id("t_", now_ms=now_ms(), chance=0)
+    one = new_id("t_")
+    assert before <= one <= sortable_id("t_", now_ms=now_ms(), chance=2**80 - 1)

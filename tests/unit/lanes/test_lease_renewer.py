@@ -1,0 +1,302 @@
+import os
+import socket
+import threading
+import time
+from collections.abc import Container, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from loom_worker.core.redis_client import client as redis_client
+from loom_worker.core.settings import LaneSettings
+from loom_worker.core.values.ids import now_ms
+from loom_worker.lanes import keys
+from loom_worker.lanes.lanes import Lanes, Lease, Renewal
+from loom_worker.lanes.lease_renewer import Hold, Keeper, alive_workers, memory_age_ms
+from loom_worker.lanes.readiness import Threads, look
+from tests.support.until import until
+
+LANE = "a1"
+SETTINGS = LaneSettings()
+
+
+@pytest.fixture
+def keeper(client: Any, lanes: Lanes) -> Keeper:
+    return Keeper(client, lanes, "w1", SETTINGS)
+
+
+def taken(lanes: Lanes, lane: str = LANE, token: str = "t1") -> Lease:
+    lease = lanes.take(lane, token)
+    assert lease is not None
+    return lease
+
+
+def test_a_beat_prolongs_every_lease_of_the_process(keeper: Keeper, lanes: Lanes, client: Any) -> None:
+    holds = [keeper.hold(taken(lanes, lane)) for lane in ("a", "b")]
+    client.zadd(keys.LEASES, {"a": 1, "b": 1})
+    keeper.beat()
+    assert lanes.expired(limit=10) == []
+    assert not any(hold.lost.is_set() for hold in holds)
+
+
+def test_a_lease_that_another_has_is_told_as_lost_and_no_longer_asked_for(
+    keeper: Keeper, lanes: Lanes, client: Any
+) -> None:
+    hold = keeper.hold(taken(lanes))
+    client.zadd(keys.LEASES, {LANE: 1})
+    other = taken(lanes, token="t2")
+    keeper.beat()
+    assert hold.lost.is_set()
+    client.flushall()
+    keeper.beat()
+    assert lanes.renew([other]) == {other: "held"}
+
+
+def grown_late(hold: Hold) -> None:
+    hold.renewed_s = hold.confirmed_s = time.monotonic() - SETTINGS.lease_s - 0.001
+
+
+def test_a_lease_that_was_renewed_too_late_is_in_doubt_until_redis_says_that_it_is_still_ours(
+    keeper: Keeper, lanes: Lanes, client: Any
+) -> None:
+    hold = keeper.hold(taken(lanes))
+    grown_late(hold)
+    assert hold.is_in_doubt(SETTINGS.lease_s)
+    client.zadd(keys.LEASES, {LANE: 1})
+    keeper.beat()
+    assert not hold.is_in_doubt(SETTINGS.lease_s)
+    assert not hold.lost.is_set()
+    assert lanes.expired(limit=10) == []
+
+
+def test_what_redis_forgot_is_written_again_late_if_the_database_says_that_the_turn_is_ours(
+    keeper: Keeper, lanes: Lanes, client: Any
+) -> None:
+    hold = keeper.hold(taken(lanes))
+    grown_late(hold)
+    hold.confirmed_s = time.monotonic()
+    client.flushall()
+    keeper.beat()
+    assert lanes.take(LANE, "t2") is None
+
+
+def stood_still(client: Any) -> None:
+    """Let Redis have stood still, as far as it can tell itself."""
+    client.set(keys.PULSE, int(client.get(keys.PULSE)) - 10_000)
+
+
+def test_after_redis_stood_still_owners_have_the_time_of_a_lease_to_renew_theirs(
+    keeper: Keeper, lanes: Lanes, client: Any
+) -> None:
+    keeper.beat()
+    lease = taken(lanes)
+    client.zadd(keys.LEASES, {LANE: 1})
+    stood_still(client)
+    assert lanes.expired(limit=10) == []
+    assert alive_workers(client) == {"w1"}
+    client.pexpire(keys.GRACE, int(SETTINGS.lease_s * 1000))
+    assert lanes.expired(limit=10) == [LANE]
+    assert lanes.renew([lease]) == {lease: "lost"}
+
+
+def test_a_beat_that_comes_before_the_sweep_notices_that_redis_stood_still(
+    keeper: Keeper, lanes: Lanes, client: Any
+) -> None:
+    keeper.beat()
+    taken(lanes)
+    client.zadd(keys.LEASES, {LANE: 1})
+    stood_still(client)
+    keeper.beat()
+    client.delete(keys.worker("w1"))
+    assert lanes.expired(limit=10) == []
+    assert alive_workers(client) == {"w1"}
+
+
+def test_gaps_that_follow_each_other_do_not_spare_the_dead_for_ever(keeper: Keeper, lanes: Lanes, client: Any) -> None:
+    keeper.beat()
+    taken(lanes)
+    client.zadd(keys.LEASES, {LANE: 1})
+    stood_still(client)
+    assert lanes.expired(limit=10) == []
+    client.pexpire(keys.GRACE, int(SETTINGS.lease_s * 1000))
+    stood_still(client)
+    assert lanes.expired(limit=10) == [LANE]
+
+
+def test_a_process_that_slept_does_not_take_back_what_redis_forgot(keeper: Keeper, lanes: Lanes, client: Any) -> None:
+    hold = keeper.hold(taken(lanes))
+    grown_late(hold)
+    client.flushall()
+    keeper.beat()
+    assert not hold.lost.is_set()
+    assert lanes.unleased([LANE]) == [LANE]
+
+
+def test_what_redis_forgot_is_written_again_by_the_next_beat(keeper: Keeper, lanes: Lanes, client: Any) -> None:
+    hold = keeper.hold(taken(lanes))
+    client.flushall()
+    keeper.beat()
+    assert not hold.lost.is_set()
+    assert lanes.take(LANE, "t2") is None
+
+
+def test_a_lease_that_was_let_go_is_not_renewed(keeper: Keeper, lanes: Lanes, client: Any) -> None:
+    keeper.let_go(keeper.hold(taken(lanes)))
+    client.zadd(keys.LEASES, {LANE: 1})
+    keeper.beat()
+    assert lanes.expired(limit=10) == [LANE]
+
+
+def test_letting_go_twice_or_of_what_was_lost_does_nothing(keeper: Keeper, lanes: Lanes) -> None:
+    hold = keeper.hold(taken(lanes))
+    keeper.let_go(hold)
+    keeper.let_go(hold)
+    assert not hold.lost.is_set()
+
+
+class SlowRenewals(Lanes):
+    """Lanes whose renewal is under way until a test lets it go on."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(client, SETTINGS)
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def renew(self, leases: Iterable[Lease], *, late: Container[Lease] = ()) -> dict[Lease, Renewal]:
+        self.begun.set()
+        assert self.go_on.wait(10)
+        return super().renew(leases, late=late)
+
+
+def test_a_beat_under_way_does_not_write_the_lease_of_a_lane_that_became_idle(client: Any) -> None:
+    lanes = SlowRenewals(client)
+    keeper = Keeper(client, lanes, "w1", SETTINGS)
+    hold = keeper.hold(taken(lanes))
+    beat = threading.Thread(target=keeper.beat)
+
+    def end() -> None:
+        keeper.let_go(hold)
+        lanes.complete(hold.lease, 1)
+
+    ending = threading.Thread(target=end)
+    beat.start()
+    assert lanes.begun.wait(10)
+    ending.start()
+    ending.join(0.1)  # without the lock it is through by now, and the beat comes after it
+    lanes.go_on.set()
+    for thread in (beat, ending):
+        thread.join(10)
+    assert lanes.submit(LANE, [(2, "b")]), "the lane looks as if it ran"
+
+
+def test_a_beat_says_that_the_worker_is_alive(keeper: Keeper, client: Any) -> None:
+    assert alive_workers(client) == frozenset()
+    keeper.beat()
+    assert alive_workers(client) == {"w1"}
+    client.delete(keys.worker("w1"))  # as Redis does when no beat has come for a lease's time
+    assert alive_workers(client) == frozenset()
+
+
+@pytest.mark.parametrize("hours_off", [-5, 5])
+def test_a_worker_with_a_wrong_clock_lives_and_dies_like_any_other(keeper: Keeper, client: Any, hours_off: int) -> None:
+    keeper.beat()
+    client.zincrby(keys.WORKERS, hours_off * 3_600_000, "w1")
+    assert alive_workers(client) == {"w1"}
+    client.delete(keys.worker("w1"))
+    assert alive_workers(client) == frozenset()
+
+
+def test_workers_unheard_of_for_a_day_are_forgotten(client: Any) -> None:
+    client.zadd(keys.WORKERS, {"dead": 1_000, "old": now_ms() - 80_000_000})
+    assert alive_workers(client) == frozenset()
+    assert client.zrange(keys.WORKERS, 0, -1) == ["old"]
+
+
+def test_the_age_of_redis_memory_counts_from_the_first_beat_after_a_loss(keeper: Keeper, client: Any) -> None:
+    assert memory_age_ms(client) == 0
+    keeper.beat()
+    client.pexpire(keys.BORN, client.pttl(keys.BORN) - 10_000)
+    keeper.beat()
+    assert 10_000 <= memory_age_ms(client) < 15_000
+    client.flushall()
+    keeper.beat()
+    assert memory_age_ms(client) < 5_000
+
+
+def test_a_started_keeper_beats_by_itself_and_is_no_longer_alive_once_stopped(valkey: redis.Redis) -> None:
+    settings = LaneSettings(renew_s=0.01)
+    keeper = Keeper(valkey, Lanes(valkey, settings), "w1", settings)
+    keeper.start()
+    keeper.start()
+    until(lambda: alive_workers(valkey), 5, "a beat")
+    assert [thread.name for thread in threading.enumerate()].count("loom-keeper") == 1
+    keeper.stop()
+    assert alive_workers(valkey) == frozenset()
+    assert "loom-keeper" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_keeper_without_redis_lives_on_and_its_leases_are_in_doubt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = LaneSettings(lease_s=0.05, renew_s=0.01)
+    client = redis_client(f"unix://{tmp_path}/none.sock", connections=2)
+    keeper = Keeper(client, Lanes(client, settings), "w1", settings)
+    hold = keeper.hold(Lease(LANE, "t1", 1))
+    keeper.start()
+    until(lambda: hold.is_in_doubt(settings.lease_s) and caplog.records, 5, "Redis was asked in vain")
+    assert not hold.lost.is_set()
+    assert "loom-keeper" in [thread.name for thread in threading.enumerate()]
+    keeper.stop()
+    assert "Redis did not answer the keeper" in caplog.text
+
+
+def test_a_worker_of_tools_alone_is_alive_but_takes_no_turns(client: Any, lanes: Lanes) -> None:
+    threads = Threads(4, lambda: 3)
+    Keeper(client, lanes, "w-turn", SETTINGS, threads=threads).beat()
+    Keeper(client, lanes, "w-tool", SETTINGS).beat()
+    assert alive_workers(client) == {"w-turn", "w-tool"}
+    found = {worker.name: (worker.threads, worker.busy) for worker in look(client).workers}
+    assert found == {"w-turn": (4, 3), "w-tool": (0, 0)}
+
+
+def test_what_a_worker_says_of_itself_is_there_for_as_long_as_its_heart_beats(keeper: Keeper, client: Any) -> None:
+    keeper.beat()
+    (worker,) = look(client).workers
+    assert (worker.host, worker.pids) == (socket.gethostname(), {os.getpid(), os.getppid()})
+    assert 0 < client.pttl(keys.worker("w1")) <= SETTINGS.lease_s * 1000
+    keeper.stop()
+    assert look(client).workers == ()
+
+
+def test_taking_a_lane_ends_a_workers_idleness(client: Any, lanes: Lanes) -> None:
+    keeper = Keeper(client, lanes, "w1", SETTINGS, threads=Threads(2, lambda: 1))
+
+    def idle_s() -> float:
+        keeper.beat()
+        return look(client).workers[0].idle_s
+
+    grown_s = until(lambda: (idle := idle_s()) > 0.02 and idle, 5, "the worker is idle")
+    keeper.hold(taken(lanes))
+    assert idle_s() < grown_s
+
+
+def test_a_heartbeat_costs_one_round_trip_and_the_leases_another(valkey: redis.Redis) -> None:
+    lanes = Lanes(valkey, SETTINGS)
+    keeper = Keeper(valkey, lanes, "w1", SETTINGS)
+    keeper.beat()
+    before: Any = valkey.info("stats")
+    keeper.beat()
+    after: Any = valkey.info("stats")
+    assert after["total_reads_processed"] - before["total_reads_processed"] == 2  # the beat, and this question
+
+
+def test_an_alert_is_heard_with_the_next_beat_and_once(keeper: Keeper, lanes: Lanes) -> None:
+    hold = keeper.hold(taken(lanes))
+    assert not lanes.alert(LANE)
+    assert not hold.alerted.is_set()
+    keeper.beat()
+    assert hold.alerted.is_set()
+    hold.alerted.clear()
+    keeper.beat()
+    assert not hold.alerted.is_set()

@@ -1,0 +1,87 @@
+"""A search with its defaults in a small window, through an agent with all its tools and the code that fits requests."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from loom_worker.agents.load import load
+from loom_worker.core.fence import fence
+from loom_worker.core.settings import Settings, from_env
+from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
+from loom_worker.core.values.json import Json
+from loom_worker.memory.fit import Context
+from loom_worker.memory.recalled import as_text
+from loom_worker.store.database import Database
+from loom_worker.tools.call import call
+from loom_worker.turn.context import build, layers_of
+from loom_worker.turn.runtime import Kit
+from tests.support.kits import made_outfit
+from tests.unit.memory.recall.made import Talk, Told
+
+QUERY: Json = {"query": "Which apple answers were there?"}
+
+
+def kit_with(settings: Settings, database: Database, **env: str) -> Kit:
+    """The default agent with a window of 8,000 tokens."""
+    small = from_env({"LOOM_HOME": str(settings.home), "LOOM_MAX_CONTEXT_TOKENS": "8000", **env})
+    outfit = made_outfit(replace(settings, llm=small.llm, tools=small.tools), load(None), database)
+    kit = outfit.kits.kit("default")
+    outfit.close()
+    return kit
+
+
+def searched(kit: Kit, talk: Talk) -> str:
+    """What a search with its defaults gives."""
+    tool = kit.registry.get("search_conversation")
+    assert tool is not None
+    done = call(tool, QUERY, talk.caller, timeout_s=30.0, pool=None, max_bytes=1_000_000)
+    assert done.status == "completed", done
+    return done.content
+
+
+def sent(kit: Kit, talk: Talk, *results: str) -> Context:
+    """What the model is sent after searches that gave these results."""
+    current = [ChatMessage("user", "What did I say of apples?")]
+    for number, result in enumerate(results):
+        use = ToolUse(f"toolu_{number}", "search_conversation", QUERY)
+        current += [ChatMessage("assistant", tool_uses=(use,)), ChatMessage("tool", outcomes=(_outcome(use, result),))]
+    remembered = talk.memories.load(talk.lane, limit=200)
+    recalled = as_text(remembered.recalled, fence)
+    return build(
+        kit, layers_of(kit, remembered, rom="You help.", kernel={}, recalled=recalled, current=current), ratio=1.0
+    )
+
+
+def _outcome(use: ToolUse, result: str) -> ToolOutcome:
+    return ToolOutcome(use.id, use.name, result)
+
+
+@pytest.fixture
+def talk(apples: Told, settings: Settings, database: Database) -> Talk:
+    return apples.copied_to(settings, database)
+
+
+def test_a_search_with_its_defaults_is_sent_whole_in_a_window_of_8000_tokens(talk: Talk, settings: Settings) -> None:
+    kit = kit_with(settings, talk.database)
+    result = searched(kit, talk)
+    read = json.loads(result)
+    assert len(read["found"]) == 10
+    assert read["recalled"]["added"] > 0
+    context = sent(kit, talk, result)
+    assert [outcome.content for message in context.messages for outcome in message.outcomes] == [result]
+    assert context.tokens["recalled"] > 0
+
+
+def test_of_two_searches_in_a_small_window_the_latest_is_sent_whole(talk: Talk, settings: Settings) -> None:
+    kit = kit_with(settings, talk.database)
+    results = [searched(kit, talk), searched(kit, talk)]
+    context = sent(kit, talk, *results)
+    assert [outcome.content for message in context.messages for outcome in message.outcomes][-1] == results[-1]
+
+
+def test_a_search_does_not_become_a_reference_however_small_those_are(talk: Talk, settings: Settings) -> None:
+    kit = kit_with(settings, talk.database, LOOM_MAX_CONTEXT_TOKENS="200000", LOOM_REFERENCE_BYTES="2048")
+    result = searched(kit, talk)
+    assert len(json.loads(result)["found"]) > 0
+    assert len(result.encode()) < 2048

@@ -1,0 +1,145 @@
+"""The one place that builds objects: cheap to import, and whole when built."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from loom_worker.core.settings import Settings
+from loom_worker.core.values.events import Event
+from loom_worker.core.values.turns import NewTurn
+from loom_worker.events.rebuild import queued
+from loom_worker.lanes import keys
+from loom_worker.runtime import build
+from loom_worker.service.service import Front
+from loom_worker.tasks import worker
+from tests.support.until import until
+from tests.support.valkey import Valkey
+
+HEAVY = ("sklearn", "anthropic", "tiktoken", "numpy", "alembic")
+TURN_QUEUE = "loom:q:turn"
+
+
+@pytest.fixture
+def live(settings: Settings, valkey_server: Valkey, valkey: redis.Redis) -> Settings:
+    """Settings of a home with its database made, on the running Valkey."""
+    return replace(settings, redis_url=valkey_server.url)
+
+
+@pytest.fixture
+def front(live: Settings) -> Iterator[Front]:
+    front = build.front(live)
+    yield front
+    front.close()
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict[str, Any]:
+    """What a new process says of itself after it imported the module, and after it asked for its parts."""
+    ask = f"""
+import json, sys, threading
+import loom_worker.runtime.build
+from loom_worker.tasks import worker
+said = {{"threads": threading.active_count()}}
+try:
+    worker.current()
+except RuntimeError:
+    said["has_parts"] = False
+else:
+    said["has_parts"] = True
+print(json.dumps(said | {{"loaded": [name for name in {HEAVY!r} if name in sys.modules]}}))
+"""
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True, timeout=60)
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+def test_importing_it_loads_no_library_that_costs_seconds(imported: dict[str, Any]) -> None:
+    assert imported["loaded"] == []
+
+
+def test_building_a_front_loads_no_library_that_costs_seconds(live: Settings) -> None:
+    program = f"""
+import sys
+from loom_worker.runtime import build
+from loom_worker.core.settings import from_env
+front = build.front(from_env({{"LOOM_HOME": sys.argv[1], "LOOM_REDIS_URL": sys.argv[2]}}))
+front.agents(); front.tools("default"); front.close()
+print([name for name in {HEAVY!r} if name in sys.modules])
+"""
+    command = [sys.executable, "-c", program, str(live.home), live.redis_url]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_importing_it_opens_and_starts_nothing(imported: dict[str, Any]) -> None:
+    assert imported["threads"] == 1
+
+
+def test_a_process_that_was_not_started_has_no_parts(imported: dict[str, Any]) -> None:
+    assert not imported["has_parts"]
+
+
+def test_an_accepted_turn_is_put_on_its_lane_and_its_log_opened(front: Front, valkey: redis.Redis) -> None:
+    turn, _ = front.submit("default", "s1", NewTurn("How many?"), agent=None)
+    until(lambda: valkey.llen(TURN_QUEUE), 5, "the doorbell is on the queue")
+    assert valkey.zrange(keys.lane(turn.lane), 0, -1) == [turn.id]
+    assert valkey.hget(keys.lease(turn.lane), "state") == "kicked"
+    events = front.events("default", turn.id, after=0, is_stopping=lambda: False)
+    assert next(events) == Event(1, "turn.queued", queued(turn))
+
+
+def test_no_message_on_the_queue_shows_what_the_user_wrote(front: Front, valkey: redis.Redis) -> None:
+    front.submit("default", "s1", NewTurn("My secret is plugh."), agent=None)
+    until(lambda: valkey.llen(TURN_QUEUE), 5, "the doorbell is on the queue")
+    assert all("plugh" not in str(valkey.dump(key)) for key in valkey.keys("*"))
+    assert len(str(valkey.lindex(TURN_QUEUE, 0))) < 1024
+
+
+def test_a_front_accepts_turns_while_redis_is_down(settings: Settings) -> None:
+    front = build.front(settings)
+    turn, _ = front.submit("default", "s1", NewTurn("How many?"), agent=None)
+    assert front.turn("default", turn.id).status == "queued"
+    assert any(problem.startswith("redis") for problem in front.readiness())
+    front.close()
+
+
+def test_readiness_names_what_is_missing(front: Front, live: Settings) -> None:
+    assert front.readiness() == ("workers: none that takes turns is alive",)
+    process = build.start(live)
+    process.worker.turns.keeper.beat()
+    assert front.readiness() == ()
+    assert front.queue_stats("default")["workers"] == 1
+    process.stop()
+    assert front.readiness() == ("workers: none that takes turns is alive",)
+
+
+def test_a_front_without_a_database_is_not_ready(live: Settings, tmp_path: Path) -> None:
+    empty = build.front(replace(live, database_url=f"sqlite:///{tmp_path}/empty.db"))
+    assert any(problem.startswith("database") for problem in empty.readiness())
+    empty.close()
+    empty.close()
+
+
+def test_a_started_process_finds_its_parts_by_name_and_can_stop_twice(live: Settings) -> None:
+    process = build.start(live)
+    assert worker.current() is process.worker
+    process.stop()
+    process.stop()
+
+
+def test_no_two_processes_have_the_same_name(live: Settings) -> None:
+    one, two = build.alone(live), build.alone(live)
+    assert one.worker != two.worker
+    assert one.is_alone
+
+
+def test_a_webhook_names_the_turn_where_it_is_found(live: Settings, front: Front) -> None:
+    turn, _ = front.submit("default", "s1", NewTurn("How many? " * 9_000), agent=None)
+    assert f"http://127.0.0.1:8000/v1/turns/{turn.id}" in build.alone(live).webhook_body(turn)

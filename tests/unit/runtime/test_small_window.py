@@ -1,0 +1,173 @@
+"""What a window of 8,000 tokens has room for, with the tools that an agent really has."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loom_worker.agents.load import Agents, load
+from loom_worker.core.errors import Invalid
+from loom_worker.core.settings import LlmSettings, Settings
+from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
+from loom_worker.core.values.memory import MemoryState, Remembered
+from loom_worker.memory.layers import message_tokens, tools_tokens
+from loom_worker.runtime.components import Outfit
+from loom_worker.runtime.context_report import Outlook
+from loom_worker.store.database import Database
+from loom_worker.store.memory import Memories
+from loom_worker.store.reading import Turns
+from loom_worker.store.sessions import Sessions
+from loom_worker.tools.more import MORE
+from loom_worker.turn.context import build, layers_of, rom_of
+from loom_worker.turn.runtime import Kit
+from loom_worker.turn.tool_offer import offered
+from tests.support.kits import made_outfit
+from tests.support.shop_file import shop_path
+
+__all__ = ["shop_path"]
+
+WINDOW, RESERVE, MESSAGE_TOKENS = 8_000, 800, 2_000
+LATE = {"get_tool_result", "query_tool_result", "get_error_detail", "search_conversation", "recall_conversation"}
+REF = "ref_" + "a" * 32
+NOTHING = Remembered()
+
+
+def narrow(provider: str, *, window: int = WINDOW) -> LlmSettings:
+    """A window of so many tokens."""
+    model = {"scripted": "scripted-demo", "anthropic": "claude-sonnet-5-5"}[provider]
+    llm = LlmSettings(model=model, api_key="sk-none", max_context_tokens=window, reserved_output_tokens=window // 10)
+    return replace(llm, provider=provider)  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=["scripted", "anthropic"])
+def fitted(request: pytest.FixtureRequest, settings: Settings, shop_path: Path, database: Database) -> Iterator[Outfit]:
+    here = replace(settings, backend_url=f"sqlite:///{shop_path}", llm=narrow(request.param))
+    fitted = made_outfit(here, load(None), database)
+    yield fitted
+    fitted.close()
+
+
+@pytest.fixture
+def kit(fitted: Outfit) -> Kit:
+    return fitted.kits.kit("default")
+
+
+def shown(kit: Kit, remembered: Remembered = NOTHING, *current: ChatMessage) -> set[str]:
+    """The names of the tools that are shown."""
+    return {spec.name for spec in offered(kit, remembered, current)}
+
+
+def sized(kit: Kit, tokens: int) -> str:
+    """A message of so many tokens, as the kit counts."""
+    words = "How much did the shop in Hamburg sell in March, and of what?".split()
+    text = ""
+    while message_tokens(ChatMessage("user", text), kit.count) < tokens:
+        text += f"{words[len(text) % len(words)]} "
+    return text
+
+
+def outlook_of(fitted: Outfit, database: Database) -> Outlook:
+    """What refuses a message that is too long."""
+    return Outlook(fitted.kits, fitted.knowledge, Sessions(database), Turns(database), Memories(database))
+
+
+def test_a_message_of_2000_tokens_fits_beside_tools_system_text_and_the_answers_reserve(
+    fitted: Outfit, kit: Kit, database: Database
+) -> None:
+    text = sized(kit, MESSAGE_TOKENS)
+    outlook_of(fitted, database).check_fits("default", "s1", "default", text)
+    rom = rom_of(kit, None, lambda: fitted.knowledge.standing(kit))
+    current = (ChatMessage("user", text),)
+    layers = layers_of(kit, Remembered(), rom=rom, kernel={}, recalled="", current=current)
+    context = build(kit, layers, ratio=kit.typical)
+    assert sum(context.tokens.values()) <= WINDOW - RESERVE
+    assert context.messages == current
+    assert "orders" in context.system
+
+
+def test_a_message_that_does_not_fit_is_refused_when_it_is_sent(fitted: Outfit, kit: Kit, database: Database) -> None:
+    with pytest.raises(Invalid):
+        outlook_of(fitted, database).check_fits("default", "s1", "default", sized(kit, 5_000))
+
+
+def test_tools_that_can_be_of_no_use_yet_are_not_shown(kit: Kit) -> None:
+    assert shown(kit) == {"list_tables", "get_schema", "execute_sql", "update_session_context", MORE}
+    assert tools_tokens(offered(kit, Remembered(), ()), kit.count) <= 0.3 * kit.input_budget_tokens
+
+
+@pytest.mark.parametrize(
+    ("remembered", "current", "come"),
+    [
+        (Remembered(MemoryState(first_n=9)), (), {"search_conversation", "recall_conversation"}),
+        (Remembered(MemoryState(refs=(REF,))), (), {"get_tool_result", "query_tool_result"}),
+        (
+            Remembered(),
+            (ChatMessage("user", "", outcomes=(ToolOutcome("1", "execute_sql", f"200 rows: {REF}"),)),),
+            {"get_tool_result", "query_tool_result"},
+        ),
+        (
+            Remembered(),
+            (
+                ChatMessage(
+                    "user",
+                    "",
+                    outcomes=(
+                        ToolOutcome("1", "execute_sql", "failed [Error ID: err_20261121_230334_abc123]", is_error=True),
+                    ),
+                ),
+            ),
+            {"get_error_detail"},
+        ),
+        (
+            Remembered(),
+            (ChatMessage("assistant", "", tool_uses=(ToolUse("1", MORE, {"names": ["load_pattern"]}),)),),
+            {"load_pattern"},
+        ),
+    ],
+)
+def test_a_tool_is_shown_once_there_is_an_occasion(
+    kit: Kit, remembered: Remembered, current: tuple[ChatMessage, ...], come: set[str]
+) -> None:
+    first, then = shown(kit), shown(kit, remembered, *current)
+    assert come <= then - first
+    assert then - first - come <= {"clear_recalled_context"}
+    ordered = [spec.name for spec in offered(kit, remembered, current)]
+    assert ordered == sorted(ordered)
+
+
+def test_a_tool_that_is_not_shown_can_be_called_all_the_same(kit: Kit) -> None:
+    assert not LATE & shown(kit)
+    assert kit.prepared(ToolUse("1", "search_conversation", {"query": "tea"})).flaw is None
+    assert kit.prepared(ToolUse("1", "get_tool_result", {"ref": REF})).flaw is None
+
+
+def test_a_turn_with_little_room_goes_on_without_the_tools_that_came_late(fitted: Outfit, kit: Kit) -> None:
+    rom = rom_of(kit, None, lambda: fitted.knowledge.standing(kit))
+    fixed = kit.count(rom) + tools_tokens(kit.least_specs, kit.count)
+    current = (ChatMessage("user", sized(kit, int(kit.input_budget_tokens / 1.05) - fixed - 180)),)
+    remembered = Remembered(MemoryState(refs=(REF,), first_n=9))
+    layers = layers_of(kit, remembered, rom=rom, kernel={}, recalled="", current=current)
+    context = build(kit, layers, ratio=kit.typical)
+    assert len(context.tools) == len(kit.least_specs) < len(layers.tools)
+    assert context.messages == current
+
+
+def test_a_large_window_shows_all_tools_always(settings: Settings, shop_path: Path, database: Database) -> None:
+    here = replace(settings, backend_url=f"sqlite:///{shop_path}", llm=narrow("scripted", window=200_000))
+    fitted = made_outfit(here, load(None), database)
+    kit = fitted.kits.kit("default")
+    fitted.close()
+    assert shown(kit) >= LATE
+    assert MORE not in shown(kit)
+    assert offered(kit, Remembered(MemoryState(refs=(REF,))), ()) == kit.specs == kit.least_specs
+
+
+def test_what_an_agents_list_leaves_out_cannot_be_asked_for(settings: Settings, database: Database) -> None:
+    default = load(None).agents["default"]
+    agents = Agents({"a": replace(default, name="a", backend=None, tools=("shared_memory_read",))}, ())
+    fitted = made_outfit(replace(settings, llm=narrow("anthropic")), agents, database)
+    kit = fitted.kits.kit("a")
+    fitted.close()
+    assert kit.prepared(ToolUse("1", MORE, {"names": ["shared_memory_read"]})).flaw is None
+    assert kit.prepared(ToolUse("1", MORE, {"names": ["shared_memory_write"]})).flaw is not None

@@ -1,0 +1,62 @@
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from loom_worker.core.values.tools import Caller, Tool
+from loom_worker.store.database import Database
+from loom_worker.store.shared import SharedMemory
+from loom_worker.tools.shared_memory import SharedParts, shared_tools
+from loom_worker.tools.shared_watch import Waiting
+
+NOW_MS = 1_795_253_400_000
+
+
+@dataclass
+class Time:
+    """Passes only when somebody waits; then, too, the others do what they do."""
+
+    now_s: float = 0.0
+    pauses: list[float] = field(default_factory=list)
+    meanwhile: Callable[[int], None] = lambda _: None
+    stops_after: int | None = None
+
+    def pause(self, seconds: float) -> bool:
+        self.pauses.append(seconds)
+        self.now_s += seconds
+        self.meanwhile(len(self.pauses))
+        return self.stops_after is not None and len(self.pauses) >= self.stops_after
+
+
+@dataclass
+class Agents:
+    """Calls the tools for agents of any session."""
+
+    tools: dict[str, Tool]
+    time: Time
+
+    def call(self, who: Caller, name: str, /, **arguments: Any) -> Any:
+        return self.tools[f"shared_memory_{name}"].run(arguments, who)
+
+
+def agent(name: str = "player1", session: str = "s1", workspace: str = "acme") -> Caller:
+    return Caller("lane", session, workspace, "turn_1", "call_1", name)
+
+
+@pytest.fixture
+def scopes() -> dict[str, dict[str, object]]:
+    """Metadata by session."""
+    return {}
+
+
+@pytest.fixture
+def agents(database: Database, scopes: dict[str, dict[str, object]]) -> Agents:
+    time = Time()
+    parts = SharedParts(
+        SharedMemory(database),
+        scope_of=lambda caller: scopes.get(caller.session_id, {}),
+        waiting=Waiting(time.pause, lambda: time.now_s),
+        clock_ms=lambda: NOW_MS,
+    )
+    return Agents({tool.spec.name: tool for tool in shared_tools(parts)}, time)
