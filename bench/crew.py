@@ -104,7 +104,7 @@ class Crew:
             self._start(name)
 
     def settle(self) -> None:
-        """Wait until the heart of every worker that runs has beaten."""
+        """Wait until the heartbeat of every worker that runs has beaten."""
 
         def all_beat() -> bool:
             self.tend()

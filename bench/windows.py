@@ -37,7 +37,7 @@ from loom_worker.llm.anthropic_request import request_body
 from loom_worker.memory.compress import Desk, compress
 from loom_worker.memory.fit import Context
 from loom_worker.memory.layers import message_tokens
-from loom_worker.runtime.components import outfit
+from loom_worker.runtime.components import components
 from loom_worker.runtime.context_report import means
 from loom_worker.store import rows
 from loom_worker.store.database import Database
@@ -47,7 +47,7 @@ from loom_worker.store.schema import messages
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn.context import HISTORY_MESSAGES, build, is_pressed, layers_of, rom_of
-from loom_worker.turn.runtime import Kit
+from loom_worker.turn.runtime import AgentRuntime
 from loom_worker.turn.store_retry import Stopping
 
 MODEL, WORKSPACE = "claude-sonnet-5-5", "bench"
@@ -98,7 +98,7 @@ class Tally:
 class Replay:
     """A dialogue that becomes a session."""
 
-    kit: Kit
+    runtime: AgentRuntime
     desk: Desk
     search: Search
     session: Session
@@ -109,15 +109,15 @@ class Replay:
         """What would be sent with this question."""
         remembered = self.desk.memories.load(self.session.lane, limit=HISTORY_MESSAGES)
         current = (ChatMessage("user", question, "Today is 2026-11-21."),)
-        layers = layers_of(self.kit, remembered, rom=self.rom, kernel={}, recalled="", current=current)
-        return build(self.kit, layers, ratio=self.kit.typical)
+        layers = layers_of(self.runtime, remembered, rom=self.rom, kernel={}, recalled="", current=current)
+        return build(self.runtime, layers, ratio=self.runtime.typical)
 
     def take(self, said: Sequence[Message]) -> None:
         """Add a turn, and compress what is to be compressed."""
         before = self.desk.memories.load(self.session.lane, limit=HISTORY_MESSAGES)
         with self.database.write() as tx:
             tx.execute(insert(messages), [rows.message_columns(each, lane=self.session.lane) for each in said])
-        while is_pressed(self.kit, before, said) and compress(self.session.lane, self.desk):
+        while is_pressed(self.runtime, before, said) and compress(self.session.lane, self.desk):
             pass
 
 
@@ -149,26 +149,26 @@ def replaying(name: str, window: int, policy: MemoryPolicy) -> Iterator[Replay]:
             agent = replace(load(None).agents["default"], memory=policy)
             client = redis_client.client(settings.redis_url, connections=1)
             agents = Agents({agent.name: agent}, ())
-            fitted = outfit(settings, agents, database, client, process="bench", stopping=Stopping(1.0))
-            kits, memories = fitted.kits, Memories(database)
+            fitted = components(settings, agents, database, client, process="bench", stopping=Stopping(1.0))
+            registry, memories = fitted.registry, Memories(database)
             desk = Desk(
                 worker="bench",
                 memories=memories,
-                means=lambda session: replace(means(kits, session), model=None),
+                means=lambda session: replace(means(registry, session), model=None),
                 alive_workers=frozenset,
                 is_stopping=lambda: False,
                 places=Semaphore(),
             )
             session = Sessions(database).create(WORKSPACE, NewSession(id=name), now_ms=1)
-            kit = kits.kit("default")
-            yield Replay(kit, desk, Search(database), session, database, rom_of(kit, None, lambda: ""))
+            runtime = registry.runtime("default")
+            yield Replay(runtime, desk, Search(database), session, database, rom_of(runtime, None, lambda: ""))
             fitted.close()
 
 
 def measure(replay: Replay, dialogue: Any, tally: Tally) -> None:
     """Replay a dialogue turn by turn, then put the questions."""
     cache = PrefixCache()
-    made = list(turns(dialogue, replay.kit))
+    made = list(turns(dialogue, replay.runtime))
     for turn in made:
         tally.turns += 1
         try:
@@ -177,7 +177,7 @@ def measure(replay: Replay, dialogue: Any, tally: Tally) -> None:
             tally.refused += 1
         else:
             answer = sum(message.token_count for message in turn[1:])
-            _bill(replay.kit, context, answer, cache, tally)
+            _bill(replay.runtime, context, answer, cache, tally)
         replay.take(turn)
     tally.compressions += replay.desk.memories.load(replay.session.lane, limit=0).state.version
     texts = {message.id: message.chat.text for turn in made for message in turn}
@@ -191,7 +191,7 @@ def measure(replay: Replay, dialogue: Any, tally: Tally) -> None:
                 tally.places[places.get(at, COLUMNS[3])] += 1 / len(evidence)
 
 
-def turns(dialogue: Any, kit: Kit) -> Iterator[tuple[Message, ...]]:
+def turns(dialogue: Any, runtime: AgentRuntime) -> Iterator[tuple[Message, ...]]:
     """The dialogue as a session's turns: the first speaker is the user, and what follows until it speaks again."""
     name, user = dialogue["id"], dialogue["messages"][0]["speaker"]
     turn: list[Message] = []
@@ -202,15 +202,15 @@ def turns(dialogue: Any, kit: Kit) -> Iterator[tuple[Message, ...]]:
             turn = []
         chat = ChatMessage(role, f"({said['time']}) {said['speaker']}: {said['text']}")  # type: ignore[arg-type]
         turn_id = turn[0].turn_id if turn else f"turn-{name}-{number}"
-        turn.append(Message(f"{name}/{said['id']}", name, turn_id, chat, message_tokens(chat, kit.count), number))
+        turn.append(Message(f"{name}/{said['id']}", name, turn_id, chat, message_tokens(chat, runtime.count), number))
     yield tuple(turn)
 
 
-def _bill(kit: Kit, context: Context, answer_tokens: int, cache: PrefixCache, tally: Tally) -> None:
-    count = _counter(MODEL, kit.typical)
-    request = Request(context.system, context.messages, context.memory, context.tools, max_tokens=kit.max_tokens)
+def _bill(runtime: AgentRuntime, context: Context, answer_tokens: int, cache: PrefixCache, tally: Tally) -> None:
+    count = _counter(MODEL, runtime.typical)
+    request = Request(context.system, context.messages, context.memory, context.tools, max_tokens=runtime.max_tokens)
     usage = cache.ask(request_blocks(request_body(request, MODEL), count))
-    usage = replace(usage, output_tokens=round(answer_tokens * kit.typical))
+    usage = replace(usage, output_tokens=round(answer_tokens * runtime.typical))
     tally.usage += usage
     tally.cost_usd += prices.cost_usd(MODEL, usage) or 0.0
 

@@ -11,7 +11,7 @@ from web.answers import Route
 from web.blobs import Blobs
 from web.caller import Caller, request_id_of, traceparent_of
 from web.catalog import Catalog
-from web.connection_limits import Doors
+from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
 from web.errors import ErrorViews
 from web.events import Events
@@ -37,11 +37,11 @@ def create_app(front: "Front") -> Flask:
     app.config["MAX_CONTENT_LENGTH"] = web.max_body_bytes
     # A redirect would turn a POST to //v1/… into something the client did not ask for; 404 is plain.
     app.url_map.merge_slashes = False
-    doors = Doors(threads=web.threads)
-    app.extensions["loom.doors"] = doors
-    for route in _routes(front, doors):
+    limiter = ConnectionLimiter(threads=web.threads)
+    app.extensions["loom.doors"] = limiter
+    for route in _routes(front, limiter):
         app.add_url_rule(route.path, f"{route.method} {route.path}", route.view, methods=[route.method])
-    app.before_request(lambda: _admit(web, doors))
+    app.before_request(lambda: _admit(web, limiter))
     app.after_request(_sign)
     app.register_error_handler(Exception, problems.answer)
     if web.trusted_proxies:
@@ -51,29 +51,29 @@ def create_app(front: "Front") -> Flask:
     return app
 
 
-def doors_of(app: Flask) -> Doors:
+def limiter_of(app: Flask) -> ConnectionLimiter:
     """The doors of an application, to begin its drain."""
-    return cast(Doors, app.extensions["loom.doors"])
+    return cast(ConnectionLimiter, app.extensions["loom.doors"])
 
 
-def _routes(front: "Front", doors: Doors) -> tuple[Route, ...]:
+def _routes(front: "Front", limiter: ConnectionLimiter) -> tuple[Route, ...]:
     rooms = (
         Sessions(front),
         Memory(front),
-        Turns(front, doors),
-        Events(front, doors),
+        Turns(front, limiter),
+        Events(front, limiter),
         ErrorViews(front),
         Blobs(front),
         Catalog(front),
         PatternViews(front),
-        Health(front, doors),
+        Health(front, limiter),
         Metrics(front),
         Pages(),
     )
     return tuple(route for room in rooms for route in room.routes())
 
 
-def _admit(web: WebSettings, doors: Doors) -> None:
+def _admit(web: WebSettings, limiter: ConnectionLimiter) -> None:
     """Name the request, then decide whether it is served."""
     g.request_id = request_id_of(request.headers)
     g.traceparent = traceparent_of(request.headers)
@@ -86,7 +86,7 @@ def _admit(web: WebSettings, doors: Doors) -> None:
         return  # The pages and the contract hold no data; without a key they ask for one.
     workspace = auth.workspace_of(request, web)
     g.caller = Caller(workspace, g.request_id, g.traceparent, group_of(request.remote_addr or ""))
-    if doors.is_draining and request.method == "POST":
+    if limiter.is_draining and request.method == "POST":
         raise problems.busy("draining", "this process is stopping; send the request again")
     if request.path.startswith("/v1/"):
         require_declared_parameters(request)

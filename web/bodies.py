@@ -147,7 +147,7 @@ def new_turn(body: Json, session_id: str, caller: Caller) -> NewTurn:
 
 
 def retry(turn_id: str, caller: Caller) -> Retry:
-    """Check a wish to run a turn again.
+    """Check a request to run a turn again.
 
     Raises:
         Refused: 400 for the Idempotency-Key header; 415, 400 or 422 for a body that says anything.
@@ -201,7 +201,7 @@ def idempotency_key(headers: Headers) -> str | None:
 
 
 def preferred_wait_s(headers: Headers) -> int | None:
-    """``wait`` of the ``Prefer`` header (RFC 7240), in seconds; None if absent or unreadable: it is but a wish."""
+    """``wait`` of the ``Prefer`` header (RFC 7240), in seconds; None if absent or unreadable: it is but a request."""
     found = _WAIT.search(headers.get("Prefer", ""))
     return None if found is None else int(found[1])
 

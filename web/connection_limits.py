@@ -11,7 +11,7 @@ SHARE_OF_FREE = 3
 """A holder may have so many times as many slots as stay free behind it: alone it gets three quarters of them."""
 
 
-class Doors:
+class ConnectionLimiter:
     """Slots for the requests that wait (long polls, event streams), and the sign that tells all of them to go.
 
     No holder gets all slots: one key took all 192, and nobody else could wait for a turn. The share is one of what is

@@ -11,7 +11,7 @@ from loom_worker.core.errors import LoomError, NotFound
 from loom_worker.core.values.events import Event
 from web.answers import Route, encode, whole_argument, whole_number
 from web.caller import caller
-from web.connection_limits import Doors
+from web.connection_limits import ConnectionLimiter
 from web.problems import busy
 from web.turns import known_turn_id
 
@@ -30,9 +30,9 @@ GONE = b": the turn is gone\n\n"
 class Events:
     """The view of ``/v1/turns/{t}/events``."""
 
-    def __init__(self, front: "Front", doors: Doors) -> None:
+    def __init__(self, front: "Front", limiter: ConnectionLimiter) -> None:
         self._front = front
-        self._doors = doors
+        self._limiter = limiter
 
     def routes(self) -> tuple[Route, ...]:
         """Where the view is mounted."""
@@ -43,13 +43,13 @@ class Events:
         after = _starting_after()
         turn = self._front.turn(caller().workspace, known_turn_id(turn_id))
         holders = caller().holders
-        if not self._doors.enter(*holders):
+        if not self._limiter.enter(*holders):
             told = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
             raise busy("too-many-waiting", told)
-        events = self._front.events(turn.workspace, turn.id, after=after, is_stopping=self._doors.leaving())
+        events = self._front.events(turn.workspace, turn.id, after=after, is_stopping=self._limiter.leaving())
         answer = Response(_frames(events, turn.id), content_type="text/event-stream; charset=utf-8")
         # Called however the answer ends: read to its end, dropped by the client, or never begun (HEAD).
-        answer.call_on_close(partial(self._doors.leave, *holders))
+        answer.call_on_close(partial(self._limiter.leave, *holders))
         answer.headers["X-Accel-Buffering"] = "no"
         return answer
 

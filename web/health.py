@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from flask import Response
 
 from web.answers import Route, json_answer
-from web.connection_limits import Doors
+from web.connection_limits import ConnectionLimiter
 from web.problems import RETRY_S, Problem, Refused
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 class Health:
     """The probes; served to everyone, as load balancers have no key."""
 
-    def __init__(self, front: "Front", doors: Doors) -> None:
+    def __init__(self, front: "Front", limiter: ConnectionLimiter) -> None:
         self._front = front
-        self._doors = doors
+        self._limiter = limiter
 
     def routes(self) -> tuple[Route, ...]:
         """Where the probes are mounted."""
@@ -29,7 +29,7 @@ class Health:
 
     def ready(self) -> Response:
         """Database, Redis and a worker that takes turns are there, and the process does not drain."""
-        missing = ("draining",) if self._doors.is_draining else self._front.readiness()
+        missing = ("draining",) if self._limiter.is_draining else self._front.readiness()
         if missing:
             headers = {"Retry-After": str(RETRY_S)}
             raise Refused(Problem(503, "not-ready", "; ".join(missing), {"reasons": list(missing)}, headers))

@@ -173,7 +173,7 @@ DECISION = _object(
         "decision": {
             "type": "string",
             "enum": list(get_args(Verdict)),
-            "description": "approve: the call runs as the model wishes. edit: it runs with `arguments`. reject: the "
+            "description": "approve: the call runs as the model asked. edit: it runs with `arguments`. reject: the "
             "model is told, with `reason`, that it may not run.",
         },
         "arguments": {

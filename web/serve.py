@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from loom_worker.core.settings import WebSettings
-from web.app import create_app, doors_of
+from web.app import create_app, limiter_of
 from web.connections import Connections
 from web.loop import Loop
 
@@ -41,7 +41,7 @@ class Server:
     def __init__(self, front: "Front") -> None:
         web = front.settings.web
         app = create_app(front)
-        self._doors = doors_of(app)
+        self._limiter = limiter_of(app)
         self._server = _loop(app, web)
         self._loop = threading.Thread(target=self._server.run, name="loom-web", daemon=True)
 
@@ -56,7 +56,7 @@ class Server:
 
     def drain(self, *, grace_s: float = DRAIN_S) -> None:
         """Refuse new turns, send waiters home, and return once nothing runs or the grace is over."""
-        self._doors.begin_drain()
+        self._limiter.begin_drain()
         deadline = time.monotonic() + grace_s
         dispatcher = self._server.task_dispatcher
         while (dispatcher.active_count or dispatcher.queue) and time.monotonic() < deadline:

@@ -18,7 +18,7 @@ from web.answers import (
 )
 from web.bodies import cancel_action, decision, json_body, new_turn, preferred_wait_s, retry
 from web.caller import caller
-from web.connection_limits import Doors
+from web.connection_limits import ConnectionLimiter
 from web.problems import RETRY_S
 from web.sessions import known_session_id
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 class Turns:
     """The views of turns, but for their events."""
 
-    def __init__(self, front: "Front", doors: Doors) -> None:
+    def __init__(self, front: "Front", limiter: ConnectionLimiter) -> None:
         self._front = front
-        self._doors = doors
+        self._limiter = limiter
         self._max_wait_s = front.settings.web.max_wait_s
 
     def routes(self) -> tuple[Route, ...]:
@@ -118,14 +118,16 @@ class Turns:
         """The turn once it ended or the time is over, and whether there was a slot to wait in."""
         if turn.is_finished or wait_s == 0:
             return turn, True
-        with self._doors.slot(*caller().holders) as has_slot:
+        with self._limiter.slot(*caller().holders) as has_slot:
             if not has_slot:
                 return turn, False
             return self._waited(turn, wait_s), True
 
     def _waited(self, turn: Turn, wait_s: int) -> Turn:
         try:
-            return self._front.wait(turn.workspace, turn.id, timeout_s=float(wait_s), is_stopping=self._doors.leaving())
+            return self._front.wait(
+                turn.workspace, turn.id, timeout_s=float(wait_s), is_stopping=self._limiter.leaving()
+            )
         except Transient:
             # What was accepted stays accepted: an error now would make the client submit it again.
             return turn

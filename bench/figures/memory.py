@@ -21,7 +21,7 @@ from loom_worker.core.values.ids import new_id, now_ms
 from loom_worker.core.values.memory import MemoryState
 from loom_worker.core.values.sessions import Message, NewSession
 from loom_worker.core.values.turns import Claim, Ending, NewTurn
-from loom_worker.runtime.components import outfit
+from loom_worker.runtime.components import components
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Final, Journal
@@ -32,7 +32,7 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.snapshots import NewSnapshot
 from loom_worker.store.submit import submit
 from loom_worker.turn.context import HISTORY_MESSAGES, build, kernel_of, layers_of, rom_of
-from loom_worker.turn.runtime import Kit
+from loom_worker.turn.runtime import AgentRuntime
 from loom_worker.turn.store_retry import Stopping
 
 LENGTH = 10_000
@@ -46,7 +46,7 @@ class Past:
 
     database: Database
     lane: str
-    kit: Kit
+    runtime: AgentRuntime
     claims: list[Claim]
     """Turns that are ready to be ended."""
 
@@ -65,8 +65,10 @@ def measure(report: Report, scale: Scale) -> None:
         prepare(settings)
         with closing(Database(settings.database_url, sync="full")) as database:
             client = redis_client.client(settings.redis_url, connections=4)
-            kits = outfit(settings, load(None), database, client, process="bench", stopping=Stopping(1.0)).kits
-            past = Past(database, _grown(database), kits.kit("default"), [])
+            registry = components(
+                settings, load(None), database, client, process="bench", stopping=Stopping(1.0)
+            ).registry
+            past = Past(database, _grown(database), registry.runtime("default"), [])
             for name, run in _operations(past).items():
                 took_ms = []
                 for _ in range(scale.reads):
@@ -74,7 +76,7 @@ def measure(report: Report, scale: Scale) -> None:
                     took_ms.append(_took_ms(run))
                     _finish_all(past)
                 report.shares(f"{name}, {LENGTH} messages behind it", took_ms, "ms", shares=(50, 99))
-            kits.close()
+            registry.close()
 
 
 def _operations(past: Past) -> dict[str, Callable[[], object]]:
@@ -95,12 +97,12 @@ def _load(past: Past) -> None:
 
 def _context(past: Past) -> Callable[[], object]:
     session = Sessions(past.database).get("default", SESSION)
-    rom, remembered = rom_of(past.kit, None, lambda: ""), past.memories.load(past.lane, limit=HISTORY_MESSAGES)
+    rom, remembered = rom_of(past.runtime, None, lambda: ""), past.memories.load(past.lane, limit=HISTORY_MESSAGES)
 
     def run() -> None:
         current = (ChatMessage("user", prose(time.perf_counter_ns(), 200)),)
-        layers = layers_of(past.kit, remembered, rom=rom, kernel=kernel_of(session), recalled="", current=current)
-        build(past.kit, layers, ratio=1.0)
+        layers = layers_of(past.runtime, remembered, rom=rom, kernel=kernel_of(session), recalled="", current=current)
+        build(past.runtime, layers, ratio=1.0)
 
     return run
 

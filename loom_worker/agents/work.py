@@ -20,7 +20,7 @@ _TARGET = re.compile(r"[./:]")
 
 
 @dataclass(frozen=True, slots=True)
-class Toolbox:
+class ToolList:
     """The tools an agent may have."""
 
     allowed: tuple[str, ...] | None
@@ -62,7 +62,7 @@ def backend(spec: Fields) -> Backend | None:
     return found
 
 
-def toolbox(spec: Fields) -> Toolbox:
+def toolbox(spec: Fields) -> ToolList:
     """The tools the file names, whether in one list or sorted by where they come from.
 
     Raises:
@@ -73,13 +73,13 @@ def toolbox(spec: Fields) -> Toolbox:
         listed = spec.texts("tools")
         custom = tuple(name for name in listed or () if _TARGET.search(name))
         names = None if listed is None else tuple(name for name in listed if name not in custom)
-        return Toolbox(names, custom, servers, allows_mcp=False)
+        return ToolList(names, custom, servers, allows_mcp=False)
     sorted_out = spec.under("tools")
     builtin, own = sorted_out.texts("builtin"), sorted_out.texts("custom") or ()
     custom = tuple(name for name in own if _TARGET.search(name))
     registered = tuple(name for name in own if name not in custom)
     names = None if builtin is None else (*builtin, *registered)
-    return Toolbox(names, custom, _chosen(sorted_out, servers), allows_mcp=True)
+    return ToolList(names, custom, _chosen(sorted_out, servers), allows_mcp=True)
 
 
 def approval(config: Fields) -> ApprovalPolicy:

@@ -15,7 +15,7 @@ def problems(settings: Settings) -> tuple[Problem, ...]:
     """
     from loom_worker.agents.load import load
     from loom_worker.core import redis_client
-    from loom_worker.runtime.components import outfit
+    from loom_worker.runtime.components import components
     from loom_worker.runtime.installation import Inspection
     from loom_worker.store.database import Database
     from loom_worker.turn.store_retry import Stopping
@@ -25,7 +25,7 @@ def problems(settings: Settings) -> tuple[Problem, ...]:
     with contextlib.redirect_stdout(sys.stderr), contextlib.closing(Database(settings.database_url)) as database:
         client = redis_client.client(settings.redis_url, connections=4)
         stopping = Stopping(settings.lanes.drain_s)
-        made = outfit(settings, agents, database, client, process="doctor", stopping=stopping)
+        made = components(settings, agents, database, client, process="doctor", stopping=stopping)
         with contextlib.closing(made):
-            inspection = Inspection(settings, made.kits, calls_model=True, reaches_out=True)
+            inspection = Inspection(settings, made.registry, calls_model=True, reaches_out=True)
             return inspection.problems(agents)

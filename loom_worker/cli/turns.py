@@ -167,8 +167,8 @@ def _state(turn: Json) -> str:
     """The turn in a line: how it stands, and how it will end if somebody wished so."""
     reason = f" ({turn['reason']})" if turn["reason"] else ""
     is_to_end = turn["cancel"] and not turn["completed_at"]
-    wish = f", asked to end ({turn['cancel']})" if is_to_end else ""
-    return printable(f"{turn['id']} is {turn['status']}{reason}{wish}")
+    asked = f", asked to end ({turn['cancel']})" if is_to_end else ""
+    return printable(f"{turn['id']} is {turn['status']}{reason}{asked}")
 
 
 def _object(text: str) -> Json:

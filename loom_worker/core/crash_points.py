@@ -14,7 +14,7 @@ POINTS = {
     "web.received": "a turn was checked, nothing is written",
     "web.committed": "its row is committed, nobody is told",
     "web.answering": "it is announced, the 202 is not sent",
-    "turn.received": "a worker has heard a doorbell",
+    "turn.received": "a worker has received a wake-up",
     "turn.leased": "it holds the lane's lease",
     "turn.claimed": "the claim is committed",
     "turn.built": "the model's context is built",

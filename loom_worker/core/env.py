@@ -87,7 +87,7 @@ CLIENTS = frozenset({"LOOM_URL"})
 FOR_TESTS = "LOOM_TEST_"
 """Begins the names that the tests read, and nothing else."""
 _NEAR_LOOM = 0.7
-"""How alike (0-1) what follows the prefix must be, to be taken for a slip of the pen: ``REDIS`` for ``REDIS_URL``."""
+"""How alike (0-1) what follows the prefix must be, to be taken for a typing error: ``REDIS`` for ``REDIS_URL``."""
 _NEAR_OTHER = 0.85
 """The same of whole names that are others' too: ``ANTHROPIC_KEY`` is near, ``ANTHROPIC_AUTH_TOKEN`` is not."""
 

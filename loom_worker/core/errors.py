@@ -68,7 +68,7 @@ class Unavailable(Transient):
 
 
 class Overloaded(Transient):
-    """The provider asks us to wait; ``args[1]`` is its wish in seconds, or None."""
+    """The provider asks us to wait; ``args[1]`` is its request in seconds, or None."""
 
     @property
     def retry_after_s(self) -> float | None:
@@ -111,7 +111,7 @@ class Fenced(LoomError):
 
 
 class Overruled(LoomError):
-    """The client's wish to end the turn came before its end: nothing was written, decide again."""
+    """The client's cancel request to end the turn came before its end: nothing was written, decide again."""
 
 
 class BudgetExceeded(LoomError):

@@ -24,7 +24,7 @@ def client(url: str, *, connections: int, wait_s: float = 0.0, decodes: bool = T
         wait_s: longest blocking read. redis-py's default timeout of 5 s would end a longer one.
     """
     # Not retried here, save once for a connection that Redis closed while it idled: the keeper, the sweep and the
-    # pens each have their own next time.
+    # writers each have their own next time.
     retry = Retry(NoBackoff(), 0 if wait_s else 1)
     return redis.Redis.from_url(
         url,

@@ -116,7 +116,7 @@ class LaneSettings:
     renew_s: float = 0.5
     """Seconds between renewals of all leases of a process."""
     kick_s: float = 1.0
-    """A doorbell not answered within this is rung again, then after 2, 4 and 8 times as long."""
+    """A wake-up not answered within this is rung again, then after 2, 4 and 8 times as long."""
     max_kick_s: float = 8.0
     """The longest pause between two rings of a lane."""
     park_check_s: float = 3.0

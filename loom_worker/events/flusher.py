@@ -1,4 +1,4 @@
-"""A thread that writes what pens have put off: text that comes faster than anyone reads is written together."""
+"""A thread that writes what writers have put off: text that comes faster than anyone reads is written together."""
 
 import logging
 import threading
@@ -12,7 +12,7 @@ TOGETHER_S = 0.02
 that comes in one burst then costs three round trips instead of one a piece (24 to 3 for the demo's greeting)."""
 
 
-class Pen(Protocol):
+class PendingWriter(Protocol):
     """Something that puts off writing."""
 
     def flush(self) -> None:
@@ -20,36 +20,36 @@ class Pen(Protocol):
 
 
 class Flusher:
-    """One for a process; its thread starts with the first pen and sleeps while there is none."""
+    """One for a process; its thread starts with the first writer and sleeps while there is none."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pens: set[Pen] = set()
-        self._has_pens = threading.Event()
+        self._writers: set[PendingWriter] = set()
+        self._has_writers = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def soon(self, pen: Pen) -> None:
-        """Have a pen flushed within TOGETHER_S."""
+    def soon(self, writer: PendingWriter) -> None:
+        """Have a writer flushed within TOGETHER_S."""
         with self._lock:
-            self._pens.add(pen)
+            self._writers.add(writer)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="loom-flusher", daemon=True)
                 self._thread.start()
-        self._has_pens.set()
+        self._has_writers.set()
 
     def _run(self) -> None:
         while True:
-            self._has_pens.wait()
+            self._has_writers.wait()
             time.sleep(TOGETHER_S)
-            self._has_pens.clear()
+            self._has_writers.clear()
             with self._lock:
-                pens, self._pens = self._pens, set()
-            for pen in pens:
-                self._flush(pen)
+                writers, self._writers = self._writers, set()
+            for writer in writers:
+                self._flush(writer)
 
     @staticmethod
-    def _flush(pen: Pen) -> None:
+    def _flush(writer: PendingWriter) -> None:
         try:
-            pen.flush()
-        except Exception:  # the top of a thread: one pen that cannot write must not silence the others
+            writer.flush()
+        except Exception:  # the top of a thread: one writer that cannot write must not silence the others
             log.exception("an event log was not written")

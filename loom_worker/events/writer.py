@@ -1,4 +1,4 @@
-"""The pen of a running turn: it writes the live log and remembers what the journal must know of it."""
+"""The writer of a running turn: it writes the live log and remembers what the journal must know of it."""
 
 import logging
 import secrets
@@ -23,7 +23,7 @@ RETRY_S = 1.0
 """A Redis that did not answer is left alone for so long: a turn never waits for its readers."""
 
 
-class Writer:
+class EventWriter:
     """Writes the events of one turn while this worker owns it.
 
     A failing Redis never fails the turn: what could not be written is kept and written with the next event.
@@ -154,7 +154,7 @@ class Writer:
             self._send()
         except Unavailable as error:
             self._be_silent(error)
-        except Fenced as error:  # we slept, and it is not for the pen to say so: the next write to the journal does
+        except Fenced as error:  # we slept, and it is not for the writer to say so: the next write to the journal does
             log.warning("event log: %s", error)
             self._is_closed = True
 

@@ -9,13 +9,13 @@ WORKERS = PREFIX + "workers"
 """Sorted set: worker to its last heartbeat in ms."""
 
 UNANSWERED = PREFIX + "unanswered"
-"""String: since when, in ms of Redis' clock, the longest unanswered doorbell is; gone when it is answered."""
+"""String: since when, in ms of Redis' clock, the longest unanswered wake-up is; gone when it is answered."""
 
 BORN = PREFIX + "born"
 """String: since when this Redis has kept our keys, in ms; young after a loss."""
 
-BELLS = PREFIX + "q:turn"
-"""List: the doorbells that no worker has taken yet. It is Celery's queue ``turn``; we only look whether it is empty."""
+WAKEUPS = PREFIX + "q:turn"
+"""List: the wake-ups that no worker has taken yet. It is Celery's queue ``turn``; we only look whether it is empty."""
 
 PULSE = PREFIX + "pulse"
 """String: when, in ms of Redis' clock, a heartbeat or a sweep last came."""
@@ -28,7 +28,7 @@ SWEEP = PREFIX + "sweep"
 
 
 def worker(name: str) -> str:
-    """Hash: what a worker says of itself with each heartbeat; there for as long as its heart beats."""
+    """Hash: what a worker says of itself with each heartbeat; it expires when the heartbeats stop."""
     return f"{PREFIX}worker:{name}"
 
 

@@ -1,6 +1,6 @@
 """A session's lane: who may run its next turn, and who must be told. Each transition is one Lua script.
 
-A lane is idle, or it has a lease: *kicked* (a doorbell is under way), *running* (a worker holds it) or *parked* (its
+A lane is idle, or it has a lease: *kicked* (a wake-up is under way), *running* (a worker holds it) or *parked* (its
 turn waits for something). Redis only orders and wakes; what a worker may write is decided by the database's fence.
 """
 
@@ -53,7 +53,7 @@ class Lanes:
         self._scripts: dict[str, Script] = {name: redis.register_script(_source(name)) for name in SCRIPTS}
 
     def submit(self, lane: str, turns: Iterable[tuple[int, str]]) -> bool:
-        """Put (seq, turn id) pairs on a lane; True if its doorbell must be rung."""
+        """Put (seq, turn id) pairs on a lane; True if its wake-up must be rung."""
         pairs = [part for pair in turns for part in pair]
         return self._run("submit", lane, self._kick_ms, *pairs) == 1
 
@@ -100,7 +100,7 @@ class Lanes:
         return self._run("complete", lease.lane, lease.token, seq, self._kick_ms) == 1
 
     def advance(self, lease: Lease, seq: int) -> tuple[Lease | None, bool]:
-        """As complete, but the lane stays ours if there is more in it and no other lane's doorbell waits for a worker.
+        """As complete, but the lane stays ours if there is more in it and no other lane's wake-up waits for a worker.
 
         Returns:
             The lease for the lane's next turn, None if it was given back; and True if the lane must be rung.
@@ -117,11 +117,11 @@ class Lanes:
         return self._run("release", lease.lane, lease.token, self._kick_ms if wait_ms is None else wait_ms) == 1
 
     def drop(self, lease: Lease) -> None:
-        """Give the lane back without a doorbell: nothing in it can run now."""
+        """Give the lane back without a wake-up: nothing in it can run now."""
         self._run("drop", lease.lane, lease.token)
 
     def expired(self, *, limit: int) -> list[str]:
-        """Lanes whose lease has run out or whose doorbell went unanswered, and that must be rung.
+        """Lanes whose lease has run out or whose wake-up went unanswered, and that must be rung.
 
         Writes down since when the longest unanswered one is, see consuming.py. Running turns are spared for a lease's
         time after Redis itself stood still, for nobody could renew anything.
@@ -166,7 +166,7 @@ class Lanes:
             self._redis.zrem(keys.LEASES, lane)
 
     def _run(self, name: str, lane: str, *args: Any, client: Any = None) -> int:
-        lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES, keys.BELLS]
+        lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES, keys.WAKEUPS]
         with in_our_words():
             answer: int = self._scripts[name](keys=lane_keys, args=[lane, *args], client=client)
         return answer

@@ -23,7 +23,7 @@ NONE = Threads(0, lambda: 0)
 """Of a process that takes no turns."""
 
 
-class Hold:
+class HeldLease:
     """A lease that is being renewed, until it is let go or lost."""
 
     def __init__(self, lease: Lease, renewed_s: float) -> None:
@@ -44,8 +44,8 @@ class Hold:
         return time.monotonic() - self.renewed_s > lease_s
 
 
-class Keeper:
-    """Renews the leases of this process every renew_s and beats its heart.
+class LeaseRenewer:
+    """Renews the leases of this process every renew_s and sends its heartbeat.
 
     A lease whose last renewal is lease_s old by our own monotonic clock is in doubt: this process was stopped, or cut
     off from Redis, or Redis stood still. Its turn then asks the database whether it goes on. The lease is prolonged if
@@ -67,7 +67,7 @@ class Keeper:
         self._redis = redis
         self._lanes = lanes
         self._settings = settings
-        self._holds: dict[Lease, Hold] = {}
+        self._holds: dict[Lease, HeldLease] = {}
         self._lock = threading.Lock()
         self._beating = threading.Lock()
         self._stop = threading.Event()
@@ -87,15 +87,15 @@ class Keeper:
             self._thread.join(timeout=2)
         self._guarded(self._take_leave)
 
-    def hold(self, lease: Lease) -> Hold:
+    def hold(self, lease: Lease) -> HeldLease:
         """Keep a lease that was just taken."""
-        hold = Hold(lease, time.monotonic())
+        hold = HeldLease(lease, time.monotonic())
         with self._lock:
             self._holds[lease] = hold
         self._idleness.ends()
         return hold
 
-    def let_go(self, hold: Hold) -> None:
+    def let_go(self, hold: HeldLease) -> None:
         """Stop renewing a lease, before it is given back.
 
         A beat under way ends first: it would write the lease of a lane that is idle by then once more.
@@ -139,12 +139,12 @@ class Keeper:
         self._redis.zrem(keys.WORKERS, self.worker)
         self._redis.delete(keys.worker(self.worker))
 
-    def _lose(self, hold: Hold) -> None:
+    def _lose(self, hold: HeldLease) -> None:
         log.warning("lease lost", extra={"lane": hold.lease.lane})
         hold.lost.set()
         self._drop(hold)
 
-    def _drop(self, hold: Hold) -> None:
+    def _drop(self, hold: HeldLease) -> None:
         with self._lock:
             self._holds.pop(hold.lease, None)
 
@@ -161,9 +161,9 @@ class Keeper:
 
 
 def alive_workers(redis: Any) -> frozenset[str]:
-    """Workers whose heart beats, by Redis' clock alone; forgets those that were silent for a day by their own.
+    """Living workers, by Redis' clock alone; forgets those that were silent for a day by their own.
 
-    Just after Redis stood still no heart could beat in time, so all of them count as alive.
+    Just after Redis stood still no heartbeat could beat in time, so all of them count as alive.
     """
     with in_our_words():
         names = redis.zrange(keys.WORKERS, 0, -1)

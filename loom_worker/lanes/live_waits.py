@@ -26,7 +26,7 @@ class Seen:
     """What Redis says of a turn that a worker holds."""
 
     is_held: bool
-    """False: that worker's heart has stopped."""
+    """False: that worker's heartbeat has stopped."""
     waiting: Waiting | None
     """None: nothing was told by the turn's present owner."""
 

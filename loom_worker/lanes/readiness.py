@@ -1,7 +1,7 @@
 """Which workers live, and whether those that could take a turn do so: the age of the last claim against the queue's.
 
-A worker that is cut off from the broker still beats its heart, so a heart is no proof of work. No two clocks are ever
-compared: a worker measures its idleness by its own monotonic one, and Redis its hearts and doorbells by its own.
+A worker that is cut off from the broker still sends heartbeats, so a heartbeat is no proof of work. No two clocks are
+ever compared: a worker measures its idleness by its own monotonic one, Redis its heartbeats and wake-ups by its own.
 """
 
 import time
@@ -13,13 +13,13 @@ from loom_worker.core.redis_client import in_our_words
 from loom_worker.lanes import keys
 
 AFTER_S = 15.0
-"""A doorbell unanswered for this long was rung four times; that many signals are not lost by accident."""
+"""A wake-up unanswered for this long was rung four times; that many signals are not lost by accident."""
 
 SLEPT_S = 5.0
 """A heartbeat that comes so late did so because the process, or the whole machine, stood still."""
 
 MOST = 100
-"""Workers looked at, those whose heart beat last."""
+"""Workers looked at, those whose heartbeat beat last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Idleness:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker whose heart beats, as it described itself with its last beat."""
+    """A living worker, as it described itself with its last beat."""
 
     name: str
     host: str
@@ -80,7 +80,7 @@ class Look:
 
     workers: tuple[Worker, ...]
     unanswered_s: float
-    """Age of the oldest doorbell that the sweep rang and nobody answered; 0 if there is none."""
+    """Age of the oldest wake-up that the sweep rang and nobody answered; 0 if there is none."""
 
 
 def look(redis: Any) -> Look:
@@ -115,9 +115,9 @@ def _worker(name: str, told: Mapping[str, str]) -> Worker:
 
 
 def stuck(seen: Look) -> tuple[Worker, ...]:
-    """Those that are alive but not consuming: doorbells wait, they have free threads, and take nothing.
+    """Those that are alive but not consuming: wake-ups wait, they have free threads, and take nothing.
 
-    Only all free ones at once: where one of them takes turns and a doorbell still goes unanswered, it is the lane that
+    Only all free ones at once: where one of them takes turns and a wake-up still goes unanswered, it is the lane that
     is ill. Those whose threads all wait for a model are healthy.
     """
     free = tuple(worker for worker in seen.workers if worker.is_free)

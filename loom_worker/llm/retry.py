@@ -16,7 +16,7 @@ class Patience:
     first_wait_s: float = 0.5
     """The longest first wait; each further one may be twice as long."""
     max_wait_s: float = 5.0
-    """The longest single wait; a provider that asks for more gets its wish from the caller, who parks the turn."""
+    """The longest single wait; a provider that asks for more gets its request from the caller, who parks the turn."""
     total_s: float = 240.0
     """No try begins later than this after the first: two whole calls at the default deadline."""
 

@@ -68,7 +68,7 @@ class _Step:
 def serve(lane: str, desk: Desk) -> None:
     """Compress a session's memory, then that of others that are due; at once back if all places are taken.
 
-    Those at work look for what is due before they leave, so a doorbell that finds no place is not lost. A session that
+    Those at work look for what is due before they leave, so a wake-up that finds no place is not lost. A session that
     needs many steps lets the others go first.
     """
     if not desk.places.acquire(blocking=False):

@@ -1,4 +1,4 @@
-"""What a model wants to be kept in mind for the session: the tool, and how its wish changes what is known."""
+"""What a model wants to be kept in mind for the session: the tool, and how its request changes what is known."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -43,18 +43,18 @@ def update_tool(sessions: Sessions, *, budget_tokens: int, count: Count) -> Tool
     return Tool(_SPEC, run, is_bounded=True)
 
 
-def _updated(sessions: Sessions, caller: Caller, wish: Json, fits: Callable[[Json], None]) -> Json:
+def _updated(sessions: Sessions, caller: Caller, wanted: Json, fits: Callable[[Json], None]) -> Json:
     while True:  # whoever is stale is so because another one got through
         with suppress(_Stale):
-            return _update_once(sessions, caller, wish, fits)
+            return _update_once(sessions, caller, wanted, fits)
 
 
-def _update_once(sessions: Sessions, caller: Caller, wish: Json, fits: Callable[[Json], None]) -> Json:
-    changes = _changes(_kernel(sessions, caller), wish)
+def _update_once(sessions: Sessions, caller: Caller, wanted: Json, fits: Callable[[Json], None]) -> Json:
+    changes = _changes(_kernel(sessions, caller), wanted)
 
     def check(known: Json) -> None:
         # The store merges whole fields; two calls that run side by side may each set members of the same one.
-        if _changes(_kernel(sessions, caller), wish) != changes:
+        if _changes(_kernel(sessions, caller), wanted) != changes:
             raise _Stale
         fits(known)
 
@@ -71,9 +71,9 @@ def _kernel(sessions: Sessions, caller: Caller) -> Json:
     return session.kernel
 
 
-def _changes(known: Json, wish: Json) -> Json:
-    """The new value of each field of a wish; None for those to be removed."""
-    return {name: _value(known.get(name), value, is_merged=name in MERGED) for name, value in wish.items()}
+def _changes(known: Json, wanted: Json) -> Json:
+    """The new value of each field of a request; None for those to be removed."""
+    return {name: _value(known.get(name), value, is_merged=name in MERGED) for name, value in wanted.items()}
 
 
 def _value(before: Any, after: Any, *, is_merged: bool) -> Any:

@@ -149,7 +149,7 @@ def _handler(wake: Callable[[], object]) -> "tuple[FileSystemEventHandler, list[
     """What calls back whatever the event says, and the events it is for."""
     from watchdog import events
 
-    class Bell(events.FileSystemEventHandler):
+    class ChangeHandler(events.FileSystemEventHandler):
         """Rings."""
 
         def on_any_event(self, event: events.FileSystemEvent) -> None:
@@ -158,7 +158,7 @@ def _handler(wake: Callable[[], object]) -> "tuple[FileSystemEventHandler, list[
     # Opening and reading are no changes: if they were told of, each look would cause the next.
     files = [events.FileCreatedEvent, events.FileModifiedEvent, events.FileAttribEvent, events.FileDeletedEvent]
     folders = [events.DirCreatedEvent, events.DirAttribEvent, events.DirDeletedEvent]
-    return Bell(), [*files, *folders, events.FileMovedEvent, events.DirMovedEvent]
+    return ChangeHandler(), [*files, *folders, events.FileMovedEvent, events.DirMovedEvent]
 
 
 def _place(folder: Path | str, *, is_root: bool = True) -> _Place | None:

@@ -47,7 +47,7 @@ def terms(text: str) -> list[str]:
 def pieces(text: str) -> list[str]:
     """Each run of four characters within a word, its edges being characters too (``" ord"``); repeats are kept.
 
-    They meet where words do not: ``refund`` and ``refunded``, ``organise`` and ``reorganisation``, a slip of the pen.
+    They meet where words do not: ``refund`` and ``refunded``, ``organise`` and ``reorganisation``, a typing error.
     """
     return [piece for word in _words(_PERIOD.sub(" ", _plain(text))) for piece in _cut(word)]
 

@@ -28,7 +28,7 @@ from loom_worker.memory.results import results_tokens
 from loom_worker.patterns.tools import pattern_tools
 from loom_worker.runtime.models import Absent, Models
 from loom_worker.runtime.prompt_context import Knowledge
-from loom_worker.runtime.tool_sets import Toolbox
+from loom_worker.runtime.tool_sets import ToolProvider
 from loom_worker.skills.files import read_skill_file_tool
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, Ledger
@@ -37,11 +37,11 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.tools.more import MORE, more_tool
 from loom_worker.tools.registry import Registry
-from loom_worker.turn.runtime import Kit
+from loom_worker.turn.runtime import AgentRuntime
 
 log = logging.getLogger(__name__)
 
-MOST_KITS = 256
+MOST_RUNTIMES = 256
 """Kits a process keeps: every choice of model, tools and database makes one more."""
 TOOLS_SHARE = 0.10
 """Of the input budget (0-1): tools that take more are not all shown from the start. Where they take less, the cached
@@ -50,7 +50,7 @@ AS_AGENT = Choice()
 
 
 @dataclass(frozen=True, slots=True)
-class Belt:
+class ToolSet:
     """The tools of an agent, and the names of those it may call; None: all."""
 
     registry: Registry
@@ -59,11 +59,11 @@ class Belt:
     """Those that are shown only once there is an occasion."""
 
 
-NOTHING = Belt(Registry(()), ())
+NOTHING = ToolSet(Registry(()), ())
 
 
-class Kits:
-    """All kits of a process."""
+class AgentRegistry:
+    """All agent runtimes of a process."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Kits:
         database: Database,
         *,
         models: Models,
-        toolbox: Toolbox,
+        tool_provider: ToolProvider,
         knowledge: Knowledge,
     ) -> None:
         self._settings = settings
@@ -81,11 +81,11 @@ class Kits:
         self._models = models
         self._knowledge = knowledge
         self._lock = threading.RLock()
-        self._toolbox = toolbox
-        self._kits: OrderedDict[tuple[str, Choice, str], Kit] = OrderedDict()
+        self._tool_provider = tool_provider
+        self._runtimes: OrderedDict[tuple[str, Choice, str], AgentRuntime] = OrderedDict()
 
-    def kit(self, name: str, choice: Choice = AS_AGENT, workspace: str | None = None) -> Kit:
-        """The kit of an agent, with what a session chose instead of its own.
+    def runtime(self, name: str, choice: Choice = AS_AGENT, workspace: str | None = None) -> AgentRuntime:
+        """The agent runtime of an agent, with what a session chose instead of its own.
 
         Args:
             workspace: whose skills it has; None: of none, with the tool that reads them if there are any at all.
@@ -98,87 +98,87 @@ class Kits:
             return self._kept(agent, choice, why, has_skills=self._knowledge.has_skills_anywhere(agent))
         shelf = self._knowledge.shelf(agent, workspace)
         # One that cannot be read now counts: its text may stand beside the message of a turn that goes on.
-        kit = self._kept(agent, choice, why, has_skills=bool(shelf.skills or shelf.problems))
-        return replace(kit, shelf=shelf) if shelf.skills else kit
+        runtime = self._kept(agent, choice, why, has_skills=bool(shelf.skills or shelf.problems))
+        return replace(runtime, shelf=shelf) if shelf.skills else runtime
 
-    def _kept(self, agent: Agent, choice: Choice, why: str, *, has_skills: bool) -> Kit:
-        """The kit as it was built before, as long as the agent and its tools are the same."""
-        key = (agent.name, choice, why or f"{self._toolbox.stamp(agent)} {has_skills}")
+    def _kept(self, agent: Agent, choice: Choice, why: str, *, has_skills: bool) -> AgentRuntime:
+        """The agent runtime as it was built before, as long as the agent and its tools are the same."""
+        key = (agent.name, choice, why or f"{self._tool_provider.stamp(agent)} {has_skills}")
         with self._lock:
-            kit = self._kits.get(key)
+            runtime = self._runtimes.get(key)
         # Built outside of the lock: an agent whose servers are slow keeps no other waiting.
-        if kit is None or (kit.agent is not agent and not why):
-            kit = self._build(agent, choice, why, has_skills=has_skills)
+        if runtime is None or (runtime.agent is not agent and not why):
+            runtime = self._build(agent, choice, why, has_skills=has_skills)
         with self._lock:
-            held = self._kits.get(key)
-            kit = held if held is not None and held.agent is kit.agent else kit
-            self._kits[key] = kit
-            self._kits.move_to_end(key)
-            if len(self._kits) > MOST_KITS:
-                self._kits.popitem(last=False)
-            return kit
+            held = self._runtimes.get(key)
+            runtime = held if held is not None and held.agent is runtime.agent else runtime
+            self._runtimes[key] = runtime
+            self._runtimes.move_to_end(key)
+            if len(self._runtimes) > MOST_RUNTIMES:
+                self._runtimes.popitem(last=False)
+            return runtime
 
     def tools(self, name: str) -> tuple[Tool, ...]:
         """The tools of an agent; no model and no index is built."""
         agent = self._agent(name)
-        belt = self._belt(agent, AS_AGENT, has_skills=self._knowledge.has_skills_anywhere(agent))
-        return belt.registry.permitted(belt.allowed, read_only=agent.is_read_only)
+        tool_set = self._tool_set(agent, AS_AGENT, has_skills=self._knowledge.has_skills_anywhere(agent))
+        return tool_set.registry.permitted(tool_set.allowed, read_only=agent.is_read_only)
 
     @property
-    def toolbox(self) -> Toolbox:
+    def tool_provider(self) -> ToolProvider:
         """Where the tools of agents come from."""
-        return self._toolbox
+        return self._tool_provider
 
     def own(self, agent: Agent) -> tuple[Tool, ...]:
         """What Loom itself gives agents, also what needs a skill to be there; nothing is connected."""
         known = self._knowledge
         patterns = pattern_tools(known.library)
-        common = (*self._toolbox.common, *self._toolbox.standing)
+        common = (*self._tool_provider.common, *self._tool_provider.standing)
         return (*self._memory_tools(agent, AS_AGENT), *common, *patterns, read_skill_file_tool(known.skills))
 
     def kinds(self, name: str) -> frozenset[str]:
         """What an agent works on; nothing is built or connected."""
-        return self._toolbox.kinds(self._agent(name))
+        return self._tool_provider.kinds(self._agent(name))
 
     def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
         """A call's arguments as the agent's tool takes them, and why it would not."""
-        prepared = self.kit(name).prepared(use)
+        prepared = self.runtime(name).prepared(use)
         return prepared.arguments, prepared.flaw
 
     def warm(self) -> None:
         """Build what the first turn would otherwise wait for."""
-        kit = self.kit("default")
+        runtime = self.runtime("default")
         self._knowledge.library.current()
-        kit.count("warm up")
+        runtime.count("warm up")
         self._models.warm()
 
     def close(self) -> None:
         """Close the connections of all backends."""
-        self._toolbox.close()
+        self._tool_provider.close()
 
-    def _build(self, agent: Agent, choice: Choice, why: str, *, has_skills: bool) -> Kit:
+    def _build(self, agent: Agent, choice: Choice, why: str, *, has_skills: bool) -> AgentRuntime:
         if why:
-            return self._kit(agent, choice, NOTHING, Absent(why))
+            return self._runtime(agent, choice, NOTHING, Absent(why))
         try:
-            belt = self._belt(agent, choice, has_skills=has_skills)
-            return self._kit(agent, choice, self._fitted(agent, choice, belt), None)
+            tool_set = self._tool_set(agent, choice, has_skills=has_skills)
+            return self._runtime(agent, choice, self._fitted(agent, choice, tool_set), None)
         except LoomError as error:  # raised here it would stop the lanes of all its sessions, turn after turn
             log.error("agent %s cannot work: %s", agent.name, error)
             broken = Absent(f"The agent {agent.name!r} cannot work: {error}")
-            return self._kit(agent, choice, NOTHING, broken)
+            return self._runtime(agent, choice, NOTHING, broken)
 
-    def _kit(self, agent: Agent, choice: Choice, belt: Belt, absent: Absent | None) -> Kit:
+    def _runtime(self, agent: Agent, choice: Choice, tool_set: ToolSet, absent: Absent | None) -> AgentRuntime:
         chosen = self._models.chosen(agent, choice.model)
         window, reserved = self._window(agent)
-        return Kit(
+        return AgentRuntime(
             agent=agent,
             model=absent or self._models.model(agent.provider, chosen),
             count=self._models.count(chosen),
-            registry=belt.registry,
-            specs=belt.registry.specs(belt.allowed, read_only=agent.is_read_only),
-            allowed=belt.allowed,
-            kinds=frozenset() if absent else self._toolbox.kinds(agent),
-            schema="" if absent else self._toolbox.schema(agent, choice.backend),
+            registry=tool_set.registry,
+            specs=tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only),
+            allowed=tool_set.allowed,
+            kinds=frozenset() if absent else self._tool_provider.kinds(agent),
+            schema="" if absent else self._tool_provider.schema(agent, choice.backend),
             input_budget_tokens=window - reserved,
             l1=l1_room(
                 window - reserved,
@@ -191,7 +191,7 @@ class Kits:
             frame=tokens.frame(chosen),
             compressor=None if absent else self._models.compressor(agent, chosen),
             compressor_budget_tokens=(agent.compressor.max_context_tokens or window) - reserved,
-            late=belt.late,
+            late=tool_set.late,
         )
 
     def window(self, name: str) -> tuple[int, int]:
@@ -212,34 +212,34 @@ class Kits:
             usual = max(window // 10, agent.max_tokens or 0)
         return window, min(agent.reserved_output_tokens or usual, window // 2)
 
-    def _belt(self, agent: Agent, choice: Choice, *, has_skills: bool) -> Belt:
+    def _tool_set(self, agent: Agent, choice: Choice, *, has_skills: bool) -> ToolSet:
         """All tools of an agent; LoomError if its data cannot be used."""
-        own = self._toolbox.own(agent, choice.backend)
+        own = self._tool_provider.own(agent, choice.backend)
         for problem in own.problems:
             log.warning("agent %s: %s", agent.name, problem)
         knowledge = self._knowledge
         readers = knowledge.skill_tools() if has_skills else ()
-        automatic = (*self._memory_tools(agent, choice), *self._toolbox.standing, *readers)
+        automatic = (*self._memory_tools(agent, choice), *self._tool_provider.standing, *readers)
         listed = agent.tools if choice.tools is None else choice.tools
         always = {tool.spec.name for tool in automatic} | (own.always if choice.tools is None else set())
         allowed = None if listed is None else (*listed, *sorted(always))
-        return Belt(Registry((*own.tools, *knowledge.pattern_tools(agent), *automatic)), allowed)
+        return ToolSet(Registry((*own.tools, *knowledge.pattern_tools(agent), *automatic)), allowed)
 
-    def _fitted(self, agent: Agent, choice: Choice, belt: Belt) -> Belt:
+    def _fitted(self, agent: Agent, choice: Choice, tool_set: ToolSet) -> ToolSet:
         """The belt as it is where the window has room for all of it; else some of its tools are shown late."""
-        permitted = belt.registry.permitted(belt.allowed, read_only=agent.is_read_only)
+        permitted = tool_set.registry.permitted(tool_set.allowed, read_only=agent.is_read_only)
         window, reserved = self._window(agent)
         count = self._models.count(self._models.chosen(agent, choice.model))
         if tools_tokens([tool.spec for tool in permitted], count) <= TOOLS_SHARE * (window - reserved):
-            return belt
+            return tool_set
         late = {tool.spec.name: tool.occasion for tool in permitted if tool.occasion != "always"}
         seldom = [name for name, occasion in late.items() if occasion == "seldom"]
         if not seldom:
-            return replace(belt, late=late)
-        if belt.registry.get(MORE) is not None:  # a tool of the user's has that name
-            return replace(belt, late={name: late[name] for name in late.keys() - {*seldom}})
-        allowed = None if belt.allowed is None else (*belt.allowed, MORE)
-        return Belt(Registry((*belt.registry.permitted(), more_tool(seldom))), allowed, late)
+            return replace(tool_set, late=late)
+        if tool_set.registry.get(MORE) is not None:  # a tool of the user's has that name
+            return replace(tool_set, late={name: late[name] for name in late.keys() - {*seldom}})
+        allowed = None if tool_set.allowed is None else (*tool_set.allowed, MORE)
+        return ToolSet(Registry((*tool_set.registry.permitted(), more_tool(seldom))), allowed, late)
 
     def _memory_tools(self, agent: Agent, choice: Choice) -> tuple[Tool, ...]:
         """What every agent has, whatever tools it lists: it must be able to find what has left its context."""

@@ -25,13 +25,13 @@ from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.events.rebuild import queued
 from loom_worker.lanes import dropped, readiness
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.lanes.lease_renewer import Keeper, alive_workers
+from loom_worker.lanes.lease_renewer import LeaseRenewer, alive_workers
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.memory.compress import AT_ONCE, Desk
-from loom_worker.runtime.components import Outfit, outfit
-from loom_worker.runtime.context_report import Outlook, means
+from loom_worker.runtime.components import Components, components
+from loom_worker.runtime.context_report import ContextReport, means
 from loom_worker.service.outward import Outward
-from loom_worker.service.pattern_catalog import PatternDesk
+from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.service import Front
 from loom_worker.service.turn_waiter import Following
 from loom_worker.service.wait_reports import Waits
@@ -46,13 +46,13 @@ from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.tasks import worker
 from loom_worker.tasks.app import configure
-from loom_worker.tasks.dispatch import Publisher, doors, send
+from loom_worker.tasks.dispatch import Publisher, dispatcher, send
 from loom_worker.tasks.sweep import Sweep, Sweeper
 from loom_worker.tasks.threads import busy
-from loom_worker.tasks.wakeups import Bells
+from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tasks.worker import Worker
 from loom_worker.turn.model_watch import WaitTeller
-from loom_worker.turn.runtime import Loom
+from loom_worker.turn.runtime import TurnWorker
 from loom_worker.turn.store_retry import Stopping
 from loom_worker.webhook.body import completed
 from loom_worker.webhook.deliver import Deliverer
@@ -63,7 +63,7 @@ class Process:
     """A worker process: its parts, and what must be ended when it ends."""
 
     worker: Worker
-    outfit: Outfit
+    components: Components
     database: Database
     sweeper: Sweeper
 
@@ -71,7 +71,7 @@ class Process:
         """Flush and close what this process holds."""
         self.sweeper.stop()
         self.worker.turns.keeper.stop()
-        self.outfit.close()
+        self.components.close()
         self.database.close()
 
 
@@ -82,9 +82,9 @@ def start(settings: Settings, *, takes_turns: bool = True) -> Process:
     return process
 
 
-def alone(settings: Settings) -> Loom:
+def alone(settings: Settings) -> TurnWorker:
     """The parts of a process that runs one turn and nothing else."""
-    return _build(settings, is_alone=True).worker.turns
+    return _build(settings, is_isolated=True).worker.turns
 
 
 def front(settings: Settings) -> Front:
@@ -97,13 +97,15 @@ def front(settings: Settings) -> Front:
     publisher = Publisher()
     agents = LiveAgents(settings.agents_dir)
     stopping = Stopping(settings.lanes.drain_s)
-    fitted = outfit(settings, agents, database, client, process=_process_name(), stopping=stopping)
-    outlook = Outlook(fitted.kits, fitted.knowledge, Sessions(database), Turns(database), Memories(database))
-    bells = Bells(app, client)
+    fitted = components(settings, agents, database, client, process=_process_name(), stopping=stopping)
+    context_report = ContextReport(
+        fitted.registry, fitted.knowledge, Sessions(database), Turns(database), Memories(database)
+    )
+    wakeups = WakeupQueue(app, client)
     waits = Waits(Turns(database), LiveWaits(client), agents)
 
     def announce(turn: Turn) -> None:
-        publisher.put(lambda: _announce(turn, lanes, events, bells))
+        publisher.put(lambda: _announce(turn, lanes, events, wakeups))
 
     def close() -> None:
         publisher.close()
@@ -111,23 +113,23 @@ def front(settings: Settings) -> Front:
 
     outward = Outward(
         announce=announce,
-        ring_lane=lambda lane: publisher.put(lambda: bells.ring(lane)),
-        alert=lambda lane: publisher.put(lambda: _alert(lane, lanes, bells)),
+        wake_lane=lambda lane: publisher.put(lambda: wakeups.wake(lane)),
+        alert=lambda lane: publisher.put(lambda: _alert(lane, lanes, wakeups)),
         ended=lambda turn: publisher.put(lambda: events.append(turn.id, [_final(turn)], least=1)),
         webhook_body=lambda turn: _webhook_body(turn, settings),
         deliver=lambda delivery_id: publisher.put(lambda: send(app, "loom.webhook.deliver", delivery_id)),
         problems=lambda: _problems(database, client),
         workers=lambda: len(alive_workers(client)),
-        tools=fitted.kits.tools,
-        prepared=fitted.kits.prepared,
+        tools=fitted.registry.tools,
+        prepared=fitted.registry.prepared,
         open_blob=fitted.references.open,
-        context=outlook.context,
-        recall=outlook.recall,
-        clear_recalled=outlook.clear_recalled,
-        check_kernel=outlook.check_kernel,
-        check_fits=outlook.check_fits,
+        context=context_report.context,
+        recall=context_report.recall,
+        clear_recalled=context_report.clear_recalled,
+        check_kernel=context_report.check_kernel,
+        check_fits=context_report.check_fits,
         patterns=_pattern_desk(client, fitted),
-        metrics=lambda: outlook.metrics(_sources(database, client, fitted, waits), now_ms=now_ms()),
+        metrics=lambda: context_report.metrics(_sources(database, client, fitted, waits), now_ms=now_ms()),
         close=close,
     )
     return Front(
@@ -140,7 +142,7 @@ def front(settings: Settings) -> Front:
     )
 
 
-def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = True) -> Process:
+def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool = True) -> Process:
     crash_points.arm(settings.crash_points, settings.home / "crashes")
     name = _process_name()
     client = _redis(settings)
@@ -148,12 +150,12 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
     lanes = Lanes(client, settings.lanes)
     claims, outbox = Claims(database), Outbox(database)
     app = configure(settings)
-    ways = doors(app, Bells(app, client), process_env.handed_on(settings))
+    ways = dispatcher(app, WakeupQueue(app, client), process_env.handed_on(settings))
     stopping = Stopping(settings.lanes.drain_s)
     memories = Memories(database)
-    fitted = outfit(settings, LiveAgents(settings.agents_dir), database, client, process=name, stopping=stopping)
+    fitted = components(settings, LiveAgents(settings.agents_dir), database, client, process=name, stopping=stopping)
     threads = readiness.Threads(settings.worker_concurrency, busy) if takes_turns else None
-    parts = Loom(
+    parts = TurnWorker(
         settings=settings,
         worker=name,
         claims=claims,
@@ -161,27 +163,27 @@ def _build(settings: Settings, *, is_alone: bool = False, takes_turns: bool = Tr
         calls=Calls(database),
         memories=memories,
         lanes=lanes,
-        keeper=Keeper(client, lanes, name, settings.lanes, threads=threads),
+        keeper=LeaseRenewer(client, lanes, name, settings.lanes, threads=threads),
         events=_events(settings),
-        doors=ways,
-        kit=fitted.kits.kit,
+        dispatcher=ways,
+        runtime=fitted.registry.runtime,
         beside=fitted.knowledge.beside,
         standing=fitted.knowledge.standing,
         version_of=fitted.knowledge.version_of,
-        run_tool=fitted.calling.run,
-        concluded=fitted.calling.concluded,
-        open_breakers=fitted.calling.open_breakers,
+        run_tool=fitted.executor.run,
+        concluded=fitted.executor.concluded,
+        open_breakers=fitted.executor.open_breakers,
         alive_workers=lambda: alive_workers(client),
         waits=WaitTeller(LiveWaits(client)),
         webhook_body=lambda turn: _webhook_body(turn, settings),
         stopping=stopping,
         content=fitted.content,
-        is_alone=is_alone,
+        is_isolated=is_isolated,
     )
     desk = Desk(
         worker=name,
         memories=memories,
-        means=lambda session: means(fitted.kits, session),
+        means=lambda session: means(fitted.registry, session),
         alive_workers=parts.alive_workers,
         is_stopping=lambda: stopping.is_asked,
         places=threading.Semaphore(max(1, settings.worker_concurrency // AT_ONCE)),
@@ -198,16 +200,16 @@ def _process_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def _announce(turn: Turn, lanes: Lanes, events: EventLog, bells: Bells) -> None:
+def _announce(turn: Turn, lanes: Lanes, events: EventLog, wakeups: WakeupQueue) -> None:
     if lanes.submit(turn.lane, [(turn.seq, turn.id)]):
-        bells.ring(turn.lane)
+        wakeups.wake(turn.lane)
     # A worker that is faster finds the log empty and opens it itself; this then changes nothing.
     events.append(turn.id, [("turn.queued", queued(turn))], least=-1)
 
 
-def _alert(lane: str, lanes: Lanes, bells: Bells) -> None:
+def _alert(lane: str, lanes: Lanes, wakeups: WakeupQueue) -> None:
     if lanes.alert(lane):
-        bells.ring(lane)
+        wakeups.wake(lane)
 
 
 def _final(turn: Turn) -> tuple[str, Json]:
@@ -218,14 +220,14 @@ def _webhook_body(turn: Turn, settings: Settings) -> str:
     return completed(turn, now_ms=now_ms(), url=f"{_base_url(settings)}/v1/turns/{turn.id}")
 
 
-def _pattern_desk(client: Any, fitted: Outfit) -> PatternDesk:
+def _pattern_desk(client: Any, fitted: Components) -> PatternCatalog:
     knowledge = fitted.knowledge
 
     def match(workspace: str, question: str, k: int, agent: str | None) -> Sequence[PatternMatch]:
-        kinds = None if agent is None else fitted.kits.kinds(agent)
+        kinds = None if agent is None else fitted.registry.kinds(agent)
         return knowledge.match(workspace, question, k=k, kinds=kinds)
 
-    return PatternDesk(
+    return PatternCatalog(
         library=knowledge.library,
         uses=knowledge.uses,
         match=match,
@@ -234,7 +236,7 @@ def _pattern_desk(client: Any, fitted: Outfit) -> PatternDesk:
     )
 
 
-def _sources(database: Database, client: Any, fitted: Outfit, waits: Waits) -> dict[str, Callable[[], Json]]:
+def _sources(database: Database, client: Any, fitted: Components, waits: Waits) -> dict[str, Callable[[], Json]]:
     """What figures are told of beside the queue, each by itself: one that fails takes no other with it."""
     return {
         # Asked alone, breakers would be told as closed while Redis is away.

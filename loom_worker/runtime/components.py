@@ -1,4 +1,4 @@
-"""What the agents of a process work with: kits, models, tools, and where the results of tools are kept."""
+"""What the agents of a process work with: agent runtimes, models, tools, and where the results of tools are kept."""
 
 import os
 import time
@@ -21,12 +21,12 @@ from loom_worker.patterns.events import News
 from loom_worker.patterns.index_store import Shelf
 from loom_worker.patterns.library import packaged_root
 from loom_worker.patterns.live import LiveLibrary, Means
-from loom_worker.runtime.agents import Kits
+from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.content_versions import ContentVersions
 from loom_worker.runtime.models import Models
 from loom_worker.runtime.prompt_context import Knowledge
-from loom_worker.runtime.tool_execution import Calling
-from loom_worker.runtime.tool_sets import Toolbox
+from loom_worker.runtime.tool_execution import ToolExecutor
+from loom_worker.runtime.tool_sets import ToolProvider
 from loom_worker.skills.index import Skills
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
@@ -53,16 +53,16 @@ MCP_REMEMBERED_S = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Outfit:
+class Components:
     """All of it."""
 
-    kits: Kits
+    registry: AgentRegistry
     knowledge: Knowledge
     news: News
     references: References
     errors: Errors
     breakers: Breakers
-    calling: Calling
+    executor: ToolExecutor
     error_days: int
     retention: Retention
     content: ContentVersions
@@ -77,11 +77,11 @@ class Outfit:
         """End child processes and servers, close connections."""
         self.knowledge.close()
         self.news.close()
-        self.calling.close()
-        self.kits.close()
+        self.executor.close()
+        self.registry.close()
 
 
-def outfit(
+def components(
     settings: Settings,
     agents: Agents | LiveAgents,
     database: Database,
@@ -89,7 +89,7 @@ def outfit(
     *,
     process: str,
     stopping: Stopping,
-) -> Outfit:
+) -> Components:
     """Put it together; nothing is started or connected yet.
 
     Args:
@@ -109,13 +109,13 @@ def outfit(
     models = Models(settings, breakers=breakers, stopping=stopping)
     news = News(client, process=process)
     knowledge = _knowledge(settings, database, news, content)
-    kits = Kits(
+    registry = AgentRegistry(
         settings,
         agents,
         database,
         models=models,
         knowledge=knowledge,
-        toolbox=Toolbox(
+        tool_provider=ToolProvider(
             settings,
             servers=_servers(settings, client, content),
             files=ToolFiles(content=content),
@@ -123,7 +123,7 @@ def outfit(
             common=_shared(database, stopping),
         ),
     )
-    calling = Calling(
+    executor = ToolExecutor(
         settings=settings,
         pool=_pool(settings),
         breakers=breakers,
@@ -134,7 +134,7 @@ def outfit(
     )
     retention = Retention(database, settings.retention)
     days = settings.tools.error_days
-    return Outfit(kits, knowledge, news, references, errors, breakers, calling, days, retention, content)
+    return Components(registry, knowledge, news, references, errors, breakers, executor, days, retention, content)
 
 
 def _shared(database: Database, stopping: Stopping) -> tuple[Tool, ...]:

@@ -14,22 +14,22 @@ from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import message_tokens, tools_tokens
 from loom_worker.memory.recalled import RECALLED_SHARE, recalled_tokens
 from loom_worker.memory.summarize import Means
-from loom_worker.runtime.agents import Kits
+from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.prompt_context import Knowledge, beside_tokens
 from loom_worker.store.memory import Memories
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn import context
-from loom_worker.turn.runtime import Kit
+from loom_worker.turn.runtime import AgentRuntime
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """Asks kits and store; connects to nothing but the agent's own data."""
+class ContextReport:
+    """Asks agent runtimes and store; connects to nothing but the agent's own data."""
 
-    kits: Kits
+    registry: AgentRegistry
     knowledge: Knowledge
     sessions: Sessions
     turns: Turns
@@ -42,12 +42,12 @@ class Outlook:
             NotFound: the workspace has no such session.
         """
         session = self.sessions.get(workspace, session_id)
-        kit = self._kit(session)
+        runtime = self._runtime(session)
         remembered = self.memories.load(session.lane, limit=context.HISTORY_MESSAGES)
-        rom = self._rom(kit, session)
-        tokens = context.shown(kit, remembered, session, rom=rom)
+        rom = self._rom(runtime, session)
+        tokens = context.shown(runtime, remembered, session, rom=rom)
         layers: Json = {
-            name: {"tokens": tokens[name], "share": round(tokens[name] / kit.input_budget_tokens, 4)}
+            name: {"tokens": tokens[name], "share": round(tokens[name] / runtime.input_budget_tokens, 4)}
             for name in ("tools", "rom", "kernel", "l2", "l1", "recalled", "patterns")
         }
         layers["l1"]["messages"] = tokens.pop("messages")
@@ -56,11 +56,11 @@ class Outlook:
             "object": "context",
             "session_id": session_id,
             "layers": layers,
-            "input_budget_tokens": kit.input_budget_tokens,
+            "input_budget_tokens": runtime.input_budget_tokens,
             "used_tokens": sum(tokens.values()),
-            "model": kit.model.name,
+            "model": runtime.model.name,
             "rom_digest": sha256(rom.encode()).hexdigest()[:16],
-            "agent_version": session.agent_version or kit.agent.version,
+            "agent_version": session.agent_version or runtime.agent.version,
             "memory_version": remembered.state.version,
         }
 
@@ -71,13 +71,13 @@ class Outlook:
             NotFound: the workspace has no such session.
             Invalid: the session has no such message, or they are too much; nothing was changed.
         """
-        kit = self._kit(self.sessions.get(workspace, session_id))
+        runtime = self._runtime(self.sessions.get(workspace, session_id))
         return self.memories.promote(
             workspace,
             session_id,
             message_ids,
-            budget_tokens=int(RECALLED_SHARE * kit.input_budget_tokens),
-            tokens=lambda messages: recalled_tokens(messages, kit.count, fence),
+            budget_tokens=int(RECALLED_SHARE * runtime.input_budget_tokens),
+            tokens=lambda messages: recalled_tokens(messages, runtime.count, fence),
         )
 
     def clear_recalled(self, workspace: str, session_id: str) -> None:
@@ -90,15 +90,15 @@ class Outlook:
         Args:
             agent: whose session it becomes, should it be new.
         """
-        if 2 * len(text.encode()) < surely_free(*self.kits.window(agent)):
+        if 2 * len(text.encode()) < surely_free(*self.registry.window(agent)):
             return
         try:
             session: Session | None = self.sessions.get(workspace, session_id)
         except NotFound:
             session = None
-        kit = self.kits.kit(agent, workspace=workspace) if session is None else self._kit(session)
-        room = room_tokens(kit, session, rom=self._rom(kit, session))
-        needed = message_tokens(ChatMessage("user", text), kit.count)
+        runtime = self.registry.runtime(agent, workspace=workspace) if session is None else self._runtime(session)
+        room = room_tokens(runtime, session, rom=self._rom(runtime, session))
+        needed = message_tokens(ChatMessage("user", text), runtime.count)
         if needed > room:
             raise Invalid(
                 f"The message takes about {needed} tokens, and {room} are free in the model's window. Send it in "
@@ -109,9 +109,9 @@ class Outlook:
 
     def check_kernel(self, agent: str, kernel: Json) -> None:
         """Raise Invalid for a kernel that is larger than its share of the window."""
-        kit = self.kits.kit(agent)
-        most = int(kit.agent.memory.shares.kernel * kit.input_budget_tokens)
-        needed = facts_tokens(kernel, kit.count)
+        runtime = self.registry.runtime(agent)
+        most = int(runtime.agent.memory.shares.kernel * runtime.input_budget_tokens)
+        needed = facts_tokens(kernel, runtime.count)
         if needed > most:
             raise Invalid(
                 f"The kernel takes about {needed} tokens; its share of the model's window is {most}.",
@@ -145,19 +145,19 @@ class Outlook:
             **{f"memory_{name}": figure for name, figure in memory.items()},
         }
 
-    def _rom(self, kit: Kit, session: Session | None) -> str:
+    def _rom(self, runtime: AgentRuntime, session: Session | None) -> str:
         first_sent = session.rom if session else None
-        return context.rom_of(kit, first_sent, lambda: self.knowledge.standing(kit))
+        return context.rom_of(runtime, first_sent, lambda: self.knowledge.standing(runtime))
 
-    def _kit(self, session: Session) -> Kit:
-        return self.kits.kit(session.agent, session.choice, session.workspace)
+    def _runtime(self, session: Session) -> AgentRuntime:
+        return self.registry.runtime(session.agent, session.choice, session.workspace)
 
 
-def room_tokens(kit: Kit, session: Session | None, *, rom: str) -> int:
+def room_tokens(runtime: AgentRuntime, session: Session | None, *, rom: str) -> int:
     """What a message may take at most: the input budget without tools, system text and what stands beside."""
-    budget = kit.input_budget_tokens
-    ratio = context.over_bound(kit, session.token_correction if session else None)
-    fixed = kit.count(rom) + tools_tokens(kit.least_specs, kit.count) + beside_tokens(budget)
+    budget = runtime.input_budget_tokens
+    ratio = context.over_bound(runtime, session.token_correction if session else None)
+    fixed = runtime.count(rom) + tools_tokens(runtime.least_specs, runtime.count) + beside_tokens(budget)
     return max(0, int(budget / context.scale(ratio)) - fixed)
 
 
@@ -169,17 +169,17 @@ def surely_free(window_tokens: int, reserved_tokens: int) -> int:
 SURE_SHARE, TOOLS_TOKENS = 0.4, 8_000
 
 
-def means(kits: Kits, session: Session) -> Means:
+def means(registry: AgentRegistry, session: Session) -> Means:
     """What the session's memory is compressed by."""
-    kit = kits.kit(session.agent, session.choice, session.workspace)
-    policy = kit.agent.memory
+    runtime = registry.runtime(session.agent, session.choice, session.workspace)
+    policy = runtime.agent.memory
     return Means(
         policy=policy,
-        model=kit.compressor,
-        count=kit.count,
-        l1=kit.l1,
-        l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * kit.input_budget_tokens)),
+        model=runtime.compressor,
+        count=runtime.count,
+        l1=runtime.l1,
+        l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * runtime.input_budget_tokens)),
         budget_tokens=int(
-            kit.compressor_budget_tokens / context.scale(context.over_bound(kit, session.token_correction))
+            runtime.compressor_budget_tokens / context.scale(context.over_bound(runtime, session.token_correction))
         ),
     )

@@ -26,7 +26,7 @@ from loom_worker.core.values.agents import Agent, McpServer, Scope
 from loom_worker.core.values.problems import Problem, in_order
 from loom_worker.core.values.tools import Tool
 from loom_worker.llm.bedrock import PACKAGES
-from loom_worker.runtime.agents import Kits
+from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.tool_sets import Data
 from loom_worker.tools import custom
 
@@ -68,7 +68,7 @@ class Inspection:
     """Looks at an installation with the parts of a process; what it connects to stays open for them."""
 
     settings: Settings
-    kits: Kits
+    registry: AgentRegistry
     calls_model: bool
     """True: this process has the keys of providers, so it can tell that one is missing."""
     reaches_out: bool
@@ -90,7 +90,7 @@ class Inspection:
     def _judged(self, agent: Agent, sources: Sequence[Found]) -> Iterator[Problem]:
         for source in sources:
             yield from source.problems
-        tools = (*self.kits.own(agent), *(tool for source in sources for tool in source.tools))
+        tools = (*self.registry.own(agent), *(tool for source in sources for tool in source.tools))
         by_name = {tool.spec.name: tool.is_read_only for tool in tools}
         unread = tuple(prefix for source in sources for prefix in source.unread)
         yield from check.tools(agent, check.Inventory(by_name, unread))
@@ -129,7 +129,7 @@ class _DataLook:
             return Found()
         tools: tuple[Tool, ...] = ()
         try:
-            data = self.inspection.kits.toolbox.data(agent, self.database)
+            data = self.inspection.registry.tool_provider.data(agent, self.database)
             if data is None or (self.database is None and _is_yet_to_be_made(agent, settings)):
                 return Found(data.tools() if data else ())
             tools = data.tools()
@@ -190,7 +190,7 @@ class _ServerLook:
         unread, problems = (f"{self.server.name}__",), tuple(self._unready())
         if problems or not self.inspection.reaches_out:
             return Found(problems=problems, unread=unread)
-        offer = self.inspection.kits.toolbox.offer(self.server)
+        offer = self.inspection.registry.tool_provider.offer(self.server)
         told = tuple(self._problem(problem) for problem in offer.problems)
         return Found(offer.tools, told, () if offer.tools else unread)
 
@@ -243,9 +243,9 @@ class _PythonLook:
 
     def _taken(self) -> set[str]:
         """Names of tools that the agent has already."""
-        own: tuple[Tool, ...] = self.inspection.kits.own(self.agent)
+        own: tuple[Tool, ...] = self.inspection.registry.own(self.agent)
         with contextlib.suppress(LoomError):  # told by the look at the data
-            data = self.inspection.kits.toolbox.data(self.agent)
+            data = self.inspection.registry.tool_provider.data(self.agent)
             own = (*own, *(data.tools() if data else ()))
         return {tool.spec.name for tool in own}
 

@@ -11,7 +11,7 @@ import sys
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import from_env
 from loom_worker.lanes.lanes import Lease
-from loom_worker.lanes.lease_renewer import Hold
+from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.runtime import build
 from loom_worker.turn.entrypoints import serve_claim
 
@@ -19,11 +19,11 @@ from loom_worker.turn.entrypoints import serve_claim
 def main(lane: str, token: str, turn_id: str, fence: str) -> int:
     """Run the turn that the parent claimed."""
     settings = from_env({**os.environ, **json.load(sys.stdin)})
-    loom = build.alone(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
-    claim = loom.claims.resume(turn_id, fence=int(fence))
+    worker = build.alone(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
+    claim = worker.claims.resume(turn_id, fence=int(fence))
     if claim is None:
         return 1
-    serve_claim(claim, Hold(Lease(lane, token, claim.turn.seq), renewed_s=0.0), loom)
+    serve_claim(claim, HeldLease(Lease(lane, token, claim.turn.seq), renewed_s=0.0), worker)
     return 0
 
 

@@ -17,7 +17,7 @@ from loom_worker.agents.load import load
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import Settings
 from loom_worker.runtime import build
-from loom_worker.runtime.components import Outfit
+from loom_worker.runtime.components import Components
 from loom_worker.runtime.installation import Inspection
 from loom_worker.tasks.app import app, configure
 from loom_worker.tasks.calm_events import CalmEvents
@@ -62,9 +62,9 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
     )
     if "turn" in queues:
         # Before it takes turns: the first one would otherwise wait seconds for the library and the token table.
-        process.outfit.kits.warm()
+        process.components.registry.warm()
     if process_env.PROVIDER in process_env.of_worker(queues):
-        _tell_problems(settings, process.outfit)
+        _tell_problems(settings, process.components)
     # What is loaded by now stays: the garbage collector need not look through it again with every full collection.
     gc.collect()
     gc.freeze()
@@ -75,12 +75,12 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
     return int(worker.exitcode or 0)
 
 
-def _tell_problems(settings: Settings, fitted: Outfit) -> None:
+def _tell_problems(settings: Settings, fitted: Components) -> None:
     """Log what of agents and tools cannot work, as far as it can be seen without connecting to anything.
 
     In a thread that keeps neither the worker nor its end waiting: users' files are imported for it.
     """
-    inspection = Inspection(settings, fitted.kits, calls_model=True, reaches_out=False)
+    inspection = Inspection(settings, fitted.registry, calls_model=True, reaches_out=False)
 
     def tell() -> None:
         agents = load(settings.agents_dir)

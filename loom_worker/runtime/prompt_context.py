@@ -33,7 +33,7 @@ from loom_worker.skills.select import chosen
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.sessions import Sessions
-from loom_worker.turn.runtime import Beside, Kit
+from loom_worker.turn.runtime import AgentRuntime, PromptContext
 
 log = logging.getLogger(__name__)
 
@@ -102,32 +102,34 @@ class Knowledge:
         """True if the agent uses skills and there is one, in whatever workspace."""
         return agent.skills_enabled and self.skills.any()
 
-    def standing(self, kit: Kit) -> str:
-        """What the system text of a new session says of the skills in its kit."""
-        if not kit.agent.skills_enabled:
+    def standing(self, runtime: AgentRuntime) -> str:
+        """What the system text of a new session says of the skills in its agent runtime."""
+        if not runtime.agent.skills_enabled:
             return ""
-        shelf, tools = kit.shelf, _names(kit)
-        most_tokens = int(STANDING_SHARE * kit.input_budget_tokens)
-        return _fitted(lambda most_chars: standing(shelf, most_chars=most_chars, tools=tools), most_tokens, kit.count)
+        shelf, tools = runtime.shelf, _names(runtime)
+        most_tokens = int(STANDING_SHARE * runtime.input_budget_tokens)
+        return _fitted(
+            lambda most_chars: standing(shelf, most_chars=most_chars, tools=tools), most_tokens, runtime.count
+        )
 
-    def beside(self, turn: Turn, kit: Kit) -> Beside:
+    def beside(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
         """What stands beside a turn's question: the date, the skills it calls for, the patterns that fit."""
         parts = [f"Today is {datetime.now(UTC):%Y-%m-%d}."]
-        room = beside_tokens(kit.input_budget_tokens) - kit.count(parts[0])
-        called = _called(turn, kit)
+        room = beside_tokens(runtime.input_budget_tokens) - runtime.count(parts[0])
+        called = _called(turn, runtime)
         if called:
-            tools = _names(kit)
-            told = _fitted(lambda most_chars: beside(called, most_chars=most_chars, tools=tools), room, kit.count)
+            tools = _names(runtime)
+            told = _fitted(lambda most_chars: beside(called, most_chars=most_chars, tools=tools), room, runtime.count)
             parts.append(told)
-            room -= kit.count(told)
+            room -= runtime.count(told)
         matches = []
-        for match in self._matches(turn, kit):
+        for match in self._matches(turn, runtime):
             text = for_message(match)
-            if (needed := kit.count(text)) <= room:
+            if (needed := runtime.count(text)) <= room:
                 parts.append(text)
                 matches.append(match)
                 room -= needed
-        return Beside("\n\n".join(parts), tuple(map(_told, matches)), tuple(_how(*each) for each in called))
+        return PromptContext("\n\n".join(parts), tuple(map(_told, matches)), tuple(_how(*each) for each in called))
 
     def match(
         self, workspace: str, question: str, *, k: int, kinds: frozenset[str] | None = None
@@ -154,14 +156,14 @@ class Knowledge:
         """End the watch."""
         self.library.stop()
 
-    def _matches(self, turn: Turn, kit: Kit) -> Sequence[PatternMatch]:
-        agent = kit.agent
+    def _matches(self, turn: Turn, runtime: AgentRuntime) -> Sequence[PatternMatch]:
+        agent = runtime.agent
         if not agent.patterns_enabled or not agent.max_patterns_per_turn:
             return ()
         k = max(CANDIDATES, agent.max_patterns_per_turn)
-        found = self.match(turn.workspace, turn.input, k=k, kinds=kit.kinds)
-        if agent.reranks_patterns and kit.compressor is not None and is_close(found):
-            settled = self._reranked(turn, found, kit.compressor)
+        found = self.match(turn.workspace, turn.input, k=k, kinds=runtime.kinds)
+        if agent.reranks_patterns and runtime.compressor is not None and is_close(found):
+            settled = self._reranked(turn, found, runtime.compressor)
             if settled is not found:  # else the model gave no verdict, and confidence decides as ever
                 return settled[: agent.max_patterns_per_turn]
         good = [match for match in found if match.confidence >= agent.min_confidence]
@@ -199,10 +201,10 @@ def beside_tokens(input_budget_tokens: int) -> int:
     return min(MOST_BESIDE_TOKENS, int(BESIDE_SHARE * input_budget_tokens))
 
 
-def _called(turn: Turn, kit: Kit) -> tuple[tuple[Skill, Literal["manual", "keyword"]], ...]:
-    if not kit.agent.skills_enabled:
+def _called(turn: Turn, runtime: AgentRuntime) -> tuple[tuple[Skill, Literal["manual", "keyword"]], ...]:
+    if not runtime.agent.skills_enabled:
         return ()
-    return chosen(kit.shelf, turn.input, most=kit.agent.max_skills_per_turn)
+    return chosen(runtime.shelf, turn.input, most=runtime.agent.max_skills_per_turn)
 
 
 def _fitted(tell: Callable[[int], str], most_tokens: int, count: Count) -> str:
@@ -213,8 +215,8 @@ def _fitted(tell: Callable[[int], str], most_tokens: int, count: Count) -> str:
     return text if needed <= most_tokens else tell(int(0.9 * most_chars * most_tokens / needed))
 
 
-def _names(kit: Kit) -> frozenset[str]:
-    return frozenset(spec.name for spec in kit.specs)
+def _names(runtime: AgentRuntime) -> frozenset[str]:
+    return frozenset(spec.name for spec in runtime.specs)
 
 
 def _told(match: PatternMatch) -> dict[str, object]:

@@ -25,7 +25,7 @@ PROBE_SLACK_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Calling:
+class ToolExecutor:
     """What calls of tools go through in this process."""
 
     settings: Settings

@@ -50,7 +50,7 @@ class Own:
     problems: tuple[str, ...] = ()
 
 
-class Toolbox:
+class ToolProvider:
     """All tools of a process; any thread may use it, and nothing is connected before it is needed."""
 
     def __init__(

@@ -40,7 +40,7 @@ class Approvals:
         self._waits = waits
 
     def decide(self, workspace: str, turn_id: str, call_id: str, decision: Decision) -> Turn:
-        """Let a call run, as the model wishes or with other arguments, or have the model told that it may not.
+        """Let a call run, as the model asks or with other arguments, or have the model told that it may not.
 
         Raises:
             NotFound: the workspace has no such turn, or the turn no such call.

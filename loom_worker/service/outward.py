@@ -8,19 +8,19 @@ from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Turn
-from loom_worker.service.pattern_catalog import PatternDesk
+from loom_worker.service.pattern_catalog import PatternCatalog
 
 
 @dataclass(frozen=True, slots=True)
 class Outward:
-    """How the front reaches what is built elsewhere: workers, agents' kits, memory.
+    """How the front reaches what is built elsewhere: workers, agents' agent runtimes, memory.
 
     What tells or rings returns at once; what asks may read the database.
     """
 
     announce: Callable[[Turn], None]
     """Put an accepted turn on its lane and ring."""
-    ring_lane: Callable[[str], None]
+    wake_lane: Callable[[str], None]
     """Make a lane go on whose session is active again."""
     alert: Callable[[str], None]
     """Have a lane's running turn looked at anew."""
@@ -50,7 +50,7 @@ class Outward:
     """(agent's name, kernel): raise Invalid if it is larger than its share."""
     check_fits: Callable[[str, str, str, str], None]
     """(workspace, session id, agent's name if the session is new, message): raise Invalid if it can never be sent."""
-    patterns: PatternDesk
+    patterns: PatternCatalog
     metrics: Callable[[], Json]
     """Figures over all workspaces, as ``web.metrics`` names them."""
     close: Callable[[], None]

@@ -30,7 +30,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class PatternDesk:
+class PatternCatalog:
     """Answers from this process' own library; the workers' are told of beside it."""
 
     library: LiveLibrary

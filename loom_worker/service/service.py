@@ -113,7 +113,7 @@ class Front:
         self._check_patch(workspace, session_id, patch)
         session = self._sessions.patch(workspace, session_id, patch, now_ms=now_ms())
         if patch.status == "active" and session.queue_depth:
-            self._outward.ring_lane(session.lane)
+            self._outward.wake_lane(session.lane)
         return session
 
     def delete_session(self, workspace: str, session_id: str) -> None:
@@ -158,7 +158,7 @@ class Front:
     def cancel(self, workspace: str, turn_id: str, action: CancelAction) -> Turn:
         """Wish a turn to end: one that nobody has begun is cancelled at once, one that runs within a second.
 
-        Repeats change nothing; of two wishes the stronger one holds (rollback, interrupt, finish).
+        Repeats change nothing; of two asks the stronger one holds (rollback, interrupt, finish).
 
         Raises:
             NotFound: the workspace has no such turn.
@@ -178,7 +178,7 @@ class Front:
             self._tell(done)
         return self._waits.told(done.turn)
 
-    def retry(self, workspace: str, turn_id: str, wish: Retry) -> tuple[Turn, bool]:
+    def retry(self, workspace: str, turn_id: str, asked: Retry) -> tuple[Turn, bool]:
         """Accept a failed turn's input once more, at the tail of its lane.
 
         Returns:
@@ -189,7 +189,7 @@ class Front:
             Conflict: the turn did not fail, or its session is archived.
             QueueFull, Invalid, Unavailable: nothing was accepted.
         """
-        turn, is_replay = retry(self._database, self.settings.limits, workspace, turn_id, wish, now_ms=now_ms())
+        turn, is_replay = retry(self._database, self.settings.limits, workspace, turn_id, asked, now_ms=now_ms())
         self._announce(turn, is_replay=is_replay)
         return self._waits.told(turn), is_replay
 

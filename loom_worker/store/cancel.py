@@ -1,4 +1,4 @@
-"""A client wishes a turn to end: one that nobody has begun ends here, any other is told."""
+"""A client asks a turn to end: one that nobody has begun ends here, any other is told."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,11 +13,13 @@ from loom_worker.store.outbox import put_out
 from loom_worker.store.reading import read_turn, turn_row
 from loom_worker.store.schema import turns, unfinished
 
-_WISH = update(turns).where(turns.c.id == bindparam("our_id")).values(cancel=bindparam("wish"))
+_REQUEST = update(turns).where(turns.c.id == bindparam("our_id")).values(cancel=bindparam("action"))
 _END = (
     update(turns)
     .where(turns.c.id == bindparam("our_id"))
-    .values(cancel=bindparam("wish"), status="cancelled", reason=bindparam("wish"), completed_ms=bindparam("now_ms"))
+    .values(
+        cancel=bindparam("action"), status="cancelled", reason=bindparam("action"), completed_ms=bindparam("now_ms")
+    )
 )
 _STRENGTH = case({name: level for name, level in STRENGTH.items() if name}, value=turns.c.cancel, else_=literal(0))
 _OVERRULE = (
@@ -28,13 +30,13 @@ _OVERRULE = (
         turns.c.started_ms.is_not(None),
         bindparam("strength") > _STRENGTH,
     )
-    .values(cancel=bindparam("wish"))
+    .values(cancel=bindparam("action"))
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What a wish has changed."""
+    """What a request has changed."""
 
     turn: Turn
     is_new: bool
@@ -52,7 +54,7 @@ def cancel(
     now_ms: int,
     deliver: Callable[[Turn], Delivery | None],
 ) -> Cancelled:
-    """Commit a client's wish.
+    """Commit a client's cancel request.
 
     Args:
         deliver: makes the webhook delivery of a turn that ends here, if it wants one.
@@ -65,11 +67,11 @@ def cancel(
         row = turn_row(tx, workspace, turn_id)
         if row["completed_ms"] is not None or STRENGTH[row["cancel"]] >= STRENGTH[action]:
             return Cancelled(read_turn(tx, row), is_new=False)
-        wish = {"our_id": turn_id, "wish": action}
+        asked = {"our_id": turn_id, "action": action}
         if row["started_ms"] is None and action != "finish":
-            tx.execute(_END, {**wish, "now_ms": now_ms})
+            tx.execute(_END, {**asked, "now_ms": now_ms})
         else:
-            tx.execute(_WISH, wish)
+            tx.execute(_REQUEST, asked)
         turn = read_turn(tx, turn_row(tx, workspace, turn_id))
         delivery = deliver(turn) if turn.is_finished else None
         if delivery is not None:
@@ -79,4 +81,4 @@ def cancel(
 
 def overrule(tx: Connection, owner: Any, action: CancelAction) -> None:
     """Wish the turn that runs in a session to end, if one does; those that nobody has begun stay queued."""
-    tx.execute(_OVERRULE, {"our_lane": owner["lane"], "wish": action, "strength": STRENGTH[action]})
+    tx.execute(_OVERRULE, {"our_lane": owner["lane"], "action": action, "strength": STRENGTH[action]})

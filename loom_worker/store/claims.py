@@ -150,8 +150,8 @@ class Claims:
             row = _row(tx, _OURS, {"our_id": turn_id, "our_fence": fence})
             return None if row is None else _claim(tx, row)
 
-    def wish(self, claim: Claim) -> CancelAction | None:
-        """How the client wishes a turn to end that is ours; None also once it is not."""
+    def cancel_action(self, claim: Claim) -> CancelAction | None:
+        """How the client asks a turn to end that is ours; None also once it is not."""
         with self._database.read() as tx:
             row = _row(tx, _OURS, {"our_id": claim.turn.id, "our_fence": claim.turn.fence})
         return None if row is None else row["cancel"]
@@ -179,7 +179,7 @@ def fenced_update(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
 
 
 def final_update(tx: Connection, claim: Claim, values: dict[str, Any], *, heard: CancelAction | None) -> None:
-    """Change the row of a turn that is still ours, if the client's wish is the one its owner heard.
+    """Change the row of a turn that is still ours, if the client's cancel request is the one its owner heard.
 
     Raises:
         Fenced: another worker owns the turn, or it is finished or deleted.

@@ -87,7 +87,7 @@ class Final:
     has_succeeded: bool | None = None
     """Whether the turn speaks for them; None: neither for nor against."""
     heard: CancelAction | None = None
-    """The client's wish to end the turn that this end takes into account."""
+    """The client's cancel request to end the turn that this end takes into account."""
 
 
 class Journal:
@@ -125,7 +125,7 @@ class Journal:
 
         Raises:
             Fenced: another worker owns the turn; nothing was written.
-            Overruled: the client wishes it to end otherwise; nothing was written.
+            Overruled: the client asks it to end otherwise; nothing was written.
             Interrupted: a call that was to be cancelled has its result; nothing was written.
             Unavailable: the database refused; there is no answer.
         """

@@ -82,7 +82,7 @@ turns = Table(
     Column("deaths", Integer, nullable=False, server_default="0"),
     Column("held_by", String(64)),  # the worker that runs it; null when parked, released or finished
     Column("parked_until_ms", BigInteger),
-    Column("cancel", String(16)),  # how a client wishes it to end, while it has not ended
+    Column("cancel", String(16)),  # how a client asks it to end, while it has not ended
     Column("max_attempts", Integer, nullable=False),
     Column("input", Text, nullable=False),
     Column("output_text", Text),  # what was said before the answer, where that is a message; all of it where not

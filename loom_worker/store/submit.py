@@ -89,7 +89,7 @@ def replayed(database: Database, workspace: str, new: NewTurn) -> Turn | None:
 
 
 def retry(
-    database: Database, limits: LimitSettings, workspace: str, turn_id: str, wish: Retry, *, now_ms: int
+    database: Database, limits: LimitSettings, workspace: str, turn_id: str, asked: Retry, *, now_ms: int
 ) -> tuple[Turn, bool]:
     """Commit a new turn with the input of a failed one, at the tail of its session.
 
@@ -103,7 +103,7 @@ def retry(
     """
     with database.write(durable=True) as tx:
         failed = turn_row(tx, workspace, turn_id)
-        new = _again(failed, wish)
+        new = _again(failed, asked)
         earlier = _earlier(tx, workspace, new)
         if earlier is not None:
             return earlier, True
@@ -114,7 +114,7 @@ def retry(
         return _insert(tx, limits, owner, new, now_ms=now_ms, position=depth), False
 
 
-def _again(failed: Any, wish: Retry) -> NewTurn:
+def _again(failed: Any, asked: Retry) -> NewTurn:
     deadline_ms = failed["deadline_ms"]
     return NewTurn(
         input=failed["input"],
@@ -123,10 +123,10 @@ def _again(failed: Any, wish: Retry) -> NewTurn:
         max_attempts=failed["max_attempts"],
         metadata=failed["metadata"],
         budget=failed["budget"],
-        idempotency_key=wish.idempotency_key,
-        fingerprint=wish.fingerprint,
-        traceparent=wish.traceparent,
-        request_id=wish.request_id,
+        idempotency_key=asked.idempotency_key,
+        fingerprint=asked.fingerprint,
+        traceparent=asked.traceparent,
+        request_id=asked.request_id,
         retry_of=failed["id"],
     )
 

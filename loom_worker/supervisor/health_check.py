@@ -1,7 +1,7 @@
 """The rounds: which children run and do no work, told from what workers say of themselves with every heartbeat.
 
 Patience is counted in looks and not in seconds: a machine that slept, or a supervisor that was stopped, wakes up to
-hearts that look old, but has looked no more often for it.
+heartbeats that look old, but has looked no more often for it.
 """
 
 from collections import Counter
@@ -21,10 +21,10 @@ LOOK_EVERY_S = 3.0
 STUCK_LOOKS = 2
 """So often in a row a worker is found to take no turns before it is restarted."""
 STILL_LOOKS = 10
-"""So often in a row no heart is found, half a minute, before a worker counts as hung."""
+"""So often in a row no heartbeat is found, half a minute, before a worker counts as hung."""
 AWAY_LOOKS = 15
 """After Redis was away, so many looks say nothing of who takes turns: Celery tries to reconnect after pauses that grow
-to 30 s (kombu's interval_max), while the heart beats again at once."""
+to 30 s (kombu's interval_max), while the heartbeat goes on again at once."""
 REST_S = 60.0
 """Between two restarts of a worker that takes no turns: should that be no cure, it must not become the illness."""
 _TIMEOUT_S = 1.0
@@ -72,7 +72,7 @@ class Rounds:
         return (*self._hung(running), *self._idle(running, seen, now_s))
 
     def _forget(self) -> None:
-        # Before the first heart was seen there was nobody who could have lost a connection.
+        # Before the first heartbeat was seen there was nobody who could have lost a connection.
         self._away_looks = AWAY_LOOKS if self._known else 0
         self._stuck.clear()
         self._still.clear()
@@ -81,7 +81,7 @@ class Rounds:
         beating, idle = self._ours(seen.workers, running), self._ours(stuck(seen), running)
         self._known = (self._known & running.keys()) | beating
         self._stuck = Counter({pid: self._stuck[pid] + 1 for pid in idle})
-        # Only beside hearts that beat does one stand still: else Redis refuses to write, or was just emptied.
+        # Only beside heartbeats that beat does one stand still: else Redis refuses to write, or was just emptied.
         still = self._known - beating if seen.workers else set()
         self._still = Counter({pid: self._still[pid] + 1 for pid in still})
 

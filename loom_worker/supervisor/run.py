@@ -22,7 +22,7 @@ from loom_worker.supervisor.decide import (
 )
 from loom_worker.supervisor.health_check import Rounds
 from loom_worker.supervisor.processes import Processes
-from loom_worker.supervisor.signals import Bell
+from loom_worker.supervisor.signals import SignalPipe
 
 LONGEST_SLEEP_S = 5.0
 STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -64,7 +64,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Return when everything has ended: 0 after a stop that was asked for, 1 if nobody could ever be served."""
-        with Bell() as bell:
+        with SignalPipe() as signals:
             while True:
                 now_s = time.monotonic()
                 self._reap(now_s)
@@ -73,7 +73,7 @@ class Supervisor:
                 self._tell_failing(now_s)
                 if self._goal != "up" and not any(row.pid for row in self._rows.values()):
                     return self._end()
-                heard = bell.wait(self._sleep_s(now_s))
+                heard = signals.wait(self._sleep_s(now_s))
                 self._heed(heard)
 
     def _reap(self, now_s: float) -> None:

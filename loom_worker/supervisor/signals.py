@@ -10,7 +10,7 @@ from typing import Self
 HEARD = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Bell:
+class SignalPipe:
     """Within it, the signals of HEARD do nothing but end ``wait``; only the main thread can hold it."""
 
     def __enter__(self) -> Self:

@@ -67,7 +67,7 @@ def argv(binary: Path, *, socket_path: Path, data_dir: Path) -> tuple[str, ...]:
         "appendonly": "yes",
         "appendfsync": "everysec",
         "save": "",
-        # An evicted lane or doorbell would be a lost signal.
+        # An evicted lane or wake-up would be a lost signal.
         "maxmemory-policy": "noeviction",
     }
     return (str(binary), *(part for name, value in options.items() for part in (f"--{name}", value)))

@@ -1,4 +1,4 @@
-"""Sending: doorbells, tool calls and deliveries, by ids alone; a message is under a kilobyte."""
+"""Sending: wake-ups, tool calls and deliveries, by ids alone; a message is under a kilobyte."""
 
 import contextlib
 import json
@@ -21,25 +21,25 @@ from loom_worker.core import crash_points
 from loom_worker.core.child_process import shimmed
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.turns import Call
-from loom_worker.tasks.wakeups import Bells
-from loom_worker.turn.runtime import Doors
+from loom_worker.tasks.wakeups import WakeupQueue
+from loom_worker.turn.runtime import Dispatcher
 
 log = logging.getLogger(__name__)
 
 
-def doors(app: Celery, bells: Bells, secrets: Mapping[str, str]) -> Doors:
+def dispatcher(app: Celery, wakeups: WakeupQueue, secrets: Mapping[str, str]) -> Dispatcher:
     """The ways out of a worker process. A message that cannot be sent is logged and left to the sweep.
 
     Args:
         secrets: variables for a process that runs one turn; they are in nobody's environment any more.
     """
-    return Doors(
-        ring=lambda lane: ring(bells, lane),
+    return Dispatcher(
+        wake=lambda lane: wake(wakeups, lane),
         fan_out=lambda lane, turn_id, calls, ticket: _guarded(lambda: _fan_out(app, lane, turn_id, calls, ticket)),
         call=lambda turn_id, call: send(app, "loom.tool.call", turn_id, call.position, call.sends),
         deliver=lambda delivery_id: send(app, "loom.webhook.deliver", delivery_id),
         summarize=lambda lane: send(app, "loom.summary.compress", lane),
-        run_alone=partial(_run_alone, json.dumps(dict(secrets))),
+        run_isolated=partial(_run_isolated, json.dumps(dict(secrets))),
     )
 
 
@@ -48,9 +48,9 @@ def send(app: Celery, task: str, *ids: str | int) -> None:
     _guarded(lambda: app.send_task(task, args=ids, ignore_result=True, retry=False))
 
 
-def ring(bells: Bells, lane: str) -> None:
-    """Ring a lane's doorbell."""
-    _guarded(lambda: bells.ring(lane))
+def wake(wakeups: WakeupQueue, lane: str) -> None:
+    """Wake a lane."""
+    _guarded(lambda: wakeups.wake(lane))
 
 
 def _fan_out(app: Celery, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
@@ -68,7 +68,7 @@ def _sent_one(**_: object) -> None:
     crash_points.reached("turn.fanning_out")
 
 
-def _run_alone(secrets: str, lane: str, token: str, turn_id: str, fence: int) -> int:
+def _run_isolated(secrets: str, lane: str, token: str, turn_id: str, fence: int) -> int:
     # It dies with this process: nobody else would renew its lease or end it.
     command = shimmed((sys.executable, "-m", "loom_worker.runtime.isolated", lane, token, turn_id, str(fence)))
     # What is left in os.environ has been blanked in what a program would inherit, see process_env.

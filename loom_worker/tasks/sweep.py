@@ -21,7 +21,7 @@ from loom_worker.store.claims import Claims
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
-from loom_worker.turn.runtime import Doors
+from loom_worker.turn.runtime import Dispatcher
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Swept:
     """What a sweep has found."""
 
     late: int
-    """Lanes with a lease that ran out, or an unanswered doorbell."""
+    """Lanes with a lease that ran out, or an unanswered wake-up."""
     lost: int
     """Lanes of which Redis knew nothing."""
     due: int
@@ -77,7 +77,7 @@ class Sweep:
     outbox: Outbox
     memories: Memories
     sessions: Sessions
-    doors: Doors
+    dispatcher: Dispatcher
     tidy: Callable[[int], object]
     """Remove a little of what has expired by a moment in ms: large results, errors."""
     settings: LaneSettings
@@ -92,11 +92,11 @@ class Sweep:
         self._date_back(redis_s)
         late = self.lanes.expired(limit=self.most)
         for lane in late:
-            self.doors.ring(lane)
+            self.dispatcher.wake(lane)
         self._reap()
         # By the clock that is behind: a worker that is an hour ahead would remove what was stored just now.
         self.tidy(min(self.clock_ms(), redis_s * 1000))
-        return Swept(len(late) + self._ring_answered(), self._ring_lost(), self._send_due(), self._compress_due())
+        return Swept(len(late) + self._wake_answered(), self._wake_lost(), self._send_due(), self._compress_due())
 
     def _date_back(self, now_s: int) -> None:
         """Celery dates what a worker took by that worker's clock: one that is ahead would keep it for so long."""
@@ -104,45 +104,45 @@ class Sweep:
         if ahead:
             self.redis.zadd(UNACKED, dict.fromkeys(ahead, now_s), xx=True)
 
-    def _ring_lost(self) -> int:
-        rung, last, accepted_before_ms = 0, "", self.clock_ms() - SUBMIT_GRACE_MS
+    def _wake_lost(self) -> int:
+        woken, last, accepted_before_ms = 0, "", self.clock_ms() - SUBMIT_GRACE_MS
         while lanes := self.claims.open_lanes(created_before_ms=accepted_before_ms, limit=self.most, after=last):
-            rung += self._ring_unleased(lanes)
+            woken += self._wake_unleased(lanes)
             last = lanes[-1]
-        return rung
+        return woken
 
-    def _ring_answered(self) -> int:
+    def _wake_answered(self) -> int:
         """Ring for turns that wait for a person who has already decided."""
         answered = [lane for lane in self.claims.answered_lanes(limit=self.most) if self.lanes.alert(lane)]
         for lane in answered:
-            self.doors.ring(lane)
+            self.dispatcher.wake(lane)
         return len(answered)
 
-    def _ring_unleased(self, lanes: tuple[str, ...]) -> int:
+    def _wake_unleased(self, lanes: tuple[str, ...]) -> int:
         unleased = self.lanes.unleased(lanes)
         if not unleased:
             return 0
         alive = alive_workers(self.redis)
         is_young = memory_age_ms(self.redis) < self.settings.lease_s * 1000
-        return sum(self._ring_lane(lane, alive, is_young) for lane in unleased)
+        return sum(self._wake_lane(lane, alive, is_young) for lane in unleased)
 
-    def _ring_lane(self, lane: str, alive: frozenset[str], is_young: bool) -> bool:
+    def _wake_lane(self, lane: str, alive: frozenset[str], is_young: bool) -> bool:
         """Ring, unless a living worker runs the lane and will write its lease again within its next beat."""
         found = self.claims.open_lane(lane)
         if found.held_by is not None and (found.held_by in alive or is_young):
             return False
         if not self.lanes.submit(lane, found.turns):
             return False
-        self.doors.ring(lane)
+        self.dispatcher.wake(lane)
         return True
 
     def _send_due(self) -> int:
         due = self.outbox.due(now_ms=self.clock_ms() - SUBMIT_GRACE_MS, limit=self.most)
-        return self._send(due, self.doors.deliver)
+        return self._send(due, self.dispatcher.deliver)
 
     def _compress_due(self) -> int:
         due = self.memories.due(due_before_ms=self.clock_ms() - COMPRESS_GRACE_MS, limit=COMPRESSED)
-        return self._send(due, self.doors.summarize)
+        return self._send(due, self.dispatcher.summarize)
 
     def _reap(self) -> None:
         """Remove what is left of deleted sessions, some thousand rows with every sweep."""

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 @app.task(name="loom.turn.run")
 def run_turn(lane: str) -> None:
-    """A doorbell: run the lane's next turn, or go on with a parked one; ringing twice does nothing twice."""
+    """A wake-up: run the lane's next turn, or go on with a parked one; ringing twice does nothing twice."""
     crash_points.reached("turn.received")
     try:
         entrypoints.serve_lane(lane, worker.current().turns)

@@ -1,7 +1,7 @@
-"""Doorbells, from a form that Celery filled in once.
+"""Wake-ups: Celery messages that say "this lane has work", made from a template that Celery filled in once.
 
-A bell is an ordinary Celery message with one lane's key in it. Sending it through kombu cost 0.9 ms of processor time,
-a quarter of what accepting a turn costs; what differs from bell to bell takes 0.1 ms to fill in (measured).
+Sending one through kombu cost 0.9 ms of processor time, a quarter of what accepting a turn costs; filling the lane and
+the id into the template takes 0.1 ms (measured).
 """
 
 import base64
@@ -18,10 +18,10 @@ from loom_worker.lanes import keys
 
 TASK = "loom.turn.run"
 LANE, ID = "0-lane-0", "0-id-0"
-"""What stands in the form until a bell is rung."""
+"""What stands in the form until a wake-up is rung."""
 
 
-class Bells:
+class WakeupQueue:
     """Rings lanes, on one Redis."""
 
     def __init__(self, app: Celery, redis: Any, *, new_id: Callable[[], str] = lambda: str(uuid.uuid4())) -> None:
@@ -38,7 +38,7 @@ class Bells:
         self._new_id = new_id
 
     def message(self, lane: str) -> str:
-        """A lane's bell as it lies in the queue.
+        """A lane's wake-up as it lies in the queue.
 
         Args:
             lane: a session's internal key, which is hexadecimal.
@@ -47,18 +47,18 @@ class Bells:
         form = self._form.replace(LANE, lane).replace(ID, self._new_id())
         return form.replace('"body": "%"', f'"body": "{body}"', 1)
 
-    def ring(self, lane: str) -> None:
-        """Put a lane's bell behind all that wait.
+    def wake(self, lane: str) -> None:
+        """Put a lane's wake-up behind all that wait.
 
         Raises:
             Unavailable: Redis did not answer; the sweep will ring.
         """
         with in_our_words():
-            self._redis.lpush(keys.BELLS, self.message(lane))
+            self._redis.lpush(keys.WAKEUPS, self.message(lane))
 
 
 def _form(app: Celery) -> dict[str, Any]:
-    """A bell as kombu would put it into Redis, with nothing in it that is one bell's own."""
+    """A wake-up as kombu would put it into Redis, with nothing in it that is one wake-up's own."""
     with Connection("memory://") as nowhere:  # type: ignore[no-untyped-call]  # kombu has no annotations
         app.send_task(TASK, args=(LANE,), ignore_result=True, retry=False, task_id=ID, connection=nowhere)
         message: dict[str, Any] = nowhere.default_channel.queues["turn"].get_nowait()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from loom_worker.memory.compress import Desk
-from loom_worker.turn.runtime import Loom
+from loom_worker.turn.runtime import TurnWorker
 from loom_worker.webhook.deliver import Deliverer
 
 
@@ -11,7 +11,7 @@ from loom_worker.webhook.deliver import Deliverer
 class Worker:
     """The parts of a worker process, one for each kind of task."""
 
-    turns: Loom
+    turns: TurnWorker
     webhooks: Deliverer
     summaries: Desk
 

@@ -68,7 +68,7 @@ def build(origin: Json) -> tuple[Tool, ...]:
     raise BadFile(f"a tool of the unknown kind {origin.get('kind')!r}")
 
 
-class Workshop:
+class ToolServer:
     """The tools that this child has built, by origin: each version of a file is one, and its text is sent once."""
 
     def __init__(self) -> None:
@@ -113,10 +113,10 @@ def main(arguments: Sequence[str]) -> None:
     _limit_memory()
     if hidden:
         landlock.confine(map(Path, json.loads(hidden[0])))
-    workshop, pid = Workshop(), os.getpid()
+    server, pid = ToolServer(), os.getpid()
     while (request := wire.unpacked(asked.read)) is not None:
         began = partial(_send, answers, {}) if request["tells_start"] else _nothing
-        answer = workshop.answer(request, began)
+        answer = server.answer(request, began)
         if os.getpid() != pid:
             os._exit(0)  # a tool forked, and this is the copy that came back
         _send(answers, answer)

@@ -1,4 +1,4 @@
-"""How the client wishes a running turn to end, heard while it runs."""
+"""How the client asks a running turn to end, heard while it runs."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ LOOK_EVERY_S = 0.5
 """Who has no keeper to be alerted by looks into the database this often, as often as a keeper beats."""
 
 
-class Wishes:
+class CancelRequests:
     """One owner's ear for one turn. The database is asked only after an alert, or, without a keeper, on the clock."""
 
     def __init__(
@@ -23,25 +23,25 @@ class Wishes:
         *,
         alerted: threading.Event,
         read: Callable[[], CancelAction | None],
-        is_alone: bool,
+        is_isolated: bool,
     ) -> None:
         """Begin to listen.
 
         Args:
-            known: the wish that came with the claim.
+            known: the request that came with the claim.
             alerted: set by the keeper when the turn's row has changed.
             read: asks the database.
             is_alone: True where no keeper renews the lease, so that nobody sets ``alerted``.
         """
         self.known = known
-        """The wish as it was at the last look."""
+        """The request as it was at the last look."""
         self._alerted = alerted
         self._read = read
-        self._is_alone = is_alone
+        self._is_alone = is_isolated
         self._looked_s = time.monotonic()
 
     def now(self) -> CancelAction | None:
-        """The wish as far as it is known, None as long as there is none."""
+        """The request as far as it is known, None as long as there is none."""
         if self._alerted.is_set() or self._is_due():
             self._alerted.clear()  # before the look: an alert that comes meanwhile is another one
             self._looked_s = time.monotonic()
@@ -53,7 +53,7 @@ class Wishes:
         return self.now() in ("interrupt", "rollback")
 
     def are_missed(self) -> None:
-        """The database told of a wish that was not heard: look at once."""
+        """The database told of a request that was not heard: look at once."""
         self._alerted.set()
 
     @property
@@ -65,7 +65,7 @@ class Wishes:
         try:
             self.known = self._read()
         except Unavailable as error:  # the turn goes on; should it end before the next look, its end is refused
-            log.warning("the client's wishes are not known: %s", error)
+            log.warning("the cancel requests cannot be read: %s", error)
             self._alerted.set()
 
     def _is_due(self) -> bool:

@@ -18,7 +18,7 @@ from loom_worker.memory.layers import Layers, rom, tools_tokens
 from loom_worker.memory.pressure import batch
 from loom_worker.memory.recalled import as_text
 from loom_worker.turn.fencing import RULES, as_data, summaries_as_data
-from loom_worker.turn.runtime import Kit
+from loom_worker.turn.runtime import AgentRuntime
 from loom_worker.turn.tool_offer import offered
 
 HISTORY_MESSAGES = 1_000
@@ -30,7 +30,13 @@ LAYERS = ("tools", "rom", "kernel", "l2", "l1", "recalled", "patterns", "turn")
 
 
 def layers_of(
-    kit: Kit, remembered: Remembered, *, rom: str, kernel: Json, recalled: str, current: Sequence[ChatMessage]
+    runtime: AgentRuntime,
+    remembered: Remembered,
+    *,
+    rom: str,
+    kernel: Json,
+    recalled: str,
+    current: Sequence[ChatMessage],
 ) -> Layers:
     """Everything that may be sent.
 
@@ -38,22 +44,22 @@ def layers_of(
         recalled: the text that stands beside the current message.
         current: the running turn.
     """
-    state = remembered.state
+    memory = remembered.state
     return Layers(
         rom=rom,
         kernel=kernel,
-        schemas=state.schemas,
-        refs=state.refs,
-        l2=state.l2_text,
+        schemas=memory.schemas,
+        refs=memory.refs,
+        l2=memory.l2_text,
         mark=summaries_as_data(rom),
         history=[replace(message, chat=as_data(message.chat, message.turn_id)) for message in remembered.history],
         recalled=recalled,
         current=current,
-        tools=offered(kit, remembered, current),
+        tools=offered(runtime, remembered, current),
     )
 
 
-def build(kit: Kit, layers: Layers, *, ratio: float) -> Context:
+def build(runtime: AgentRuntime, layers: Layers, *, ratio: float) -> Context:
     """Fit the layers into the window; rather with the fewest tools than not at all.
 
     Args:
@@ -62,29 +68,29 @@ def build(kit: Kit, layers: Layers, *, ratio: float) -> Context:
     Raises:
         BudgetExceeded: ROM, tools and the running turn alone are too large.
     """
-    policy = kit.agent.memory
+    policy = runtime.agent.memory
     fitted = partial(
         fit,
-        budget_tokens=int(kit.input_budget_tokens / scale(ratio)),
+        budget_tokens=int(runtime.input_budget_tokens / scale(ratio)),
         shares=policy.shares,
         has_swap=policy.has_swap,
-        count=kit.count,
+        count=runtime.count,
     )
     try:
         return fitted(layers)
     except BudgetExceeded:
-        if len(layers.tools) == len(kit.least_specs):
+        if len(layers.tools) == len(runtime.least_specs):
             raise
-        return fitted(replace(layers, tools=kit.least_specs))
+        return fitted(replace(layers, tools=runtime.least_specs))
 
 
-def over_bound(kit: Kit, correction: float | None) -> float:
+def over_bound(runtime: AgentRuntime, correction: float | None) -> float:
     """The provider's tokens over our bound in a long request.
 
     Args:
         correction: its tokens over our estimate, as its latest reply told; None before any.
     """
-    return (correction or 1.0) * kit.typical
+    return (correction or 1.0) * runtime.typical
 
 
 def scale(ratio: float) -> float:
@@ -92,7 +98,7 @@ def scale(ratio: float) -> float:
     return max(1.0, ceil(ratio * MARGIN * STEPS) / STEPS)
 
 
-def rom_of(kit: Kit, first_sent: str | None, standing: Callable[[], str]) -> str:
+def rom_of(runtime: AgentRuntime, first_sent: str | None, standing: Callable[[], str]) -> str:
     """The system text of a session: as first sent, else made now.
 
     Args:
@@ -100,10 +106,10 @@ def rom_of(kit: Kit, first_sent: str | None, standing: Callable[[], str]) -> str
     """
     if first_sent is not None:
         return first_sent
-    allowance = int(kit.agent.memory.shares.rom * kit.input_budget_tokens)
-    prompt = f"{kit.agent.system_prompt.strip()}\n\n{RULES}" if kit.specs else kit.agent.system_prompt
+    allowance = int(runtime.agent.memory.shares.rom * runtime.input_budget_tokens)
+    prompt = f"{runtime.agent.system_prompt.strip()}\n\n{RULES}" if runtime.specs else runtime.agent.system_prompt
     prompt = "\n\n".join(part for part in (prompt.strip(), standing()) if part)
-    return rom(prompt, kit.schema, allowance_tokens=allowance, count=kit.count)
+    return rom(prompt, runtime.schema, allowance_tokens=allowance, count=runtime.count)
 
 
 def kernel_of(source: Claim | Session) -> Json:
@@ -111,20 +117,20 @@ def kernel_of(source: Claim | Session) -> Json:
     return {**({"user": source.user} if source.user else {}), **source.kernel}
 
 
-def is_pressed(kit: Kit, remembered: Remembered, said: Sequence[Message]) -> bool:
+def is_pressed(runtime: AgentRuntime, remembered: Remembered, said: Sequence[Message]) -> bool:
     """True if L1 is to be compressed once these messages are in it."""
-    policy = kit.agent.memory
+    policy = runtime.agent.memory
     history = (*remembered.history, *said)
     # The policy's least is looked at first: most turns need no counting.
     if len(history) <= policy.min_l1_messages:
         return False
-    return batch(history, room=kit.l1, policy=policy, count=kit.count) is not None
+    return batch(history, room=runtime.l1, policy=policy, count=runtime.count) is not None
 
 
-def shown(kit: Kit, remembered: Remembered, session: Session, *, rom: str) -> Json:
+def shown(runtime: AgentRuntime, remembered: Remembered, session: Session, *, rom: str) -> Json:
     """What the model would be sent now, layer by layer, in the provider's tokens, and how many messages of L1."""
     layers = layers_of(
-        kit,
+        runtime,
         remembered,
         rom=rom,
         kernel=kernel_of(session),
@@ -132,20 +138,20 @@ def shown(kit: Kit, remembered: Remembered, session: Session, *, rom: str) -> Js
         current=(),
     )
     try:
-        context = build(kit, layers, ratio=over_bound(kit, session.token_correction))
+        context = build(runtime, layers, ratio=over_bound(runtime, session.token_correction))
     except BudgetExceeded:  # no turn can be answered so; that is to be seen, too
-        fixed = {"tools": tools_tokens(kit.least_specs, kit.count), "rom": kit.count(layers.rom)}
+        fixed = {"tools": tools_tokens(runtime.least_specs, runtime.count), "rom": runtime.count(layers.rom)}
         context = Context(layers.rom, "", (), 0, {**dict.fromkeys(LAYERS, 0), **fixed})
-    return {**shown_tokens(kit, context, session.token_correction), "messages": context.l1_messages}
+    return {**shown_tokens(runtime, context, session.token_correction), "messages": context.l1_messages}
 
 
-def estimate(kit: Kit, context: Context) -> float:
+def estimate(runtime: AgentRuntime, context: Context) -> float:
     """The tokens that a request usually is; the context's own are the most it can be."""
     most = sum(context.tokens.values())
-    return usual_tokens(most, context.messages, len(context.tools), text_share=kit.typical, frame=kit.frame)
+    return usual_tokens(most, context.messages, len(context.tools), text_share=runtime.typical, frame=runtime.frame)
 
 
-def shown_tokens(kit: Kit, context: Context, correction: float | None) -> dict[str, int]:
+def shown_tokens(runtime: AgentRuntime, context: Context, correction: float | None) -> dict[str, int]:
     """Tokens by layer, as the provider would count them: by our estimate, and by what its replies told of that."""
-    ratio = estimate(kit, context) * (correction or 1.0) / (sum(context.tokens.values()) or 1)
+    ratio = estimate(runtime, context) * (correction or 1.0) / (sum(context.tokens.values()) or 1)
     return {layer: round(tokens * ratio) for layer, tokens in context.tokens.items()}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Call, CancelAction, Ending, Step
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import Check
 
 MAX_WAITS = 6
@@ -85,17 +85,17 @@ class Situation:
     """What the calls under way need."""
     bounded: frozenset[str] = frozenset()
     """Tools of open calls that may run in place."""
-    wish: CancelAction | None = None
-    """How the client wishes the turn to end."""
+    cancel: CancelAction | None = None
+    """How the client asks the turn to end."""
 
 
-def decide(work: Work, limits: LimitSettings, now: Situation) -> Decision:
+def decide(work: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     """Return what the turn needs next."""
-    ending = _cancelled(now.wish) or _ended_from_outside(work, limits, now)
+    ending = _cancelled(now.cancel) or _ended_from_outside(work, limits, now)
     if ending is not None:
         return _end(work, ending)
     if work.open_calls:
-        return _cancel_calls(work, now) if now.wish == "finish" else _tend_calls(work, now)
+        return _cancel_calls(work, now) if now.cancel == "finish" else _tend_calls(work, now)
     if not work.is_matched:
         return Match()
     last = work.last_reply
@@ -104,16 +104,16 @@ def decide(work: Work, limits: LimitSettings, now: Situation) -> Decision:
     return _end(work, _answer(last))
 
 
-def _end(work: Work, ending: Ending) -> End:
+def _end(work: TurnState, ending: Ending) -> End:
     """End with all that was said, however the turn ends; one that is rolled back has said nothing."""
     return End(replace(ending, output_text=work.said if ending.leaves_messages else None))
 
 
-def _cancelled(wish: CancelAction | None) -> Ending | None:
-    return Ending("cancelled", wish) if wish in ("interrupt", "rollback") else None
+def _cancelled(cancel: CancelAction | None) -> Ending | None:
+    return Ending("cancelled", cancel) if cancel in ("interrupt", "rollback") else None
 
 
-def _ended_from_outside(work: Work, limits: LimitSettings, now: Situation) -> Ending | None:
+def _ended_from_outside(work: TurnState, limits: LimitSettings, now: Situation) -> Ending | None:
     turn = work.turn
     if turn.deaths >= turn.max_attempts:
         text = f"The turn was given up after {turn.deaths} attempts: each time the worker that ran it died."
@@ -131,12 +131,12 @@ def _ended_from_outside(work: Work, limits: LimitSettings, now: Situation) -> En
     return None
 
 
-def _model_said(work: Work) -> str:
+def _model_said(work: TurnState) -> str:
     """The model's last error, as a sentence to follow another; empty if it has replied since, or never failed."""
     return f" The model's last error was: {work.last_error}" if work.last_error else ""
 
 
-def _cancel_calls(work: Work, now: Situation) -> Decision:
+def _cancel_calls(work: TurnState, now: Situation) -> Decision:
     """What is under way is not waited for: the answer is wanted now."""
     content = "Cancelled: the user wants the answer now, without further tool calls."
     return Close(
@@ -144,7 +144,7 @@ def _cancel_calls(work: Work, now: Situation) -> Decision:
     )
 
 
-def _tend_calls(work: Work, now: Situation) -> Decision:
+def _tend_calls(work: TurnState, now: Situation) -> Decision:
     if now.check.close:
         return Close(now.check.close)
     if now.check.approve:
@@ -160,18 +160,18 @@ def _tend_calls(work: Work, now: Situation) -> Decision:
     return AskPerson(min([*waiting, *([work.turn.deadline_ms] if work.turn.deadline_ms else [])]))
 
 
-def _ask(work: Work, limits: LimitSettings, now: Situation) -> Decision:
+def _ask(work: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     if _is_spent(work):
         return _end(work, Ending("incomplete", "budget", error=problem("budget", "The turn's budget is spent.")))
     asked = work.usage.llm_calls
     if asked >= limits.max_llm_calls:
         text = f"No answer after {asked} calls of the model (LOOM_MAX_LLM_CALLS)."
         return _end(work, Ending("incomplete", "limits", error=problem("limits", text)))
-    is_last = now.wish == "finish" or asked == limits.max_llm_calls - 1 or len(work.calls) >= limits.max_tool_calls
+    is_last = now.cancel == "finish" or asked == limits.max_llm_calls - 1 or len(work.calls) >= limits.max_tool_calls
     return Ask(may_call_tools=not is_last)
 
 
-def _is_spent(work: Work) -> bool:
+def _is_spent(work: TurnState) -> bool:
     budget = work.turn.budget or {}
     used = work.usage
     is_over_tokens = budget.get("tokens") is not None and used.tokens >= budget["tokens"]
@@ -188,7 +188,7 @@ def _answer(last: Step) -> Ending:
     return Ending("completed")
 
 
-def failed(work: Work, reason: str, message: str) -> End:
+def failed(work: TurnState, reason: str, message: str) -> End:
     """The model cannot be asked any more; what it said before stays."""
     return _end(work, Ending("failed", reason, error=problem(reason, message)))
 

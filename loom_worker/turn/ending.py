@@ -10,81 +10,81 @@ from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.turns import CANCELLED, CancelAction, Ending, Turn
-from loom_worker.events.writer import Writer
-from loom_worker.lanes.lease_renewer import Hold
+from loom_worker.events.writer import EventWriter
+from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
 from loom_worker.turn.context import is_pressed
 from loom_worker.turn.pattern_outcomes import has_succeeded, patterns_of, uses
 from loom_worker.turn.reply import system_rom
 from loom_worker.turn.run import progress
-from loom_worker.turn.runtime import Loom, Shift
-from loom_worker.turn.state import Work
+from loom_worker.turn.runtime import Execution, TurnWorker
+from loom_worker.turn.state import TurnState
 from loom_worker.turn.transcript import said, usage_of
 
 log = logging.getLogger(__name__)
 
 
-def end(work: Work, ending: Ending, shift: Shift, pen: Writer) -> None:
+def end(work: TurnState, ending: Ending, execution: Execution, writer: EventWriter) -> None:
     """Commit the end of a turn, then tell readers, the lane and the webhook.
 
     Args:
-        work: with all that the pen wrote so far told to it.
+        work: with all that the writer wrote so far told to it.
 
     Raises:
         Fenced: another worker owns the turn; nothing was written, nobody is told.
-        Overruled: the client wishes it to end otherwise; nothing was written, nobody is told.
+        Overruled: the client asks it to end otherwise; nothing was written, nobody is told.
         Interrupted: a call that had no result has one now; nothing was written, nobody is told.
         Unavailable: the database refused; there is no answer.
     """
-    loom = shift.loom
-    now_ms = loom.clock_ms()
-    work = replace(work, patterns=patterns_of(work, loom.version_of))
-    turn = finished(work, ending, wish=shift.wishes.known, now_ms=now_ms, run_ms=shift.run_ms)
-    delivery = Delivery.of(turn, loom.webhook_body(turn), now_ms=now_ms) if turn.webhook else None
+    worker = execution.worker
+    now_ms = worker.clock_ms()
+    work = replace(work, patterns=patterns_of(work, worker.version_of))
+    turn = finished(work, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.run_ms)
+    delivery = Delivery.of(turn, worker.webhook_body(turn), now_ms=now_ms) if turn.webhook else None
     last = work.last_reply
     crash_points.reached("turn.ending")
-    messages = _messages(work, shift, now_ms) if ending.leaves_messages else ()
-    is_full = bool(messages) and is_pressed(shift.kit, shift.recollect(), messages)
+    messages = _messages(work, execution, now_ms) if ending.leaves_messages else ()
+    is_full = bool(messages) and is_pressed(execution.runtime, execution.recollect(), messages)
     final = Final(
         ending=ending,
-        progress={**progress(work, shift), "run_ms": turn.run_ms, "completed_ms": now_ms},
+        progress={**progress(work, execution), "run_ms": turn.run_ms, "completed_ms": now_ms},
         steps=work.unsaved_steps,
         calls=work.unsaved_calls,
         open_calls=len(work.open_calls),
         said=messages,
         delivery=delivery,
         model=str(last.payload["model"]) if last else "",
-        rom=system_rom(work, shift) if last else None,
+        rom=system_rom(work, execution) if last else None,
         heard=turn.cancel,
-        agent_version=shift.kit.agent.version,
+        agent_version=execution.runtime.agent.version,
         token_correction=work.correction,
-        memory_seen=shift.recollect().state.version if last else None,
+        memory_seen=execution.recollect().state.version if last else None,
         memory_due=is_full,
         uses=uses(work.patterns),
         has_succeeded=has_succeeded(ending),
     )
-    shift.write(partial(loom.journal.finish, work.claim, final))
+    execution.write(partial(worker.journal.finish, work.claim, final))
     crash_points.reached("turn.ended")
     log.info("turn %s", turn.status, extra=log_ids(turn))
-    pen.emit(f"turn.{turn.status}", turn.as_json())
-    if not loom.is_alone:  # else the parent holds the lease, and gives the lane back itself
-        leave(shift.hold, turn, loom)
+    writer.emit(f"turn.{turn.status}", turn.as_json())
+    if not worker.is_isolated:  # else the parent holds the lease, and gives the lane back itself
+        leave(execution.hold, turn, worker)
     if delivery is not None:
-        loom.doors.deliver(delivery.id)
+        worker.dispatcher.deliver(delivery.id)
     if is_full:
-        loom.doors.summarize(turn.lane)
+        worker.dispatcher.summarize(turn.lane)
 
 
-def leave(hold: Hold, turn: Turn, loom: Loom) -> None:
+def leave(hold: HeldLease, turn: Turn, worker: TurnWorker) -> None:
     """Go on to the next turn of the lane of one that has ended, or give it back and ring if more wait in it."""
-    loom.keeper.let_go(hold)  # a beat in between would write the lease of the idle lane again
-    if loom.stopping.is_asked:
-        must_ring = loom.lanes.complete(hold.lease, turn.seq)
+    worker.keeper.let_go(hold)  # a beat in between would write the lease of the idle lane again
+    if worker.stopping.is_asked:
+        must_wake = worker.lanes.complete(hold.lease, turn.seq)
     else:
-        hold.kept, must_ring = loom.lanes.advance(hold.lease, turn.seq)
-    if must_ring:
-        loom.doors.ring(turn.lane)
+        hold.kept, must_wake = worker.lanes.advance(hold.lease, turn.seq)
+    if must_wake:
+        worker.dispatcher.wake(turn.lane)
 
 
 def log_ids(turn: Turn) -> Json:
@@ -93,7 +93,7 @@ def log_ids(turn: Turn) -> Json:
     return {**ids, "status": turn.reason or turn.status, "duration_ms": turn.run_ms}
 
 
-def finished(work: Work, ending: Ending, *, wish: CancelAction | None = None, now_ms: int, run_ms: int) -> Turn:
+def finished(work: TurnState, ending: Ending, *, cancel: CancelAction | None = None, now_ms: int, run_ms: int) -> Turn:
     """The turn as every reader will find it from now on."""
     closed = tuple(
         replace(call, status="cancelled", started_ms=None, finished_ms=now_ms, content=CANCELLED)
@@ -115,11 +115,11 @@ def finished(work: Work, ending: Ending, *, wish: CancelAction | None = None, no
         completed_ms=now_ms,
         run_ms=run_ms,
         position=0,
-        cancel=wish,
+        cancel=cancel,
     )
 
 
-def _messages(work: Work, shift: Shift, now_ms: int) -> tuple[Message, ...]:
+def _messages(work: TurnState, execution: Execution, now_ms: int) -> tuple[Message, ...]:
     turn = work.turn
     return tuple(
         Message(
@@ -127,7 +127,7 @@ def _messages(work: Work, shift: Shift, now_ms: int) -> tuple[Message, ...]:
             session_id=turn.session_id,
             turn_id=turn.id,
             chat=chat,
-            token_count=message_tokens(chat, shift.kit.count),
+            token_count=message_tokens(chat, execution.runtime.count),
             created_ms=now_ms,
             usage=usage_of(usage),
         )

@@ -11,7 +11,7 @@ from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.guard.tolerant import Tolerant
 from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
 from loom_worker.llm.anthropic_errors import is_rate_limit
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class ModelWatch:
         self._began_ms = self._heard_ms = 0
         self._shown_ms: int | None = None
 
-    def begin(self, work: Work) -> None:
+    def begin(self, work: TurnState) -> None:
         """A reply is needed; what was tried for it before, by whomever, counts."""
         now_ms = self._clock_ms()
         earlier = work.waited_last or {}

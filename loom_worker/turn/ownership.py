@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.lanes.lease_renewer import Hold
+from loom_worker.lanes.lease_renewer import HeldLease
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ LOOK_EVERY_S = 0.5
 class Ownership:
     """One owner's view of one turn. The database is asked only while the lease could not be renewed in time."""
 
-    def __init__(self, hold: Hold, is_ours: Callable[[], bool], *, lease_s: float) -> None:
+    def __init__(self, hold: HeldLease, is_ours: Callable[[], bool], *, lease_s: float) -> None:
         """Begin to watch.
 
         Args:

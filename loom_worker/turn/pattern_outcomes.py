@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.turns import Ending
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 
 LOADS = "load_pattern"
 """The tool by which a model asks for a pattern itself."""
@@ -13,7 +13,7 @@ NOT_THEIRS = frozenset({"provider", "dead", "budget", "deadline"})
 """Reasons for a failure that no pattern can have brought about."""
 
 
-def patterns_of(work: Work, version_of: Callable[[str], str | None]) -> tuple[Json, ...]:
+def patterns_of(work: TurnState, version_of: Callable[[str], str | None]) -> tuple[Json, ...]:
     """The patterns beside the question, then those that the model asked for; each once.
 
     Args:

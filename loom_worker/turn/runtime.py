@@ -19,7 +19,7 @@ from loom_worker.core.values.turns import Call, Turn
 from loom_worker.events.flusher import Flusher
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.lanes.lease_renewer import Hold, Keeper
+from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer
 from loom_worker.llm.model import Model
 from loom_worker.memory.layers import Count
 from loom_worker.memory.pressure import L1Room
@@ -28,14 +28,14 @@ from loom_worker.store.claims import Claims
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
 from loom_worker.tools.registry import Prepared, Registry
-from loom_worker.turn.cancel_requests import Wishes
+from loom_worker.turn.cancel_requests import CancelRequests
 from loom_worker.turn.model_watch import ModelWatch, WaitTeller
 from loom_worker.turn.ownership import Ownership
 from loom_worker.turn.store_retry import Stopping, until_written
 
 
 @dataclass(frozen=True, slots=True)
-class Kit:
+class AgentRuntime:
     """An agent with everything in its hands."""
 
     agent: Agent
@@ -82,7 +82,7 @@ class Kit:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class PromptContext:
     """What stands beside a user's message: the date, patterns, skills."""
 
     text: str
@@ -93,11 +93,11 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class Dispatcher:
     """How this process reaches other processes, by ids alone."""
 
-    ring: Callable[[str], None]
-    """Ring a lane's doorbell."""
+    wake: Callable[[str], None]
+    """Wake a lane."""
     call: Callable[[str, Call], None]
     """(turn id, call): send one call to the tool queue."""
     fan_out: Callable[[str, str, Sequence[Call], str], None]
@@ -106,12 +106,12 @@ class Doors:
     """Send a webhook delivery now."""
     summarize: Callable[[str], None]
     """Have a lane's memory compressed."""
-    run_alone: Callable[[str, str, str, int], int]
+    run_isolated: Callable[[str, str, str, int], int]
     """(lane, token, turn id, fence): run a claimed turn in a process that runs nothing else; its exit status."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loom:
+class TurnWorker:
     """The parts of a worker process."""
 
     settings: Settings
@@ -122,14 +122,14 @@ class Loom:
     calls: Calls
     memories: Memories
     lanes: Lanes
-    keeper: Keeper
+    keeper: LeaseRenewer
     events: EventLog
-    doors: Doors
-    kit: Callable[[str, Choice, str], Kit]
+    dispatcher: Dispatcher
+    runtime: Callable[[str, Choice, str], AgentRuntime]
     """(agent, what the session chose instead of its own, its workspace)."""
-    beside: Callable[[Turn, Kit], Beside]
+    beside: Callable[[Turn, AgentRuntime], PromptContext]
     """What of patterns and skills stands beside a turn's question."""
-    standing: Callable[[Kit], str]
+    standing: Callable[[AgentRuntime], str]
     """What the system text of a new session says of the workspace's skills."""
     version_of: Callable[[str], str | None]
     """The digest of a pattern as it reads now, by its id."""
@@ -146,23 +146,23 @@ class Loom:
     flusher: Flusher = field(default_factory=Flusher)
     content: Content = field(default_factory=Alone)
     """What this process has of agents' content beside what others have accepted."""
-    is_alone: bool = False
+    is_isolated: bool = False
     """True in the process of a last attempt."""
     clock_ms: Callable[[], int] = field(default=now_ms)
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class Execution:
     """One worker's time with one turn."""
 
-    loom: Loom
-    kit: Kit
-    hold: Hold
+    worker: TurnWorker
+    runtime: AgentRuntime
+    hold: HeldLease
     began_s: float
     """Monotonic."""
     ran_before_ms: int
     ownership: Ownership
-    wishes: Wishes
+    cancel_requests: CancelRequests
     watch: ModelWatch
     """Over the model's calls."""
     recollect: Callable[[], Remembered]
@@ -172,12 +172,12 @@ class Shift:
 
     def write(self, write: Callable[[], None]) -> None:
         """Write to the journal, again and again while the database does not answer and the turn is ours."""
-        until_written(write, stopping=self.loom.stopping, lost=self.hold.lost)
+        until_written(write, stopping=self.worker.stopping, lost=self.hold.lost)
 
     @property
     def limits(self) -> LimitSettings:
         """The settings' limits, with the agent's own where it has some."""
-        limits, agent = self.loom.settings.limits, self.kit.agent
+        limits, agent = self.worker.settings.limits, self.runtime.agent
         return replace(
             limits,
             turn_timeout_s=agent.timeout_s or limits.turn_timeout_s,

@@ -19,7 +19,7 @@ CERTAIN_TOKENS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TurnState:
     """Grows by steps; ``saved`` says how much of it the journal has."""
 
     claim: Claim
@@ -32,7 +32,7 @@ class Work:
     first_token_ms: int | None
 
     @classmethod
-    def begin(cls, claim: Claim) -> "Work":
+    def begin(cls, claim: Claim) -> "TurnState":
         """Take up a turn where its journal ends."""
         turn = claim.turn
         return cls(
@@ -141,7 +141,7 @@ class Work:
         """True if a reply would have to be paid for again, should this worker die."""
         return any(step.kind == "reply" for step in self.unsaved_steps)
 
-    def matched(self, context: str, recalled: str, patterns: Sequence[Json]) -> "Work":
+    def matched(self, context: str, recalled: str, patterns: Sequence[Json]) -> "TurnState":
         """Patterns were looked for; context is what stands beside the user's message from now on.
 
         Args:
@@ -152,7 +152,7 @@ class Work:
 
     def replied(
         self, reply: Reply, calls: Sequence[Call], *, first_token_ms: int | None, estimated: int, note: str = ""
-    ) -> "Work":
+    ) -> "TurnState":
         """The model answered, perhaps with tool calls.
 
         Args:
@@ -168,7 +168,7 @@ class Work:
             first_token_ms=first_token_ms if self.first_token_ms is None else self.first_token_ms,
         )
 
-    def waited(self, why: str, told: Json | None = None) -> "Work":
+    def waited(self, why: str, told: Json | None = None) -> "TurnState":
         """The provider was too busy.
 
         Args:
@@ -176,16 +176,16 @@ class Work:
         """
         return replace(self, steps=(*self.steps, Step(self.next_n, "waited", {"why": why, **(told or {})})))
 
-    def told(self, log: Json | None) -> "Work":
+    def told(self, log: Json | None) -> "TurnState":
         """Readers saw events that the journal must know of."""
         return self if log is None else replace(self, steps=(*self.steps, Step(self.next_n, "events", log)))
 
-    def with_calls(self, changed: Sequence[Call]) -> "Work":
+    def with_calls(self, changed: Sequence[Call]) -> "TurnState":
         """Put calls in the place of their older selves."""
         newer = {call.position: call for call in changed}
         return replace(self, calls=tuple(newer.get(call.position, call) for call in self.calls))
 
-    def saved(self) -> "Work":
+    def saved(self) -> "TurnState":
         """The journal has everything."""
         return replace(self, saved_steps=len(self.steps), saved_calls=len(self.calls))
 

@@ -12,30 +12,32 @@ from loom_worker.core.values.memory import Remembered
 from loom_worker.core.values.tools import Occasion
 from loom_worker.memory.results import references
 from loom_worker.tools.more import asked_for
-from loom_worker.turn.runtime import Kit
+from loom_worker.turn.runtime import AgentRuntime
 
 
-def offered(kit: Kit, remembered: Remembered, current: Sequence[ChatMessage]) -> tuple[ToolSpec, ...]:
-    """The tools to be shown, in the order of the kit's.
+def offered(runtime: AgentRuntime, remembered: Remembered, current: Sequence[ChatMessage]) -> tuple[ToolSpec, ...]:
+    """The tools to be shown, in the order of the agent runtime's.
 
     Args:
         current: the running turn; what has come up in it counts from its next call on.
     """
-    if not kit.late:
-        return kit.specs
+    if not runtime.late:
+        return runtime.specs
     chats = [*(message.chat for message in remembered.history), *current]
     outcomes = [outcome for chat in chats for outcome in chat.outcomes]
     come, asked = frozenset(_come(remembered, outcomes)), asked_for(chats)
     return tuple(
-        spec for spec in kit.specs if kit.late.get(spec.name, "always") in ("always", *come) or spec.name in asked
+        spec
+        for spec in runtime.specs
+        if runtime.late.get(spec.name, "always") in ("always", *come) or spec.name in asked
     )
 
 
 def _come(remembered: Remembered, outcomes: Sequence[ToolOutcome]) -> Iterator[Occasion]:
-    state = remembered.state
-    if state.first_n or state.promoted:
+    memory = remembered.state
+    if memory.first_n or memory.promoted:
         yield "earlier"
-    if state.refs or any(references(outcome.content) for outcome in outcomes):
+    if memory.refs or any(references(outcome.content) for outcome in outcomes):
         yield "reference"
     if any(outcome.is_error and "err_" in outcome.content for outcome in outcomes):
         yield "error"

@@ -52,7 +52,7 @@ class Rules:
     """By what calls under way are looked after."""
 
     alive: frozenset[str]
-    """Workers whose heart beats."""
+    """Living workers."""
     tool: Callable[[str], Tool | None]
     timeout_s: float
     """The time one call may take."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import BETWEEN_REPLIES, CANCELLED, Call, Step
-from loom_worker.turn.state import Work, tool_uses
+from loom_worker.turn.state import TurnState, tool_uses
 
 
-def conversation(work: Work) -> tuple[ChatMessage, ...]:
+def conversation(work: TurnState) -> tuple[ChatMessage, ...]:
     """The running turn: the user's message, then each reply with the results of its calls.
 
     A call without a result gets a synthetic one: without it the provider would refuse the conversation for ever.
@@ -17,7 +17,7 @@ def conversation(work: Work) -> tuple[ChatMessage, ...]:
     return tuple(chat for chat, _ in said(work))
 
 
-def said(work: Work) -> Iterator[tuple[ChatMessage, Json | None]]:
+def said(work: TurnState) -> Iterator[tuple[ChatMessage, Json | None]]:
     """Each message of the turn with the usage of the reply it came from."""
     yield ChatMessage("user", text=work.turn.input, context=work.context), None
     for step in work.replies:

@@ -39,7 +39,7 @@ def next_attempt_ms(attempts: int, now_ms: int, *, retry_after_s: float | None, 
 
     Args:
         attempts: made so far; 0 gives the first attempt, at once.
-        retry_after_s: the receiver's wish; it can only lengthen the pause.
+        retry_after_s: the receiver's request; it can only lengthen the pause.
         chance: 0-1, random.
     """
     if attempts >= len(DELAYS_S):

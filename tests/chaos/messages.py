@@ -39,8 +39,8 @@ class Messages:
                 if self._send(task, row, times):
                     yield f"{task} {row[0]}"
 
-    def ring_all(self, times: int) -> int:
-        """Ring the bell of every lane that has work; how many there were."""
+    def wake_all(self, times: int) -> int:
+        """Ring the wake-up of every lane that has work; how many there were."""
         lanes = self._world.rows("SELECT DISTINCT lane FROM turns WHERE completed_ms IS NULL LIMIT 50")
         return sum(self._send("loom.turn.run", lane, times) for lane in lanes)
 

@@ -16,7 +16,7 @@ from loom_worker.core.errors import Conflict
 from loom_worker.core.values.approvals import Decision
 from loom_worker.core.values.memory import MemoryState
 from loom_worker.core.values.turns import Call, Claim, NewTurn, Turn
-from loom_worker.lanes.lease_renewer import Hold, Keeper
+from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer
 from loom_worker.memory import compress
 from loom_worker.memory.layers import turns as turns_of
 from loom_worker.memory.pressure import Batch
@@ -38,7 +38,7 @@ def apply(name: str) -> None:
 def _no_fence() -> None:
     """An overtaken worker writes as if it still owned its turn: no fence, lost lease or key of the journal stops it."""
 
-    def lose_quietly(keeper: Keeper, hold: Hold) -> None:
+    def lose_quietly(keeper: LeaseRenewer, hold: HeldLease) -> None:
         keeper._drop(hold)
 
     anyones = (turns.c.id == bindparam("our_id"), bindparam("our_fence", type_=Integer) >= 0)
@@ -46,7 +46,7 @@ def _no_fence() -> None:
     claims._OURS = claims._WITH_SESSION.where(*anyones)
     journal._INSERT_STEPS = journal._INSERT_STEPS.prefix_with("OR REPLACE")
     journal._INSERT_CALLS = journal._INSERT_CALLS.prefix_with("OR REPLACE")
-    Keeper._lose = lose_quietly  # type: ignore[method-assign]
+    LeaseRenewer._lose = lose_quietly  # type: ignore[method-assign]
 
 
 def _wrong_order() -> None:

@@ -187,8 +187,8 @@ class Nemeses:
             self._note("duplicate", target, time.time())
 
     def race(self) -> None:
-        """Every lane's bell rings four times at once."""
-        if self._messages.ring_all(4):
+        """Every lane's wake-up rings four times at once."""
+        if self._messages.wake_all(4):
             self._note("race", "lanes", time.time())
 
     def _kill(self, name: str, kind: str) -> None:

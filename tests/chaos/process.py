@@ -13,7 +13,7 @@ from loom_worker.cli import main as command_line
 from loom_worker.core.child_process import shimmed
 from loom_worker.core.values.agents import Agent
 from loom_worker.runtime import isolated
-from loom_worker.runtime.tool_sets import Own, Toolbox
+from loom_worker.runtime.tool_sets import Own, ToolProvider
 from loom_worker.tasks import dispatch
 from tests.chaos import equipment, mutants
 
@@ -33,23 +33,23 @@ def main(arguments: list[str]) -> int:
 
 
 def _equip(effects: Path) -> None:
-    packaged = Toolbox.own
+    packaged = ToolProvider.own
 
-    def with_ours(toolbox: Toolbox, agent: Agent, database: str | None = None) -> Own:
-        own = packaged(toolbox, agent, database)
+    def with_ours(tool_provider: ToolProvider, agent: Agent, database: str | None = None) -> Own:
+        own = packaged(tool_provider, agent, database)
         return replace(own, tools=own.tools + equipment.tools(effects))
 
-    Toolbox.own = with_ours  # type: ignore[method-assign]  # a process of the harness, not of a user
+    ToolProvider.own = with_ours  # type: ignore[method-assign]  # a process of the harness, not of a user
 
 
 def _take_along(mutant: str) -> None:
     """The process of a last attempt has the same tools, and the same bug."""
     ours = (sys.executable, "-m", "tests.chaos.process", *(("--mutant", mutant) if mutant else ()), "alone")
 
-    def run_alone(lane: str, token: str, turn_id: str, fence: int) -> int:
+    def run_isolated(lane: str, token: str, turn_id: str, fence: int) -> int:
         return subprocess.run(shimmed((*ours, lane, token, turn_id, str(fence))), check=False).returncode
 
-    dispatch._run_alone = run_alone  # type: ignore[assignment]
+    dispatch._run_isolated = run_isolated  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.chaos.records import Injection
 
 TOLD = ('"lease lost"', '"tool calls sent again"')
-"""A worker lost a turn, or a turn gave a worker up whose heart was not heard."""
+"""A worker lost a turn, or a turn gave a worker up whose heartbeat was not heard."""
 
 
 def read(logs: Path, *, lease_s: float) -> tuple[Injection, ...]:

@@ -11,7 +11,7 @@ import redis
 
 from loom_worker.core.settings import from_env
 from loom_worker.tasks.app import QUEUES, configure
-from loom_worker.tasks.wakeups import Bells
+from loom_worker.tasks.wakeups import WakeupQueue
 from tests.support.bad_messages import BYTES, SECRET, all_of
 from tests.support.messages_server import MessagesServer
 from tests.support.system import System, plain_agent
@@ -35,7 +35,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 def sound_message(system: System) -> dict[str, Any]:
     app = configure(from_env({"LOOM_HOME": str(system.home)}))
-    message: dict[str, Any] = json.loads(Bells(app, None).message("0" * 32))
+    message: dict[str, Any] = json.loads(WakeupQueue(app, None).message("0" * 32))
     return message
 
 

@@ -59,11 +59,11 @@ class Room:
 
         return until(last, 10, f"{name} starts {times} times; {self.said()}")
 
-    def hearts(self, *pids: int) -> None:
-        """From now on the hearts of these beat, and no other's."""
-        fresh = self.folder / "hearts.new"
+    def heartbeats(self, *pids: int) -> None:
+        """From now on the heartbeats of these beat, and no other's."""
+        fresh = self.folder / "heartbeats.new"
         fresh.write_text(" ".join(map(str, pids)))
-        fresh.replace(self.folder / "hearts")
+        fresh.replace(self.folder / "heartbeats")
 
     def end(self) -> None:
         if self.supervisor is not None:
@@ -216,7 +216,7 @@ def test_what_a_child_had_started_ends_with_it(room: Room) -> None:
 def test_a_worker_that_takes_no_turns_is_told_to_end_and_runs_again(room: Room) -> None:
     room.run(child("worker", TELLS_ITS_END), child("tools"))
     worker, tools = room.started("worker"), room.started("tools")
-    room.hearts(worker)
+    room.heartbeats(worker)
     (room.folder / "unanswered").touch()
     assert room.started("worker", times=2) != worker
     assert (room.folder / "ends").read_text() == "worker\n"
@@ -230,7 +230,7 @@ def test_a_worker_that_takes_no_turns_is_told_to_end_and_runs_again(room: Room) 
 def test_one_that_takes_no_turns_and_does_not_hear_either_is_killed_after_its_grace(room: Room) -> None:
     room.run(child("worker", DEAF, grace_s=0.2))
     worker = room.started("worker")
-    room.hearts(worker)
+    room.heartbeats(worker)
     (room.folder / "unanswered").touch()
     assert room.started("worker", times=2) != worker
     assert "worker ended (SIGKILL); restarting in 0.2 s" in room.said()
@@ -239,10 +239,10 @@ def test_one_that_takes_no_turns_and_does_not_hear_either_is_killed_after_its_gr
 def test_a_child_that_is_stopped_and_whose_heart_stands_still_is_killed_and_runs_again(room: Room) -> None:
     room.run(child("worker", grace_s=600), child("tools"))
     worker, tools = room.started("worker"), room.started("tools")
-    room.hearts(worker, tools)
-    until(lambda: (room.folder / "seen").read_text() == f"{worker} {tools}", 5, "both hearts are seen")
+    room.heartbeats(worker, tools)
+    until(lambda: (room.folder / "seen").read_text() == f"{worker} {tools}", 5, "both heartbeats are seen")
     os.kill(worker, signal.SIGSTOP)
-    room.hearts(tools)
+    room.heartbeats(tools)
     assert room.started("worker", times=2) != worker
     assert "worker is hung" in room.said()
     assert room.pids("tools") == [tools]

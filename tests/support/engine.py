@@ -67,7 +67,7 @@ class Engine:
             system.kill(pid)
 
     def start_worker(self, name: str, *, queues: str = "turn,tool,webhook,summary") -> subprocess.Popen[bytes]:
-        """Start a worker and wait until its heart beats."""
+        """Start a worker and wait until its heartbeat goes on."""
         command = system.loom("worker", "--queues", queues, "--name", name)
         with (self.home / f"{name}.log").open("ab") as log:
             worker = subprocess.Popen(command, env=self.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

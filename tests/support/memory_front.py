@@ -390,7 +390,7 @@ class MemoryFront(Leftovers):
             self._turns[turn.id] = turn
 
     def _wish(self, turns: list[Turn], action: CancelAction) -> None:
-        """The stronger of two wishes holds; a turn that has ended hears none."""
+        """The stronger of two asks holds; a turn that has ended hears none."""
         for turn in turns:
             if not turn.is_finished and STRENGTH[action] > STRENGTH[turn.cancel]:
                 self._turns[turn.id] = replace(turn, cancel=action)

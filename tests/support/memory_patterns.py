@@ -10,7 +10,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch, Template
 from loom_worker.patterns.live import State
 from loom_worker.patterns.match import Matcher
-from loom_worker.service.pattern_catalog import PatternDesk
+from loom_worker.service.pattern_catalog import PatternCatalog
 
 SUMMED = ("uses", "succeeded", "failed", "cost_usd", "tokens")
 LOADED_MS = 1_795_253_400_000
@@ -58,9 +58,9 @@ class MemoryPatterns:
     """Workspace, question, most candidates, agent."""
     learns: bool = True
 
-    def desk(self) -> PatternDesk:
+    def desk(self) -> PatternCatalog:
         here: Any = self
-        return PatternDesk(library=here, uses=here, match=self.match, learns=self.learns, processes=self.processes)
+        return PatternCatalog(library=here, uses=here, match=self.match, learns=self.learns, processes=self.processes)
 
     def state(self) -> State:
         return State(Matcher(self.kept), self.problems, LOADED_MS, len(self.kept))

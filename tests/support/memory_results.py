@@ -10,7 +10,7 @@ from loom_worker.core.values.blobs import DataReference
 from loom_worker.core.values.failures import ErrorFilter, StoredError
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.turns import Call, Turn
-from loom_worker.service.pattern_catalog import PatternDesk
+from loom_worker.service.pattern_catalog import PatternCatalog
 from tests.support.memory_parts import page_of
 from tests.support.memory_patterns import MemoryPatterns
 
@@ -24,7 +24,7 @@ class Leftovers:
     library: MemoryPatterns = field(default_factory=MemoryPatterns)
 
     @property
-    def patterns(self) -> PatternDesk:
+    def patterns(self) -> PatternCatalog:
         return self.library.desk()
 
     def errors(self, workspace: str, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:

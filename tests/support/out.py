@@ -18,13 +18,13 @@ class Out:
     """What left the front."""
 
     announced: list[Turn] = field(default_factory=list)
-    rung: list[str] = field(default_factory=list)
+    woken: list[str] = field(default_factory=list)
     alerted: list[str] = field(default_factory=list)
     ended: list[Turn] = field(default_factory=list)
     delivered: list[str] = field(default_factory=list)
     closed: int = 0
     asked: list[tuple[object, ...]] = field(default_factory=list)
-    """What was asked of memory and kits."""
+    """What was asked of memory and agent runtimes."""
     refusal: LoomError | None = None
     """Raised by whatever is asked."""
 
@@ -55,7 +55,7 @@ class Out:
     def outward(self) -> Outward:
         return Outward(
             announce=self.announced.append,
-            ring_lane=self.rung.append,
+            wake_lane=self.woken.append,
             alert=self.alerted.append,
             ended=self.ended.append,
             webhook_body=lambda turn: json.dumps(turn.as_json()),

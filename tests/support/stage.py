@@ -21,7 +21,7 @@ from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import queued, rebuild
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.lanes.lease_renewer import Keeper
+from loom_worker.lanes.lease_renewer import LeaseRenewer
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.memory.pressure import l1_room
 from loom_worker.store.calls import Calls
@@ -39,7 +39,7 @@ from loom_worker.tools.call import call as call_tool
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.entrypoints import serve_call, serve_lane
 from loom_worker.turn.model_watch import WaitTeller
-from loom_worker.turn.runtime import Beside, Doors, Kit, Loom
+from loom_worker.turn.runtime import AgentRuntime, Dispatcher, PromptContext, TurnWorker
 from loom_worker.turn.store_retry import Stopping
 from loom_worker.webhook.body import completed
 from tests.support.models import Plays
@@ -52,7 +52,7 @@ START_MS = 1_800_000_000_000
 class Book:
     """What went out through the doors, in order."""
 
-    rung: list[str] = field(default_factory=list)
+    woken: list[str] = field(default_factory=list)
     called: list[tuple[str, Call]] = field(default_factory=list)
     fanned: list[tuple[str, str, tuple[Call, ...], str]] = field(default_factory=list)
     delivered: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Book:
     alone_status: int = 0
     on_deliver: Callable[[], object] = lambda: None
 
-    def doors(self) -> Doors:
+    def dispatcher(self) -> Dispatcher:
         """Doors that write into this book."""
 
         def call(turn_id: str, sent: Call) -> None:
@@ -74,11 +74,11 @@ class Book:
             self.delivered.append(delivery_id)
             self.on_deliver()
 
-        def run_alone(lane: str, token: str, turn_id: str, fence: int) -> int:
+        def run_isolated(lane: str, token: str, turn_id: str, fence: int) -> int:
             self.alone.append((lane, token, turn_id, fence))
             return self.alone_status
 
-        return Doors(self.rung.append, call, fan_out, deliver, self.summarized.append, run_alone)
+        return Dispatcher(self.woken.append, call, fan_out, deliver, self.summarized.append, run_isolated)
 
 
 def concluded(call: Call, outcome: Outcome, _caller: Caller) -> Call:
@@ -116,7 +116,7 @@ class Stage:
         self.lanes = Lanes(client, settings.lanes)
         self.events = EventLog(client, client)
         self.registry = Registry(self.tools())
-        client.rpush(keys.BELLS, "of another lane")  # so a doorbell is good for one turn
+        client.rpush(keys.WAKEUPS, "of another lane")  # so a wake-up is good for one turn
 
     def tools(self) -> tuple[Tool, ...]:
         """add: an ordinary tool; note: bounded; pay: must not run twice; fail: always fails."""
@@ -139,14 +139,14 @@ class Stage:
             Tool(spec("fail"), ran("fail", fail)),
         )
 
-    def worker(self, name: str, **parts: Any) -> Loom:
+    def worker(self, name: str, **parts: Any) -> TurnWorker:
         """A worker that is alive.
 
         Args:
             parts: of the Loom, in place of the usual ones.
         """
         self.alive.add(name)
-        usual = Loom(
+        usual = TurnWorker(
             settings=self.settings,
             worker=name,
             claims=self.claims,
@@ -154,14 +154,14 @@ class Stage:
             calls=self.calls,
             memories=self.memories,
             lanes=self.lanes,
-            keeper=Keeper(self.redis, self.lanes, name, self.settings.lanes),
+            keeper=LeaseRenewer(self.redis, self.lanes, name, self.settings.lanes),
             events=self.events,
-            doors=self.book.doors(),
-            kit=lambda agent, choice, workspace: self.kit(),
-            beside=lambda turn, kit: Beside(
+            dispatcher=self.book.dispatcher(),
+            runtime=lambda agent, choice, workspace: self.runtime(),
+            beside=lambda turn, runtime: PromptContext(
                 "Today is Saturday.", ({"id": "sql/top_n", "score": 0.5, "version": "v1"},)
             ),
-            standing=lambda kit: "",
+            standing=lambda runtime: "",
             version_of={"sql/trend": "v2"}.get,
             run_tool=self.run_tool,
             concluded=concluded,
@@ -179,9 +179,9 @@ class Stage:
         timeout_s = self.settings.limits.tool_timeout_s
         return call_tool(tool, arguments, caller, timeout_s=timeout_s, pool=None, max_bytes=1_000_000)
 
-    def kit(self) -> Kit:
-        """The kit of the one agent; four characters are a token."""
-        return Kit(
+    def runtime(self) -> AgentRuntime:
+        """the agent runtime of the one agent; four characters are a token."""
+        return AgentRuntime(
             agent=self.agent,
             model=self.model,
             count=lambda text: len(text) // 4 + 1,
@@ -204,7 +204,7 @@ class Stage:
         self.lanes.submit(turn.lane, [(turn.seq, turn.id)])
         return turn
 
-    def cancel(self, turn: Turn, action: CancelAction, hears: Loom | None = None) -> Cancelled:
+    def cancel(self, turn: Turn, action: CancelAction, hears: TurnWorker | None = None) -> Cancelled:
         """Wish a turn to end, as a client does; the lane is alerted.
 
         Args:
@@ -219,17 +219,17 @@ class Stage:
             deliver=lambda ended: Delivery.of(ended, "{}", now_ms=self.now_ms),
         )
         if not done.turn.is_finished and self.lanes.alert(turn.lane):
-            self.book.rung.append(turn.lane)
+            self.book.woken.append(turn.lane)
         if hears is not None:
             hears.keeper.beat()
         return done
 
-    def serve(self, turn: Turn, by: Loom) -> Turn:
-        """Answer a doorbell of the turn's lane; the turn as it is then."""
+    def serve(self, turn: Turn, by: TurnWorker) -> Turn:
+        """Answer a wake-up of the turn's lane; the turn as it is then."""
         serve_lane(turn.lane, by)
         return self.turn(turn)
 
-    def answer_calls(self, turn: Turn, by: Loom, order: Sequence[int] | None = None) -> Turn:
+    def answer_calls(self, turn: Turn, by: TurnWorker, order: Sequence[int] | None = None) -> Turn:
         """Run all calls of the last fan-out, by default in call order."""
         sent = self.book.fanned[-1][2]
         for place in order if order is not None else range(len(sent)):

@@ -1,7 +1,7 @@
 """A supervisor as a process of its own: ``python -m tests.support.supervising SPECS_FILE LOG_DIR``.
 
-It looks every 50 ms: the pids in the file ``hearts`` beat, and while there is a file ``unanswered`` they are idle. It
-writes those it saw into the file ``seen``.
+It looks every 50 ms: the pids in the file ``heartbeats`` live, and while there is a file ``unanswered`` they are idle.
+It writes those it saw into the file ``seen``.
 """
 
 import json
@@ -32,8 +32,8 @@ class _Quiet:
 
 
 def _look(folder: Path) -> Look:
-    hearts = folder / "hearts"
-    pids = [int(pid) for pid in hearts.read_text().split()] if hearts.exists() else []
+    heartbeats = folder / "heartbeats"
+    pids = [int(pid) for pid in heartbeats.read_text().split()] if heartbeats.exists() else []
     (folder / "seen").write_text(" ".join(map(str, pids)))
     workers = (Worker(str(pid), "here", frozenset({pid}), threads=1, busy=0, idle_s=60.0) for pid in pids)
     return Look(tuple(workers), 60.0 if (folder / "unanswered").exists() else 0.0)

@@ -153,7 +153,7 @@ class System:
         return pid
 
     def settle(self) -> None:
-        """Wait until the heart of every worker that `loom up` runs now has beaten."""
+        """Wait until the heartbeat of every worker that `loom up` runs now has beaten."""
 
         def pids() -> set[int]:
             return {pid for name, pid in self.children.items() if name.startswith("worker-")}

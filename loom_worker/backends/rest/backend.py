@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from loom_worker.backends.rest import answer, auth, document, openapi
-from loom_worker.backends.rest.client import MAX_ANSWER_BYTES, Client, wish
+from loom_worker.backends.rest.client import MAX_ANSWER_BYTES, Client, retry_advice
 from loom_worker.backends.rest.request import question
 from loom_worker.core.errors import BadSettings, Invalid, ToolFailed
 from loom_worker.core.text import one_line
@@ -112,7 +112,7 @@ class RestBackend:
         if 200 <= answered.status < 300:
             return answer.read(answered, method=operation.method, veil=self._veil, max_bytes=MAX_ANSWER_BYTES)
         told = answer.failure(answered, veil=self._veil, max_bytes=MAX_ANSWER_BYTES)
-        text = f"HTTP {answered.status}{wish(answered)}" + (f": {told}" if told else "")
+        text = f"HTTP {answered.status}{retry_advice(answered)}" + (f": {told}" if told else "")
         raise ToolFailed(text, _code(answered.status))
 
 

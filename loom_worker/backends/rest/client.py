@@ -77,7 +77,7 @@ class Client:
         return hop.path
 
 
-def wish(answer: Answer) -> str:
+def retry_advice(answer: Answer) -> str:
     """What an answer's Retry-After asks for, in words; empty if it asks for nothing."""
     wished_s = retry_after_s(answer.headers.get("Retry-After"), now_s=time.time())
     return "" if wished_s is None else f" (asks to wait {wished_s:.0f} s)"

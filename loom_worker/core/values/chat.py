@@ -27,7 +27,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """The model's wish to call a tool."""
+    """The model's request to call a tool."""
 
     id: str
     """The provider's id of the call (``toolu_…``); unique within a turn."""

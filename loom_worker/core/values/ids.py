@@ -14,7 +14,7 @@ def sortable_id(prefix: str, *, now_ms: int, chance: int) -> str:
         chance: 80 random bits.
     """
     number = (now_ms << 80) | chance
-    return prefix + "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    return prefix + "".join(_ALPHABET[(number >> bits) & 31] for bits in range(125, -1, -5))
 
 
 def new_id(prefix: str) -> str:

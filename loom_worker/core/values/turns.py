@@ -25,9 +25,9 @@ CANCELLED = "Cancelled: the turn ended before this call had a result."
 
 
 CancelAction = Literal["interrupt", "rollback", "finish"]
-"""How a client wishes a turn to end: what was said stays · as if it never ran · one last call without tools."""
+"""How a client asks a turn to end: what was said stays · as if it never ran · one last call without tools."""
 STRENGTH: dict[CancelAction | None, int] = {None: 0, "finish": 1, "interrupt": 2, "rollback": 3}
-"""Of two wishes the stronger one holds, whatever their order."""
+"""Of two asks the stronger one holds, whatever their order."""
 
 
 LISTED_CALLS = 50
@@ -67,7 +67,7 @@ class NewTurn:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The wish to have a failed turn's input answered after all."""
+    """The request to have a failed turn's input answered after all."""
 
     idempotency_key: str | None = None
     fingerprint: str | None = None
@@ -77,7 +77,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One tool call of a turn, from the model's wish to its result."""
+    """One tool call of a turn, from the model's request to its result."""
 
     id: str
     name: str

@@ -28,7 +28,7 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.submit import submit
 from loom_worker.turn.ending import finished
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import Checked, planned
 from loom_worker.turn.transcript import conversation, said, usage_of
 from loom_worker.webhook.body import completed
@@ -72,7 +72,7 @@ class Run:
             ending: how it ends before the model was asked; None: with the model's answer.
         """
         claim = self.accepted(text, session=session, webhook=webhook)
-        work = Work.begin(claim).matched("Context.", "", ())
+        work = TurnState.begin(claim).matched("Context.", "", ())
         while ending is None:
             work = self.asked(work)
             if not work.open_calls:
@@ -95,7 +95,7 @@ class Run:
         assert isinstance(claim, Claim)
         return claim
 
-    def asked(self, work: Work, **fields: Any) -> Work:
+    def asked(self, work: TurnState, **fields: Any) -> TurnState:
         """The model was asked, answered, and the journal has it."""
         call = self.model_call(work, **fields)
         reply = _reply(work, call)
@@ -110,7 +110,7 @@ class Run:
         Journal(self.database).save(work.claim, work.unsaved_steps, work.unsaved_calls, _progress(work))
         return work.saved()
 
-    def model_call(self, work: Work, **fields: Any) -> ModelCall:
+    def model_call(self, work: TurnState, **fields: Any) -> ModelCall:
         """A request with what the work holds, answered whole, as the model server logs it."""
         mark = work.turn.input.split()[0]
         nth = 1 + sum(call.mark == mark for call in self.calls)
@@ -125,7 +125,7 @@ class Run:
         self.calls.append(replace(call, **fields))
         return self.calls[-1]
 
-    def answered(self, work: Work, verdict: Literal["approve", "reject"]) -> Work:
+    def answered(self, work: TurnState, verdict: Literal["approve", "reject"]) -> TurnState:
         """A person decided on the calls that wait for one, and the client was told so."""
         for call in [call for call in work.open_calls if call.is_waiting]:
             began_s = self.now_s()
@@ -134,7 +134,7 @@ class Run:
             work = work.with_calls([each for each in turn.calls if each.id == call.id])
         return work
 
-    def ran_tools(self, work: Work) -> Work:
+    def ran_tools(self, work: TurnState) -> TurnState:
         """All open calls that wait for nobody ran, once each."""
         rows = Calls(self.database)
         ready = [call for call in work.open_calls if not call.is_waiting]
@@ -147,7 +147,7 @@ class Run:
             work = work.with_calls([done])
         return work
 
-    def ended(self, work: Work, ending: Ending, *, is_kept: bool = True) -> Turn:
+    def ended(self, work: TurnState, ending: Ending, *, is_kept: bool = True) -> Turn:
         """The turn ended, was polled, and its webhook delivered."""
         turn = finished(work, ending, now_ms=NOW_MS + 100, run_ms=40)
         delivery = _delivery(turn) if turn.webhook else None
@@ -213,7 +213,7 @@ def changed(items: Sequence[Any], which: Mapping[str, Any], **fields: Any) -> tu
     return tuple(replace(item, **fields) if is_hit else item for item, is_hit in zip(items, hit, strict=True))
 
 
-def _reply(work: Work, call: ModelCall) -> Reply:
+def _reply(work: TurnState, call: ModelCall) -> Reply:
     assembly = Assembly(MODEL)
     for event in reply_for(script_of(work.turn.input), call.nth, call.body).events:
         assembly.feed(event)
@@ -221,11 +221,11 @@ def _reply(work: Work, call: ModelCall) -> Reply:
     return replace(reply, usage=replace(reply.usage, cost_usd=0.5))
 
 
-def _progress(work: Work) -> dict[str, Any]:
+def _progress(work: TurnState) -> dict[str, Any]:
     return {"usage": work.usage.as_json(), "run_ms": 20, "patterns": [], "first_token_ms": work.first_token_ms}
 
 
-def _messages(work: Work) -> Iterator[Message]:
+def _messages(work: TurnState) -> Iterator[Message]:
     for place, (chat, usage) in enumerate(said(work)):
         made = Message(f"msg_{work.turn.id}_{place}", work.turn.session_id, work.turn.id, chat, 7, NOW_MS + 100)
         yield replace(made, usage=usage_of(usage))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from loom_worker.core.values.turns import Ending
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 from tests.chaos.checker import check
 from tests.chaos.checks_calls import body_tokens
 from tests.chaos.records import Injection, ModelCall
@@ -62,8 +62,8 @@ def test_a_stopped_worker_whose_reply_got_in_is_found(run: Run) -> None:
 
 def test_a_cancelled_turn_may_be_given_up_late_if_its_reply_stays_out(run: Run) -> None:
     claim = run.accepted("T00005 plain", wish="interrupt")
-    cut = run.model_call(Work.begin(claim), is_complete=False)
-    run.ended(Work.begin(claim), Ending("cancelled", "interrupt"))
+    cut = run.model_call(TurnState.begin(claim), is_complete=False)
+    run.ended(TurnState.begin(claim), Ending("cancelled", "interrupt"))
     run.turn("T00006 plain")
     late = replace(cut, began_s=run.now_s(), ended_s=run.now_s())
     assert check(run.evidence(model_calls=(*run.calls[:-2], late, run.calls[-1]))) == ()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from loom_worker.core.values.turns import Ending
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 from tests.chaos.checker import check
 from tests.chaos.records import Decided, Effect, Hook
 from tests.chaos.unit.made import Run, assert_found
@@ -95,7 +95,7 @@ def test_a_run_without_any_decision_on_its_questions_proves_nothing(run: Run) ->
 
 
 def test_a_turn_that_waits_for_a_person_at_rest_is_found(run: Run) -> None:
-    run.asked(Work.begin(run.accepted("T00005 tools=refund")).matched("", "", ()))
+    run.asked(TurnState.begin(run.accepted("T00005 tools=refund")).matched("", "", ()))
     run.sql("UPDATE turns SET status = 'requires_action', held_by = NULL WHERE id = ?", run.id_of("T00005"))
     assert_found(run.evidence(), "I9", "is requires_action")
 
@@ -123,9 +123,9 @@ def test_a_question_that_is_told_wrongly_is_found(run: Run, changes: dict[str, A
     assert_found(run.evidence(), "I4", f"a receiver was told {what}")
 
 
-def _asked(run: Run, verdict: Literal["approve", "reject"], *, webhook: bool = False) -> Work:
+def _asked(run: Run, verdict: Literal["approve", "reject"], *, webhook: bool = False) -> TurnState:
     """A fifth turn, whose one call a person decides on; it has ended."""
-    work = run.asked(Work.begin(run.accepted("T00005 tools=refund", webhook=webhook)).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 tools=refund", webhook=webhook)).matched("", "", ()))
     work = run.ran_tools(run.answered(work, verdict))
     work = run.asked(work)
     run.ended(work, Ending("completed", output_text=work.said))

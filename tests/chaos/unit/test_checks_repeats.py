@@ -7,7 +7,7 @@ import pytest
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.core.values.turns import Ending
 from loom_worker.memory.folding import folded
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 from tests.chaos.checker import check, figures
 from tests.chaos.model_script import newest_question
 from tests.chaos.records import Effect, Injection, ModelCall
@@ -116,7 +116,7 @@ def test_a_request_without_room_for_the_turns_first_replies_is_not_taken_for_a_r
 
 
 def test_a_reply_lost_between_two_tools_is_found_too(run: Run) -> None:
-    work = run.ran_tools(run.asked(Work.begin(run.accepted("T00005 tools=note")).matched("", "", ())))
+    work = run.ran_tools(run.asked(TurnState.begin(run.accepted("T00005 tools=note")).matched("", "", ())))
     run.model_call(work)
     work = run.asked(work)
     run.ended(work, Ending("completed", output_text=work.said))
@@ -124,7 +124,7 @@ def test_a_reply_lost_between_two_tools_is_found_too(run: Run) -> None:
 
 
 def test_an_unused_reply_of_a_turn_that_its_client_ended_is_allowed(run: Run) -> None:
-    work = Work.begin(run.accepted("T00005 plain", wish="finish")).matched("", "", ())
+    work = TurnState.begin(run.accepted("T00005 plain", wish="finish")).matched("", "", ())
     run.model_call(work)
     work = run.asked(work)
     run.ended(work, Ending("completed", output_text=work.said))
@@ -132,7 +132,7 @@ def test_an_unused_reply_of_a_turn_that_its_client_ended_is_allowed(run: Run) ->
 
 
 def test_an_unused_reply_that_nobody_asked_for_again_is_allowed(run: Run) -> None:
-    work = Work.begin(run.accepted("T00005 plain", may_fail=True)).matched("", "", ())
+    work = TurnState.begin(run.accepted("T00005 plain", may_fail=True)).matched("", "", ())
     run.model_call(work)
     run.ended(work, Ending("failed", "dead"))
     assert check(run.evidence()) == ()
@@ -198,7 +198,7 @@ def test_an_effect_before_the_reply_is_journaled_is_found(run: Run) -> None:
 
 def _lost_reply(run: Run, *, later_s: float = 0.0, **fields: object) -> tuple[ModelCall, Injection]:
     """A fifth turn whose first reply came whole and did not get into the journal; and the kill just after it."""
-    work = Work.begin(run.accepted("T00005 plain")).matched("", "", ())
+    work = TurnState.begin(run.accepted("T00005 plain")).matched("", "", ())
     lost = run.model_call(work, **fields)
     killed_s = run.now_s()
     work = run.asked(work)

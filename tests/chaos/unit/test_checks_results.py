@@ -15,7 +15,7 @@ from loom_worker.core.values.blobs import DataReference
 from loom_worker.core.values.turns import Ending
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.calls import Calls
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 from tests.chaos.checker import check
 from tests.chaos.records import Effect, Injection, ModelCall
 from tests.chaos.unit.made import NOW_MS, WORKSPACE, Run, assert_found
@@ -29,7 +29,7 @@ PREVIEW = f"[Large dataset stored: {REF}]"
 @pytest.fixture
 def kept(run: Run) -> Run:
     """The good run with a fifth turn that made a large result."""
-    work = run.asked(Work.begin(run.accepted("T00005 tools=report")).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 tools=report")).matched("", "", ()))
     rows = Calls(run.database)
     (sent,) = rows.send(work.claim, work.open_calls, now_ms=NOW_MS)
     taken = rows.claim(work.turn.id, sent.position, sent.sends, worker="w1", now_ms=NOW_MS, durable=True)
@@ -102,7 +102,7 @@ def test_a_request_without_the_reference_is_found(kept: Run) -> None:
     assert_found(kept.evidence(model_calls=calls), "I13", f"without its reference {REF}")
 
 
-def _keep(run: Run, work: Work) -> None:
+def _keep(run: Run, work: TurnState) -> None:
     data = TEXT.encode()
     frame = packed(data)
     assert frame is not None

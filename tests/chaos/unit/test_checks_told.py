@@ -8,7 +8,7 @@ import pytest
 
 from loom_worker.core.values.turns import Ending
 from loom_worker.store.outbox import Outbox
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 from tests.chaos.checker import check
 from tests.chaos.records import Evidence, Hook, Polled
 from tests.chaos.unit.made import NOW_MS, Run, assert_found, changed
@@ -191,7 +191,7 @@ def test_a_webhook_that_is_visibly_dead_is_allowed(run: Run) -> None:
 def test_an_unfinished_turn_owes_no_webhook(run: Run) -> None:
     claim = run.accepted("T00005 plain", webhook=True)
     assert not [each for each in check(run.evidence()) if each.invariant == "I5"]
-    run.ended(Work.begin(claim), Ending("failed", "provider"))
+    run.ended(TurnState.begin(claim), Ending("failed", "provider"))
     assert len(Outbox(run.database).page("default", limit=9, after=None).items) == 3
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from loom_worker.core.values.turns import Ending
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 from tests.chaos.checker import check
 from tests.chaos.unit.made import Run, assert_found, changed
 
@@ -124,7 +124,7 @@ def test_a_turn_that_failed_before_any_reply_is_allowed(run: Run) -> None:
 
 
 def test_a_turn_that_failed_between_its_replies_is_allowed(run: Run) -> None:
-    work = run.asked(Work.begin(run.accepted("T00005 tools=note", may_fail=True)).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 tools=note", may_fail=True)).matched("", "", ()))
     run.ended(run.ran_tools(work), Ending("incomplete", "limits"))
     assert check(run.evidence()) == ()
 
@@ -136,34 +136,34 @@ def test_a_failed_turn_without_its_question_is_found(run: Run) -> None:
 
 
 def test_a_rollback_that_leaves_nothing_is_allowed(run: Run) -> None:
-    work = run.asked(Work.begin(run.accepted("T00005 tools=note", wish="rollback")).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 tools=note", wish="rollback")).matched("", "", ()))
     run.ended(run.ran_tools(work), Ending("cancelled", "rollback"), is_kept=False)
     run.turn("T00006 plain")
     assert check(run.evidence()) == ()
 
 
 def test_a_rollback_that_leaves_something_is_found(run: Run) -> None:
-    work = run.asked(Work.begin(run.accepted("T00005 plain", wish="rollback")).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 plain", wish="rollback")).matched("", "", ()))
     run.ended(work, Ending("cancelled", "rollback"))
     assert_found(run.evidence(), "I2", "rolled back, and keeps 2 messages")
 
 
 def test_an_interrupt_that_keeps_what_was_said_is_allowed(run: Run) -> None:
-    work = run.asked(Work.begin(run.accepted("T00005 plain", wish="interrupt")).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 plain", wish="interrupt")).matched("", "", ()))
     run.ended(work, Ending("cancelled", "interrupt", output_text=work.said))
     run.turn("T00006 plain")
     assert check(run.evidence()) == ()
 
 
 def test_an_interrupt_that_loses_what_was_said_is_found(run: Run) -> None:
-    work = run.asked(Work.begin(run.accepted("T00005 plain", wish="interrupt")).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 plain", wish="interrupt")).matched("", "", ()))
     run.ended(work, Ending("cancelled", "interrupt"), is_kept=False)
     assert_found(run.evidence(), "I2", "interrupted after it had said something, and keeps nothing")
 
 
 def test_a_turn_cancelled_before_it_began_is_allowed(run: Run) -> None:
     for number, wish in enumerate(("interrupt", "rollback"), 5):
-        work = Work.begin(run.accepted(f"T0000{number} plain", wish=wish))
+        work = TurnState.begin(run.accepted(f"T0000{number} plain", wish=wish))
         run.ended(work, Ending("cancelled", wish), is_kept=False)
     assert check(run.evidence()) == ()
 

@@ -1,4 +1,4 @@
-"""The pen: what readers saw live is what the journal rebuilds, whatever is lost on the way."""
+"""The writer: what readers saw live is what the journal rebuilds, whatever is lost on the way."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from loom_worker.core.values.turns import Call, Step, Turn
 from loom_worker.events.flusher import Flusher
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import queued, rebuild
-from loom_worker.events.writer import RETRY_S, Writer
+from loom_worker.events.writer import RETRY_S, EventWriter
 from tests.support.until import until
 
 FLUSHER = Flusher()
@@ -33,7 +33,7 @@ class Run:
     journal: list[Step] = field(default_factory=list)
     streamed: str = ""
     """Text of the reply under way."""
-    _pen: Writer | None = None
+    _writer: EventWriter | None = None
 
     def __post_init__(self) -> None:
         self.valkey.flushall()
@@ -42,46 +42,46 @@ class Run:
 
     def take_over(self) -> None:
         """Another owner goes on from the journal, once this one has written what it put off."""
-        if self._pen is not None:
-            self._pen.flush()
-            self._pen.close()
+        if self._writer is not None:
+            self._writer.flush()
+            self._writer.close()
         turn, steps = self.turn, tuple(self.journal)
         self.streamed = ""
-        self._pen = Writer(self.events, TURN.id, lambda: rebuild(turn, steps), flusher=FLUSHER, fence=1)
+        self._writer = EventWriter(self.events, TURN.id, lambda: rebuild(turn, steps), flusher=FLUSHER, fence=1)
 
     @property
-    def pen(self) -> Writer:
-        assert self._pen is not None
-        return self._pen
+    def writer(self) -> EventWriter:
+        assert self._writer is not None
+        return self._writer
 
     @property
     def n(self) -> int:
         return len(self.journal)
 
     def emit(self) -> None:
-        self.pen.emit("context.built", {"tokens": {}})
+        self.writer.emit("context.built", {"tokens": {}})
 
     def delta(self, text: str = "ab") -> None:
         self.streamed += text
-        self.pen.delta(text, reply_n=self.n)
+        self.writer.delta(text, reply_n=self.n)
 
     def drop(self) -> None:
-        self.pen.drop_deltas(reply_n=self.n)
-        self.pen.emit("turn.retrying", {"reason": "cut"})
+        self.writer.drop_deltas(reply_n=self.n)
+        self.writer.emit("turn.retrying", {"reason": "cut"})
         self.streamed = ""
 
     def save(self) -> None:
         """Journal the reply and what was told with it."""
         self.journal.append(Step(self.n, "reply", {"text": self.streamed}))
         self.streamed = ""
-        log = self.pen.take_log()
+        log = self.writer.take_log()
         if log is not None:
             self.journal.append(Step(self.n, "events", log))
 
     def park(self) -> None:
         """Save, have a tool finish meanwhile, and go on with another owner."""
         call = self.ended_call("w9")
-        self.pen.flush()
+        self.writer.flush()
         self.turn = replace(self.turn, calls=(*self.turn.calls, call))
         self.events.append(TURN.id, [("tool_call.completed", call.as_json())], least=1)
         self.take_over()
@@ -90,12 +90,12 @@ class Run:
         """A call that ran in place."""
         call = self.ended_call("w1")
         self.turn = replace(self.turn, calls=(*self.turn.calls, call))
-        self.pen.emit("tool_call.completed", call.as_json())
+        self.writer.emit("tool_call.completed", call.as_json())
 
     def ended_call(self, worker: str) -> Call:
         """Journal a reply that asks for a tool; the call, done."""
         reply_n = self.n
-        self.pen.emit("tool_call.started", {})
+        self.writer.emit("tool_call.started", {})
         self.save()
         place = len(self.turn.calls)
         call = Call(f"toolu_{place}", "add", {}, place, reply_n, status="completed", worker=worker, content="3")
@@ -104,16 +104,16 @@ class Run:
     def die(self) -> None:
         """The owner dies; its deltas were seen and are in no journal."""
         self.take_over()
-        self.pen.emit("turn.retrying", {"reason": "died"})
+        self.writer.emit("turn.retrying", {"reason": "died"})
 
     def flush(self) -> None:
         """Redis loses everything while the owner lives and goes on."""
-        self.pen.flush()
+        self.writer.flush()
         self.valkey.flushall()
         self.emit()
 
     def live(self) -> tuple[Event, ...]:
-        self.pen.flush()
+        self.writer.flush()
         return self.events.read(TURN.id, after=0, wait_ms=0)
 
     def rebuilt(self) -> tuple[Event, ...]:
@@ -195,31 +195,31 @@ def test_text_that_an_earlier_owner_told_and_could_not_journal_is_an_orphan(
     run = Run(events, valkey)
     run.emit()
     run.take_over()
-    assert not run.pen.has_orphans(), "nobody need drop what was not text"
+    assert not run.writer.has_orphans(), "nobody need drop what was not text"
     run.delta("Hal")
     run.take_over()
-    assert run.pen.has_orphans()
-    run.pen.emit("turn.retrying", {})
+    assert run.writer.has_orphans()
+    run.writer.emit("turn.retrying", {})
     run.save()
     run.take_over()
-    assert not run.pen.has_orphans()
+    assert not run.writer.has_orphans()
 
 
 def test_only_the_reply_that_broke_loses_its_text(events: EventLog, valkey: redis.Redis) -> None:
     run = Run(events, valkey)
-    run.pen.delta("kept", reply_n=7)
-    run.pen.delta("lost", reply_n=8)
-    assert run.pen.drop_deltas(reply_n=8)
-    assert not run.pen.drop_deltas(reply_n=8)
-    log = run.pen.take_log()
+    run.writer.delta("kept", reply_n=7)
+    run.writer.delta("lost", reply_n=8)
+    assert run.writer.drop_deltas(reply_n=8)
+    assert not run.writer.drop_deltas(reply_n=8)
+    log = run.writer.take_log()
     assert log == {"first": 2, "log": [{"reply": 7, "cuts": [4]}, {"lost": 1}]}
 
 
 def test_the_journal_is_told_only_once(events: EventLog, valkey: redis.Redis) -> None:
     run = Run(events, valkey)
     run.emit()
-    assert run.pen.take_log() is not None
-    assert run.pen.take_log() is None
+    assert run.writer.take_log() is not None
+    assert run.writer.take_log() is None
 
 
 class Dead(EventLog):
@@ -255,43 +255,45 @@ def test_a_closed_pen_writes_nothing_of_what_it_put_off(events: EventLog, valkey
     run.delta("first")
     before = events.last_id(TURN.id)
     run.delta("put off")
-    run.pen.close()
-    run.pen.flush()
+    run.writer.close()
+    run.writer.flush()
     assert events.last_id(TURN.id) == before
 
 
 def test_a_dead_redis_fails_nothing_and_is_asked_at_most_once_a_second(valkey: redis.Redis) -> None:
     dead = Dead(valkey, valkey)
-    pen = Writer(dead, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
+    writer = EventWriter(dead, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
     began = time.monotonic()
     for _ in range(1000):
-        pen.delta("x", reply_n=0)
+        writer.delta("x", reply_n=0)
     assert dead.asked <= 1 + (time.monotonic() - began) / RETRY_S
-    assert pen.take_log() == {"first": 2, "log": [{"reply": 0, "cuts": [1000]}]}
+    assert writer.take_log() == {"first": 2, "log": [{"reply": 0, "cuts": [1000]}]}
 
 
 def test_what_a_dead_redis_missed_is_told_when_it_answers_again(valkey: redis.Redis) -> None:
     dead = Dead(valkey, valkey)
-    pen = Writer(dead, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
-    pen.emit("turn.started", {})
-    log = pen.take_log()
+    writer = EventWriter(dead, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
+    writer.emit("turn.started", {})
+    log = writer.take_log()
     dead.is_dead = False
-    pen._silent_until_s = 0.0
-    pen.emit("context.built", {})
-    journal = (Step(0, "events", log or {}), Step(1, "events", pen.take_log() or {}))
+    writer._silent_until_s = 0.0
+    writer.emit("context.built", {})
+    journal = (Step(0, "events", log or {}), Step(1, "events", writer.take_log() or {}))
     assert dead.read(TURN.id, after=0, wait_ms=0) == rebuild(TURN, journal)
 
 
 def test_a_redis_that_is_not_there_never_raises(nowhere: EventLog, caplog: pytest.LogCaptureFixture) -> None:
-    pen = Writer(nowhere, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
-    assert not pen.has_orphans()
-    pen.emit("turn.started", {})
-    assert pen.take_log() == {"first": 2, "log": [{"type": "turn.started", "data": {}}]}
+    writer = EventWriter(nowhere, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
+    assert not writer.has_orphans()
+    writer.emit("turn.started", {})
+    assert writer.take_log() == {"first": 2, "log": [{"type": "turn.started", "data": {}}]}
     assert "event log" in caplog.text
 
 
 def test_an_owner_that_slept_writes_nothing_once_a_newer_one_has_written(events: EventLog) -> None:
-    old, new = (Writer(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=fence) for fence in (1, 2))
+    old, new = (
+        EventWriter(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=fence) for fence in (1, 2)
+    )
     old.emit("turn.started", {"attempt": 1})
     new.emit("turn.retrying", {"attempt": 2})
     events.append(TURN.id, [("tool_call.completed", {"id": "toolu_1"})], least=1)
@@ -306,11 +308,11 @@ def test_an_owner_that_slept_writes_nothing_once_a_newer_one_has_written(events:
 def test_an_owner_that_slept_does_not_restore_a_log_that_a_newer_one_began_anew(
     events: EventLog, valkey: redis.Redis
 ) -> None:
-    old = Writer(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
+    old = EventWriter(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
     for n in range(5):
         old.emit("context.built", {"n": n})
     valkey.flushall()
-    Writer(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=2).emit("turn.retrying", {})
+    EventWriter(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=2).emit("turn.retrying", {})
     old.emit("turn.completed", {})
     assert [event.type for event in events.read(TURN.id, after=0, wait_ms=0)] == ["turn.queued", "turn.retrying"]
 
@@ -331,12 +333,12 @@ def test_text_that_was_written_without_an_answer_is_not_told_twice_and_what_foll
     valkey: redis.Redis,
 ) -> None:
     log = Unheard(valkey, valkey)
-    pen = Writer(log, TURN.id, lambda: (), flusher=Flusher(), fence=1, first=1)
+    writer = EventWriter(log, TURN.id, lambda: (), flusher=Flusher(), fence=1, first=1)
     log.is_late = True
-    pen.delta("reply ", reply_n=0)
+    writer.delta("reply ", reply_n=0)
     log.is_late = False
-    pen.delta("number ", reply_n=0)
-    pen.delta("one", reply_n=0)
-    until(lambda: pen.flush() or len(log.read(TURN.id, after=0, wait_ms=0)) >= 2, 10, "the writer tries again")
-    pen.flush()
+    writer.delta("number ", reply_n=0)
+    writer.delta("one", reply_n=0)
+    until(lambda: writer.flush() or len(log.read(TURN.id, after=0, wait_ms=0)) >= 2, 10, "the writer tries again")
+    writer.flush()
     assert "".join(event.data["text"] for event in log.read(TURN.id, after=0, wait_ms=0)) == "reply number one"

@@ -15,7 +15,7 @@ LANE = "a1"
 
 
 class LaneMachine(RuleBasedStateMachine):
-    """``unfinished`` is the database; bells may be lost, owners may die, Redis may forget everything."""
+    """``unfinished`` is the database; wake-ups may be lost, owners may die, Redis may forget everything."""
 
     @initialize()
     def begin(self) -> None:
@@ -28,7 +28,7 @@ class LaneMachine(RuleBasedStateMachine):
         self.bell = self.alerted = False
 
     def teardown(self) -> None:
-        """In the end nobody is there but the sweep and one worker that answers its bells."""
+        """In the end nobody is there but the sweep and one worker that answers its wake-ups."""
         if self.lease is not None:
             self.die()
         for _ in range(len(self.unfinished) + 2):
@@ -70,13 +70,13 @@ class LaneMachine(RuleBasedStateMachine):
     def advance(self, others_wait: bool) -> None:
         lease = self._let_go()
         if others_wait:
-            self.redis.rpush(keys.BELLS, "of another lane")
+            self.redis.rpush(keys.WAKEUPS, "of another lane")
         seq = self.unfinished.pop(0) if self.unfinished else lease.last_seq
-        self.lease, must_ring = self.lanes.advance(lease, seq)
-        self.redis.delete(keys.BELLS)
-        assert not (must_ring and self.lease)
+        self.lease, must_wake = self.lanes.advance(lease, seq)
+        self.redis.delete(keys.WAKEUPS)
+        assert not (must_wake and self.lease)
         assert not (others_wait and self.lease)
-        self.bell |= must_ring
+        self.bell |= must_wake
 
     @precondition(lambda self: self.lease is not None)
     @rule()

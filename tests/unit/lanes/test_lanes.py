@@ -362,8 +362,8 @@ def test_a_lane_with_more_turns_stays_with_its_owner_while_no_other_doorbell_wai
     lanes.submit(LANE, [(3, "c")])
     lanes.alert(LANE)
     expire(client)
-    kept, must_ring = lanes.advance(lease, 1)
-    assert (kept, must_ring) == (Lease(LANE, lease.token, last_seq=3), False)
+    kept, must_wake = lanes.advance(lease, 1)
+    assert (kept, must_wake) == (Lease(LANE, lease.token, last_seq=3), False)
     assert remaining_ms(client) > 2_000
     assert kept is not None
     assert lanes.renew([kept]) == {kept: "held"}
@@ -372,7 +372,7 @@ def test_a_lane_with_more_turns_stays_with_its_owner_while_no_other_doorbell_wai
 
 def test_a_lane_with_more_turns_is_rung_behind_the_doorbells_that_wait(lanes: Lanes, client: Any) -> None:
     lanes.submit(LANE, [(1, "a"), (2, "b")])
-    client.rpush(keys.BELLS, "of another lane")
+    client.rpush(keys.WAKEUPS, "of another lane")
     assert lanes.advance(taken(lanes), 1) == (None, True)
     assert client.hget(keys.lease(LANE), "state") == "kicked"
 

@@ -14,7 +14,7 @@ from loom_worker.core.settings import LaneSettings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease, Renewal
-from loom_worker.lanes.lease_renewer import Hold, Keeper, alive_workers, memory_age_ms
+from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, alive_workers, memory_age_ms
 from loom_worker.lanes.readiness import Threads, look
 from tests.support.until import until
 
@@ -23,8 +23,8 @@ SETTINGS = LaneSettings()
 
 
 @pytest.fixture
-def keeper(client: Any, lanes: Lanes) -> Keeper:
-    return Keeper(client, lanes, "w1", SETTINGS)
+def keeper(client: Any, lanes: Lanes) -> LeaseRenewer:
+    return LeaseRenewer(client, lanes, "w1", SETTINGS)
 
 
 def taken(lanes: Lanes, lane: str = LANE, token: str = "t1") -> Lease:
@@ -33,7 +33,7 @@ def taken(lanes: Lanes, lane: str = LANE, token: str = "t1") -> Lease:
     return lease
 
 
-def test_a_beat_prolongs_every_lease_of_the_process(keeper: Keeper, lanes: Lanes, client: Any) -> None:
+def test_a_beat_prolongs_every_lease_of_the_process(keeper: LeaseRenewer, lanes: Lanes, client: Any) -> None:
     holds = [keeper.hold(taken(lanes, lane)) for lane in ("a", "b")]
     client.zadd(keys.LEASES, {"a": 1, "b": 1})
     keeper.beat()
@@ -42,7 +42,7 @@ def test_a_beat_prolongs_every_lease_of_the_process(keeper: Keeper, lanes: Lanes
 
 
 def test_a_lease_that_another_has_is_told_as_lost_and_no_longer_asked_for(
-    keeper: Keeper, lanes: Lanes, client: Any
+    keeper: LeaseRenewer, lanes: Lanes, client: Any
 ) -> None:
     hold = keeper.hold(taken(lanes))
     client.zadd(keys.LEASES, {LANE: 1})
@@ -54,12 +54,12 @@ def test_a_lease_that_another_has_is_told_as_lost_and_no_longer_asked_for(
     assert lanes.renew([other]) == {other: "held"}
 
 
-def grown_late(hold: Hold) -> None:
+def grown_late(hold: HeldLease) -> None:
     hold.renewed_s = hold.confirmed_s = time.monotonic() - SETTINGS.lease_s - 0.001
 
 
 def test_a_lease_that_was_renewed_too_late_is_in_doubt_until_redis_says_that_it_is_still_ours(
-    keeper: Keeper, lanes: Lanes, client: Any
+    keeper: LeaseRenewer, lanes: Lanes, client: Any
 ) -> None:
     hold = keeper.hold(taken(lanes))
     grown_late(hold)
@@ -72,7 +72,7 @@ def test_a_lease_that_was_renewed_too_late_is_in_doubt_until_redis_says_that_it_
 
 
 def test_what_redis_forgot_is_written_again_late_if_the_database_says_that_the_turn_is_ours(
-    keeper: Keeper, lanes: Lanes, client: Any
+    keeper: LeaseRenewer, lanes: Lanes, client: Any
 ) -> None:
     hold = keeper.hold(taken(lanes))
     grown_late(hold)
@@ -88,7 +88,7 @@ def stood_still(client: Any) -> None:
 
 
 def test_after_redis_stood_still_owners_have_the_time_of_a_lease_to_renew_theirs(
-    keeper: Keeper, lanes: Lanes, client: Any
+    keeper: LeaseRenewer, lanes: Lanes, client: Any
 ) -> None:
     keeper.beat()
     lease = taken(lanes)
@@ -102,7 +102,7 @@ def test_after_redis_stood_still_owners_have_the_time_of_a_lease_to_renew_theirs
 
 
 def test_a_beat_that_comes_before_the_sweep_notices_that_redis_stood_still(
-    keeper: Keeper, lanes: Lanes, client: Any
+    keeper: LeaseRenewer, lanes: Lanes, client: Any
 ) -> None:
     keeper.beat()
     taken(lanes)
@@ -114,7 +114,9 @@ def test_a_beat_that_comes_before_the_sweep_notices_that_redis_stood_still(
     assert alive_workers(client) == {"w1"}
 
 
-def test_gaps_that_follow_each_other_do_not_spare_the_dead_for_ever(keeper: Keeper, lanes: Lanes, client: Any) -> None:
+def test_gaps_that_follow_each_other_do_not_spare_the_dead_for_ever(
+    keeper: LeaseRenewer, lanes: Lanes, client: Any
+) -> None:
     keeper.beat()
     taken(lanes)
     client.zadd(keys.LEASES, {LANE: 1})
@@ -125,7 +127,9 @@ def test_gaps_that_follow_each_other_do_not_spare_the_dead_for_ever(keeper: Keep
     assert lanes.expired(limit=10) == [LANE]
 
 
-def test_a_process_that_slept_does_not_take_back_what_redis_forgot(keeper: Keeper, lanes: Lanes, client: Any) -> None:
+def test_a_process_that_slept_does_not_take_back_what_redis_forgot(
+    keeper: LeaseRenewer, lanes: Lanes, client: Any
+) -> None:
     hold = keeper.hold(taken(lanes))
     grown_late(hold)
     client.flushall()
@@ -134,7 +138,7 @@ def test_a_process_that_slept_does_not_take_back_what_redis_forgot(keeper: Keepe
     assert lanes.unleased([LANE]) == [LANE]
 
 
-def test_what_redis_forgot_is_written_again_by_the_next_beat(keeper: Keeper, lanes: Lanes, client: Any) -> None:
+def test_what_redis_forgot_is_written_again_by_the_next_beat(keeper: LeaseRenewer, lanes: Lanes, client: Any) -> None:
     hold = keeper.hold(taken(lanes))
     client.flushall()
     keeper.beat()
@@ -142,14 +146,14 @@ def test_what_redis_forgot_is_written_again_by_the_next_beat(keeper: Keeper, lan
     assert lanes.take(LANE, "t2") is None
 
 
-def test_a_lease_that_was_let_go_is_not_renewed(keeper: Keeper, lanes: Lanes, client: Any) -> None:
+def test_a_lease_that_was_let_go_is_not_renewed(keeper: LeaseRenewer, lanes: Lanes, client: Any) -> None:
     keeper.let_go(keeper.hold(taken(lanes)))
     client.zadd(keys.LEASES, {LANE: 1})
     keeper.beat()
     assert lanes.expired(limit=10) == [LANE]
 
 
-def test_letting_go_twice_or_of_what_was_lost_does_nothing(keeper: Keeper, lanes: Lanes) -> None:
+def test_letting_go_twice_or_of_what_was_lost_does_nothing(keeper: LeaseRenewer, lanes: Lanes) -> None:
     hold = keeper.hold(taken(lanes))
     keeper.let_go(hold)
     keeper.let_go(hold)
@@ -171,7 +175,7 @@ class SlowRenewals(Lanes):
 
 def test_a_beat_under_way_does_not_write_the_lease_of_a_lane_that_became_idle(client: Any) -> None:
     lanes = SlowRenewals(client)
-    keeper = Keeper(client, lanes, "w1", SETTINGS)
+    keeper = LeaseRenewer(client, lanes, "w1", SETTINGS)
     hold = keeper.hold(taken(lanes))
     beat = threading.Thread(target=keeper.beat)
 
@@ -190,7 +194,7 @@ def test_a_beat_under_way_does_not_write_the_lease_of_a_lane_that_became_idle(cl
     assert lanes.submit(LANE, [(2, "b")]), "the lane looks as if it ran"
 
 
-def test_a_beat_says_that_the_worker_is_alive(keeper: Keeper, client: Any) -> None:
+def test_a_beat_says_that_the_worker_is_alive(keeper: LeaseRenewer, client: Any) -> None:
     assert alive_workers(client) == frozenset()
     keeper.beat()
     assert alive_workers(client) == {"w1"}
@@ -199,7 +203,9 @@ def test_a_beat_says_that_the_worker_is_alive(keeper: Keeper, client: Any) -> No
 
 
 @pytest.mark.parametrize("hours_off", [-5, 5])
-def test_a_worker_with_a_wrong_clock_lives_and_dies_like_any_other(keeper: Keeper, client: Any, hours_off: int) -> None:
+def test_a_worker_with_a_wrong_clock_lives_and_dies_like_any_other(
+    keeper: LeaseRenewer, client: Any, hours_off: int
+) -> None:
     keeper.beat()
     client.zincrby(keys.WORKERS, hours_off * 3_600_000, "w1")
     assert alive_workers(client) == {"w1"}
@@ -213,7 +219,7 @@ def test_workers_unheard_of_for_a_day_are_forgotten(client: Any) -> None:
     assert client.zrange(keys.WORKERS, 0, -1) == ["old"]
 
 
-def test_the_age_of_redis_memory_counts_from_the_first_beat_after_a_loss(keeper: Keeper, client: Any) -> None:
+def test_the_age_of_redis_memory_counts_from_the_first_beat_after_a_loss(keeper: LeaseRenewer, client: Any) -> None:
     assert memory_age_ms(client) == 0
     keeper.beat()
     client.pexpire(keys.BORN, client.pttl(keys.BORN) - 10_000)
@@ -226,7 +232,7 @@ def test_the_age_of_redis_memory_counts_from_the_first_beat_after_a_loss(keeper:
 
 def test_a_started_keeper_beats_by_itself_and_is_no_longer_alive_once_stopped(valkey: redis.Redis) -> None:
     settings = LaneSettings(renew_s=0.01)
-    keeper = Keeper(valkey, Lanes(valkey, settings), "w1", settings)
+    keeper = LeaseRenewer(valkey, Lanes(valkey, settings), "w1", settings)
     keeper.start()
     keeper.start()
     until(lambda: alive_workers(valkey), 5, "a beat")
@@ -241,7 +247,7 @@ def test_a_keeper_without_redis_lives_on_and_its_leases_are_in_doubt(
 ) -> None:
     settings = LaneSettings(lease_s=0.05, renew_s=0.01)
     client = redis_client(f"unix://{tmp_path}/none.sock", connections=2)
-    keeper = Keeper(client, Lanes(client, settings), "w1", settings)
+    keeper = LeaseRenewer(client, Lanes(client, settings), "w1", settings)
     hold = keeper.hold(Lease(LANE, "t1", 1))
     keeper.start()
     until(lambda: hold.is_in_doubt(settings.lease_s) and caplog.records, 5, "Redis was asked in vain")
@@ -253,14 +259,16 @@ def test_a_keeper_without_redis_lives_on_and_its_leases_are_in_doubt(
 
 def test_a_worker_of_tools_alone_is_alive_but_takes_no_turns(client: Any, lanes: Lanes) -> None:
     threads = Threads(4, lambda: 3)
-    Keeper(client, lanes, "w-turn", SETTINGS, threads=threads).beat()
-    Keeper(client, lanes, "w-tool", SETTINGS).beat()
+    LeaseRenewer(client, lanes, "w-turn", SETTINGS, threads=threads).beat()
+    LeaseRenewer(client, lanes, "w-tool", SETTINGS).beat()
     assert alive_workers(client) == {"w-turn", "w-tool"}
     found = {worker.name: (worker.threads, worker.busy) for worker in look(client).workers}
     assert found == {"w-turn": (4, 3), "w-tool": (0, 0)}
 
 
-def test_what_a_worker_says_of_itself_is_there_for_as_long_as_its_heart_beats(keeper: Keeper, client: Any) -> None:
+def test_what_a_worker_says_of_itself_is_there_for_as_long_as_its_heart_beats(
+    keeper: LeaseRenewer, client: Any
+) -> None:
     keeper.beat()
     (worker,) = look(client).workers
     assert (worker.host, worker.pids) == (socket.gethostname(), {os.getpid(), os.getppid()})
@@ -270,7 +278,7 @@ def test_what_a_worker_says_of_itself_is_there_for_as_long_as_its_heart_beats(ke
 
 
 def test_taking_a_lane_ends_a_workers_idleness(client: Any, lanes: Lanes) -> None:
-    keeper = Keeper(client, lanes, "w1", SETTINGS, threads=Threads(2, lambda: 1))
+    keeper = LeaseRenewer(client, lanes, "w1", SETTINGS, threads=Threads(2, lambda: 1))
 
     def idle_s() -> float:
         keeper.beat()
@@ -283,7 +291,7 @@ def test_taking_a_lane_ends_a_workers_idleness(client: Any, lanes: Lanes) -> Non
 
 def test_a_heartbeat_costs_one_round_trip_and_the_leases_another(valkey: redis.Redis) -> None:
     lanes = Lanes(valkey, SETTINGS)
-    keeper = Keeper(valkey, lanes, "w1", SETTINGS)
+    keeper = LeaseRenewer(valkey, lanes, "w1", SETTINGS)
     keeper.beat()
     before: Any = valkey.info("stats")
     keeper.beat()
@@ -291,7 +299,7 @@ def test_a_heartbeat_costs_one_round_trip_and_the_leases_another(valkey: redis.R
     assert after["total_reads_processed"] - before["total_reads_processed"] == 2  # the beat, and this question
 
 
-def test_an_alert_is_heard_with_the_next_beat_and_once(keeper: Keeper, lanes: Lanes) -> None:
+def test_an_alert_is_heard_with_the_next_beat_and_once(keeper: LeaseRenewer, lanes: Lanes) -> None:
     hold = keeper.hold(taken(lanes))
     assert not lanes.alert(LANE)
     assert not hold.alerted.is_set()

@@ -121,7 +121,7 @@ def pass_by(client: Any, lanes: Lanes, lane: str = LANE) -> list[str]:
     return lanes.expired(limit=10)
 
 
-def rung_in_vain(client: Any, lanes: Lanes, lane: str = LANE, *, since_ms: int | None = None) -> None:
+def woken_in_vain(client: Any, lanes: Lanes, lane: str = LANE, *, since_ms: int | None = None) -> None:
     """A lane that the sweep has rung once, and that was not answered."""
     lanes.submit(lane, [(1, f"turn-{lane}")])
     assert pass_by(client, lanes, lane) == [lane]
@@ -135,7 +135,7 @@ def redis_ms(client: Any) -> int:
 
 
 def test_a_doorbell_is_unanswered_once_the_sweep_itself_has_rung_in_vain(client: Any, lanes: Lanes) -> None:
-    rung_in_vain(client, lanes)
+    woken_in_vain(client, lanes)
     assert look(client).unanswered_s == 0.0
     client.hset(keys.lease(LANE), "since", redis_ms(client) - 17_000)
     pass_by(client, lanes)
@@ -150,7 +150,7 @@ def answer(lanes: Lanes) -> Lease:
 
 
 def test_an_answer_makes_the_count_begin_anew(client: Any, lanes: Lanes) -> None:
-    rung_in_vain(client, lanes, since_ms=1)
+    woken_in_vain(client, lanes, since_ms=1)
     lanes.release(answer(lanes))
     pass_by(client, lanes)
     assert look(client).unanswered_s == 0.0
@@ -160,7 +160,7 @@ def test_an_answer_makes_the_count_begin_anew(client: Any, lanes: Lanes) -> None
 
 @pytest.mark.parametrize("state", ["running", "parked", "dropped"])
 def test_a_lane_that_was_answered_is_not_told_as_unanswered(client: Any, lanes: Lanes, state: str) -> None:
-    rung_in_vain(client, lanes)
+    woken_in_vain(client, lanes)
     lease = answer(lanes)
     if state == "parked":
         lanes.park(lease, wait_ms=3_000)
@@ -172,8 +172,8 @@ def test_a_lane_that_was_answered_is_not_told_as_unanswered(client: Any, lanes: 
 
 def test_only_the_longest_unanswered_doorbell_is_kept_in_mind(client: Any, lanes: Lanes) -> None:
     now_ms = redis_ms(client)
-    rung_in_vain(client, lanes, "young", since_ms=now_ms - 1_000)
-    rung_in_vain(client, lanes, "old", since_ms=now_ms - 9_000)
+    woken_in_vain(client, lanes, "young", since_ms=now_ms - 1_000)
+    woken_in_vain(client, lanes, "old", since_ms=now_ms - 9_000)
     pass_by(client, lanes, "young")
     assert client.get(keys.UNANSWERED) == str(now_ms - 1_000)
     pass_by(client, lanes, "old")

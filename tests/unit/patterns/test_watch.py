@@ -24,13 +24,13 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bell() -> threading.Event:
+def changed() -> threading.Event:
     return threading.Event()
 
 
 @pytest.fixture
-def watch(bell: threading.Event) -> Iterator[Watch]:
-    watch = Watch(bell.set)
+def watch(changed: threading.Event) -> Iterator[Watch]:
+    watch = Watch(changed.set)
     yield watch
     watch.close()
     assert not [thread for thread in threading.enumerate() if type(thread).__module__.startswith("watchdog.")]
@@ -114,29 +114,31 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_rings_the_bell(root: Path, watch: Watch, bell: threading.Event, name: str) -> None:
+def test_a_change_rings_the_bell(root: Path, watch: Watch, changed: threading.Event, name: str) -> None:
     assert watch.cover(root)
-    assert not bell.is_set()
+    assert not changed.is_set()
     CHANGES[name](root)
-    assert bell.wait(WAIT_S)
+    assert changed.wait(WAIT_S)
 
 
-def test_looking_and_reading_ring_no_bell(root: Path, watch: Watch, bell: threading.Event) -> None:
+def test_looking_and_reading_ring_no_bell(root: Path, watch: Watch, changed: threading.Event) -> None:
     watch.cover(root)
     for path in look(root):
         path.read_text()
-    assert not bell.wait(0.1)
+    assert not changed.wait(0.1)
 
 
-def test_files_in_a_folder_that_was_made_later_ring_the_bell(root: Path, watch: Watch, bell: threading.Event) -> None:
+def test_files_in_a_folder_that_was_made_later_ring_the_bell(
+    root: Path, watch: Watch, changed: threading.Event
+) -> None:
     watch.cover(root)
     new_folder(root)
-    assert bell.wait(WAIT_S)
+    assert changed.wait(WAIT_S)
 
     def rings() -> bool:
-        bell.clear()
+        changed.clear()
         (root / "new" / "deep" / "x.yaml").write_text("name: x\n")
-        return bell.wait(0.2)
+        return changed.wait(0.2)
 
     until(rings, WAIT_S, "the new folder is watched")
 
@@ -152,7 +154,7 @@ def test_a_folder_is_covered_anew_only_when_it_must_be(root: Path, watch: Watch)
 
 
 def test_a_folder_that_took_anothers_name_is_not_held_until_it_is_covered(
-    root: Path, watch: Watch, bell: threading.Event
+    root: Path, watch: Watch, changed: threading.Event
 ) -> None:
     watch.cover(root)
     root.rename(root.with_name("old"))
@@ -162,9 +164,9 @@ def test_a_folder_that_took_anothers_name_is_not_held_until_it_is_covered(
     assert not watch.holds(root)
     assert watch.cover(root)
     assert watch.holds(root)
-    bell.clear()
+    changed.clear()
     (root / "sql" / "a.yaml").unlink()
-    assert bell.wait(WAIT_S)
+    assert changed.wait(WAIT_S)
 
 
 def test_a_folder_that_was_deleted_is_not_held_even_if_the_next_one_has_its_number(root: Path, watch: Watch) -> None:
@@ -175,7 +177,9 @@ def test_a_folder_that_was_deleted_is_not_held_even_if_the_next_one_has_its_numb
     assert watch.cover(root)
 
 
-def test_folders_elsewhere_are_watched_while_links_lead_there(root: Path, watch: Watch, bell: threading.Event) -> None:
+def test_folders_elsewhere_are_watched_while_links_lead_there(
+    root: Path, watch: Watch, changed: threading.Event
+) -> None:
     elsewhere = root.with_name("elsewhere")
     elsewhere.mkdir()
     (elsewhere / "x.yaml").write_text("name: x\n")
@@ -187,9 +191,9 @@ def test_folders_elsewhere_are_watched_while_links_lead_there(root: Path, watch:
     (root / "sql" / "y.yaml").symlink_to(single / "y.yaml")
     assert watch.cover(root)
     for path in (elsewhere / "x.yaml", single / "y.yaml"):
-        bell.clear()
+        changed.clear()
         replace(path)
-        assert bell.wait(WAIT_S)
+        assert changed.wait(WAIT_S)
     (root / "linked").unlink()
     assert watch.cover(root)
     assert not watch.cover(root)
@@ -207,7 +211,7 @@ def test_of_many_folders_elsewhere_only_some_are_watched(root: Path, watch: Watc
 
 
 def test_a_link_to_itself_or_into_a_closed_folder_costs_no_watch(
-    root: Path, watch: Watch, bell: threading.Event, caplog: pytest.LogCaptureFixture
+    root: Path, watch: Watch, changed: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     closed = root.with_name("closed")
     (closed / "inside").mkdir(parents=True)
@@ -220,9 +224,9 @@ def test_a_link_to_itself_or_into_a_closed_folder_costs_no_watch(
         assert not watch.cover(root)
     finally:
         closed.chmod(0o755)
-    bell.clear()
+    changed.clear()
     (root / "sql" / "notes").unlink()
-    assert bell.wait(WAIT_S)
+    assert changed.wait(WAIT_S)
     assert not caplog.records
 
 
@@ -238,7 +242,7 @@ def test_a_folder_that_may_only_be_listed_costs_no_watch(root: Path, watch: Watc
     "error", [OSError(24, "inotify instance limit reached"), RuntimeError("can't start new thread")]
 )
 def test_a_system_that_cannot_watch_is_told_of_once_and_asked_again(
-    root: Path, bell: threading.Event, caplog: pytest.LogCaptureFixture, error: Exception
+    root: Path, changed: threading.Event, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     from watchdog.observers import Observer
 
@@ -249,7 +253,7 @@ def test_a_system_that_cannot_watch_is_told_of_once_and_asked_again(
             raise error
         return Observer()
 
-    watch = Watch(bell.set, observer=observer)  # type: ignore[arg-type]
+    watch = Watch(changed.set, observer=observer)  # type: ignore[arg-type]
     for _ in range(3):
         assert not watch.cover(root)
         assert not watch.holds(root)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.registry import made_components, made_registry
 
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import ProviderFailed
@@ -19,11 +20,10 @@ from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import Choice
 from loom_worker.demo.scripted import Scripted
 from loom_worker.llm.retry import Retrying
-from loom_worker.runtime.agents import Kits
+from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.store.database import Database
-from loom_worker.turn.runtime import Kit
+from loom_worker.turn.runtime import AgentRuntime
 from tests.support.callers import CALLER
-from tests.support.kits import made_kits, made_outfit
 from tests.support.tiny_shop import open_shop
 
 MEMORY = {"update_session_context", "recall_conversation", "search_conversation", "clear_recalled_context"}
@@ -51,107 +51,107 @@ def shop_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def kits(settings: Settings, shop_url: str, database: Database) -> Iterator[Kits]:
-    fitted = made_outfit(replace(settings, backend_url=shop_url), load(None), database)
-    yield fitted.kits
+def registry(settings: Settings, shop_url: str, database: Database) -> Iterator[AgentRegistry]:
+    fitted = made_components(replace(settings, backend_url=shop_url), load(None), database)
+    yield fitted.registry
     fitted.close()
 
 
-def with_agent(settings: Settings, agent: Agent) -> Kits:
-    return made_kits(settings, Agents({agent.name: agent}, ()), Database(settings.database_url))
+def with_agent(settings: Settings, agent: Agent) -> AgentRegistry:
+    return made_registry(settings, Agents({agent.name: agent}, ()), Database(settings.database_url))
 
 
-def words_of(kit: Kit) -> str:
-    """What a kit's model says when it is asked."""
+def words_of(runtime: AgentRuntime) -> str:
+    """What an agent runtime's model says when it is asked."""
     with pytest.raises(ProviderFailed) as caught:
-        list(kit.model.reply(Request("", (ChatMessage("user", "?"),))))
+        list(runtime.model.reply(Request("", (ChatMessage("user", "?"),))))
     return str(caught.value)
 
 
-def test_the_default_agent_has_tools_a_schema_and_a_model(kits: Kits) -> None:
-    kit = kits.kit("default")
+def test_the_default_agent_has_tools_a_schema_and_a_model(registry: AgentRegistry) -> None:
+    runtime = registry.runtime("default")
     own = {"list_tables", "get_schema", "execute_sql", "load_pattern", "list_patterns"}
-    assert own | MEMORY | STANDING | SHARED == {spec.name for spec in kit.specs}
-    assert "orders" in kit.schema
-    assert isinstance(kit.model, Scripted)
+    assert own | MEMORY | STANDING | SHARED == {spec.name for spec in runtime.specs}
+    assert "orders" in runtime.schema
+    assert isinstance(runtime.model, Scripted)
 
 
-def test_a_kit_is_built_once_for_each_agent_and_model(kits: Kits) -> None:
-    assert kits.kit("default") is kits.kit("default")
-    assert kits.kit("default", Choice(model="other-model")) is not kits.kit("default")
+def test_a_kit_is_built_once_for_each_agent_and_model(registry: AgentRegistry) -> None:
+    assert registry.runtime("default") is registry.runtime("default")
+    assert registry.runtime("default", Choice(model="other-model")) is not registry.runtime("default")
 
 
-def test_the_model_of_an_agent_that_is_gone_says_which_is_missing(kits: Kits) -> None:
-    kit = kits.kit("ghost")
-    assert "no agent 'ghost'" in words_of(kit)
-    assert kit.specs == ()
+def test_the_model_of_an_agent_that_is_gone_says_which_is_missing(registry: AgentRegistry) -> None:
+    runtime = registry.runtime("ghost")
+    assert "no agent 'ghost'" in words_of(runtime)
+    assert runtime.specs == ()
 
 
 def test_the_model_of_an_agent_whose_file_is_refused_says_what_is_wrong_with_it(
     settings: Settings, tmp_path: Path
 ) -> None:
     (tmp_path / "a.yaml").write_text("agent: {name: default, config: {max_turns: many}}", encoding="utf-8")
-    kit = made_kits(settings, load(tmp_path), Database(settings.database_url)).kit("default")
-    assert f"{tmp_path}/a.yaml:1: agent default: agent.config.max_turns" in words_of(kit)
-    assert (kit.specs, kit.schema) == ((), "")
+    runtime = made_registry(settings, load(tmp_path), Database(settings.database_url)).runtime("default")
+    assert f"{tmp_path}/a.yaml:1: agent default: agent.config.max_turns" in words_of(runtime)
+    assert (runtime.specs, runtime.schema) == ((), "")
 
 
 def test_a_changed_agent_has_a_new_kit(settings: Settings) -> None:
     shelf = Shelf(Agent("a", backend=None))
-    kits = made_kits(settings, shelf, Database(settings.database_url))  # type: ignore[arg-type]
-    before = kits.kit("a")
-    assert kits.kit("a") is before
+    registry = made_registry(settings, shelf, Database(settings.database_url))  # type: ignore[arg-type]
+    before = registry.runtime("a")
+    assert registry.runtime("a") is before
     shelf.agents = Agents({"a": Agent("a", backend=None, system_prompt="Changed.")}, ())
-    assert kits.kit("a").agent.system_prompt == "Changed."
-    assert kits.kit("a") is kits.kit("a")
+    assert registry.runtime("a").agent.system_prompt == "Changed."
+    assert registry.runtime("a") is registry.runtime("a")
     shelf.agents = Agents({}, ())
-    assert "no agent 'a'" in words_of(kits.kit("a"))
+    assert "no agent 'a'" in words_of(registry.runtime("a"))
 
 
 @pytest.mark.parametrize("url", ["nonsense", "nosuch://host/db"])
 def test_an_agent_with_a_backend_that_cannot_be_says_so_with_its_first_call(settings: Settings, url: str) -> None:
-    kit = with_agent(settings, Agent("broken", backend=Backend(url=url))).kit("broken")
-    assert "'broken' cannot work" in words_of(kit)
+    runtime = with_agent(settings, Agent("broken", backend=Backend(url=url))).runtime("broken")
+    assert "'broken' cannot work" in words_of(runtime)
 
 
 def test_a_database_that_is_away_is_told_in_place_of_its_schema(settings: Settings, tmp_path: Path) -> None:
-    kit = with_agent(settings, Agent("a", backend=Backend(url=f"sqlite:///{tmp_path}/none.db"))).kit("a")
-    assert "cannot be read now" in kit.schema
+    runtime = with_agent(settings, Agent("a", backend=Backend(url=f"sqlite:///{tmp_path}/none.db"))).runtime("a")
+    assert "cannot be read now" in runtime.schema
 
 
 def test_the_window_is_shared_between_what_is_sent_and_what_is_answered(settings: Settings) -> None:
-    kit = with_agent(settings, Agent("a", backend=None, max_context_tokens=10_000, max_tokens=9_999)).kit("a")
-    assert kit.input_budget_tokens + kit.max_tokens == 10_000
-    own = with_agent(settings, Agent("b", backend=None, reserved_output_tokens=500, max_tokens=100)).kit("b")
+    runtime = with_agent(settings, Agent("a", backend=None, max_context_tokens=10_000, max_tokens=9_999)).runtime("a")
+    assert runtime.input_budget_tokens + runtime.max_tokens == 10_000
+    own = with_agent(settings, Agent("b", backend=None, reserved_output_tokens=500, max_tokens=100)).runtime("b")
     assert (own.input_budget_tokens, own.max_tokens) == (settings.llm.max_context_tokens - 500, 100)
 
 
 def test_an_agent_without_data_and_patterns_has_what_every_agent_has(settings: Settings) -> None:
     agent = Agent("bare", backend=None, patterns_enabled=False)
-    kit = with_agent(settings, agent).kit("bare")
-    assert ({spec.name for spec in kit.specs}, kit.schema) == (MEMORY | STANDING | SHARED, "")
+    runtime = with_agent(settings, agent).runtime("bare")
+    assert ({spec.name for spec in runtime.specs}, runtime.schema) == (MEMORY | STANDING | SHARED, "")
 
 
 def names(specs: Iterable[ToolSpec]) -> set[str]:
     return {spec.name for spec in specs}
 
 
-def test_an_agent_has_the_tools_it_may_use_and_those_of_its_memory(kits: Kits, settings: Settings) -> None:
+def test_an_agent_has_the_tools_it_may_use_and_those_of_its_memory(registry: AgentRegistry, settings: Settings) -> None:
     agent = Agent("narrow", tools=("execute_sql", "not_there"))
     mine = {"execute_sql"} | MEMORY | STANDING
     assert names(tool.spec for tool in with_agent(settings, agent).tools("narrow")) == mine
-    assert names(with_agent(settings, agent).kit("narrow").specs) == mine
+    assert names(with_agent(settings, agent).runtime("narrow").specs) == mine
 
 
 def test_an_agent_without_swap_cannot_look_for_what_left_its_context(settings: Settings) -> None:
     agent = Agent("forgetful", tools=(), memory=MemoryPolicy(has_swap=False))
-    assert names(with_agent(settings, agent).kit("forgetful").specs) == {"update_session_context"} | STANDING
+    assert names(with_agent(settings, agent).runtime("forgetful").specs) == {"update_session_context"} | STANDING
 
 
 def test_a_session_may_choose_fewer_tools(settings: Settings) -> None:
-    kit = with_agent(settings, Agent("a")).kit("a", Choice(tools=("execute_sql",)))
-    assert names(kit.specs) == {"execute_sql"} | MEMORY | STANDING
-    assert kit.registry.flaw(ToolUse("t", "list_tables", {}), kit.allowed) is not None
+    runtime = with_agent(settings, Agent("a")).runtime("a", Choice(tools=("execute_sql",)))
+    assert names(runtime.specs) == {"execute_sql"} | MEMORY | STANDING
+    assert runtime.registry.flaw(ToolUse("t", "list_tables", {}), runtime.allowed) is not None
 
 
 def test_a_session_may_choose_another_database_of_the_same_server(
@@ -160,9 +160,9 @@ def test_a_session_may_choose_another_database_of_the_same_server(
     agent = Agent(
         "a", backend=Backend(url=f"sqlite:///{tmp_path}/none.db", databases=(shop_url.removeprefix("sqlite:///"),))
     )
-    kits = with_agent(settings, agent)
-    assert "orders" not in kits.kit("a").schema
-    assert "orders" in kits.kit("a", Choice(backend=agent.databases[0])).schema
+    registry = with_agent(settings, agent)
+    assert "orders" not in registry.runtime("a").schema
+    assert "orders" in registry.runtime("a", Choice(backend=agent.databases[0])).schema
 
 
 def test_summaries_are_written_by_the_compressor_of_the_agent(settings: Settings) -> None:
@@ -170,7 +170,7 @@ def test_summaries_are_written_by_the_compressor_of_the_agent(settings: Settings
     small = Compressor(model="claude-haiku-4-5", max_context_tokens=50_000)
     for compressor, expected in ((Compressor(), "claude-haiku-5-5"), (small, "claude-haiku-4-5")):
         agent = Agent("x", backend=None, compressor=compressor)
-        model = with_agent(replace(settings, llm=llm), agent).kit("x").compressor
+        model = with_agent(replace(settings, llm=llm), agent).runtime("x").compressor
         assert model is not None
         assert model.name == expected
 
@@ -179,13 +179,13 @@ def test_without_a_compressor_of_its_own_an_agent_of_another_vendor_writes_its_o
     settings: Settings,
 ) -> None:
     llm = LlmSettings(provider="ollama", model="qwen3")
-    kit = with_agent(replace(settings, llm=llm), Agent("x", backend=None)).kit("x")
-    assert kit.compressor is not None
-    assert kit.compressor.name == kit.model.name
+    runtime = with_agent(replace(settings, llm=llm), Agent("x", backend=None)).runtime("x")
+    assert runtime.compressor is not None
+    assert runtime.compressor.name == runtime.model.name
 
 
-def test_the_demo_model_writes_no_summaries(kits: Kits) -> None:
-    assert kits.kit("default").compressor is None
+def test_the_demo_model_writes_no_summaries(registry: AgentRegistry) -> None:
+    assert registry.runtime("default").compressor is None
 
 
 @pytest.mark.parametrize(
@@ -195,22 +195,22 @@ def test_a_sessions_model_goes_before_its_agents_and_that_before_the_settings(
     settings: Settings, session: str | None, agent: str | None, expected: str
 ) -> None:
     llm = LlmSettings(provider="anthropic", model="claude-sonnet-4-5", api_key="sk-none")
-    kits = with_agent(replace(settings, llm=llm), Agent("x", backend=None, model=agent))
-    model = kits.kit("x", Choice(model=session)).model
+    registry = with_agent(replace(settings, llm=llm), Agent("x", backend=None, model=agent))
+    model = registry.runtime("x", Choice(model=session)).model
     assert isinstance(model, Retrying)
     assert model.name == expected
 
 
-def test_warming_up_leaves_nothing_for_the_first_turn_to_build(kits: Kits) -> None:
-    kits.warm()
-    assert kits.kit("default").count("warm") > 0
+def test_warming_up_leaves_nothing_for_the_first_turn_to_build(registry: AgentRegistry) -> None:
+    registry.warm()
+    assert registry.runtime("default").count("warm") > 0
 
 
-def test_closing_twice_is_closing_once(kits: Kits) -> None:
-    kits.kit("default")
-    kits.close()
-    kits.close()
-    assert "orders" in kits.kit("default").schema
+def test_closing_twice_is_closing_once(registry: AgentRegistry) -> None:
+    registry.runtime("default")
+    registry.close()
+    registry.close()
+    assert "orders" in registry.runtime("default").schema
 
 
 def test_an_agent_has_the_tools_of_its_user_s_files_and_a_bad_file_costs_no_other(
@@ -223,10 +223,10 @@ def test_an_agent_has_the_tools_of_its_user_s_files_and_a_bad_file_costs_no_othe
     (tmp_path / "bad.py").write_text("def oops(:\n")
     source = f"{tmp_path}/a.yaml:1"
     agent = Agent("a", backend=None, tools=(), custom=("dice.py", "bad.py"), source=source)
-    kit = with_agent(settings, agent).kit("a")
-    assert "roll" in names(kit.specs)
+    runtime = with_agent(settings, agent).runtime("a")
+    assert "roll" in names(runtime.specs)
     assert "bad.py" in caplog.text
-    readers = with_agent(settings, replace(agent, is_read_only=True)).kit("a")
+    readers = with_agent(settings, replace(agent, is_read_only=True)).runtime("a")
     assert "roll" not in names(readers.specs)
     assert "may only read" in str(
         readers.registry.prepared(ToolUse("t", "roll", {"sides": 6}), None, read_only=True).flaw
@@ -240,17 +240,17 @@ def test_an_edited_tool_file_is_taken_up_by_a_running_process_and_a_broken_one_l
     path, now_s = tmp_path / "word.py", time.time()
     source = f"{tmp_path}/a.yaml:1"
     agent = Agent("a", backend=None, tools=(), custom=("word.py",), source=source)
-    fitted = made_outfit(settings, Agents({"a": agent}, ()), database)
+    fitted = made_components(settings, Agents({"a": agent}, ()), database)
 
-    def edited(text: str, age_s: int) -> Kit:
+    def edited(text: str, age_s: int) -> AgentRuntime:
         path.write_text(text)
         os.utime(path, (now_s - age_s, now_s - age_s))
-        return fitted.kits.kit("a")
+        return fitted.registry.runtime("a")
 
-    def told_and_said(kit: Kit) -> tuple[str, str]:
-        tool = kit.tool("word")
+    def told_and_said(runtime: AgentRuntime) -> tuple[str, str]:
+        tool = runtime.tool("word")
         assert tool is not None
-        outcome = fitted.calling.pool.run(tool, {}, CALLER, timeout_s=20, max_bytes=100)
+        outcome = fitted.executor.pool.run(tool, {}, CALLER, timeout_s=20, max_bytes=100)
         return tool.spec.description, outcome.content
 
     text = "from loom_worker.tools.declare import tool\n\n@tool\ndef word() -> str:\n    {doc!r}\n    return {said!r}\n"
@@ -273,16 +273,16 @@ def test_a_folder_of_documents_and_an_api_are_data_too(settings: Settings, tmp_p
     )
     source = f"{tmp_path}/a.yaml:1"
     folder = Backend(kind="documents", path="handbook")
-    reader = with_agent(settings, Agent("d", backend=folder, source=source)).kit("d")
+    reader = with_agent(settings, Agent("d", backend=folder, source=source)).runtime("d")
     assert {"search_documents", "read_document"} <= names(reader.specs)
     assert "returns.md" in reader.schema
     api = Backend(kind="rest", url="https://shop.example.com", openapi="api.json")
-    caller = with_agent(settings, Agent("r", backend=api, source=source)).kit("r")
+    caller = with_agent(settings, Agent("r", backend=api, source=source)).runtime("r")
     assert "listOrders" in names(caller.specs)
 
 
 def test_a_secret_that_is_not_set_is_named(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "api.json").write_text('{"openapi": "3.1.0", "info": {"title": "S", "version": "1"}, "paths": {}}')
     api = Backend(kind="rest", url="https://shop.example.com", openapi="api.json", auth=Auth("bearer", "SHOP"))
-    kit = with_agent(settings, Agent("r", backend=api, source=f"{tmp_path}/a.yaml:1")).kit("r")
-    assert "LOOM_SECRET_SHOP" in words_of(kit)
+    runtime = with_agent(settings, Agent("r", backend=api, source=f"{tmp_path}/a.yaml:1")).runtime("r")
+    assert "LOOM_SECRET_SHOP" in words_of(runtime)

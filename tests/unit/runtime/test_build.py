@@ -137,7 +137,7 @@ def test_a_started_process_finds_its_parts_by_name_and_can_stop_twice(live: Sett
 def test_no_two_processes_have_the_same_name(live: Settings) -> None:
     one, two = build.alone(live), build.alone(live)
     assert one.worker != two.worker
-    assert one.is_alone
+    assert one.is_isolated
 
 
 def test_a_webhook_names_the_turn_where_it_is_found(live: Settings, front: Front) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from tests.support.registry import made_components
 
 from loom_worker.agents.live import SETTLE_S, LiveAgents
 from loom_worker.core import redis_client
@@ -19,7 +20,6 @@ from loom_worker.runtime.content_versions import APART_S, KEY, ContentVersions
 from loom_worker.store.database import Database
 from loom_worker.tools.live import Times, ToolFiles
 from tests.support.callers import CALLER
-from tests.support.kits import made_outfit
 from tests.support.valkey import Valkey
 
 NOW_S = 1_800_000_000.0
@@ -293,8 +293,8 @@ def test_all_that_a_worker_puts_agents_together_from_is_compared(
     text = 'from loom_worker.tools.declare import tool\n@tool\ndef say() -> str:\n    """Say."""\n    return "one"\n'
     write(folder / "say.py", text, NOW_S)
     here = replace(settings, redis_url=valkey_server.url, patterns=PatternSettings(library), agents_dir=folder)
-    fitted = made_outfit(here, LiveAgents(folder), database)
-    assert fitted.kits.kit("a").tool("say") is not None
+    fitted = made_components(here, LiveAgents(folder), database)
+    assert fitted.registry.runtime("a").tool("say") is not None
     fitted.knowledge.library.current()
     fitted.content.catch_up()
     names = {name.partition(":")[0] for name in valkey.hkeys(KEY)}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.registry import made_components
 
 from loom_worker.agents.load import Agents
 from loom_worker.core.errors import Invalid, NotFound, Unavailable
@@ -13,13 +14,12 @@ from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import NewSession, SessionPatch
-from loom_worker.runtime.context_report import Outlook, means
+from loom_worker.runtime.context_report import ContextReport, means
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
-from tests.support.kits import made_outfit
 from tests.unit.store import made
 
 BARE = Agent("default", backend=None, patterns_enabled=False, system_prompt="You help.", max_context_tokens=20_000)
@@ -29,35 +29,35 @@ HUGE = replace(BARE, name="huge", max_context_tokens=1_000_000)
 
 
 @pytest.fixture
-def outlook(settings: Settings, database: Database, tmp_path: Path) -> Iterator[Outlook]:
+def context_report(settings: Settings, database: Database, tmp_path: Path) -> Iterator[ContextReport]:
     agents = Agents({agent.name: agent for agent in (BARE, SMALL, TINY, HUGE)}, ())
-    fitted = made_outfit(settings, agents, database)
-    yield Outlook(fitted.kits, fitted.knowledge, Sessions(database), Turns(database), Memories(database))
+    fitted = made_components(settings, agents, database)
+    yield ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Turns(database), Memories(database))
     fitted.close()
 
 
-def test_the_layers_of_a_session_are_shown_with_their_shares(outlook: Outlook, database: Database) -> None:
+def test_the_layers_of_a_session_are_shown_with_their_shares(context_report: ContextReport, database: Database) -> None:
     made.said(database, turns=3)
-    shown = outlook.context(made.WORKSPACE, "s1")
+    shown = context_report.context(made.WORKSPACE, "s1")
     assert shown["layers"]["l1"]["messages"] == 6
     assert shown["used_tokens"] == sum(layer["tokens"] for layer in shown["layers"].values())
     assert shown["input_budget_tokens"] == 18_000
     assert 0 < shown["layers"]["tools"]["share"] < 0.2
     with pytest.raises(NotFound):
-        outlook.context("other", "s1")
+        context_report.context("other", "s1")
 
 
-def test_tokens_are_shown_as_the_provider_counts_them(outlook: Outlook, database: Database) -> None:
+def test_tokens_are_shown_as_the_provider_counts_them(context_report: ContextReport, database: Database) -> None:
     made.said(database, turns=3)
-    before = outlook.context(made.WORKSPACE, "s1")["used_tokens"]
+    before = context_report.context(made.WORKSPACE, "s1")["used_tokens"]
     with database.write() as tx:
         tx.exec_driver_sql("UPDATE sessions SET token_correction = 0.5")
-    assert outlook.context(made.WORKSPACE, "s1")["used_tokens"] == pytest.approx(before / 2, rel=0.05)
+    assert context_report.context(made.WORKSPACE, "s1")["used_tokens"] == pytest.approx(before / 2, rel=0.05)
 
 
-def test_a_window_that_holds_no_turn_is_shown_all_the_same(outlook: Outlook, database: Database) -> None:
-    outlook.sessions.create(made.WORKSPACE, NewSession("s1", agent="tiny"), now_ms=1)
-    shown = outlook.context(made.WORKSPACE, "s1")
+def test_a_window_that_holds_no_turn_is_shown_all_the_same(context_report: ContextReport, database: Database) -> None:
+    context_report.sessions.create(made.WORKSPACE, NewSession("s1", agent="tiny"), now_ms=1)
+    shown = context_report.context(made.WORKSPACE, "s1")
     assert shown["used_tokens"] > shown["input_budget_tokens"]
 
 
@@ -72,67 +72,69 @@ def test_a_window_that_holds_no_turn_is_shown_all_the_same(outlook: Outlook, dat
     ],
 )
 def test_a_message_that_can_never_be_sent_is_refused_with_what_is_free(
-    outlook: Outlook, agent: str, text: str, fits: bool
+    context_report: ContextReport, agent: str, text: str, fits: bool
 ) -> None:
     if fits:
-        outlook.check_fits(made.WORKSPACE, "new", agent, text)
+        context_report.check_fits(made.WORKSPACE, "new", agent, text)
         return
     with pytest.raises(Invalid) as caught:
-        outlook.check_fits(made.WORKSPACE, "new", agent, text)
+        context_report.check_fits(made.WORKSPACE, "new", agent, text)
     assert caught.value.slug == "message-too-large"
 
 
-def test_a_kernel_larger_than_its_share_is_refused(outlook: Outlook) -> None:
-    outlook.check_kernel("default", {"goals": ["sell tea"]})
+def test_a_kernel_larger_than_its_share_is_refused(context_report: ContextReport) -> None:
+    context_report.check_kernel("default", {"goals": ["sell tea"]})
     with pytest.raises(Invalid, match="its share"):
-        outlook.check_kernel("default", {"goals": ["sell tea " * 2_000]})
+        context_report.check_kernel("default", {"goals": ["sell tea " * 2_000]})
 
 
-def test_messages_are_recalled_and_cleared(outlook: Outlook, database: Database) -> None:
+def test_messages_are_recalled_and_cleared(context_report: ContextReport, database: Database) -> None:
     made.said(database, turns=2)
     [first, *_] = Messages(database).page(made.WORKSPACE, "s1", limit=5, after=None).items
-    assert outlook.recall(made.WORKSPACE, "s1", [first.id]) > 0
-    assert outlook.context(made.WORKSPACE, "s1")["layers"]["recalled"]["messages"] == 1
-    outlook.clear_recalled(made.WORKSPACE, "s1")
-    assert outlook.context(made.WORKSPACE, "s1")["layers"]["recalled"]["messages"] == 0
+    assert context_report.recall(made.WORKSPACE, "s1", [first.id]) > 0
+    assert context_report.context(made.WORKSPACE, "s1")["layers"]["recalled"]["messages"] == 1
+    context_report.clear_recalled(made.WORKSPACE, "s1")
+    assert context_report.context(made.WORKSPACE, "s1")["layers"]["recalled"]["messages"] == 0
 
 
-def test_l2_is_bounded_by_its_share_and_by_its_most_tokens(outlook: Outlook, database: Database) -> None:
+def test_l2_is_bounded_by_its_share_and_by_its_most_tokens(context_report: ContextReport, database: Database) -> None:
     for name, agent, expected in (("a", "default", 1_800), ("b", "huge", 5_000)):
-        session = outlook.sessions.create(made.WORKSPACE, NewSession(name, agent=agent), now_ms=1)
-        assert means(outlook.kits, session).l2_tokens == expected
+        session = context_report.sessions.create(made.WORKSPACE, NewSession(name, agent=agent), now_ms=1)
+        assert means(context_report.registry, session).l2_tokens == expected
 
 
-def test_figures_are_of_all_workspaces(outlook: Outlook, database: Database) -> None:
+def test_figures_are_of_all_workspaces(context_report: ContextReport, database: Database) -> None:
     made.submitted(database, workspace="one")
     made.submitted(database, workspace="two")
-    figures = outlook.metrics({"workers": lambda: {"workers": 3}}, now_ms=made.NOW_MS + 5_000)
+    figures = context_report.metrics({"workers": lambda: {"workers": 3}}, now_ms=made.NOW_MS + 5_000)
     assert (figures["queued"], figures["lanes"], figures["workers"], figures["memory_due"]) == (2, 2, 3, 0)
     assert figures["known"] == {"turns": True, "workers": True}
 
 
-def test_figures_that_cannot_be_had_keep_no_others_from_being_told(outlook: Outlook, database: Database) -> None:
+def test_figures_that_cannot_be_had_keep_no_others_from_being_told(
+    context_report: ContextReport, database: Database
+) -> None:
     def away() -> Json:
         raise Unavailable("Redis did not answer")
 
     others = {"workers": away, "breakers": lambda: {"breakers": {}}}
-    figures = outlook.metrics(others, now_ms=made.NOW_MS)
+    figures = context_report.metrics(others, now_ms=made.NOW_MS)
     assert figures["known"] == {"turns": True, "workers": False, "breakers": True}
     assert (figures["queued"], figures["breakers"], "workers" in figures) == (0, {}, False)
     with database.write() as tx:
         tx.exec_driver_sql("ALTER TABLE turns RENAME TO gone")
-    assert outlook.metrics(others, now_ms=made.NOW_MS) == {
+    assert context_report.metrics(others, now_ms=made.NOW_MS) == {
         "known": {"turns": False, "workers": False, "breakers": True},
         "breakers": {},
     }
 
 
-def test_another_database_makes_the_system_text_anew(outlook: Outlook, database: Database) -> None:
+def test_another_database_makes_the_system_text_anew(context_report: ContextReport, database: Database) -> None:
     made.said(database, turns=1)
     with database.write() as tx:
         tx.exec_driver_sql("UPDATE sessions SET rom = 'old', agent_version = '1'")
         tx.exec_driver_sql("INSERT INTO memory (lane, schemas) SELECT lane, '[1]' FROM sessions")
-    outlook.sessions.patch(made.WORKSPACE, "s1", SessionPatch(backend="other.db"), now_ms=2)
-    session = outlook.sessions.get(made.WORKSPACE, "s1")
+    context_report.sessions.patch(made.WORKSPACE, "s1", SessionPatch(backend="other.db"), now_ms=2)
+    session = context_report.sessions.get(made.WORKSPACE, "s1")
     assert (session.rom, session.agent_version) == (None, None)
-    assert outlook.memories.load(session.lane, limit=1).state.schemas == ()
+    assert context_report.memories.load(session.lane, limit=1).state.schemas == ()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.registry import made_components
 
 from loom_worker.agents.load import load
 from loom_worker.core.settings import from_env
@@ -14,7 +15,6 @@ from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.problems import Problem
 from loom_worker.runtime.installation import Found, Inspection, side_by_side
 from loom_worker.store.database import Database
-from tests.support.kits import made_outfit
 
 HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n"
 SERVER = Path(__file__).parents[2] / "support" / "mcp_servers" / "sdk.py"
@@ -31,8 +31,8 @@ def told(tmp_path: Path) -> Told:
         settings = from_env({"LOOM_HOME": str(tmp_path / "home"), "LOOM_AGENTS_DIR": str(tmp_path), **env})
         agents = load(settings.agents_dir)
         database = Database(settings.database_url)
-        made = made_outfit(settings, agents, database)
-        look = Inspection(settings, made.kits, calls_model=True, reaches_out=reaches_out)
+        made = made_components(settings, agents, database)
+        look = Inspection(settings, made.registry, calls_model=True, reaches_out=reaches_out)
         try:
             return [str(problem).replace(f"{tmp_path}/", "") for problem in look.problems(agents)]
         finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.registry import made_components
 
 from loom_worker.agents.load import Agents
 from loom_worker.core.errors import ProviderFailed
@@ -19,13 +20,12 @@ from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import Turn
 from loom_worker.patterns.library import packaged_root
-from loom_worker.runtime.components import Outfit
+from loom_worker.runtime.components import Components
 from loom_worker.runtime.prompt_context import Knowledge, beside_tokens
 from loom_worker.store.database import Database
 from loom_worker.store.patterns import PatternUses, enter_uses
 from loom_worker.store.sessions import Sessions
-from loom_worker.turn.runtime import Beside, Kit
-from tests.support.kits import made_outfit
+from loom_worker.turn.runtime import AgentRuntime, PromptContext
 from tests.support.models import Plays, says
 from tests.support.tiny_shop import open_shop
 
@@ -78,21 +78,21 @@ def here(settings: Settings, shop_url: str, library: Path, tmp_path: Path) -> Se
 
 
 @pytest.fixture
-def fitted(here: Settings, database: Database) -> Iterator[Outfit]:
-    fitted = made_outfit(here, Agents({"default": Agent("default")}, ()), database)
+def fitted(here: Settings, database: Database) -> Iterator[Components]:
+    fitted = made_components(here, Agents({"default": Agent("default")}, ()), database)
     yield fitted
     fitted.close()
 
 
 @pytest.fixture
-def knowledge(fitted: Outfit) -> Knowledge:
+def knowledge(fitted: Components) -> Knowledge:
     return fitted.knowledge
 
 
-def asked(fitted: Outfit, text: str, *, workspace: str = "default", **agent: Any) -> Beside:
+def asked(fitted: Components, text: str, *, workspace: str = "default", **agent: Any) -> PromptContext:
     """What stands beside a question to an agent."""
-    kit = replace(fitted.kits.kit("default", workspace=workspace), agent=Agent("default", **agent))
-    return fitted.knowledge.beside(turn(text, workspace), kit)
+    runtime = replace(fitted.registry.runtime("default", workspace=workspace), agent=Agent("default", **agent))
+    return fitted.knowledge.beside(turn(text, workspace), runtime)
 
 
 def turn(text: str, workspace: str = "default") -> Turn:
@@ -101,7 +101,7 @@ def turn(text: str, workspace: str = "default") -> Turn:
 
 def test_a_question_gets_todays_date_and_the_pattern_that_fits(here: Settings, database: Database) -> None:
     packaged = replace(here, patterns=PatternSettings())
-    fitted = made_outfit(packaged, Agents({"default": Agent("default")}, ()), database)
+    fitted = made_components(packaged, Agents({"default": Agent("default")}, ()), database)
     found = asked(fitted, QUESTION)
     assert found.text.startswith(f"Today is {datetime.now(UTC):%Y-%m-%d}.")
     [pattern] = found.patterns
@@ -112,42 +112,44 @@ def test_a_question_gets_todays_date_and_the_pattern_that_fits(here: Settings, d
     fitted.close()
 
 
-def test_a_pattern_below_the_agents_threshold_stays_away(fitted: Outfit) -> None:
+def test_a_pattern_below_the_agents_threshold_stays_away(fitted: Components) -> None:
     assert asked(fitted, QUESTION, min_confidence=1.0).patterns == ()
 
 
-def test_a_question_that_fits_nothing_gets_the_date_alone(fitted: Outfit) -> None:
+def test_a_question_that_fits_nothing_gets_the_date_alone(fitted: Components) -> None:
     found = asked(fitted, OTHERS)
     assert (found.patterns, found.text) == ((), f"Today is {datetime.now(UTC):%Y-%m-%d}.")
 
 
-def test_an_agent_gets_as_many_patterns_as_it_wants(fitted: Outfit) -> None:
+def test_an_agent_gets_as_many_patterns_as_it_wants(fitted: Components) -> None:
     found = asked(fitted, QUESTION, max_patterns_per_turn=4, min_confidence=0.0)
     assert len(found.patterns) == 4
     assert all(pattern["id"] in found.text for pattern in found.patterns)
 
 
-def test_what_stands_beside_a_question_is_bounded(fitted: Outfit) -> None:
-    kit = replace(fitted.kits.kit("default"), agent=Agent("default", max_patterns_per_turn=20, min_confidence=0.0))
-    small = replace(kit, input_budget_tokens=20_000)
+def test_what_stands_beside_a_question_is_bounded(fitted: Components) -> None:
+    runtime = replace(
+        fitted.registry.runtime("default"), agent=Agent("default", max_patterns_per_turn=20, min_confidence=0.0)
+    )
+    small = replace(runtime, input_budget_tokens=20_000)
     found = fitted.knowledge.beside(turn(QUESTION), small)
     assert 0 < len(found.patterns) < 20
-    assert kit.count(found.text) <= beside_tokens(20_000) == 2_000
+    assert runtime.count(found.text) <= beside_tokens(20_000) == 2_000
 
 
 def test_an_agent_without_patterns_reads_no_library(here: Settings, tmp_path: Path, database: Database) -> None:
     nowhere = replace(here, patterns=PatternSettings(tmp_path / "none"))
-    fitted = made_outfit(nowhere, Agents({"default": Agent("default", patterns_enabled=False)}, ()), database)
+    fitted = made_components(nowhere, Agents({"default": Agent("default", patterns_enabled=False)}, ()), database)
     assert asked(fitted, QUESTION, patterns_enabled=False).patterns == ()
     fitted.close()
 
 
-def test_a_pattern_for_another_database_is_not_put_beside_a_question(fitted: Outfit) -> None:
+def test_a_pattern_for_another_database_is_not_put_beside_a_question(fitted: Components) -> None:
     question = "which sessions block each other, who waits for a lock in PostgreSQL?"
     assert fitted.knowledge.match("default", question, k=1)[0].pattern.backend_type == "postgresql"
-    kit = fitted.kits.kit("default")
-    assert kit.kinds == {"sql", "sqlite"}
-    everything = replace(kit, agent=Agent("default", min_confidence=0.0, max_patterns_per_turn=20))
+    runtime = fitted.registry.runtime("default")
+    assert runtime.kinds == {"sql", "sqlite"}
+    everything = replace(runtime, agent=Agent("default", min_confidence=0.0, max_patterns_per_turn=20))
     found = fitted.knowledge.beside(turn(question), everything).patterns
     assert found
     assert not any(each["id"].startswith("postgresql/") for each in found)
@@ -168,12 +170,14 @@ def test_a_pattern_for_another_database_is_not_put_beside_a_question(fitted: Out
 def test_what_an_agent_works_on_is_told_in_the_words_of_patterns(
     here: Settings, database: Database, backend: Backend | None, expected: frozenset[str]
 ) -> None:
-    fitted = made_outfit(here, Agents({"x": Agent("x", backend=backend)}, ()), database)
-    assert fitted.kits.kinds("x") == expected
+    fitted = made_components(here, Agents({"x": Agent("x", backend=backend)}, ()), database)
+    assert fitted.registry.kinds("x") == expected
     fitted.close()
 
 
-def test_what_came_of_patterns_orders_those_that_are_alike(fitted: Outfit, here: Settings, database: Database) -> None:
+def test_what_came_of_patterns_orders_those_that_are_alike(
+    fitted: Components, here: Settings, database: Database
+) -> None:
     first, second, *_ = fitted.knowledge.match("default", QUESTION, k=5)
     uses = [PatternUse(each.pattern.id, each.pattern.digest, "matched") for each in (first, second)]
     with database.write() as tx:
@@ -181,7 +185,7 @@ def test_what_came_of_patterns_orders_those_that_are_alike(fitted: Outfit, here:
             enter_uses(tx, "default", uses[:1], is_success=False, cost_usd=0.0, tokens=1, now_ms=1)
             enter_uses(tx, "default", uses[1:], is_success=True, cost_usd=0.0, tokens=1, now_ms=1)
     assert set(PatternUses(database).effects("default")) == {(use.pattern_id, use.digest) for use in uses}
-    again = made_outfit(here, Agents({"default": Agent("default")}, ()), database)
+    again = made_components(here, Agents({"default": Agent("default")}, ()), database)
     boosts = {each.pattern.id: each.boost for each in again.knowledge.match("default", QUESTION, k=5)}
     assert boosts[first.pattern.id] == pytest.approx(0.9)
     assert boosts[second.pattern.id] == pytest.approx(1.1)
@@ -192,7 +196,7 @@ def test_what_came_of_patterns_orders_those_that_are_alike(fitted: Outfit, here:
 
 def test_outcomes_change_nothing_where_the_setting_says_so(here: Settings, database: Database) -> None:
     deaf = replace(here, patterns=replace(here.patterns, learns=False))
-    fitted = made_outfit(deaf, Agents({"default": Agent("default")}, ()), database)
+    fitted = made_components(deaf, Agents({"default": Agent("default")}, ()), database)
     first = fitted.knowledge.match("default", QUESTION, k=1)[0].pattern
     with database.write() as tx:
         for _ in range(60):
@@ -203,16 +207,16 @@ def test_outcomes_change_nothing_where_the_setting_says_so(here: Settings, datab
     fitted.close()
 
 
-def close_call(fitted: Outfit, answer: str, database: Database) -> tuple[Beside, Plays]:
+def close_call(fitted: Components, answer: str, database: Database) -> tuple[PromptContext, Plays]:
     """What stands beside a question whose candidates a model is asked about."""
     model = Plays([says(answer)])
-    kit = replace(fitted.kits.kit("default"), compressor=model)
-    kit = replace(kit, agent=Agent("default", reranks_patterns=True, min_confidence=0.0))
+    runtime = replace(fitted.registry.runtime("default"), compressor=model)
+    runtime = replace(runtime, agent=Agent("default", reranks_patterns=True, min_confidence=0.0))
     session = Sessions(database).create("default", NewSession(), now_ms=1)
-    return fitted.knowledge.beside(replace(turn("revenue by customer group"), lane=session.lane), kit), model
+    return fitted.knowledge.beside(replace(turn("revenue by customer group"), lane=session.lane), runtime), model
 
 
-def test_a_model_settles_a_close_call_and_is_paid(fitted: Outfit, database: Database) -> None:
+def test_a_model_settles_a_close_call_and_is_paid(fitted: Components, database: Database) -> None:
     second = fitted.knowledge.match("default", "revenue by customer group", k=3, kinds=frozenset({"sql", "sqlite"}))[1]
     found, model = close_call(fitted, "2", database)
     assert [pattern["id"] for pattern in found.patterns] == [second.pattern.id]
@@ -221,18 +225,18 @@ def test_a_model_settles_a_close_call_and_is_paid(fitted: Outfit, database: Data
         assert tx.exec_driver_sql("SELECT turn_id, llm_calls FROM usage").all() == [("turn_1", 1)]
 
 
-def test_a_model_may_say_that_none_fits(fitted: Outfit, database: Database) -> None:
+def test_a_model_may_say_that_none_fits(fitted: Components, database: Database) -> None:
     assert close_call(fitted, "0", database)[0].patterns == ()
 
 
-def test_no_model_is_asked_unless_the_agent_wants_it(fitted: Outfit) -> None:
+def test_no_model_is_asked_unless_the_agent_wants_it(fitted: Components) -> None:
     model = Plays([])
-    kit = replace(fitted.kits.kit("default"), compressor=model)
-    fitted.knowledge.beside(turn("revenue by customer group"), kit)
+    runtime = replace(fitted.registry.runtime("default"), compressor=model)
+    fitted.knowledge.beside(turn("revenue by customer group"), runtime)
     assert model.asked == []
 
 
-def test_a_skill_that_is_called_by_name_stands_beside_the_message(fitted: Outfit, here: Settings) -> None:
+def test_a_skill_that_is_called_by_name_stands_beside_the_message(fitted: Components, here: Settings) -> None:
     skill(here, "infra-ops")
     found = asked(fitted, "use skill: infra-ops - what now?")
     assert found.skills == ({"name": "infra-ops", "how": "manual"},)
@@ -240,91 +244,95 @@ def test_a_skill_that_is_called_by_name_stands_beside_the_message(fitted: Outfit
     assert "Bash" in found.text  # it is told which of the skill's tools the agent does not have
 
 
-def test_a_keyword_calls_a_skill_and_an_agent_may_refuse_all(fitted: Outfit, here: Settings) -> None:
+def test_a_keyword_calls_a_skill_and_an_agent_may_refuse_all(fitted: Components, here: Settings) -> None:
     skill(here, "infra-ops", trigger="keyword")
     assert asked(fitted, "How do I deploy this?").skills == ({"name": "infra-ops", "how": "keyword"},)
     assert asked(fitted, "How do I deploy this?", skills_enabled=False).skills == ()
     assert asked(fitted, "How do I deploy this?", max_skills_per_turn=0).skills == ()
 
 
-def test_a_workspace_never_sees_anothers_skills(fitted: Outfit, here: Settings) -> None:
+def test_a_workspace_never_sees_anothers_skills(fitted: Components, here: Settings) -> None:
     skill(here, "infra-ops", workspace="homelab", trigger="keyword")
     skill(here, "always", workspace="homelab", trigger="auto")
-    kit = fitted.kits.kit("default")
+    runtime = fitted.registry.runtime("default")
     assert asked(fitted, "use skill: infra-ops, deploy").skills == ()
     assert asked(fitted, "deploy", workspace="homelab").skills == ({"name": "infra-ops", "how": "keyword"},)
-    assert fitted.knowledge.standing(kit) == ""
-    assert "wombat" in fitted.knowledge.standing(fitted.kits.kit("default", workspace="homelab"))
+    assert fitted.knowledge.standing(runtime) == ""
+    assert "wombat" in fitted.knowledge.standing(fitted.registry.runtime("default", workspace="homelab"))
 
 
 def test_the_system_text_of_a_session_tells_of_skills_once_and_then_stays(
-    fitted: Outfit, knowledge: Knowledge, here: Settings
+    fitted: Components, knowledge: Knowledge, here: Settings
 ) -> None:
-    assert knowledge.standing(fitted.kits.kit("default", workspace="default")) == ""
+    assert knowledge.standing(fitted.registry.runtime("default", workspace="default")) == ""
     skill(here, "greeting", trigger="auto", word="ahoy")
-    kit = fitted.kits.kit("default", workspace="default")
-    assert "ahoy" in knowledge.standing(kit)
-    assert knowledge.standing(replace(kit, agent=Agent("default", skills_enabled=False))) == ""
+    runtime = fitted.registry.runtime("default", workspace="default")
+    assert "ahoy" in knowledge.standing(runtime)
+    assert knowledge.standing(replace(runtime, agent=Agent("default", skills_enabled=False))) == ""
 
 
-def test_the_tool_that_reads_skills_comes_with_the_first_skill(fitted: Outfit, here: Settings) -> None:
-    def names(kit: Kit) -> set[str]:
-        return {spec.name for spec in kit.specs}
+def test_the_tool_that_reads_skills_comes_with_the_first_skill(fitted: Components, here: Settings) -> None:
+    def names(runtime: AgentRuntime) -> set[str]:
+        return {spec.name for spec in runtime.specs}
 
     for workspace in (None, "default"):
-        assert "read_skill_file" not in names(fitted.kits.kit("default", workspace=workspace))
+        assert "read_skill_file" not in names(fitted.registry.runtime("default", workspace=workspace))
     skill(here, "infra-ops")
     for workspace in (None, "default"):
-        assert "read_skill_file" in names(fitted.kits.kit("default", workspace=workspace))
-    assert "read_skill_file" not in names(fitted.kits.kit("default", workspace="homelab"))
+        assert "read_skill_file" in names(fitted.registry.runtime("default", workspace=workspace))
+    assert "read_skill_file" not in names(fitted.registry.runtime("default", workspace="homelab"))
 
 
-def test_a_skill_beside_a_message_and_the_tool_that_reads_it_come_from_one_look(fitted: Outfit, here: Settings) -> None:
-    """However installing, building a kit and asking for the texts follow each other."""
+def test_a_skill_beside_a_message_and_the_tool_that_reads_it_come_from_one_look(
+    fitted: Components, here: Settings
+) -> None:
+    """However installing, building an agent runtime and asking for the texts follow each other."""
 
-    def told(kit: Kit) -> tuple[bool, bool]:
-        beside = fitted.knowledge.beside(turn("use skill: infra-ops"), kit)
-        return kit.tool("read_skill_file") is not None, bool(beside.skills)
+    def told(runtime: AgentRuntime) -> tuple[bool, bool]:
+        beside = fitted.knowledge.beside(turn("use skill: infra-ops"), runtime)
+        return runtime.tool("read_skill_file") is not None, bool(beside.skills)
 
-    before = fitted.kits.kit("default", workspace="default")
+    before = fitted.registry.runtime("default", workspace="default")
     folder = skill(here, "infra-ops")
-    after = fitted.kits.kit("default", workspace="default")
+    after = fitted.registry.runtime("default", workspace="default")
     assert (told(before), told(after)) == ((False, False), (True, True))
     (folder / "SKILL.md").write_text("half an ed", encoding="utf-8")
-    assert told(fitted.kits.kit("default", workspace="default")) == (True, False)
+    assert told(fitted.registry.runtime("default", workspace="default")) == (True, False)
     shutil.rmtree(folder)
-    gone = fitted.kits.kit("default", workspace="default")
+    gone = fitted.registry.runtime("default", workspace="default")
     assert (told(after), told(gone)) == ((True, True), (False, False))
 
 
 def test_an_agent_that_lists_its_tools_can_read_its_skills(here: Settings, database: Database) -> None:
     skill(here, "infra-ops")
     narrow = Agent("default", tools=("execute_sql",))
-    fitted = made_outfit(here, Agents({"default": narrow}, ()), database)
-    names = {spec.name for spec in fitted.kits.kit("default").specs}
+    fitted = made_components(here, Agents({"default": narrow}, ()), database)
+    names = {spec.name for spec in fitted.registry.runtime("default").specs}
     assert "read_skill_file" in names
     assert names.isdisjoint({"load_pattern", "list_patterns"})
     fitted.close()
 
 
-def test_a_model_that_fails_leaves_a_close_call_as_it_was(fitted: Outfit) -> None:
-    kit = replace(fitted.kits.kit("default"), compressor=Plays([[ProviderFailed("no")]]))
-    kit = replace(kit, agent=Agent("default", reranks_patterns=True, min_confidence=0.0))
-    first = fitted.knowledge.match("default", "revenue by customer group", k=3, kinds=kit.kinds)[0].pattern.id
-    assert [each["id"] for each in fitted.knowledge.beside(turn("revenue by customer group"), kit).patterns] == [first]
+def test_a_model_that_fails_leaves_a_close_call_as_it_was(fitted: Components) -> None:
+    runtime = replace(fitted.registry.runtime("default"), compressor=Plays([[ProviderFailed("no")]]))
+    runtime = replace(runtime, agent=Agent("default", reranks_patterns=True, min_confidence=0.0))
+    first = fitted.knowledge.match("default", "revenue by customer group", k=3, kinds=runtime.kinds)[0].pattern.id
+    assert [each["id"] for each in fitted.knowledge.beside(turn("revenue by customer group"), runtime).patterns] == [
+        first
+    ]
 
 
-def test_skills_in_a_dense_script_keep_to_their_room_in_tokens(fitted: Outfit, here: Settings) -> None:
+def test_skills_in_a_dense_script_keep_to_their_room_in_tokens(fitted: Components, here: Settings) -> None:
     skill(here, "kanji", trigger="auto", word="漢字" * 20_000)
-    kit = replace(fitted.kits.kit("default", workspace="default"), input_budget_tokens=20_000)
-    assert 0 < kit.count(fitted.knowledge.standing(kit)) <= 2_000
-    found = fitted.knowledge.beside(turn("use skill: kanji"), kit)
+    runtime = replace(fitted.registry.runtime("default", workspace="default"), input_budget_tokens=20_000)
+    assert 0 < runtime.count(fitted.knowledge.standing(runtime)) <= 2_000
+    found = fitted.knowledge.beside(turn("use skill: kanji"), runtime)
     assert found.skills
-    assert kit.count(found.text) <= beside_tokens(20_000)
+    assert runtime.count(found.text) <= beside_tokens(20_000)
 
 
 def test_a_skill_that_is_left_out_is_told_in_the_log_once(
-    fitted: Outfit, here: Settings, caplog: pytest.LogCaptureFixture
+    fitted: Components, here: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     (skill(here, "infra-ops") / "SKILL.md").write_text("no frontmatter", encoding="utf-8")
     for _ in range(3):

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.registry import made_components
 
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import Invalid
@@ -12,17 +13,16 @@ from loom_worker.core.settings import LlmSettings, Settings
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.core.values.memory import MemoryState, Remembered
 from loom_worker.memory.layers import message_tokens, tools_tokens
-from loom_worker.runtime.components import Outfit
-from loom_worker.runtime.context_report import Outlook
+from loom_worker.runtime.components import Components
+from loom_worker.runtime.context_report import ContextReport
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.tools.more import MORE
 from loom_worker.turn.context import build, layers_of, rom_of
-from loom_worker.turn.runtime import Kit
+from loom_worker.turn.runtime import AgentRuntime
 from loom_worker.turn.tool_offer import offered
-from tests.support.kits import made_outfit
 from tests.support.shop_file import shop_path
 
 __all__ = ["shop_path"]
@@ -41,59 +41,63 @@ def narrow(provider: str, *, window: int = WINDOW) -> LlmSettings:
 
 
 @pytest.fixture(params=["scripted", "anthropic"])
-def fitted(request: pytest.FixtureRequest, settings: Settings, shop_path: Path, database: Database) -> Iterator[Outfit]:
+def fitted(
+    request: pytest.FixtureRequest, settings: Settings, shop_path: Path, database: Database
+) -> Iterator[Components]:
     here = replace(settings, backend_url=f"sqlite:///{shop_path}", llm=narrow(request.param))
-    fitted = made_outfit(here, load(None), database)
+    fitted = made_components(here, load(None), database)
     yield fitted
     fitted.close()
 
 
 @pytest.fixture
-def kit(fitted: Outfit) -> Kit:
-    return fitted.kits.kit("default")
+def runtime(fitted: Components) -> AgentRuntime:
+    return fitted.registry.runtime("default")
 
 
-def shown(kit: Kit, remembered: Remembered = NOTHING, *current: ChatMessage) -> set[str]:
+def shown(runtime: AgentRuntime, remembered: Remembered = NOTHING, *current: ChatMessage) -> set[str]:
     """The names of the tools that are shown."""
-    return {spec.name for spec in offered(kit, remembered, current)}
+    return {spec.name for spec in offered(runtime, remembered, current)}
 
 
-def sized(kit: Kit, tokens: int) -> str:
-    """A message of so many tokens, as the kit counts."""
+def sized(runtime: AgentRuntime, tokens: int) -> str:
+    """A message of so many tokens, as the agent runtime counts."""
     words = "How much did the shop in Hamburg sell in March, and of what?".split()
     text = ""
-    while message_tokens(ChatMessage("user", text), kit.count) < tokens:
+    while message_tokens(ChatMessage("user", text), runtime.count) < tokens:
         text += f"{words[len(text) % len(words)]} "
     return text
 
 
-def outlook_of(fitted: Outfit, database: Database) -> Outlook:
+def context_report_of(fitted: Components, database: Database) -> ContextReport:
     """What refuses a message that is too long."""
-    return Outlook(fitted.kits, fitted.knowledge, Sessions(database), Turns(database), Memories(database))
+    return ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Turns(database), Memories(database))
 
 
 def test_a_message_of_2000_tokens_fits_beside_tools_system_text_and_the_answers_reserve(
-    fitted: Outfit, kit: Kit, database: Database
+    fitted: Components, runtime: AgentRuntime, database: Database
 ) -> None:
-    text = sized(kit, MESSAGE_TOKENS)
-    outlook_of(fitted, database).check_fits("default", "s1", "default", text)
-    rom = rom_of(kit, None, lambda: fitted.knowledge.standing(kit))
+    text = sized(runtime, MESSAGE_TOKENS)
+    context_report_of(fitted, database).check_fits("default", "s1", "default", text)
+    rom = rom_of(runtime, None, lambda: fitted.knowledge.standing(runtime))
     current = (ChatMessage("user", text),)
-    layers = layers_of(kit, Remembered(), rom=rom, kernel={}, recalled="", current=current)
-    context = build(kit, layers, ratio=kit.typical)
+    layers = layers_of(runtime, Remembered(), rom=rom, kernel={}, recalled="", current=current)
+    context = build(runtime, layers, ratio=runtime.typical)
     assert sum(context.tokens.values()) <= WINDOW - RESERVE
     assert context.messages == current
     assert "orders" in context.system
 
 
-def test_a_message_that_does_not_fit_is_refused_when_it_is_sent(fitted: Outfit, kit: Kit, database: Database) -> None:
+def test_a_message_that_does_not_fit_is_refused_when_it_is_sent(
+    fitted: Components, runtime: AgentRuntime, database: Database
+) -> None:
     with pytest.raises(Invalid):
-        outlook_of(fitted, database).check_fits("default", "s1", "default", sized(kit, 5_000))
+        context_report_of(fitted, database).check_fits("default", "s1", "default", sized(runtime, 5_000))
 
 
-def test_tools_that_can_be_of_no_use_yet_are_not_shown(kit: Kit) -> None:
-    assert shown(kit) == {"list_tables", "get_schema", "execute_sql", "update_session_context", MORE}
-    assert tools_tokens(offered(kit, Remembered(), ()), kit.count) <= 0.3 * kit.input_budget_tokens
+def test_tools_that_can_be_of_no_use_yet_are_not_shown(runtime: AgentRuntime) -> None:
+    assert shown(runtime) == {"list_tables", "get_schema", "execute_sql", "update_session_context", MORE}
+    assert tools_tokens(offered(runtime, Remembered(), ()), runtime.count) <= 0.3 * runtime.input_budget_tokens
 
 
 @pytest.mark.parametrize(
@@ -127,47 +131,49 @@ def test_tools_that_can_be_of_no_use_yet_are_not_shown(kit: Kit) -> None:
     ],
 )
 def test_a_tool_is_shown_once_there_is_an_occasion(
-    kit: Kit, remembered: Remembered, current: tuple[ChatMessage, ...], come: set[str]
+    runtime: AgentRuntime, remembered: Remembered, current: tuple[ChatMessage, ...], come: set[str]
 ) -> None:
-    first, then = shown(kit), shown(kit, remembered, *current)
+    first, then = shown(runtime), shown(runtime, remembered, *current)
     assert come <= then - first
     assert then - first - come <= {"clear_recalled_context"}
-    ordered = [spec.name for spec in offered(kit, remembered, current)]
+    ordered = [spec.name for spec in offered(runtime, remembered, current)]
     assert ordered == sorted(ordered)
 
 
-def test_a_tool_that_is_not_shown_can_be_called_all_the_same(kit: Kit) -> None:
-    assert not LATE & shown(kit)
-    assert kit.prepared(ToolUse("1", "search_conversation", {"query": "tea"})).flaw is None
-    assert kit.prepared(ToolUse("1", "get_tool_result", {"ref": REF})).flaw is None
+def test_a_tool_that_is_not_shown_can_be_called_all_the_same(runtime: AgentRuntime) -> None:
+    assert not LATE & shown(runtime)
+    assert runtime.prepared(ToolUse("1", "search_conversation", {"query": "tea"})).flaw is None
+    assert runtime.prepared(ToolUse("1", "get_tool_result", {"ref": REF})).flaw is None
 
 
-def test_a_turn_with_little_room_goes_on_without_the_tools_that_came_late(fitted: Outfit, kit: Kit) -> None:
-    rom = rom_of(kit, None, lambda: fitted.knowledge.standing(kit))
-    fixed = kit.count(rom) + tools_tokens(kit.least_specs, kit.count)
-    current = (ChatMessage("user", sized(kit, int(kit.input_budget_tokens / 1.05) - fixed - 180)),)
+def test_a_turn_with_little_room_goes_on_without_the_tools_that_came_late(
+    fitted: Components, runtime: AgentRuntime
+) -> None:
+    rom = rom_of(runtime, None, lambda: fitted.knowledge.standing(runtime))
+    fixed = runtime.count(rom) + tools_tokens(runtime.least_specs, runtime.count)
+    current = (ChatMessage("user", sized(runtime, int(runtime.input_budget_tokens / 1.05) - fixed - 180)),)
     remembered = Remembered(MemoryState(refs=(REF,), first_n=9))
-    layers = layers_of(kit, remembered, rom=rom, kernel={}, recalled="", current=current)
-    context = build(kit, layers, ratio=kit.typical)
-    assert len(context.tools) == len(kit.least_specs) < len(layers.tools)
+    layers = layers_of(runtime, remembered, rom=rom, kernel={}, recalled="", current=current)
+    context = build(runtime, layers, ratio=runtime.typical)
+    assert len(context.tools) == len(runtime.least_specs) < len(layers.tools)
     assert context.messages == current
 
 
 def test_a_large_window_shows_all_tools_always(settings: Settings, shop_path: Path, database: Database) -> None:
     here = replace(settings, backend_url=f"sqlite:///{shop_path}", llm=narrow("scripted", window=200_000))
-    fitted = made_outfit(here, load(None), database)
-    kit = fitted.kits.kit("default")
+    fitted = made_components(here, load(None), database)
+    runtime = fitted.registry.runtime("default")
     fitted.close()
-    assert shown(kit) >= LATE
-    assert MORE not in shown(kit)
-    assert offered(kit, Remembered(MemoryState(refs=(REF,))), ()) == kit.specs == kit.least_specs
+    assert shown(runtime) >= LATE
+    assert MORE not in shown(runtime)
+    assert offered(runtime, Remembered(MemoryState(refs=(REF,))), ()) == runtime.specs == runtime.least_specs
 
 
 def test_what_an_agents_list_leaves_out_cannot_be_asked_for(settings: Settings, database: Database) -> None:
     default = load(None).agents["default"]
     agents = Agents({"a": replace(default, name="a", backend=None, tools=("shared_memory_read",))}, ())
-    fitted = made_outfit(replace(settings, llm=narrow("anthropic")), agents, database)
-    kit = fitted.kits.kit("a")
+    fitted = made_components(replace(settings, llm=narrow("anthropic")), agents, database)
+    runtime = fitted.registry.runtime("a")
     fitted.close()
-    assert kit.prepared(ToolUse("1", MORE, {"names": ["shared_memory_read"]})).flaw is None
-    assert kit.prepared(ToolUse("1", MORE, {"names": ["shared_memory_write"]})).flaw is not None
+    assert runtime.prepared(ToolUse("1", MORE, {"names": ["shared_memory_read"]})).flaw is None
+    assert runtime.prepared(ToolUse("1", MORE, {"names": ["shared_memory_write"]})).flaw is not None

@@ -18,7 +18,7 @@ from loom_worker.core.values.turns import Call
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import Rates
 from loom_worker.llm.tokens import cl100k_tokens
-from loom_worker.runtime.tool_execution import Calling
+from loom_worker.runtime.tool_execution import ToolExecutor
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.store.errors import Errors
@@ -38,13 +38,13 @@ def caller(database: Database) -> Caller:
 
 
 @pytest.fixture
-def calling(
+def executor(
     settings: Settings, database: Database, valkey: redis.Redis, valkey_server: Valkey, tmp_path: Path
-) -> Iterator[Calling]:
+) -> Iterator[ToolExecutor]:
     raw = redis_client.client(valkey_server.url, connections=4, decodes=False)
     blobs = BlobSettings(folder=tmp_path / "blobs")
     pool = Pool(("false",), most=1, environ={})
-    yield Calling(
+    yield ToolExecutor(
         settings=settings,
         pool=pool,
         breakers=Breakers(valkey),
@@ -64,81 +64,81 @@ def fails(_arguments: object, _caller: object) -> str:
     raise ToolFailed("the server is down", "UNAVAILABLE")
 
 
-def test_after_five_faults_a_tool_is_answered_for_without_being_run(calling: Calling, caller: Caller) -> None:
+def test_after_five_faults_a_tool_is_answered_for_without_being_run(executor: ToolExecutor, caller: Caller) -> None:
     broken = tool(fails, group="api")
-    assert [calling.run(broken, {}, caller).is_fault for _ in range(5)] == [True] * 5
+    assert [executor.run(broken, {}, caller).is_fault for _ in range(5)] == [True] * 5
     ran: list[int] = []
     other_tool_of_it = tool(lambda a, c: ran.append(1), group="api")
-    refused = calling.run(other_tool_of_it, {}, caller)
+    refused = executor.run(other_tool_of_it, {}, caller)
     assert (refused.status, refused.code, ran) == ("failed", "UNAVAILABLE", [])
-    assert 0 < calling.open_breakers(["api", "other"])["api"] <= 30
-    assert calling.run(tool(lambda a, c: "fine", group="other"), {}, caller).content == "fine"
+    assert 0 < executor.open_breakers(["api", "other"])["api"] <= 30
+    assert executor.run(tool(lambda a, c: "fine", group="other"), {}, caller).content == "fine"
 
 
-def test_wrong_arguments_never_open_a_breaker(calling: Calling, caller: Caller) -> None:
+def test_wrong_arguments_never_open_a_breaker(executor: ToolExecutor, caller: Caller) -> None:
     def refuses(_arguments: object, _caller: object) -> str:
         raise ToolFailed("no such table", "INVALID_INPUT")
 
     for _ in range(9):
-        calling.run(tool(refuses, group="db"), {}, caller)
-    assert calling.open_breakers(["db"]) == {}
+        executor.run(tool(refuses, group="db"), {}, caller)
+    assert executor.open_breakers(["db"]) == {}
 
 
-def test_loom_s_own_tools_have_no_breaker(calling: Calling, caller: Caller) -> None:
+def test_loom_s_own_tools_have_no_breaker(executor: ToolExecutor, caller: Caller) -> None:
     for _ in range(6):
-        calling.run(tool(fails), {}, caller)
-    assert calling.run(tool(lambda a, c: "fine"), {}, caller).content == "fine"
+        executor.run(tool(fails), {}, caller)
+    assert executor.run(tool(lambda a, c: "fine"), {}, caller).content == "fine"
 
 
-def test_a_worker_that_stops_says_nothing_of_a_tool(calling: Calling, caller: Caller) -> None:
+def test_a_worker_that_stops_says_nothing_of_a_tool(executor: ToolExecutor, caller: Caller) -> None:
     def pause(_wait_s: float) -> None:
         raise Interrupted("The worker stops.")
 
     limited = tool(lambda a, c: "fine", rate=Rate(1, 60.0), group="slow")
-    assert calling.run(limited, {}, caller).content == "fine"
-    refused = calling.run(limited, {}, caller)
+    assert executor.run(limited, {}, caller).content == "fine"
+    refused = executor.run(limited, {}, caller)
     assert (refused.status, refused.code, refused.is_fault) == ("failed", "UNAVAILABLE", False)
     soon = replace(limited, rate=Rate(1, 2.0), group="soon")
-    calling.run(soon, {}, caller)
+    executor.run(soon, {}, caller)
     with pytest.raises(Interrupted):
-        replace(calling, pause=pause).run(soon, {}, caller)
+        replace(executor, pause=pause).run(soon, {}, caller)
 
 
 def test_a_large_result_costs_fewer_than_a_hundred_tokens_with_its_fence(
-    calling: Calling, caller: Caller, database: Database
+    executor: ToolExecutor, caller: Caller, database: Database
 ) -> None:
     rows = ",".join(f'[{n},"Customer {n} of the shop",{n * 1.5}]' for n in range(10_000))
     text = f'{{"columns":["id","name","revenue"],"rows":[{rows}]}}'
-    done = calling.concluded(CALL, Outcome("completed", text, "application/json"), caller)
+    done = executor.concluded(CALL, Outcome("completed", text, "application/json"), caller)
     assert done.status == "completed"
     assert done.ref is not None
     assert f"[Large dataset stored: {done.ref}]" in str(done.content)
     assert cl100k_tokens(fence(caller.turn_id, str(done.content))) < 100
-    assert calling.references.read(done.ref, caller)[1].decode() == text
+    assert executor.references.read(done.ref, caller)[1].decode() == text
 
 
-def test_a_small_result_stays_as_it_is_but_for_what_nobody_sees(calling: Calling, caller: Caller) -> None:
-    done = calling.concluded(CALL, Outcome("completed", "4\u202e2\u200b"), caller)
+def test_a_small_result_stays_as_it_is_but_for_what_nobody_sees(executor: ToolExecutor, caller: Caller) -> None:
+    done = executor.concluded(CALL, Outcome("completed", "4\u202e2\u200b"), caller)
     assert (done.content, done.ref) == ("42", None)
 
 
 def test_a_store_that_is_full_costs_the_rest_of_a_result_and_says_so(
-    calling: Calling, caller: Caller, database: Database, valkey_server: Valkey, tmp_path: Path
+    executor: ToolExecutor, caller: Caller, database: Database, valkey_server: Valkey, tmp_path: Path
 ) -> None:
     full = BlobSettings(folder=tmp_path / "full", disk_bytes=10)
     raw = redis_client.client(valkey_server.url, connections=4, decodes=False)
-    small = replace(calling, references=References(stores(full, BlobRows(database), raw), full))
+    small = replace(executor, references=References(stores(full, BlobRows(database), raw), full))
     done = small.concluded(CALL, Outcome("completed", "x" * 50_000), caller)
     assert done.ref is None
-    assert len(str(done.content)) <= calling.settings.tools.reference_bytes
+    assert len(str(done.content)) <= executor.settings.tools.reference_bytes
     assert "only the beginning of 50.0 KB is shown" in str(done.content)
 
 
 def test_a_failure_is_told_in_a_line_with_the_id_of_the_whole(
-    calling: Calling, caller: Caller, database: Database
+    executor: ToolExecutor, caller: Caller, database: Database
 ) -> None:
     outcome = Outcome("failed", "ValueError: password=hunter22 is wrong\nand more", detail="Traceback …", is_fault=True)
-    done = calling.concluded(CALL, outcome, caller)
+    done = executor.concluded(CALL, outcome, caller)
     assert done.status == "failed"
     assert str(done.content).startswith("Tool 'look' failed: ")
     assert f"[Error ID: {done.error_id}]" in str(done.content)

@@ -15,7 +15,7 @@ from loom_worker.patterns.events import News
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime import build
 from loom_worker.runtime.prompt_context import Knowledge
-from loom_worker.service.pattern_catalog import PatternDesk
+from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.skills.index import Skills
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
     return write(folder, sql__top=TOP, shop__eu__worst=WORST, shop__us__notes="name: notes\ncategory: text\n")
 
 
-def a_desk(root: Path, database: Database, *, learns: bool = True) -> PatternDesk:
+def a_desk(root: Path, database: Database, *, learns: bool = True) -> PatternCatalog:
     library = LiveLibrary(root, debounce_ms=0, on_update=lambda event: None, watches=False)
     uses = PatternUses(database)
     knowledge = Knowledge(library, Skills(root), uses, Ledger(database), Sessions(database), learns=learns)
@@ -44,11 +44,11 @@ def a_desk(root: Path, database: Database, *, learns: bool = True) -> PatternDes
     def match(workspace: str, question: str, k: int, agent: str | None) -> Sequence[PatternMatch]:
         return knowledge.match(workspace, question, k=k, kinds=None if agent is None else frozenset({"sql"}))
 
-    return PatternDesk(library, uses, match, learns, processes=list)
+    return PatternCatalog(library, uses, match, learns, processes=list)
 
 
 @pytest.fixture
-def desk(root: Path, database: Database) -> PatternDesk:
+def desk(root: Path, database: Database) -> PatternCatalog:
     return a_desk(root, database)
 
 
@@ -59,7 +59,7 @@ def use(database: Database, workspace: str, use: PatternUse, *, succeeded: int =
             enter_uses(tx, workspace, [use], is_success=is_success, cost_usd=0.25, tokens=100, now_ms=NOW_MS)
 
 
-def now(desk: PatternDesk, pattern_id: str = "sql/top_n") -> PatternUse:
+def now(desk: PatternCatalog, pattern_id: str = "sql/top_n") -> PatternUse:
     return PatternUse(pattern_id, desk.account("w1", pattern_id).pattern.digest, "matched")
 
 
@@ -76,7 +76,7 @@ def now(desk: PatternDesk, pattern_id: str = "sql/top_n") -> PatternUse:
     ],
 )
 def test_patterns_are_listed_by_category_library_or_folder(
-    desk: PatternDesk, category: str | None, found: list[str]
+    desk: PatternCatalog, category: str | None, found: list[str]
 ) -> None:
     assert [each.id for each in desk.patterns(category)] == found
 
@@ -89,13 +89,13 @@ def test_a_broken_file_is_told_and_costs_only_itself(root: Path, database: Datab
     assert len(desk.patterns()) == 3
 
 
-def test_an_unknown_pattern_is_not_found(desk: PatternDesk) -> None:
+def test_an_unknown_pattern_is_not_found(desk: PatternCatalog) -> None:
     for pattern_id in ("", "top_n", "sql/", "sql/top_n/", "../sql/top_n", "sql/top_n\0", "\ud800", "a" * 300):
         with pytest.raises(NotFound):
             desk.account("w1", pattern_id)
 
 
-def test_what_came_of_other_workspaces_turns_is_not_seen(desk: PatternDesk, database: Database) -> None:
+def test_what_came_of_other_workspaces_turns_is_not_seen(desk: PatternCatalog, database: Database) -> None:
     use(database, "w1", now(desk), succeeded=12)
     use(database, "w2", now(desk), failed=30)
     mine, others = desk.account("w1", "sql/top_n"), desk.account("w2", "sql/top_n")
@@ -106,7 +106,7 @@ def test_what_came_of_other_workspaces_turns_is_not_seen(desk: PatternDesk, data
 
 
 def test_a_rewritten_pattern_begins_anew_and_its_past_is_kept(
-    desk: PatternDesk, database: Database, root: Path
+    desk: PatternCatalog, database: Database, root: Path
 ) -> None:
     use(database, "w1", now(desk), failed=20)
     use(database, "w1", now(desk, "shop/us/notes"), succeeded=20)
@@ -120,7 +120,7 @@ def test_a_rewritten_pattern_begins_anew_and_its_past_is_kept(
     assert "fewer than 10" in account.why
 
 
-def test_the_place_that_is_told_is_the_one_that_matching_gives(desk: PatternDesk, database: Database) -> None:
+def test_the_place_that_is_told_is_the_one_that_matching_gives(desk: PatternCatalog, database: Database) -> None:
     use(database, "w1", now(desk), failed=40)
     use(database, "w1", now(desk, "shop/eu/worst_n"), succeeded=40)
     told = {each.id: desk.account("w1", each.id).boost for each in desk.patterns("ranking")}
@@ -139,13 +139,13 @@ def test_where_outcomes_do_not_count_that_is_said(root: Path, database: Database
     assert {each.boost for each in desk.match("w1", "ten customers", 3, None)} == {1.0}
 
 
-def test_an_agent_gets_only_what_it_can_work_with(desk: PatternDesk) -> None:
+def test_an_agent_gets_only_what_it_can_work_with(desk: PatternCatalog) -> None:
     everything = {each.pattern.id for each in desk.match("w1", "ten customers", 3, None)}
     assert everything == {"sql/top_n", "shop/eu/worst_n"}
     assert [each.pattern.id for each in desk.match("w1", "ten customers", 3, "analyst")] == ["sql/top_n"]
 
 
-def test_without_its_database_the_library_is_still_known(desk: PatternDesk, database: Database) -> None:
+def test_without_its_database_the_library_is_still_known(desk: PatternCatalog, database: Database) -> None:
     with database.write() as tx:
         tx.exec_driver_sql("ALTER TABLE pattern_uses RENAME TO away")
     assert len(desk.patterns()) == 3
@@ -170,7 +170,7 @@ def test_without_redis_only_the_workers_are_unknown(settings: Settings, root: Pa
 def test_each_process_tells_what_it_has_loaded(root: Path, database: Database, valkey: redis.Redis) -> None:
     news = News(valkey, process="w1")
     library = LiveLibrary(root, debounce_ms=0, on_update=news.tell, watches=False)
-    desk = PatternDesk(library, PatternUses(database), lambda *_: (), True, lambda: news.processes(["w1", "w2"]))
+    desk = PatternCatalog(library, PatternUses(database), lambda *_: (), True, lambda: news.processes(["w1", "w2"]))
     assert len(desk.patterns()) == 3
     (told,) = until(desk.processes, 10, "the process tells what it has")
     assert (told["process"], told["patterns"], told["errors"]) == ("w1", 3, [])
@@ -180,7 +180,7 @@ def test_problems_name_files_by_their_place_in_the_library(root: Path, database:
     (root / "sql" / "broken.yaml").write_text("name: [")
     library = LiveLibrary(root, debounce_ms=0, on_update=lambda event: None, watches=False)
     told = [{"process": "w1", "errors": [f"{root}/sql/broken.yaml:1: no"]}]
-    desk = PatternDesk(library, PatternUses(database), lambda *_: (), True, lambda: told)
+    desk = PatternCatalog(library, PatternUses(database), lambda *_: (), True, lambda: told)
     (problem,) = desk.state().problems
     assert problem.startswith("sql/broken.yaml:")
     assert desk.loaded() == [{"process": "w1", "errors": ["sql/broken.yaml:1: no"]}]

@@ -124,7 +124,7 @@ def test_what_belongs_to_another_workspace_is_not_found(stage: Stage, front: Fro
     turn = stage.serve(stage.submit(webhook=Webhook("https://example.org/hook")), stage.worker("w1"))
     with pytest.raises(NotFound):
         FOREIGN[question](front, turn.id, stage.book.delivered[0])
-    assert (out.rung, out.delivered) == ([], [])
+    assert (out.woken, out.delivered) == ([], [])
     assert front.session(WORKSPACE, "s1").title is None
 
 
@@ -150,15 +150,15 @@ def test_lists_of_another_workspace_are_empty(stage: Stage, front: Front) -> Non
 def test_a_session_that_is_active_again_goes_on_with_its_queue(front: Front, out: Out) -> None:
     submit(front)
     front.patch_session(WORKSPACE, "s1", SessionPatch(status="paused"))
-    assert out.rung == []
+    assert out.woken == []
     session = front.patch_session(WORKSPACE, "s1", SessionPatch(status="active"))
-    assert out.rung == [session.lane]
+    assert out.woken == [session.lane]
 
 
 def test_an_idle_session_is_not_rung_for(front: Front, out: Out) -> None:
     front.create_session(WORKSPACE, NewSession(id="s1"))
     front.patch_session(WORKSPACE, "s1", SessionPatch(status="active"))
-    assert out.rung == []
+    assert out.woken == []
 
 
 def test_an_archived_session_takes_no_turn(front: Front, out: Out) -> None:

@@ -1,4 +1,4 @@
-"""What the front asks of memory and kits, and what it refuses for them."""
+"""What the front asks of memory and agent runtimes, and what it refuses for them."""
 
 from dataclasses import replace
 

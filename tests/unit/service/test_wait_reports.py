@@ -25,7 +25,7 @@ def waiting(stage: Stage, waits: Waits, turn: Turn) -> Waiting | None:
 
 
 def held(stage: Stage) -> Turn:
-    """A turn that a worker holds, whose heart beats."""
+    """A turn that a worker holds, whose heartbeat goes on."""
     stage.model.scenes = [[Killed()]]
     turn = stage.submit()
     with pytest.raises(Killed):

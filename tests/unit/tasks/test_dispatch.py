@@ -13,8 +13,8 @@ import redis
 from celery import Celery
 
 from loom_worker.core.values.turns import Call
-from loom_worker.tasks.dispatch import Publisher, doors, send
-from loom_worker.tasks.wakeups import Bells
+from loom_worker.tasks.dispatch import Publisher, dispatcher, send
+from loom_worker.tasks.wakeups import WakeupQueue
 from tests.support.celery_app import app_at
 from tests.support.webhook_receiver import unused_port
 
@@ -32,8 +32,8 @@ def waiting(client: redis.Redis, queue: str) -> list[tuple[str, list[Any]]]:
 
 
 def test_a_bell_and_a_delivery_go_out_by_their_ids(app: Celery, valkey: redis.Redis) -> None:
-    ways = doors(app, Bells(app, valkey), {})
-    ways.ring("lane1")
+    ways = dispatcher(app, WakeupQueue(app, valkey), {})
+    ways.wake("lane1")
     ways.deliver("whd_1")
     assert waiting(valkey, "turn") == [("loom.turn.run", ["lane1"])]
     assert waiting(valkey, "webhook") == [("loom.webhook.deliver", ["whd_1"])]
@@ -44,7 +44,7 @@ def test_a_fan_out_sends_each_call_with_its_sending_and_never_its_arguments(
     app: Celery, valkey: redis.Redis, number: int
 ) -> None:
     calls = [Call(f"t{n}", "look", {"secret": "hidden"}, n, 1, sends=n + 1) for n in range(number)]
-    doors(app, Bells(app, valkey), {}).fan_out("lane1", "turn_1", calls, "turn_1:1")
+    dispatcher(app, WakeupQueue(app, valkey), {}).fan_out("lane1", "turn_1", calls, "turn_1:1")
     assert waiting(valkey, "tool") == [("loom.tool.call", ["turn_1", n, n + 1]) for n in range(number)]
     keys: Any = valkey.keys("*")
     assert [key for key in keys if valkey.type(key) == "list"] == ["loom:q:tool"]

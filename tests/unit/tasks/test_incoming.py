@@ -11,7 +11,7 @@ from loom_worker.core.settings import from_env
 from loom_worker.lanes import keys
 from loom_worker.tasks import incoming
 from loom_worker.tasks.app import QUEUES, TASK_MODULES, configure
-from loom_worker.tasks.wakeups import TASK, Bells
+from loom_worker.tasks.wakeups import TASK, WakeupQueue
 from tests.support.bad_messages import BYTES, CALLS, ENVELOPES, SECRET
 
 LANE = "0123456789abcdef0123456789abcdef"
@@ -27,8 +27,8 @@ def tasks() -> Any:
 
 @pytest.fixture
 def sound(app: Celery, valkey: redis.Redis) -> dict[str, Any]:
-    bells = Bells(app, valkey)
-    message: dict[str, Any] = json.loads(bells.message(LANE))
+    wakeups = WakeupQueue(app, valkey)
+    message: dict[str, Any] = json.loads(wakeups.message(LANE))
     return message
 
 
@@ -43,7 +43,7 @@ def test_all_that_loom_sends_passes(app: Celery, valkey: redis.Redis, tasks: Any
     app.send_task("loom.summary.compress", args=(LANE,), retry=False)
     header = [signature("loom.tool.call", args=("turn_1", n, 1), immutable=True, app=app) for n in range(20)]
     chord(header, app=app)(signature("loom.turn.wake", args=(LANE, "ticket"), immutable=True, app=app))
-    Bells(app, valkey).ring(LANE)
+    WakeupQueue(app, valkey).wake(LANE)
     messages: list[Any] = [text for queue in QUEUES for text in valkey.lrange(f"{keys.PREFIX}q:{queue}", 0, -1)]  # type: ignore[union-attr]
     assert len(messages) == 24
     for message in messages:

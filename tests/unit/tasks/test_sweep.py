@@ -13,7 +13,7 @@ from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.events.log import EventLog
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.lanes.lease_renewer import BORN_FOR_MS, Keeper
+from loom_worker.lanes.lease_renewer import BORN_FOR_MS, LeaseRenewer
 from loom_worker.store import approvals
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -43,7 +43,7 @@ def lanes(valkey: redis.Redis) -> Lanes:
 def sweep(valkey: redis.Redis, database: Database, lanes: Lanes, book: Book, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     monkeypatch.setattr(made, "NOW_MS", now_ms() - 60_000)  # the constant of the builders of rows
     parts = (Claims(database), Outbox(database), Memories(database), Sessions(database))
-    return Sweep(valkey, lanes, EventLog(valkey, valkey), *parts, book.doors(), lambda moment_ms: None, SETTINGS)
+    return Sweep(valkey, lanes, EventLog(valkey, valkey), *parts, book.dispatcher(), lambda moment_ms: None, SETTINGS)
 
 
 def sweep_now(sweep: Sweep) -> Swept:
@@ -73,7 +73,7 @@ def test_a_turn_of_which_redis_knows_nothing_is_rung_once(
     first, second = made.submitted(database), made.submitted(database)
     assert sweep_now(sweep) == Swept(late=0, lost=1, due=0, full=0)
     assert sweep_now(sweep) == Swept(late=0, lost=0, due=0, full=0)
-    assert book.rung == [first.lane]
+    assert book.woken == [first.lane]
     lease = lanes.take(first.lane, "t1")
     assert lease is not None
     assert (lease.last_seq, second.seq) == (2, 2)
@@ -85,7 +85,7 @@ def test_a_turn_that_was_accepted_just_now_is_left_to_its_submitter(
     monkeypatch.setattr(made, "NOW_MS", now_ms())
     made.submitted(database)
     assert sweep_now(sweep).lost == 0
-    assert book.rung == []
+    assert book.woken == []
 
 
 def test_a_lane_with_a_late_lease_is_rung(
@@ -96,7 +96,7 @@ def test_a_lane_with_a_late_lease_is_rung(
     assert sweep_now(sweep).late == 0
     valkey.zadd(keys.LEASES, {turn.lane: 1})
     assert sweep_now(sweep) == Swept(late=1, lost=0, due=0, full=0)
-    assert book.rung == [turn.lane]
+    assert book.woken == [turn.lane]
 
 
 def test_a_lane_that_a_living_worker_runs_is_left_alone_after_a_loss(
@@ -104,10 +104,10 @@ def test_a_lane_that_a_living_worker_runs_is_left_alone_after_a_loss(
 ) -> None:
     turn = made.submitted(database)
     made.claimed(database, turn.lane, "w1")
-    Keeper(valkey, lanes, "w1", SETTINGS).beat()
+    LeaseRenewer(valkey, lanes, "w1", SETTINGS).beat()
     grown_old(valkey)
     assert sweep_now(sweep).lost == 0
-    assert book.rung == []
+    assert book.woken == []
 
 
 def test_a_lane_of_a_worker_that_is_dead_is_rung(
@@ -115,18 +115,18 @@ def test_a_lane_of_a_worker_that_is_dead_is_rung(
 ) -> None:
     turn = made.submitted(database)
     made.claimed(database, turn.lane, "w1")
-    Keeper(valkey, lanes, "w1", SETTINGS).beat()
+    LeaseRenewer(valkey, lanes, "w1", SETTINGS).beat()
     valkey.delete(keys.worker("w1"))  # as Redis does when no beat has come for a lease's time
     grown_old(valkey)
     assert sweep_now(sweep).lost == 1
-    assert book.rung == [turn.lane]
+    assert book.woken == [turn.lane]
 
 
 def test_just_after_a_loss_nobody_counts_as_dead(sweep: Sweep, database: Database, book: Book) -> None:
     running, waiting = made.submitted(database, "s1"), made.submitted(database, "s2")
     made.claimed(database, running.lane, "w1")
     assert sweep_now(sweep).lost == 1
-    assert book.rung == [waiting.lane]
+    assert book.woken == [waiting.lane]
 
 
 def test_a_paused_session_is_not_rung_and_is_once_it_goes_on(sweep: Sweep, database: Database, book: Book) -> None:
@@ -136,7 +136,7 @@ def test_a_paused_session_is_not_rung_and_is_once_it_goes_on(sweep: Sweep, datab
     assert sweep_now(sweep).lost == 0
     sessions.patch(made.WORKSPACE, "s1", SessionPatch(status="active"), now_ms=2)
     assert sweep_now(sweep).lost == 1
-    assert book.rung == [turn.lane]
+    assert book.woken == [turn.lane]
 
 
 def test_a_lost_lane_is_found_behind_any_number_of_others(
@@ -148,7 +148,7 @@ def test_a_lost_lane_is_found_behind_any_number_of_others(
         if turn is not last:
             lanes.submit(turn.lane, [(1, turn.id)])
     assert sweep_now(replace(sweep, most=3)).lost == 1
-    assert book.rung == [last.lane]
+    assert book.woken == [last.lane]
 
 
 def due(database: Database, number: int = 1) -> None:
@@ -231,7 +231,7 @@ def test_a_sweeper_sweeps_until_it_is_stopped_and_outlives_what_fails(
     request.addfinalizer(sweeper.stop)
     until(lambda: "the next one comes" in caplog.text, 5, "a sweep that fails")
     quick.redis.flushall()
-    until(lambda: book.rung, 5, "a bell")
+    until(lambda: book.woken, 5, "a bell")
     sweeper.stop()
     assert [record for record in caplog.records if getattr(record, "lost", 0) == 1]
 
@@ -272,4 +272,4 @@ def test_a_turn_whose_person_decided_and_was_not_heard_is_rung_once(
     approvals.decide(database, made.WORKSPACE, claim.turn.id, asking.id, Decision(verdict), now_ms=now_ms())
     assert sweep_now(sweep) == Swept(late=1, lost=0, due=0, full=0)
     assert sweep_now(sweep).late == 0
-    assert book.rung == [claim.turn.lane]
+    assert book.woken == [claim.turn.lane]

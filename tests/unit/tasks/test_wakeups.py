@@ -1,4 +1,4 @@
-"""Bells are Celery's own messages, whoever wrote them."""
+"""Wake-ups are Celery's own messages, whoever wrote them."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ from celery import Celery
 from loom_worker.core import redis_client
 from loom_worker.core.errors import Unavailable
 from loom_worker.lanes import keys
-from loom_worker.tasks.wakeups import TASK, Bells
+from loom_worker.tasks.wakeups import TASK, WakeupQueue
 from tests.support.celery_app import app_at
 
 LANE = "0123456789abcdef0123456789abcdef"
@@ -33,15 +33,15 @@ def read(text: str) -> tuple[Any, Any]:
 
 
 def test_a_bell_is_the_message_that_celery_sends(app: Celery, valkey: redis.Redis) -> None:
-    Bells(app, valkey).ring(LANE)
+    WakeupQueue(app, valkey).wake(LANE)
     app.send_task(TASK, args=(LANE,), ignore_result=True, retry=False)
-    celerys, ours = (read(text) for text in valkey.lrange(keys.BELLS, 0, -1))  # type: ignore[union-attr]
+    celerys, ours = (read(text) for text in valkey.lrange(keys.WAKEUPS, 0, -1))  # type: ignore[union-attr]
     assert ours == celerys
 
 
 def test_every_bell_has_an_id_of_its_own_and_names_its_lane_alone(app: Celery, valkey: redis.Redis) -> None:
-    bells = Bells(app, valkey)
-    first, second = (json.loads(bells.message(lane)) for lane in (LANE, LANE))
+    wakeups = WakeupQueue(app, valkey)
+    first, second = (json.loads(wakeups.message(lane)) for lane in (LANE, LANE))
     for message in (first, second):
         assert message["headers"]["id"] == message["headers"]["root_id"] == message["properties"]["correlation_id"]
         assert message["headers"]["argsrepr"] == f"('{LANE}',)"
@@ -50,15 +50,15 @@ def test_every_bell_has_an_id_of_its_own_and_names_its_lane_alone(app: Celery, v
 
 
 def test_bells_are_heard_in_the_order_in_which_they_were_rung(app: Celery, valkey: redis.Redis) -> None:
-    bells = Bells(app, valkey)
+    wakeups = WakeupQueue(app, valkey)
     for n in range(3):
-        bells.ring(f"{n:032x}")
-    heard = [read(text)[1][0] for text in reversed(valkey.lrange(keys.BELLS, 0, -1))]  # type: ignore[arg-type]
+        wakeups.wake(f"{n:032x}")
+    heard = [read(text)[1][0] for text in reversed(valkey.lrange(keys.WAKEUPS, 0, -1))]  # type: ignore[arg-type]
     assert heard == [[f"{n:032x}"] for n in range(3)]
 
 
 def test_a_bell_that_cannot_be_rung_is_told(tmp_path: Path) -> None:
     url = f"unix://{tmp_path}/none"
-    bells = Bells(app_at(url, tmp_path), redis_client.client(url, connections=1))
+    wakeups = WakeupQueue(app_at(url, tmp_path), redis_client.client(url, connections=1))
     with pytest.raises(Unavailable):
-        bells.ring(LANE)
+        wakeups.wake(LANE)

@@ -49,14 +49,14 @@ def nothing() -> None:
 
 
 def test_a_tool_is_built_once_and_told_to_begin_each_time(folder: Path) -> None:
-    shop, began = child_main.Workshop(), list[int]()
+    shop, began = child_main.ToolServer(), list[int]()
     contents = [shop.answer(request(folder), lambda: began.append(1))["content"] for _ in range(2)]
     assert contents == ["Hello, s1, 1", "Hello, s1, 2"]
     assert began == [1, 1]
 
 
 def test_the_version_that_is_asked_for_runs_whatever_has_become_of_its_file(folder: Path) -> None:
-    shop, path = child_main.Workshop(), folder / "greet.py"
+    shop, path = child_main.ToolServer(), folder / "greet.py"
     old = request(folder)
     assert shop.answer(old, nothing)["content"] == "Hello, s1, 1"
     path.write_text(FILE.replace("Hello", "Hi"))
@@ -80,7 +80,7 @@ def test_the_version_that_is_asked_for_runs_whatever_has_become_of_its_file(fold
 )
 def test_a_tool_that_cannot_be_built_is_a_fault_and_never_begins(folder: Path, change: Json, said: str) -> None:
     began: list[int] = []
-    found = child_main.Workshop().answer(request(folder) | change, lambda: began.append(1))
+    found = child_main.ToolServer().answer(request(folder) | change, lambda: began.append(1))
     assert (found["status"], found["is_fault"]) == ("failed", True)
     assert said in found["content"]
     assert began == []

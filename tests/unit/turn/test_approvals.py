@@ -35,7 +35,7 @@ def waiting(stage: Stage, *scenes: Any, **new: Any) -> Turn:
 def decide(stage: Stage, turn: Turn, verdict: Any, call: str = "toolu_1", **said: Any) -> Turn:
     done = approvals.decide(stage.database, WORKSPACE, turn.id, call, Decision(verdict, **said), now_ms=stage.now_ms)
     if stage.lanes.alert(turn.lane):
-        stage.book.rung.append(turn.lane)
+        stage.book.woken.append(turn.lane)
     return done
 
 
@@ -52,7 +52,7 @@ def test_a_call_that_needs_a_person_leaves_the_turn_waiting_without_a_slot(askin
 def test_an_approved_call_runs_and_the_turn_goes_on(asking: Stage) -> None:
     turn = waiting(asking, PAY, says("Paid."))
     decide(asking, turn, "approve")
-    assert asking.book.rung == [turn.lane]
+    assert asking.book.woken == [turn.lane]
     by = asking.worker("w2")
     asking.serve(turn, by)
     asking.answer_calls(turn, by)

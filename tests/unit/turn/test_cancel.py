@@ -1,4 +1,4 @@
-"""A client wishes a turn to end: in mid-stream, while it waits, at the last moment, and before it began."""
+"""A client asks a turn to end: in mid-stream, while it waits, at the last moment, and before it began."""
 
 import pytest
 
@@ -87,7 +87,7 @@ def test_a_cancel_wakes_a_turn_that_waits_for_tools_and_closes_its_calls(stage: 
     sent = stage.book.fanned[-1][2]
     serve_call(turn.id, sent[0].position, sent[0].sends, worker)
     stage.cancel(turn, "interrupt")
-    assert stage.book.rung == [turn.lane]
+    assert stage.book.woken == [turn.lane]
     turn = stage.serve(turn, worker)
     assert [call.status for call in turn.calls] == ["completed", "cancelled"]
     serve_call(turn.id, sent[1].position, sent[1].sends, worker)
@@ -105,7 +105,7 @@ def test_a_turn_cancelled_while_it_is_about_to_wait_does_not_wait(stage: Stage) 
     reply = wants(*SUMS)
     stage.model.scenes = [[*reply[:-1], lambda: stage.cancel(turn, "interrupt"), reply[-1]]]
     stage.serve(turn, worker)
-    assert stage.book.rung == [turn.lane]
+    assert stage.book.woken == [turn.lane]
     assert stage.serve(turn, worker).status == "cancelled"
 
 
@@ -175,7 +175,7 @@ def test_a_wish_outlives_the_worker_that_heard_it(stage: Stage) -> None:
 
 
 def test_a_last_attempt_in_its_own_process_looks_into_the_database_by_itself(stage: Stage) -> None:
-    turn, worker = stage.submit(), stage.worker("w1", is_alone=True)
+    turn, worker = stage.submit(), stage.worker("w1", is_isolated=True)
     given_up = []
 
     def wait() -> None:

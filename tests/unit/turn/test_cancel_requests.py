@@ -1,4 +1,4 @@
-"""Hearing how the client wishes a turn to end."""
+"""Hearing how the client asks a turn to end."""
 
 import threading
 from collections.abc import Callable
@@ -7,12 +7,14 @@ import pytest
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.turns import CancelAction
-from loom_worker.turn.cancel_requests import Wishes
+from loom_worker.turn.cancel_requests import CancelRequests
 
 
-def heard(read: Callable[[], CancelAction | None], known: CancelAction | None = None) -> tuple[Wishes, threading.Event]:
+def heard(
+    read: Callable[[], CancelAction | None], known: CancelAction | None = None
+) -> tuple[CancelRequests, threading.Event]:
     alerted = threading.Event()
-    return Wishes(known, alerted=alerted, read=read, is_alone=False), alerted
+    return CancelRequests(known, alerted=alerted, read=read, is_isolated=False), alerted
 
 
 def never() -> CancelAction | None:
@@ -23,16 +25,16 @@ def never() -> CancelAction | None:
 def test_without_an_alert_the_wish_of_the_claim_holds_and_nobody_is_asked(
     known: CancelAction | None, cuts: bool
 ) -> None:
-    wishes, _ = heard(never, known)
-    assert (wishes.now(), wishes.must_cut()) == (known, cuts)
+    cancel_requests, _ = heard(never, known)
+    assert (cancel_requests.now(), cancel_requests.must_cut()) == (known, cuts)
 
 
 def test_an_alert_is_looked_after_once() -> None:
     answers: list[CancelAction] = ["interrupt"]
-    wishes, alerted = heard(answers.pop)
+    cancel_requests, alerted = heard(answers.pop)
     alerted.set()
-    assert [wishes.now(), wishes.now()] == ["interrupt", "interrupt"]
-    assert not wishes.is_alerted
+    assert [cancel_requests.now(), cancel_requests.now()] == ["interrupt", "interrupt"]
+    assert not cancel_requests.is_alerted
 
 
 def test_an_alert_during_the_look_is_not_lost() -> None:
@@ -44,9 +46,9 @@ def test_an_alert_during_the_look_is_not_lost() -> None:
         seen.append("finish" if not seen else "rollback")
         return seen[-1]
 
-    wishes, alerted = heard(read)
+    cancel_requests, alerted = heard(read)
     alerted.set()
-    assert [wishes.now(), wishes.now()] == ["finish", "rollback"]
+    assert [cancel_requests.now(), cancel_requests.now()] == ["finish", "rollback"]
 
 
 def test_a_database_that_does_not_answer_is_asked_again() -> None:
@@ -58,6 +60,6 @@ def test_a_database_that_does_not_answer_is_asked_again() -> None:
             raise answer
         return answer
 
-    wishes, alerted = heard(read, "finish")
+    cancel_requests, alerted = heard(read, "finish")
     alerted.set()
-    assert [wishes.now(), wishes.now()] == ["finish", "rollback"]
+    assert [cancel_requests.now(), cancel_requests.now()] == ["finish", "rollback"]

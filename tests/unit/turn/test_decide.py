@@ -28,7 +28,7 @@ from loom_worker.turn.decide import (
     Wait,
     decide,
 )
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import Check, Rules, check
 
 LIMITS = LimitSettings()
@@ -38,22 +38,24 @@ CALL = Call("toolu_1", "add", {}, position=0, reply_n=1)
 STOPS: tuple[StopReason, ...] = ("end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn")
 
 
-def begun(**turn: Any) -> Work:
+def begun(**turn: Any) -> TurnState:
     row = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", NOW_MS, **turn)
-    return Work.begin(Claim(row, (), rom=None, kernel={}, choice=Choice(), user=None))
+    return TurnState.begin(Claim(row, (), rom=None, kernel={}, choice=Choice(), user=None))
 
 
-def matched(**turn: Any) -> Work:
+def matched(**turn: Any) -> TurnState:
     return begun(**turn).matched("Today.", "", ())
 
 
-def replied(work: Work, text: str = "42", stop: StopReason = "end_turn", *calls: Call, cost_usd: float = 0.1) -> Work:
+def replied(
+    work: TurnState, text: str = "42", stop: StopReason = "end_turn", *calls: Call, cost_usd: float = 0.1
+) -> TurnState:
     uses = tuple(ToolUse(call.id, call.name, call.arguments) for call in calls)
     usage = Usage(input_tokens=60, output_tokens=40, cost_usd=cost_usd, llm_calls=1)
     return work.replied(Reply(text, stop, usage, "m", uses), calls, first_token_ms=None, estimated=100)
 
 
-def situation(work: Work, **changes: Any) -> Situation:
+def situation(work: TurnState, **changes: Any) -> Situation:
     now = Situation(
         now_ms=NOW_MS,
         run_ms=0,
@@ -63,7 +65,7 @@ def situation(work: Work, **changes: Any) -> Situation:
     return replace(now, **changes)
 
 
-def looked_after(work: Work, alive: frozenset[str] = frozenset({"w1"})) -> Check:
+def looked_after(work: TurnState, alive: frozenset[str] = frozenset({"w1"})) -> Check:
     return check(work.calls, Rules(alive, tool, timeout_s=30.0, concurrency=10), now_ms=NOW_MS)
 
 
@@ -71,7 +73,7 @@ def tool(name: str) -> Tool:
     return Tool(ToolSpec(name, "", {}), lambda arguments, caller: "", is_idempotent=name != "pay")
 
 
-def after(work: Work, **changes: Any) -> Decision:
+def after(work: TurnState, **changes: Any) -> Decision:
     limits = replace(LIMITS, max_llm_calls=changes.pop("max_llm_calls", LIMITS.max_llm_calls))
     return decide(work, limits, situation(work, **changes))
 
@@ -291,7 +293,7 @@ moves = st.lists(
 )
 
 
-def played(work: Work, done: list[tuple[Any, ...]]) -> Work:
+def played(work: TurnState, done: list[tuple[Any, ...]]) -> TurnState:
     """A journal out of moves; calls get their places."""
     for move in done:
         match move:

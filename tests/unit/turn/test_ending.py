@@ -13,7 +13,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Final, Journal
 from loom_worker.turn.decide import problem
 from loom_worker.turn.ending import finished
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 from loom_worker.turn.store_retry import Stopping
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
@@ -112,7 +112,7 @@ def a_turn(**facts: Any) -> Turn:
 
 def test_calls_under_way_are_cancelled_in_what_readers_are_shown() -> None:
     calls = (Call("a", "add", {}, 0, 1, status="running", started_ms=5), Call("b", "add", {}, 1, 1, status="completed"))
-    work = Work.begin(Claim(a_turn(calls=calls), (), rom=None, kernel={}, choice=Choice(), user=None))
+    work = TurnState.begin(Claim(a_turn(calls=calls), (), rom=None, kernel={}, choice=Choice(), user=None))
     ending = Ending("incomplete", "deadline", error=problem("deadline", "Too late."))
     turn = finished(work, ending, now_ms=9, run_ms=4)
     assert [call.status for call in turn.calls] == ["cancelled", "completed"]

@@ -1,4 +1,4 @@
-"""The doors: a doorbell, a tool call, a waking; with real lanes, store and logs."""
+"""The doors: a wake-up, a tool call, a waking; with real lanes, store and logs."""
 
 from itertools import permutations
 
@@ -13,7 +13,7 @@ from loom_worker.core.values.turns import CANCELLED, Turn, Webhook
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.turn import entrypoints
-from loom_worker.turn.runtime import Kit
+from loom_worker.turn.runtime import AgentRuntime
 from loom_worker.turn.store_retry import Stopping
 from loom_worker.turn.tool_plan import MAX_SENDS
 from tests.support.models import says, wants
@@ -43,7 +43,7 @@ def test_a_question_is_answered_in_one_step(stage: Stage) -> None:
     ]
     agrees(stage, turn.id)
     assert stage.lane_state(turn) is None
-    assert stage.book.rung == []
+    assert stage.book.woken == []
 
 
 def test_the_final_event_shows_the_turn_as_every_reader_finds_it(stage: Stage) -> None:
@@ -59,7 +59,7 @@ def test_the_next_turn_of_a_lane_is_rung_for_and_sees_what_was_said_before(stage
     stage.model.scenes = [says("First."), says("Second.")]
     one, two, worker = stage.submit("one"), stage.submit("two"), stage.worker("w1")
     stage.serve(two, worker)
-    assert stage.book.rung == [one.lane]
+    assert stage.book.woken == [one.lane]
     assert (stage.turn(one).status, stage.turn(two).status) == ("completed", "queued")
     stage.serve(two, worker)
     assert [(chat.role, chat.text) for chat in stage.model.asked[1].messages] == [
@@ -103,10 +103,10 @@ def test_a_turn_goes_on_when_its_calls_are_done_in_any_order(stage: Stage, order
     for place in order[:2]:
         stage.now_ms += 1
         stage.answer_calls(turn, stage.worker("w2"), [place])
-    assert stage.book.rung == []
+    assert stage.book.woken == []
     stage.now_ms += 1
     stage.answer_calls(turn, stage.worker("w3"), order[2:])
-    assert stage.book.rung == [turn.lane]
+    assert stage.book.woken == [turn.lane]
     turn = stage.serve(turn, worker)
     assert turn.output_text == "Adding.\n\nDone."
     [outcomes] = [chat.outcomes for chat in stage.said() if chat.role == "tool"]
@@ -125,7 +125,7 @@ def test_a_late_chord_body_does_not_ring_for_a_turn_that_went_on(stage: Stage) -
     stage.answer_calls(turn, worker)
     ticket = stage.book.fanned[0][3]
     entrypoints.serve_wake(turn.lane, ticket, worker)
-    assert stage.book.rung == [turn.lane]
+    assert stage.book.woken == [turn.lane]
 
 
 def test_a_call_sent_twice_runs_once(stage: Stage) -> None:
@@ -175,7 +175,7 @@ def test_a_call_of_a_tool_that_is_gone_is_closed_instead_of_sent_for_ever(stage:
     stage.serve(turn, worker)
     stage.registry = type(stage.registry)(tool for tool in stage.tools() if tool.spec.name != "add")
     turn = stage.answer_calls(turn, worker)
-    assert (turn.calls[0].status, stage.book.rung) == ("failed", [turn.lane])
+    assert (turn.calls[0].status, stage.book.woken) == ("failed", [turn.lane])
     assert "add" in str(turn.calls[0].content)
 
 
@@ -288,7 +288,7 @@ def test_a_result_that_comes_while_its_turn_is_being_ended_is_told_to_all_alike(
     stage.now_ms += 11_000
     stage.lapse(turn)
     assert stage.serve(turn, worker).status == "in_progress"
-    assert stage.book.rung[-1] == turn.lane
+    assert stage.book.woken[-1] == turn.lane
     turn = stage.serve(turn, worker)
     assert ([call.status for call in turn.calls], turn.attempt) == (["completed", "cancelled"], 1)
     assert told[-1] == turn.as_json()
@@ -327,26 +327,26 @@ def test_a_redis_that_dies_at_the_parking_costs_no_attempt(stage: Stage) -> None
 
 
 def test_a_lane_s_turns_follow_each_other_in_one_slot_while_no_other_lane_waits(stage: Stage) -> None:
-    stage.redis.delete(keys.BELLS)
+    stage.redis.delete(keys.WAKEUPS)
     stage.model.scenes = [says("First."), says("Second."), says("Third.")]
     turns = [stage.submit(text) for text in ("one", "two", "three")]
     stage.serve(turns[0], stage.worker("w1"))
     assert [stage.turn(turn).output_text for turn in turns] == ["First.", "Second.", "Third."]
-    assert (stage.book.rung, stage.lane_state(turns[0])) == ([], None)
+    assert (stage.book.woken, stage.lane_state(turns[0])) == ([], None)
 
 
 def test_a_worker_that_stops_leaves_a_lane_s_next_turn_to_another(stage: Stage) -> None:
-    stage.redis.delete(keys.BELLS)
+    stage.redis.delete(keys.WAKEUPS)
     stopping = Stopping(drain_s=10)
     stage.model.scenes = [[stopping.ask, *says("First.")]]
     first, second = stage.submit("one"), stage.submit("two")
     stage.serve(first, stage.worker("w1", stopping=stopping))
     assert (stage.turn(first).status, stage.turn(second).status) == ("completed", "queued")
-    assert (stage.book.rung, stage.lane_state(first)) == ([first.lane], "kicked")
+    assert (stage.book.woken, stage.lane_state(first)) == ([first.lane], "kicked")
 
 
 def test_a_lane_that_is_paused_or_cancelled_empty_in_between_is_given_back(stage: Stage) -> None:
-    stage.redis.delete(keys.BELLS)
+    stage.redis.delete(keys.WAKEUPS)
     first, second = stage.submit("one"), stage.submit("two")
     stage.model.scenes = [[lambda: stage.cancel(second, "interrupt"), *says("First.")]]
     stage.serve(first, stage.worker("w1"))
@@ -362,11 +362,11 @@ def test_a_turn_and_its_calls_have_what_any_process_had_accepted_when_they_were_
         def catch_up(self) -> None:
             steps.append(f"catch up: {stage.turn(turn).status}")
 
-    def kit(agent: str, choice: Choice, workspace: str) -> Kit:
+    def runtime(agent: str, choice: Choice, workspace: str) -> AgentRuntime:
         steps.append(f"kit of {workspace}")
-        return stage.kit()
+        return stage.runtime()
 
-    worker = stage.worker("w1", content=Others(), kit=kit)
+    worker = stage.worker("w1", content=Others(), runtime=runtime)
     stage.serve(turn, worker)
     assert steps == ["catch up: in_progress", f"kit of {WORKSPACE}"]
     steps.clear()

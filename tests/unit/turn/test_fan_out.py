@@ -44,7 +44,7 @@ def test_of_many_calls_so_many_are_sent_and_each_that_ends_sends_the_next(stage:
         queue += [(call.position, call.sends) for _, call in stage.book.called[before:]]
     assert sorted(done) == list(range(7))
     assert sorted(sent(stage)) == list(range(7))
-    assert stage.book.rung[-1:] == [turn.lane]
+    assert stage.book.woken[-1:] == [turn.lane]
     turn = stage.serve(turn, by)
     assert [call.content for call in turn.calls] == [str(n) for n in range(7)]
     assert turn.status == "completed"

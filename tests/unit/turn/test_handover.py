@@ -8,10 +8,10 @@ from loom_worker.core.errors import Overloaded, ProviderFailed, StreamBroken, Un
 from loom_worker.core.values.chat import Restarted, TextDelta
 from loom_worker.core.values.turns import Claim, Webhook
 from loom_worker.lanes.lanes import Lease
-from loom_worker.lanes.lease_renewer import Hold, Keeper
+from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer
 from loom_worker.store.claims import Claims
 from loom_worker.turn.entrypoints import serve_claim
-from loom_worker.turn.runtime import Beside
+from loom_worker.turn.runtime import PromptContext
 from loom_worker.turn.store_retry import Stopping
 from tests.support.models import Beat, Killed, says, wants
 from tests.support.stage import WORKSPACE, Stage
@@ -67,7 +67,7 @@ def test_a_turn_whose_owners_all_die_fails_as_dead_and_the_lane_goes_on(stage: S
     turn = stage.serve(turn, stage.worker("w3"))
     assert (turn.status, turn.reason) == ("failed", "dead")
     assert stage.said()[0].text == "Poison"
-    assert stage.book.rung.count(turn.lane) == 2
+    assert stage.book.woken.count(turn.lane) == 2
     stage.model.scenes = [says("Next.")]
     assert stage.serve(after, stage.worker("w4")).output_text == "Next."
 
@@ -81,7 +81,7 @@ def test_the_last_attempt_runs_alone_with_the_claim_that_was_made_for_it(stage: 
     stage.serve(turn, stage.worker("w2"))
     [(lane, token, turn_id, fence)] = stage.book.alone
     assert (lane, turn_id, fence, token.startswith("w2-")) == (turn.lane, turn.id, 2, True)
-    assert stage.book.rung == []
+    assert stage.book.woken == []
     assert len(stage.model.asked) == 1
 
 
@@ -91,7 +91,7 @@ def test_a_process_of_a_last_attempt_does_not_start_another(stage: Stage) -> Non
     with pytest.raises(Killed):
         stage.serve(turn, stage.worker("w1"))
     stage.lapse(turn)
-    turn = stage.serve(turn, stage.worker("w2", is_alone=True))
+    turn = stage.serve(turn, stage.worker("w2", is_isolated=True))
     assert (turn.output_text, stage.book.alone) == ("At last.", [])
     assert stage.lane_state(turn) == "running"  # as its parent left it
 
@@ -103,17 +103,17 @@ def test_the_parent_gives_the_lane_back_once_the_last_attempt_has_ended(stage: S
         stage.serve(turn, stage.worker("w1"))
     stage.lapse(turn)
     parent = stage.worker("w2")
-    child = stage.worker("w3", is_alone=True)
+    child = stage.worker("w3", is_isolated=True)
 
-    def run_alone(lane: str, token: str, turn_id: str, fence: int) -> int:
+    def run_isolated(lane: str, token: str, turn_id: str, fence: int) -> int:
         claim = child.claims.resume(turn_id, fence=fence)
         assert claim is not None
-        serve_claim(claim, Hold(Lease(lane, token, claim.turn.seq), renewed_s=0.0), child)
+        serve_claim(claim, HeldLease(Lease(lane, token, claim.turn.seq), renewed_s=0.0), child)
         parent.keeper.beat()
         return 0
 
-    turn = stage.serve(turn, replace(parent, doors=replace(parent.doors, run_alone=run_alone)))
-    assert (turn.output_text, stage.lane_state(turn), stage.book.rung) == ("At last.", "kicked", [turn.lane])
+    turn = stage.serve(turn, replace(parent, dispatcher=replace(parent.dispatcher, run_isolated=run_isolated)))
+    assert (turn.output_text, stage.lane_state(turn), stage.book.woken) == ("At last.", "kicked", [turn.lane])
     assert stage.turn(after).status == "queued"
 
 
@@ -157,10 +157,10 @@ def test_a_stale_worker_writes_nothing_at_the_end(stage: Stage) -> None:
 def test_a_worker_that_slept_until_another_ended_its_turn_asks_nobody(stage: Stage) -> None:
     turn = stage.submit()
 
-    def sleep(*_: object) -> Beside:
+    def sleep(*_: object) -> PromptContext:
         stage.lapse(turn)
         assert stage.serve(turn, stage.worker("w2")).output_text == "Whole."
-        return Beside("")
+        return PromptContext("")
 
     stage.model.scenes = [says("Whole."), says("Its own answer is in its past.")]
     turn = stage.serve(turn, stage.worker("w1", beside=sleep))
@@ -194,12 +194,12 @@ def test_a_lease_lost_in_the_middle_of_a_stream_hands_the_turn_over_uncharged(st
     assert visible_text(stage, turn.id) == "Whole."
 
 
-class Doubting(Keeper):
+class Doubting(LeaseRenewer):
     """A keeper whose last lease can be brought into doubt."""
 
-    last: Hold
+    last: HeldLease
 
-    def hold(self, lease: Lease) -> Hold:
+    def hold(self, lease: Lease) -> HeldLease:
         self.last = super().hold(lease)
         return self.last
 
@@ -253,7 +253,7 @@ def test_a_worker_that_stops_leaves_its_turn_uncharged_and_rings(stage: Stage) -
     stopping = Stopping(drain_s=0)
     stage.model.scenes = [[TextDelta("Hal"), stopping.ask, TextDelta("f")], says("Whole.", pieces=1)]
     turn = stage.serve(stage.submit(), stage.worker("w1", stopping=stopping))
-    assert (turn.deaths, stage.held_by(turn), stage.book.rung) == (0, None, [turn.lane])
+    assert (turn.deaths, stage.held_by(turn), stage.book.woken) == (0, None, [turn.lane])
     turn = stage.serve(turn, stage.worker("w2"))
     assert visible_text(stage, turn.id) == "Whole."
 
@@ -361,12 +361,12 @@ def test_a_release_that_the_database_refuses_still_gives_the_lane_back(stage: St
     stopping = Stopping(drain_s=0)
     stopping.ask()
     turn = stage.serve(stage.submit(), stage.worker("w1", stopping=stopping, claims=FailingClaims(stage.database)))
-    assert (stage.lane_state(turn), stage.book.rung) == ("kicked", [turn.lane])
+    assert (stage.lane_state(turn), stage.book.woken) == ("kicked", [turn.lane])
 
 
 def test_a_bug_in_a_turn_charges_an_attempt_and_waits_before_the_next(stage: Stage) -> None:
     stage.model.scenes = [[ZeroDivisionError("a bug")], says("Better.")]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
-    assert (stage.held_by(turn), stage.lane_state(turn), stage.book.rung) == ("w1", "kicked", [])
+    assert (stage.held_by(turn), stage.lane_state(turn), stage.book.woken) == ("w1", "kicked", [])
     turn = stage.serve(turn, stage.worker("w1"))
     assert (turn.output_text, turn.attempt) == ("Better.", 2)

@@ -9,8 +9,8 @@ from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.turns import Call, Claim, Ending, Turn, TurnStatus
 from loom_worker.store.patterns import PatternUses
 from loom_worker.turn.pattern_outcomes import has_succeeded, patterns_of, uses
-from loom_worker.turn.runtime import Beside
-from loom_worker.turn.state import Work
+from loom_worker.turn.runtime import PromptContext
+from loom_worker.turn.state import TurnState
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
 
@@ -18,10 +18,10 @@ TOP = {"id": "sql/top_n", "score": 0.5, "version": "v1"}
 VERSIONS = {"sql/trend": "v2", "sql/top_n": "v1"}
 
 
-def work(*calls: Call, patterns: tuple[Any, ...] = (TOP,)) -> Work:
+def work(*calls: Call, patterns: tuple[Any, ...] = (TOP,)) -> TurnState:
     turn = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", 1, calls=calls)
     claim = Claim(turn, (), rom=None, kernel={}, choice=Choice(), user=None)
-    return Work.begin(claim).matched("Today.", "", patterns)
+    return TurnState.begin(claim).matched("Today.", "", patterns)
 
 
 def loading(pattern_id: str, n: int = 0, **call: Any) -> Call:
@@ -82,7 +82,7 @@ def test_the_end_of_a_turn_counts_its_patterns_once_and_names_them(stage: Stage)
     stage.model.scenes = [wants(("note", {})), says("42")]
     turn = stage.submit()
     done = stage.serve(turn, stage.worker("w1"))
-    stage.serve(turn, stage.worker("w2"))  # a bell that rings again
+    stage.serve(turn, stage.worker("w2"))  # a wake-up that rings again
     assert [each["id"] for each in done.patterns] == ["sql/top_n"]
     effects = PatternUses(stage.database).effects(WORKSPACE)
     assert list(effects) == [("sql/top_n", "v1")]
@@ -93,7 +93,7 @@ def test_the_end_of_a_turn_counts_its_patterns_once_and_names_them(stage: Stage)
 
 def test_a_turn_without_patterns_counts_nothing(stage: Stage) -> None:
     stage.model.scenes = [says("42")]
-    stage.serve(stage.submit(), stage.worker("w1", beside=lambda turn, kit: Beside("Today is Sunday.")))
+    stage.serve(stage.submit(), stage.worker("w1", beside=lambda turn, runtime: PromptContext("Today is Sunday.")))
     assert PatternUses(stage.database).effects(WORKSPACE) == {}
 
 
@@ -106,8 +106,8 @@ def test_a_turn_of_another_workspace_is_none_of_ours(stage: Stage) -> None:
 def test_readers_hear_of_skills_and_the_system_text_tells_of_them(stage: Stage) -> None:
     stage.model.scenes = [says("42"), says("43")]
     told = ({"name": "infra-ops", "how": "manual"},)
-    beside, standing = (lambda turn, kit: Beside("Infra.", (), told)), ["Skills: infra-ops."]
-    worker = stage.worker("w1", beside=beside, standing=lambda kit: standing[0])
+    beside, standing = (lambda turn, runtime: PromptContext("Infra.", (), told)), ["Skills: infra-ops."]
+    worker = stage.worker("w1", beside=beside, standing=lambda runtime: standing[0])
     turn = stage.submit()
     stage.serve(turn, worker)
     assert "skill.used" in stage.told(turn)

@@ -3,7 +3,7 @@
 from loom_worker.core.values.chat import Reply, ToolUse, Usage
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.turns import Call, Claim, Step, Turn
-from loom_worker.turn.state import Work, tool_uses
+from loom_worker.turn.state import TurnState, tool_uses
 
 TURN = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", 0)
 REPLY = Reply(
@@ -12,8 +12,8 @@ REPLY = Reply(
 CALL = Call("t", "add", {"a": 1}, 0, 1)
 
 
-def begun(*steps: Step) -> Work:
-    return Work.begin(Claim(TURN, steps, rom=None, kernel={}, choice=Choice(), user=None))
+def begun(*steps: Step) -> TurnState:
+    return TurnState.begin(Claim(TURN, steps, rom=None, kernel={}, choice=Choice(), user=None))
 
 
 def test_only_what_is_new_is_to_be_saved() -> None:

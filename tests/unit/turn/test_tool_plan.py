@@ -100,9 +100,9 @@ def test_no_call_is_both_sent_and_closed(statuses: list[Any], is_idempotent: boo
     assert not any(call.is_open for call in found.close)
 
 
-def asked(*wishes: tuple[str, int], **facts: Any) -> list[Call]:
+def asked(*asked: tuple[str, int], **facts: Any) -> list[Call]:
     """Calls by name and argument, none of them sent."""
-    return [Call(f"t{n}", name, {"n": wish}, n, 1, **facts) for n, (name, wish) in enumerate(wishes)]
+    return [Call(f"t{n}", name, {"n": ask}, n, 1, **facts) for n, (name, ask) in enumerate(asked)]
 
 
 @given(st.integers(1, 12), st.integers(0, 12), st.integers(0, 12))

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from loom_worker.core.values.chat import Reply, ToolUse, Usage
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.turns import Call, Claim, Turn
-from loom_worker.turn.state import Work
+from loom_worker.turn.state import TurnState
 from loom_worker.turn.transcript import CANCELLED, conversation, said, usage_of
 
 TURN = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", 0)
-NEW = Work.begin(Claim(TURN, (), rom=None, kernel={}, choice=Choice(), user=None))
+NEW = TurnState.begin(Claim(TURN, (), rom=None, kernel={}, choice=Choice(), user=None))
 
 replies = st.lists(
     st.tuples(
@@ -25,7 +25,7 @@ replies = st.lists(
 )
 
 
-def played(done: list[tuple[str, list[Any], bool]]) -> Work:
+def played(done: list[tuple[str, list[Any], bool]]) -> TurnState:
     work = NEW.matched("Today is Saturday.", "", ())
     for text, statuses, is_thinking in done:
         at = len(work.calls)

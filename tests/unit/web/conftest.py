@@ -10,8 +10,8 @@ from werkzeug.routing import Rule
 
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import FRONTS, Live, Stage, Submit, Worker
-from web.app import create_app, doors_of
-from web.connection_limits import Doors
+from web.app import create_app, limiter_of
+from web.connection_limits import ConnectionLimiter
 from web.serve import Server
 
 
@@ -72,8 +72,8 @@ def client(app: Flask) -> FlaskClient:
 
 
 @pytest.fixture
-def doors(app: Flask) -> Doors:
-    return doors_of(app)
+def limiter(app: Flask) -> ConnectionLimiter:
+    return limiter_of(app)
 
 
 @pytest.fixture

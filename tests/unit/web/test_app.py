@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Submit
 from web.app import create_app
-from web.connection_limits import Doors
+from web.connection_limits import ConnectionLimiter
 from web.request_schemas import NEW_SESSION, NEW_TURN
 
 PATHS = ("/v1/sessions", "/v1/sessions/s1/turns")
@@ -153,10 +153,10 @@ def test_no_body_is_the_servers_fault(
 
 
 def test_while_draining_new_work_is_refused_and_the_rest_goes_on(
-    client: FlaskClient, submit: Submit, doors: Doors, memory: MemoryFront
+    client: FlaskClient, submit: Submit, limiter: ConnectionLimiter, memory: MemoryFront
 ) -> None:
     turn = submit()
-    doors.begin_drain()
+    limiter.begin_drain()
     for path in PATHS:
         answer = client.post(path, json={"input": "x"})
         assert (answer.status_code, answer.get_json()["type"]) == (503, "/problems/draining")

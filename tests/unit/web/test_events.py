@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from loom_worker.core.values.events import Event
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Live, Submit, Worker
-from web.connection_limits import Doors
+from web.connection_limits import ConnectionLimiter
 from web.events import GONE, OPENING, frame
 
 Frame = tuple[int, str, dict[str, object]]
@@ -75,12 +75,12 @@ def test_a_place_that_is_no_count_is_malformed(client: FlaskClient, ended: str, 
     assert (answer.status_code, answer.mimetype) == (400, "application/problem+json")
 
 
-def test_events_of_an_unknown_turn_are_not_found(client: FlaskClient, doors: Doors) -> None:
+def test_events_of_an_unknown_turn_are_not_found(client: FlaskClient, limiter: ConnectionLimiter) -> None:
     assert client.get("/v1/turns/turn_none/events").status_code == 404
 
 
-def test_without_a_slot_a_stream_is_503(client: FlaskClient, ended: str, doors: Doors) -> None:
-    while doors.enter():
+def test_without_a_slot_a_stream_is_503(client: FlaskClient, ended: str, limiter: ConnectionLimiter) -> None:
+    while limiter.enter():
         pass
     answer = client.get(f"/v1/turns/{ended}/events")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")

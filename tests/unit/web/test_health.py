@@ -1,7 +1,7 @@
 from flask.testing import FlaskClient
 
 from tests.support.memory_front import MemoryFront
-from web.connection_limits import Doors
+from web.connection_limits import ConnectionLimiter
 
 
 def test_a_whole_system_is_ready(client: FlaskClient) -> None:
@@ -15,8 +15,8 @@ def test_readiness_tells_what_is_missing(client: FlaskClient, memory: MemoryFron
     assert answer.get_json()["reasons"] == ["redis does not answer", "no live worker"]
 
 
-def test_while_draining_the_process_is_alive_but_not_ready(client: FlaskClient, doors: Doors) -> None:
-    doors.begin_drain()
+def test_while_draining_the_process_is_alive_but_not_ready(client: FlaskClient, limiter: ConnectionLimiter) -> None:
+    limiter.begin_drain()
     assert client.get("/healthz").status_code == 200
     assert client.get("/readyz").get_json()["reasons"] == ["draining"]
 

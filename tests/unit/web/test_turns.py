@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Submit, Worker
-from web.connection_limits import Doors
+from web.connection_limits import ConnectionLimiter
 from web.openapi import document
 
 
@@ -191,9 +191,9 @@ def test_a_wait_that_is_no_count_is_malformed(client: FlaskClient, submit: Submi
     assert client.get(f"/v1/turns/{submit()['id']}?wait={wait}").status_code == 400
 
 
-def test_who_finds_no_slot_is_answered_at_once(client: FlaskClient, submit: Submit, doors: Doors) -> None:
+def test_who_finds_no_slot_is_answered_at_once(client: FlaskClient, submit: Submit, limiter: ConnectionLimiter) -> None:
     turn = submit()
-    while doors.enter():
+    while limiter.enter():
         pass
     began = time.monotonic()
     assert client.get(f"/v1/turns/{turn['id']}?wait=60").get_json()["status"] == "queued"

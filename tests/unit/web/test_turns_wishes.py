@@ -1,4 +1,4 @@
-"""Turns that a client wishes to end, and failed ones that it wishes to run again."""
+"""Turns that a client asks to end, and failed ones that it asks to run again."""
 
 import http.client
 import json

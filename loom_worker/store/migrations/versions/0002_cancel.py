@@ -1,4 +1,4 @@
-"""How a client wishes a turn to end."""
+"""How a client asks a turn to end."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,5 +8,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Turns that were accepted before have no such wish."""
+    """Turns that were accepted before have no such request."""
     op.add_column("turns", sa.Column("cancel", sa.String(16)))

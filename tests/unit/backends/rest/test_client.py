@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.backends.rest.client import MAX_ANSWER_BYTES, Client, wish
+from loom_worker.backends.rest.client import MAX_ANSWER_BYTES, Client, retry_advice
 from loom_worker.core.errors import ToolFailed
 from loom_worker.guard.net.address import Lookup, target
 from loom_worker.guard.net.http import Answer, Question
@@ -139,4 +139,4 @@ def test_proxies_of_the_environment_are_not_used(receiver: WebhookReceiver, monk
 )
 def test_the_wish_to_be_left_alone_is_put_in_words(header: str | None, words: str) -> None:
     headers: dict[str, Any] = {} if header is None else {"Retry-After": header}
-    assert wish(Answer(429, headers, b"")) == words
+    assert retry_advice(Answer(429, headers, b"")) == words

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.support.registry import made_components
 
 from loom_worker.agents.load import load
 from loom_worker.core.fence import fence
@@ -15,32 +16,31 @@ from loom_worker.memory.recalled import as_text
 from loom_worker.store.database import Database
 from loom_worker.tools.call import call
 from loom_worker.turn.context import build, layers_of
-from loom_worker.turn.runtime import Kit
-from tests.support.kits import made_outfit
+from loom_worker.turn.runtime import AgentRuntime
 from tests.unit.memory.recall.made import Talk, Told
 
 QUERY: Json = {"query": "Which apple answers were there?"}
 
 
-def kit_with(settings: Settings, database: Database, **env: str) -> Kit:
+def runtime_with(settings: Settings, database: Database, **env: str) -> AgentRuntime:
     """The default agent with a window of 8,000 tokens."""
     small = from_env({"LOOM_HOME": str(settings.home), "LOOM_MAX_CONTEXT_TOKENS": "8000", **env})
-    outfit = made_outfit(replace(settings, llm=small.llm, tools=small.tools), load(None), database)
-    kit = outfit.kits.kit("default")
-    outfit.close()
-    return kit
+    components = made_components(replace(settings, llm=small.llm, tools=small.tools), load(None), database)
+    runtime = components.registry.runtime("default")
+    components.close()
+    return runtime
 
 
-def searched(kit: Kit, talk: Talk) -> str:
+def searched(runtime: AgentRuntime, talk: Talk) -> str:
     """What a search with its defaults gives."""
-    tool = kit.registry.get("search_conversation")
+    tool = runtime.registry.get("search_conversation")
     assert tool is not None
     done = call(tool, QUERY, talk.caller, timeout_s=30.0, pool=None, max_bytes=1_000_000)
     assert done.status == "completed", done
     return done.content
 
 
-def sent(kit: Kit, talk: Talk, *results: str) -> Context:
+def sent(runtime: AgentRuntime, talk: Talk, *results: str) -> Context:
     """What the model is sent after searches that gave these results."""
     current = [ChatMessage("user", "What did I say of apples?")]
     for number, result in enumerate(results):
@@ -49,7 +49,9 @@ def sent(kit: Kit, talk: Talk, *results: str) -> Context:
     remembered = talk.memories.load(talk.lane, limit=200)
     recalled = as_text(remembered.recalled, fence)
     return build(
-        kit, layers_of(kit, remembered, rom="You help.", kernel={}, recalled=recalled, current=current), ratio=1.0
+        runtime,
+        layers_of(runtime, remembered, rom="You help.", kernel={}, recalled=recalled, current=current),
+        ratio=1.0,
     )
 
 
@@ -63,25 +65,25 @@ def talk(apples: Told, settings: Settings, database: Database) -> Talk:
 
 
 def test_a_search_with_its_defaults_is_sent_whole_in_a_window_of_8000_tokens(talk: Talk, settings: Settings) -> None:
-    kit = kit_with(settings, talk.database)
-    result = searched(kit, talk)
+    runtime = runtime_with(settings, talk.database)
+    result = searched(runtime, talk)
     read = json.loads(result)
     assert len(read["found"]) == 10
     assert read["recalled"]["added"] > 0
-    context = sent(kit, talk, result)
+    context = sent(runtime, talk, result)
     assert [outcome.content for message in context.messages for outcome in message.outcomes] == [result]
     assert context.tokens["recalled"] > 0
 
 
 def test_of_two_searches_in_a_small_window_the_latest_is_sent_whole(talk: Talk, settings: Settings) -> None:
-    kit = kit_with(settings, talk.database)
-    results = [searched(kit, talk), searched(kit, talk)]
-    context = sent(kit, talk, *results)
+    runtime = runtime_with(settings, talk.database)
+    results = [searched(runtime, talk), searched(runtime, talk)]
+    context = sent(runtime, talk, *results)
     assert [outcome.content for message in context.messages for outcome in message.outcomes][-1] == results[-1]
 
 
 def test_a_search_does_not_become_a_reference_however_small_those_are(talk: Talk, settings: Settings) -> None:
-    kit = kit_with(settings, talk.database, LOOM_MAX_CONTEXT_TOKENS="200000", LOOM_REFERENCE_BYTES="2048")
-    result = searched(kit, talk)
+    runtime = runtime_with(settings, talk.database, LOOM_MAX_CONTEXT_TOKENS="200000", LOOM_REFERENCE_BYTES="2048")
+    result = searched(runtime, talk)
     assert len(json.loads(result)["found"]) > 0
     assert len(result.encode()) < 2048

@@ -186,11 +186,11 @@ def test_a_worker_that_stops_leaves_the_session_due(room: Room) -> None:
 def test_what_is_said_while_a_summary_is_written_is_looked_at_before_the_worker_leaves(room: Room) -> None:
     session = room.session("s1", turns=7)
     room.mark_due(session)
-    rung: list[bool] = []
+    woken: list[bool] = []
 
     def meanwhile(_: object) -> str:
-        if not rung:
-            rung.append(True)
+        if not woken:
+            woken.append(True)
             room.mark_due(session, due_ms=NOW_MS + 1)
         return "Ada sends the orders."
 
