@@ -354,7 +354,7 @@ def leftovers(home: Path) -> dict[int, str]:
 
 def alone(home: Path, turn_id: str) -> list[int]:
     """The processes that run this turn and nothing else, for its last attempt."""
-    return [pid for pid, line in leftovers(home).items() if "tasks.alone" in line and turn_id in line]
+    return [pid for pid, line in leftovers(home).items() if "runtime.isolated" in line and turn_id in line]
 
 
 def kill(pid: int) -> None:
