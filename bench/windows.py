@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Semaphore
+from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import insert
@@ -29,16 +30,16 @@ from loom_worker.agents.load import Agents, load
 from loom_worker.core import redis_client
 from loom_worker.core.errors import BudgetExceeded
 from loom_worker.core.settings import from_env
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ChatMessage, Request, Usage
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import Message, NewSession, Session
 from loom_worker.llm import prices, tokens
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.memory.compress import Desk, compress
+from loom_worker.memory.compress import Compressor
 from loom_worker.memory.fit import Context
 from loom_worker.memory.layers import message_tokens
 from loom_worker.runtime.components import components
-from loom_worker.runtime.context_report import means
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
@@ -46,9 +47,8 @@ from loom_worker.store.prepare import prepare
 from loom_worker.store.schema import messages
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
+from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.context import HISTORY_MESSAGES, build, is_pressed, layers_of, rom_of
-from loom_worker.turn.runtime import AgentRuntime
-from loom_worker.turn.store_retry import Stopping
 
 MODEL, WORKSPACE = "claude-sonnet-5-5", "bench"
 WINDOWS = "8000,32000,200000"
@@ -99,7 +99,7 @@ class Replay:
     """A dialogue that becomes a session."""
 
     runtime: AgentRuntime
-    desk: Desk
+    compressor: Compressor
     search: Search
     session: Session
     database: Database
@@ -107,17 +107,17 @@ class Replay:
 
     def context(self, question: str) -> Context:
         """What would be sent with this question."""
-        remembered = self.desk.memories.load(self.session.lane, limit=HISTORY_MESSAGES)
+        remembered = self.compressor.memories.load(self.session.lane, limit=HISTORY_MESSAGES)
         current = (ChatMessage("user", question, "Today is 2026-11-21."),)
         layers = layers_of(self.runtime, remembered, rom=self.rom, kernel={}, recalled="", current=current)
         return build(self.runtime, layers, ratio=self.runtime.typical)
 
     def take(self, said: Sequence[Message]) -> None:
         """Add a turn, and compress what is to be compressed."""
-        before = self.desk.memories.load(self.session.lane, limit=HISTORY_MESSAGES)
+        before = self.compressor.memories.load(self.session.lane, limit=HISTORY_MESSAGES)
         with self.database.write() as tx:
             tx.execute(insert(messages), [rows.message_columns(each, lane=self.session.lane) for each in said])
-        while is_pressed(self.runtime, before, said) and compress(self.session.lane, self.desk):
+        while is_pressed(self.runtime, before, said) and self.compressor.compress(self.session.lane):
             pass
 
 
@@ -151,17 +151,15 @@ def replaying(name: str, window: int, policy: MemoryPolicy) -> Iterator[Replay]:
             agents = Agents({agent.name: agent}, ())
             fitted = components(settings, agents, database, client, process="bench", stopping=Stopping(1.0))
             registry, memories = fitted.registry, Memories(database)
-            desk = Desk(
-                worker="bench",
-                memories=memories,
-                means=lambda session: replace(means(registry, session), model=None),
-                alive_workers=frozenset,
-                is_stopping=lambda: False,
-                places=Semaphore(),
+            around: Any = SimpleNamespace(
+                compression=lambda session: replace(registry.compression(session), model=None), alive=frozenset
             )
+            compressor = Compressor("bench", memories, around, around, Stopping(1.0), Semaphore())
             session = Sessions(database).create(WORKSPACE, NewSession(id=name), now_ms=1)
             runtime = registry.runtime("default")
-            yield Replay(runtime, desk, Search(database), session, database, rom_of(runtime, None, lambda: ""))
+            yield Replay(
+                runtime, compressor, Search(database), session, database, rom_of(runtime, None, fitted.knowledge)
+            )
             fitted.close()
 
 
@@ -179,7 +177,7 @@ def measure(replay: Replay, dialogue: Any, tally: Tally) -> None:
             answer = sum(message.token_count for message in turn[1:])
             _bill(replay.runtime, context, answer, cache, tally)
         replay.take(turn)
-    tally.compressions += replay.desk.memories.load(replay.session.lane, limit=0).state.version
+    tally.compressions += replay.compressor.memories.load(replay.session.lane, limit=0).state.version
     texts = {message.id: message.chat.text for turn in made for message in turn}
     order = [message.id for turn in made for message in turn]
     for asked in dialogue["questions"]:

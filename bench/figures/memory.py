@@ -16,6 +16,7 @@ from bench.scale import Scale
 from loom_worker.agents.load import load
 from loom_worker.core import redis_client
 from loom_worker.core.settings import from_env
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ChatMessage, Usage
 from loom_worker.core.values.ids import new_id, now_ms
 from loom_worker.core.values.memory import MemoryState
@@ -31,9 +32,8 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.snapshots import NewSnapshot
 from loom_worker.store.submit import submit
+from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.context import HISTORY_MESSAGES, build, kernel_of, layers_of, rom_of
-from loom_worker.turn.runtime import AgentRuntime
-from loom_worker.turn.store_retry import Stopping
 
 LENGTH = 10_000
 SESSION = "long"

@@ -15,10 +15,10 @@ def problems(settings: Settings) -> tuple[Problem, ...]:
     """
     from loom_worker.agents.load import load
     from loom_worker.core import redis_client
+    from loom_worker.core.stopping import Stopping
     from loom_worker.runtime.components import components
     from loom_worker.runtime.installation import Inspection
     from loom_worker.store.database import Database
-    from loom_worker.turn.store_retry import Stopping
 
     logging.getLogger().addHandler(logging.NullHandler())
     agents = load(settings.agents_dir)

@@ -64,7 +64,7 @@ def _make_shop(folder: Path) -> None:
 
 def _settings(needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ...]) -> knobs.Settings:
     """The settings of a process that runs long, with the secrets that it needs; its logs are as they say."""
-    from loom_worker.tasks import logs
+    from loom_worker.core import logs
 
     settings = process_env.keep_to_itself(knobs.from_env(judges=judged_by), needs)
     logs.set_up(settings.log)
@@ -139,7 +139,7 @@ def beat() -> None:
 @click.option("--address", default="127.0.0.1", show_default=True, help="What to listen on.")
 def flower(port: int, address: str) -> None:
     """Serve Flower, Celery's monitor; user loom, password in LOOM_HOME/flower.password."""
-    from loom_worker.runtime.processes import run_flower
+    from loom_worker.runtime.flower import run_flower
     from loom_worker.supervisor import home
 
     settings = _settings(process_env.NOTHING, judged_by=setting_checks.LIGHT)

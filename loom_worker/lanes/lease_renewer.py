@@ -160,19 +160,29 @@ class LeaseRenewer:
             log.warning("Redis did not answer the keeper: %s", error)
 
 
-def alive_workers(redis: Any) -> frozenset[str]:
-    """Living workers, by Redis' clock alone; forgets those that were silent for a day by their own.
+class LiveWorkers:
+    """Which workers are alive, by the heartbeats that their lease renewers send."""
 
-    Just after Redis stood still no heartbeat could beat in time, so all of them count as alive.
-    """
-    with in_our_words():
-        names = redis.zrange(keys.WORKERS, 0, -1)
-        with redis.pipeline(transaction=False) as pipe:
-            for name in names:
-                pipe.exists(keys.worker(name))
-            pipe.zremrangebyscore(keys.WORKERS, "-inf", time.time_ns() // 1_000_000 - 86_400_000)
-            *beating, _, is_grace = pipe.exists(keys.GRACE).execute()
-    return frozenset(name for name, is_beating in zip(names, beating, strict=True) if is_beating or is_grace)
+    def __init__(self, redis: Any) -> None:
+        """Args: redis: a redis-py client."""
+        self._redis = redis
+
+    def alive(self) -> frozenset[str]:
+        """Names of the living workers, by Redis' clock alone; forgets those that were silent for a day by their own.
+
+        Just after Redis stood still no heartbeat could arrive in time, so all of them count as alive.
+
+        Raises:
+            Unavailable: Redis did not answer.
+        """
+        with in_our_words():
+            names = self._redis.zrange(keys.WORKERS, 0, -1)
+            with self._redis.pipeline(transaction=False) as pipe:
+                for name in names:
+                    pipe.exists(keys.worker(name))
+                pipe.zremrangebyscore(keys.WORKERS, "-inf", time.time_ns() // 1_000_000 - 86_400_000)
+                *beating, _, is_grace = pipe.exists(keys.GRACE).execute()
+        return frozenset(name for name, is_beating in zip(names, beating, strict=True) if is_beating or is_grace)
 
 
 def memory_age_ms(redis: Any) -> int:

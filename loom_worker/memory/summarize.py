@@ -26,7 +26,7 @@ HEURISTIC = "heuristic"
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class CompressionRules:
     """What an agent's sessions are compressed by."""
 
     policy: MemoryPolicy
@@ -40,7 +40,7 @@ class Means:
     """What one request to the compressor may hold."""
 
 
-def of_part(messages: Sequence[Message], means: Means, *, tokens: int) -> Summary:
+def of_part(messages: Sequence[Message], rules: CompressionRules, *, tokens: int) -> Summary:
     """Notes on a part of a conversation.
 
     Args:
@@ -49,44 +49,44 @@ def of_part(messages: Sequence[Message], means: Means, *, tokens: int) -> Summar
     Raises:
         Interrupted: this worker must stop.
     """
-    most_tokens = min(max(tokens // PART, LEAST_TOKENS), MOST_TOKENS, max(means.l2_tokens // 2, 1))
+    most_tokens = min(max(tokens // PART, LEAST_TOKENS), MOST_TOKENS, max(rules.l2_tokens // 2, 1))
     return _written(
-        means,
+        rules,
         lambda: summary_prompt.for_part(
-            messages, most_tokens=most_tokens, budget_tokens=means.budget_tokens, count=means.count
+            messages, most_tokens=most_tokens, budget_tokens=rules.budget_tokens, count=rules.count
         ),
-        lambda: heuristic.summarize(messages, most_tokens=most_tokens, count=means.count),
+        lambda: heuristic.summarize(messages, most_tokens=most_tokens, count=rules.count),
         of_tokens=tokens,
         most_tokens=most_tokens,
     )
 
 
-def of_notes(notes: str, means: Means) -> Summary:
+def of_notes(notes: str, rules: CompressionRules) -> Summary:
     """One shorter version of all notes so far.
 
     Raises:
         Interrupted: this worker must stop.
     """
-    most_tokens = max(means.l2_tokens // DIGEST_PART, 1)
+    most_tokens = max(rules.l2_tokens // DIGEST_PART, 1)
     return _written(
-        means,
+        rules,
         lambda: summary_prompt.for_digest(notes, most_tokens=most_tokens),
-        lambda: heuristic.shorten(notes, most_tokens=most_tokens, count=means.count),
-        of_tokens=means.l2_tokens,
+        lambda: heuristic.shorten(notes, most_tokens=most_tokens, count=rules.count),
+        of_tokens=rules.l2_tokens,
         most_tokens=most_tokens,
     )
 
 
 def _written(
-    means: Means, asked: Callable[[], Request], alone: Callable[[], str], *, of_tokens: int, most_tokens: int
+    rules: CompressionRules, asked: Callable[[], Request], alone: Callable[[], str], *, of_tokens: int, most_tokens: int
 ) -> Summary:
-    if means.model is None:
+    if rules.model is None:
         return Summary(alone(), HEURISTIC)
     spent, paid = Usage(), ""
     try:
-        reply = whole_reply(means.model, asked())
+        reply = whole_reply(rules.model, asked())
         spent, paid = reply.usage, reply.model
-        return Summary(_usable(reply, means, of_tokens=of_tokens, most_tokens=most_tokens), reply.model, spent, paid)
+        return Summary(_usable(reply, rules, of_tokens=of_tokens, most_tokens=most_tokens), reply.model, spent, paid)
     except Interrupted:
         raise
     except LoomError as error:
@@ -94,11 +94,11 @@ def _written(
         return Summary(alone(), HEURISTIC, spent, paid)
 
 
-def _usable(reply: Reply, means: Means, *, of_tokens: int, most_tokens: int) -> str:
+def _usable(reply: Reply, rules: CompressionRules, *, of_tokens: int, most_tokens: int) -> str:
     text = reply.text.strip()
     if reply.stop_reason in ("refusal", "max_tokens") or not text:
         raise ProviderFailed(f"The compressor gave no summary ({reply.stop_reason}).")
-    if means.count(text) < LEAST_PART * of_tokens:
+    if rules.count(text) < LEAST_PART * of_tokens:
         raise ProviderFailed("The compressor gave no summary worth the name.")
-    is_long = means.count(text) > 2 * most_tokens
-    return heuristic.shorten(text, most_tokens=most_tokens, count=means.count) if is_long else text
+    is_long = rules.count(text) > 2 * most_tokens
+    return heuristic.shorten(text, most_tokens=most_tokens, count=rules.count) if is_long else text

@@ -15,7 +15,7 @@ from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.chat import ToolUse, Usage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.sessions import Choice
+from loom_worker.core.values.sessions import Choice, Session
 from loom_worker.core.values.tools import Caller, Occasion, Tool
 from loom_worker.llm import tokens
 from loom_worker.memory.layers import tools_tokens
@@ -25,6 +25,7 @@ from loom_worker.memory.recall_rerank import DEADLINE_S, Reranker, ranked_at_onc
 from loom_worker.memory.recall_tools import RecallParts, recall_tools
 from loom_worker.memory.recalled import RECALLED_SHARE
 from loom_worker.memory.results import results_tokens
+from loom_worker.memory.summarize import CompressionRules
 from loom_worker.patterns.tools import pattern_tools
 from loom_worker.runtime.models import Absent, Models
 from loom_worker.runtime.prompt_context import Knowledge
@@ -37,7 +38,8 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.tools.more import MORE, more_tool
 from loom_worker.tools.registry import Registry
-from loom_worker.turn.runtime import AgentRuntime
+from loom_worker.turn import context
+from loom_worker.turn.agent_runtime import AgentRuntime
 
 log = logging.getLogger(__name__)
 
@@ -197,6 +199,20 @@ class AgentRegistry:
     def window(self, name: str) -> tuple[int, int]:
         """The window of an agent's model, and what of it is reserved for its reply, in tokens."""
         return self._window(self._agent(name))
+
+    def compression(self, session: Session) -> CompressionRules:
+        """What a session's memory is compressed by."""
+        runtime = self.runtime(session.agent, session.choice, session.workspace)
+        policy = runtime.agent.memory
+        ratio = context.over_bound(runtime, session.token_correction)
+        return CompressionRules(
+            policy=policy,
+            model=runtime.compressor,
+            count=runtime.count,
+            l1=runtime.l1,
+            l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * runtime.input_budget_tokens)),
+            budget_tokens=int(runtime.compressor_budget_tokens / context.scale(ratio)),
+        )
 
     def _agent(self, name: str) -> Agent:
         """The agent as its file is now; one that is gone has nothing of its own."""

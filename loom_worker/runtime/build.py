@@ -8,34 +8,28 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from loom_worker.agents.live import LiveAgents
 from loom_worker.core import crash_points, redis_client
-from loom_worker.core.errors import LoomError
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import Settings
-from loom_worker.core.values.ids import now_ms
-from loom_worker.core.values.json import Json
-from loom_worker.core.values.patterns import PatternMatch
-from loom_worker.core.values.turns import Turn
+from loom_worker.core.stopping import Stopping
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
-from loom_worker.events.rebuild import queued
-from loom_worker.lanes import dropped, readiness
+from loom_worker.lanes import readiness
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.lanes.lease_renewer import LeaseRenewer, alive_workers
+from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits
-from loom_worker.memory.compress import AT_ONCE, Desk
+from loom_worker.memory.compress import THREADS_PER_SESSION, Compressor
 from loom_worker.runtime.components import Components, components
-from loom_worker.runtime.context_report import ContextReport, means
-from loom_worker.service.outward import Outward
+from loom_worker.service.announcer import Announcer
+from loom_worker.service.context_report import ContextReport
+from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
-from loom_worker.service.service import Front
+from loom_worker.service.service import Front, ServiceParts
 from loom_worker.service.turn_waiter import Following
 from loom_worker.service.wait_reports import Waits
-from loom_worker.store import counters as store_figures
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -46,15 +40,13 @@ from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.tasks import worker
 from loom_worker.tasks.app import configure
-from loom_worker.tasks.dispatch import Publisher, dispatcher, send
+from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.sweep import Sweep, Sweeper
-from loom_worker.tasks.threads import busy
 from loom_worker.tasks.wakeups import WakeupQueue
-from loom_worker.tasks.worker import Worker
-from loom_worker.turn.model_watch import WaitTeller
-from loom_worker.turn.runtime import TurnWorker
-from loom_worker.turn.store_retry import Stopping
-from loom_worker.webhook.body import completed
+from loom_worker.tasks.worker import Worker, busy
+from loom_worker.turn.waits import WaitTeller
+from loom_worker.turn.worker import TurnWorker
+from loom_worker.webhook.body import WebhookBodies
 from loom_worker.webhook.deliver import Deliverer
 
 
@@ -70,7 +62,7 @@ class Process:
     def stop(self) -> None:
         """Flush and close what this process holds."""
         self.sweeper.stop()
-        self.worker.turns.keeper.stop()
+        self.worker.turns.renewer.stop()
         self.components.close()
         self.database.close()
 
@@ -94,43 +86,31 @@ def front(settings: Settings) -> Front:
     database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads)
     client, events = _redis(settings), _events(settings)
     lanes = Lanes(client, settings.lanes)
-    publisher = Publisher()
     agents = LiveAgents(settings.agents_dir)
     stopping = Stopping(settings.lanes.drain_s)
     fitted = components(settings, agents, database, client, process=_process_name(), stopping=stopping)
-    context_report = ContextReport(
-        fitted.registry, fitted.knowledge, Sessions(database), Turns(database), Memories(database)
-    )
     wakeups = WakeupQueue(app, client)
     waits = Waits(Turns(database), LiveWaits(client), agents)
-
-    def announce(turn: Turn) -> None:
-        publisher.put(lambda: _announce(turn, lanes, events, wakeups))
-
-    def close() -> None:
-        publisher.close()
-        fitted.close()
-
-    outward = Outward(
-        announce=announce,
-        wake_lane=lambda lane: publisher.put(lambda: wakeups.wake(lane)),
-        alert=lambda lane: publisher.put(lambda: _alert(lane, lanes, wakeups)),
-        ended=lambda turn: publisher.put(lambda: events.append(turn.id, [_final(turn)], least=1)),
-        webhook_body=lambda turn: _webhook_body(turn, settings),
-        deliver=lambda delivery_id: publisher.put(lambda: send(app, "loom.webhook.deliver", delivery_id)),
-        problems=lambda: _problems(database, client),
-        workers=lambda: len(alive_workers(client)),
-        tools=fitted.registry.tools,
-        prepared=fitted.registry.prepared,
-        open_blob=fitted.references.open,
-        context=context_report.context,
-        recall=context_report.recall,
-        clear_recalled=context_report.clear_recalled,
-        check_kernel=context_report.check_kernel,
-        check_fits=context_report.check_fits,
-        patterns=_pattern_desk(client, fitted),
-        metrics=lambda: context_report.metrics(_sources(database, client, fitted, waits), now_ms=now_ms()),
-        close=close,
+    parts = ServiceParts(
+        announcer=Announcer(lanes, events, wakeups, CeleryDispatcher(app, wakeups), Publisher()),
+        runtimes=fitted.registry,
+        contexts=ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database)),
+        patterns=PatternCatalog(
+            library=fitted.knowledge.library,
+            uses=fitted.knowledge.uses,
+            matcher=fitted.knowledge,
+            agents=fitted.registry,
+            news=fitted.news,
+            workers=LiveWorkers(client),
+            learns=fitted.knowledge.learns,
+        ),
+        references=fitted.references,
+        bodies=WebhookBodies(_base_url(settings)),
+        health=Health(database, client),
+        figures=Figures(
+            database, client, fitted.breakers, waits, fitted.references, fitted.knowledge.library, fitted.news
+        ),
+        components=fitted,
     )
     return Front(
         settings,
@@ -138,7 +118,7 @@ def front(settings: Settings) -> Front:
         lanes=lanes,
         following=Following(Turns(database), events, waits),
         agents=agents,
-        outward=outward,
+        parts=parts,
     )
 
 
@@ -150,103 +130,50 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
     lanes = Lanes(client, settings.lanes)
     claims, outbox = Claims(database), Outbox(database)
     app = configure(settings)
-    ways = dispatcher(app, WakeupQueue(app, client), process_env.handed_on(settings))
+    dispatcher = CeleryDispatcher(app, WakeupQueue(app, client), process_env.handed_on(settings))
     stopping = Stopping(settings.lanes.drain_s)
     memories = Memories(database)
     fitted = components(settings, LiveAgents(settings.agents_dir), database, client, process=name, stopping=stopping)
     threads = readiness.Threads(settings.worker_concurrency, busy) if takes_turns else None
     parts = TurnWorker(
         settings=settings,
-        worker=name,
+        name=name,
         claims=claims,
         journal=Journal(database),
         calls=Calls(database),
         memories=memories,
         lanes=lanes,
-        keeper=LeaseRenewer(client, lanes, name, settings.lanes, threads=threads),
+        renewer=LeaseRenewer(client, lanes, name, settings.lanes, threads=threads),
         events=_events(settings),
-        dispatcher=ways,
-        runtime=fitted.registry.runtime,
-        beside=fitted.knowledge.beside,
-        standing=fitted.knowledge.standing,
-        version_of=fitted.knowledge.version_of,
-        run_tool=fitted.executor.run,
-        concluded=fitted.executor.concluded,
-        open_breakers=fitted.executor.open_breakers,
-        alive_workers=lambda: alive_workers(client),
+        dispatcher=dispatcher,
+        agents=fitted.registry,
+        knowledge=fitted.knowledge,
+        tools=fitted.executor,
+        workers=LiveWorkers(client),
         waits=WaitTeller(LiveWaits(client)),
-        webhook_body=lambda turn: _webhook_body(turn, settings),
+        bodies=WebhookBodies(_base_url(settings)),
         stopping=stopping,
         content=fitted.content,
         is_isolated=is_isolated,
     )
-    desk = Desk(
+    compressor = Compressor(
         worker=name,
         memories=memories,
-        means=lambda session: means(fitted.registry, session),
-        alive_workers=parts.alive_workers,
-        is_stopping=lambda: stopping.is_asked,
-        places=threading.Semaphore(max(1, settings.worker_concurrency // AT_ONCE)),
+        agents=fitted.registry,
+        workers=parts.workers,
+        stopping=stopping,
+        slots=threading.Semaphore(max(1, settings.worker_concurrency // THREADS_PER_SESSION)),
     )
     sweep = Sweep(
-        client, lanes, parts.events, claims, outbox, memories, Sessions(database), ways, fitted.tidy, settings.lanes
+        client, lanes, parts.events, claims, outbox, memories, Sessions(database), dispatcher, fitted, settings.lanes
     )
-    own = Worker(parts, Deliverer(outbox, settings.webhook), desk)
+    own = Worker(parts, Deliverer(outbox, settings.webhook), compressor)
     return Process(own, fitted, database, Sweeper(sweep, name))
 
 
 def _process_name() -> str:
     """Never used before."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-
-
-def _announce(turn: Turn, lanes: Lanes, events: EventLog, wakeups: WakeupQueue) -> None:
-    if lanes.submit(turn.lane, [(turn.seq, turn.id)]):
-        wakeups.wake(turn.lane)
-    # A worker that is faster finds the log empty and opens it itself; this then changes nothing.
-    events.append(turn.id, [("turn.queued", queued(turn))], least=-1)
-
-
-def _alert(lane: str, lanes: Lanes, wakeups: WakeupQueue) -> None:
-    if lanes.alert(lane):
-        wakeups.wake(lane)
-
-
-def _final(turn: Turn) -> tuple[str, Json]:
-    return f"turn.{turn.status}", turn.as_json()
-
-
-def _webhook_body(turn: Turn, settings: Settings) -> str:
-    return completed(turn, now_ms=now_ms(), url=f"{_base_url(settings)}/v1/turns/{turn.id}")
-
-
-def _pattern_desk(client: Any, fitted: Components) -> PatternCatalog:
-    knowledge = fitted.knowledge
-
-    def match(workspace: str, question: str, k: int, agent: str | None) -> Sequence[PatternMatch]:
-        kinds = None if agent is None else fitted.registry.kinds(agent)
-        return knowledge.match(workspace, question, k=k, kinds=kinds)
-
-    return PatternCatalog(
-        library=knowledge.library,
-        uses=knowledge.uses,
-        match=match,
-        learns=knowledge.learns,
-        processes=lambda: fitted.news.processes(alive_workers(client)),
-    )
-
-
-def _sources(database: Database, client: Any, fitted: Components, waits: Waits) -> dict[str, Callable[[], Json]]:
-    """What figures are told of beside the queue, each by itself: one that fails takes no other with it."""
-    return {
-        # Asked alone, breakers would be told as closed while Redis is away.
-        "workers": lambda: {"workers": len(alive_workers(client)), "breakers": fitted.breakers.states()},
-        "waits": lambda: waits.figures(None),
-        "tools": lambda: store_figures.figures(database, now_ms=now_ms()),
-        "results": fitted.references.figures,
-        "messages": lambda: {"dropped_messages": dropped.counts(client)},
-        "patterns": lambda: {**fitted.knowledge.figures(), "pattern_reloads": fitted.news.counts()},
-    }
 
 
 def _redis(settings: Settings) -> Any:
@@ -257,20 +184,6 @@ def _redis(settings: Settings) -> Any:
 def _events(settings: Settings) -> EventLog:
     waiting = redis_client.client(settings.redis_url, connections=settings.web.threads, wait_s=MAX_BLOCK_MS / 1000)
     return EventLog(_redis(settings), waiting, settings.events)
-
-
-def _problems(database: Database, client: Any) -> tuple[str, ...]:
-    found = []
-    try:
-        database.probe()
-    except LoomError as error:
-        found.append(f"database: {error}")
-    try:
-        redis_client.probe(client)
-        found.extend(readiness.problems(readiness.look(client)))
-    except LoomError as error:
-        found.append(f"redis: {error}")
-    return tuple(found)
 
 
 def _base_url(settings: Settings) -> str:

@@ -10,9 +10,9 @@ from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.backends.mcp.servers import McpServers
 from loom_worker.core import redis_client
-from loom_worker.core.errors import Interrupted
 from loom_worker.core.isolation import private, process_env
 from loom_worker.core.settings import Settings
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.patterns import PatternUpdateEvent
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.guard.breaker import Breakers
@@ -25,7 +25,6 @@ from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.content_versions import ContentVersions
 from loom_worker.runtime.models import Models
 from loom_worker.runtime.prompt_context import Knowledge
-from loom_worker.runtime.tool_execution import ToolExecutor
 from loom_worker.runtime.tool_sets import ToolProvider
 from loom_worker.skills.index import Skills
 from loom_worker.store.blobs import BlobRows
@@ -39,13 +38,13 @@ from loom_worker.store.shared import SharedMemory
 from loom_worker.tools import child_main
 from loom_worker.tools.child import Program
 from loom_worker.tools.error_channel import Failures, error_detail_tool
+from loom_worker.tools.execution import ToolExecutor
 from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.pool import Pool
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.result_tools import result_tools
 from loom_worker.tools.shared_memory import SharedParts, shared_tools
 from loom_worker.tools.shared_watch import Waiting
-from loom_worker.turn.store_retry import Stopping
 
 DAY_MS = 24 * 3600 * 1000
 MCP_REMEMBERED_S = 24 * 3600
@@ -67,7 +66,7 @@ class Components:
     retention: Retention
     content: ContentVersions
 
-    def tidy(self, moment_ms: int) -> None:
+    def remove_expired(self, moment_ms: int) -> None:
         """Remove a little of what has expired by then; the sweep calls this every second."""
         self.references.tidy(moment_ms)
         self.errors.expire(before_ms=moment_ms - self.error_days * DAY_MS)
@@ -130,7 +129,7 @@ def components(
         rates=Rates(client),
         references=references,
         failures=Failures(errors),
-        pause=lambda wait_s: _pause(stopping, wait_s),
+        stopping=stopping,
     )
     retention = Retention(database, settings.retention)
     days = settings.tools.error_days
@@ -206,8 +205,3 @@ def _recall(client: Any, key: str) -> str | None:
 
 def _metadata(database: Database, caller: Caller) -> Mapping[str, object]:
     return Sessions(database).get(caller.workspace, caller.session_id).metadata
-
-
-def _pause(stopping: Stopping, wait_s: float) -> None:
-    if stopping.pause(wait_s):
-        raise Interrupted("The worker stops.")

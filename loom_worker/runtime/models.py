@@ -8,6 +8,7 @@ from importlib import import_module
 
 from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed
 from loom_worker.core.settings import Settings
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.chat import ReplyEvent, Request
 from loom_worker.demo.scripted import Scripted
@@ -20,7 +21,6 @@ from loom_worker.llm.model import Model
 from loom_worker.llm.prices import small_model
 from loom_worker.llm.retry import Retrying
 from loom_worker.memory.layers import Count
-from loom_worker.turn.store_retry import Stopping
 
 SHORT_CHARS, SHORT = 2_000, 16_384
 REMEMBERED_CHARS, LONG = 20_000, 2_048

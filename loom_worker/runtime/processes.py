@@ -2,13 +2,10 @@
 
 import gc
 import logging
-import signal
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import FrameType
 
 from celery import signals
 from celery.exceptions import SecurityWarning
@@ -20,13 +17,9 @@ from loom_worker.runtime import build
 from loom_worker.runtime.components import Components
 from loom_worker.runtime.installation import Inspection
 from loom_worker.tasks.app import app, configure
-from loom_worker.tasks.calm_events import CalmEvents
+from loom_worker.tasks.repairs import CalmEvents
 
 log = logging.getLogger(__name__)
-
-FLOWER_USER = "loom"
-FLOWER_KEPT_TASKS = 5000
-"""Tasks that Flower remembers; its own default of 100,000 costs hundreds of megabytes."""
 
 
 def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, name: str) -> int:
@@ -98,7 +91,7 @@ def _keep_logging(**_: object) -> None:
 
 def _when_ready(process: build.Process) -> Callable[..., None]:
     def begin(**_: object) -> None:
-        process.worker.turns.keeper.start()
+        process.worker.turns.renewer.start()
         process.sweeper.start()
 
     return begin
@@ -125,44 +118,3 @@ def run_beat(settings: Settings) -> None:
         app.Beat(scheduler="celery.beat:Scheduler", pidfile=None, loglevel=settings.log.level, quiet=True).run()
     finally:
         process.stop()
-
-
-def run_flower(settings: Settings, *, port: int, address: str, password: str) -> None:
-    """Serve Flower until SIGTERM or SIGINT, behind basic auth (user ``loom``), remembering nothing on disk.
-
-    Started through its classes and not its command: that one takes the password on a command line, which every
-    user of the machine can read, and FLOWER_* variables, which could open what is closed here. Only ``/healthcheck``
-    answers without the password (and Flower's own scripts and styles, which tell nothing of this Loom).
-
-    Raises:
-        SystemExit: 1, with one line that says why, if the address cannot be bound.
-    """
-    from flower.app import Flower
-    from flower.options import options
-    from flower.urls import settings as site
-
-    from loom_worker.tasks.flower_metrics import Metrics
-
-    configure(settings)
-    options.port, options.address = port, address
-    options.basic_auth = [f"{FLOWER_USER}:{password}"]
-    options.max_tasks = FLOWER_KEPT_TASKS
-    options.persistent = False
-    flower = Flower(capp=app, options=options, **site)
-    # These are asked before Flower's own.
-    flower.add_handlers(".*", [("/metrics", Metrics)])
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)
-    try:
-        flower.start_http_server()
-    except OSError as error:
-        raise SystemExit(f"loom flower: cannot listen on {address}:{port}: {error.strerror or error}") from error
-    logging.getLogger(__name__).info("Flower listens on %s:%d, log level %s", address, port, settings.log.level)
-    try:
-        flower.start()
-    finally:
-        flower.stop()
-
-
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    sys.exit(0)

@@ -12,7 +12,6 @@ from loom_worker.core.text import one_line
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.chat import Request
 from loom_worker.core.values.ids import now_ms
-from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import PatternMatch
 from loom_worker.core.values.skills import Skill, SkillShelf
 from loom_worker.core.values.tools import Tool
@@ -33,15 +32,13 @@ from loom_worker.skills.select import chosen
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.sessions import Sessions
-from loom_worker.turn.runtime import AgentRuntime, PromptContext
+from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
+from loom_worker.turn.context import beside_tokens
 
 log = logging.getLogger(__name__)
 
 CANDIDATES = 3
 """Patterns considered for a question; the agent's max_patterns_per_turn of them are put beside it."""
-BESIDE_SHARE = 0.10
-"""Of the input budget: what patterns and skills may take beside a message, together."""
-MOST_BESIDE_TOKENS = 8_000
 STANDING_SHARE = 0.10
 """Of the input budget: what the system text may say of skills."""
 CHARS_PER_TOKEN = 3
@@ -147,11 +144,6 @@ class Knowledge:
         pattern = self.library.by_id(pattern_id)
         return pattern.digest if pattern else None
 
-    def figures(self) -> Json:
-        """How many patterns this process has, and how many complaints about their files."""
-        state = self.library.state()
-        return {"patterns": len(state.matcher.patterns), "pattern_errors": len(state.problems)}
-
     def close(self) -> None:
         """End the watch."""
         self.library.stop()
@@ -194,11 +186,6 @@ class Knowledge:
                 found = {}
             seen = self._seen[workspace] = _Seen(found, matcher, time.monotonic() + EFFECTS_FOR_S)
         return seen.boosts
-
-
-def beside_tokens(input_budget_tokens: int) -> int:
-    """What may stand beside a message at most."""
-    return min(MOST_BESIDE_TOKENS, int(BESIDE_SHARE * input_budget_tokens))
 
 
 def _called(turn: Turn, runtime: AgentRuntime) -> tuple[tuple[Skill, Literal["manual", "keyword"]], ...]:

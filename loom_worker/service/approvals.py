@@ -1,18 +1,18 @@
 """A person decides on tool calls that wait for one."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 
 from loom_worker.core.errors import Flaw, Invalid
 from loom_worker.core.values.approvals import Decision
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.ids import now_ms
-from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Turn
+from loom_worker.service.announcer import Announcer
 from loom_worker.service.wait_reports import Waits
 from loom_worker.store import approvals
 from loom_worker.store.database import Database
+from loom_worker.turn.agent_runtime import AgentRuntimes
 
 log = logging.getLogger(__name__)
 
@@ -24,19 +24,13 @@ class Approvals:
         self,
         database: Database,
         *,
-        prepared: Callable[[str, ToolUse], tuple[Json, str | None]],
-        alert: Callable[[str], None],
+        agents: AgentRuntimes,
+        announcer: Announcer,
         waits: Waits,
     ) -> None:
-        """Take what decisions need.
-
-        Args:
-            prepared: (agent's name, use) to the arguments as the tool takes them, and why it would not.
-            alert: have a lane's running turn looked at anew.
-        """
         self._database = database
-        self._prepared = prepared
-        self._alert = alert
+        self._agents = agents
+        self._announcer = announcer
         self._waits = waits
 
     def decide(self, workspace: str, turn_id: str, call_id: str, decision: Decision) -> Turn:
@@ -52,13 +46,13 @@ class Approvals:
             decision = self._edited(workspace, turn_id, call_id, decision)
         turn = approvals.decide(self._database, workspace, turn_id, call_id, decision, now_ms=now_ms())
         log.info("approval: %s", decision.verdict, extra={"turn": turn_id, "call": call_id})
-        self._alert(turn.lane)
+        self._announcer.alert(turn.lane)
         return self._waits.told(turn)
 
     def _edited(self, workspace: str, turn_id: str, call_id: str, decision: Decision) -> Decision:
         turn, call = approvals.waiting(self._database, workspace, turn_id, call_id)
         use = ToolUse(call.id, call.name, decision.arguments or {})
-        arguments, flaw = self._prepared(turn.agent, use)
+        arguments, flaw = self._agents.prepared(turn.agent, use)
         if flaw is not None:
             raise Invalid(f"The tool {call.name} does not take these arguments: {flaw}", (Flaw("/arguments", flaw),))
         return replace(decision, arguments=arguments)

@@ -1,15 +1,19 @@
 """What clients may know of the pattern library: what is in it, what fits a question, what came of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
+from loom_worker.lanes.lease_renewer import LiveWorkers
 from loom_worker.patterns.effectiveness import boost, typical_rate, why
+from loom_worker.patterns.events import News
 from loom_worker.patterns.live import LiveLibrary, State
 from loom_worker.store.patterns import PatternUses
+from loom_worker.turn.agent_runtime import AgentRuntimes
 
 _OFF = "LOOM_PATTERNS_LEARN is off"
 
@@ -29,18 +33,37 @@ class Account:
     """In words."""
 
 
+class PatternMatcher(Protocol):
+    """Finds patterns for a question (``runtime/prompt_context.py``: Knowledge)."""
+
+    def match(
+        self, workspace: str, question: str, *, k: int, kinds: frozenset[str] | None = None
+    ) -> Sequence[PatternMatch]:
+        """The patterns that fit a question best.
+
+        Args:
+            kinds: of what the patterns may work on; None: on anything.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PatternCatalog:
     """Answers from this process' own library; the workers' are told of beside it."""
 
     library: LiveLibrary
     uses: PatternUses
-    match: Callable[[str, str, int, str | None], Sequence[PatternMatch]]
-    """(workspace, question, how many, agent or None for patterns of any backend) to candidates, the best first."""
+    matcher: PatternMatcher
+    agents: AgentRuntimes
+    news: News
+    workers: LiveWorkers
     learns: bool
     """False: what came of patterns changes nothing."""
-    processes: Callable[[], Sequence[Json]]
-    """What each worker process that is alive has loaded."""
+
+    def match(self, workspace: str, question: str, k: int, agent: str | None) -> Sequence[PatternMatch]:
+        """The patterns that fit a question best, of those an agent can use; None: of any backend."""
+        kinds = None if agent is None else self.agents.kinds(agent)
+        return self.matcher.match(workspace, question, k=k, kinds=kinds)
 
     def state(self) -> State:
         """The library as it is now; problems name files by their place in it, not by that on this machine."""
@@ -49,7 +72,10 @@ class PatternCatalog:
 
     def loaded(self) -> list[Json]:
         """What each worker process that is alive has loaded, likewise."""
-        return [{**each, "errors": [self._within(error) for error in each["errors"]]} for each in self.processes()]
+        return [
+            {**each, "errors": [self._within(error) for error in each["errors"]]}
+            for each in self.news.processes(self.workers.alive())
+        ]
 
     def _within(self, problem: str) -> str:
         return problem.replace(f"{one_line(str(self.library.root), len(problem) + 1)}/", "")

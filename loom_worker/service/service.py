@@ -4,7 +4,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
@@ -26,8 +27,11 @@ from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service import allowed
+from loom_worker.service.announcer import Announcer
 from loom_worker.service.approvals import Approvals
-from loom_worker.service.outward import Outward
+from loom_worker.service.context_report import ContextReport
+from loom_worker.service.metrics import Figures, Health
+from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.turn_waiter import Following
 from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.database import Database
@@ -40,7 +44,10 @@ from loom_worker.store.reading import Turns
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
+from loom_worker.tools.references import References
+from loom_worker.turn.agent_runtime import AgentRuntimes
 from loom_worker.webhook.address import check
+from loom_worker.webhook.body import WebhookBodies
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +56,34 @@ SETTLE_S = 0.1
 one that was told yes before the deletion has begun by then."""
 CHECKED_BYTES = 400
 """A shorter message fits any window worth having."""
+
+
+class Closeable(Protocol):
+    """What is closed with the service (``runtime/components.py``: Components)."""
+
+    def close(self) -> None:
+        """End child processes and servers, close connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceParts:
+    """What the service works with besides the store."""
+
+    announcer: Announcer
+    runtimes: AgentRuntimes
+    contexts: ContextReport
+    patterns: PatternCatalog
+    references: References
+    bodies: WebhookBodies
+    health: Health
+    figures: Figures
+    components: Closeable
+
+    def close(self) -> None:
+        """Send what waits, then close what the service works with."""
+        self.announcer.close()
+        self.components.close()
 
 
 class Front:
@@ -62,14 +97,15 @@ class Front:
         lanes: Lanes,
         following: Following,
         agents: Agents | LiveAgents,
-        outward: Outward,
+        parts: ServiceParts,
     ) -> None:
         self.settings = settings
         self._database = database
         self._lanes = lanes
         self._following = following
         self._agents = agents
-        self._outward = outward
+        self._parts = parts
+        self._announcer = parts.announcer
         self._sessions = Sessions(database)
         self._turns = Turns(database)
         self._messages = Messages(database)
@@ -77,8 +113,8 @@ class Front:
         self._search = Search(database)
         self._outbox = Outbox(database)
         self._ledger = Ledger(database)
-        self.approvals = Approvals(database, prepared=outward.prepared, alert=outward.alert, waits=following.waits)
-        self.patterns = outward.patterns
+        self.approvals = Approvals(database, agents=parts.runtimes, announcer=parts.announcer, waits=following.waits)
+        self.patterns = parts.patterns
         self._waits = following.waits
         self._errors = Errors(database)
 
@@ -92,7 +128,7 @@ class Front:
         agent = new.agent or DEFAULT_AGENT
         self._check_agent(agent)
         if new.kernel:
-            self._outward.check_kernel(agent, new.kernel)
+            self._parts.contexts.check_kernel(agent, new.kernel)
         return self._sessions.create(workspace, new, now_ms=now_ms())
 
     def session(self, workspace: str, session_id: str) -> Session:
@@ -113,7 +149,7 @@ class Front:
         self._check_patch(workspace, session_id, patch)
         session = self._sessions.patch(workspace, session_id, patch, now_ms=now_ms())
         if patch.status == "active" and session.queue_depth:
-            self._outward.wake_lane(session.lane)
+            self._announcer.wake(session.lane)
         return session
 
     def delete_session(self, workspace: str, session_id: str) -> None:
@@ -139,7 +175,7 @@ class Front:
         self._check_asked(workspace, session_id, agent)
         if len(new.input.encode()) > CHECKED_BYTES:
             try:
-                self._outward.check_fits(workspace, session_id, agent or "default", new.input)
+                self._parts.contexts.check_fits(workspace, session_id, agent or "default", new.input)
             except Invalid:
                 # What was accepted once is accepted again: it may be larger by what has been learned since.
                 if (earlier := replayed(self._database, workspace, new)) is None:
@@ -151,7 +187,7 @@ class Front:
         crash_points.reached("web.committed")
         self._announce(turn, is_replay=is_replay)
         if new.double_texting in ("interrupt", "rollback") and turn.position:
-            self._outward.alert(turn.lane)
+            self._announcer.alert(turn.lane)
         crash_points.reached("web.answering")
         return self._waits.told(turn), is_replay
 
@@ -171,7 +207,7 @@ class Front:
             turn_id,
             action,
             now_ms=moment_ms,
-            deliver=lambda turn: Delivery.of(turn, self._outward.webhook_body(turn), now_ms=moment_ms),
+            deliver=lambda turn: Delivery.of(turn, self._parts.bodies.of(turn), now_ms=moment_ms),
         )
         if done.is_new:
             log.info("cancel: %s", action, extra={"session": done.turn.session_id, "turn": turn_id})
@@ -237,7 +273,7 @@ class Front:
 
     def context(self, workspace: str, session_id: str) -> Json:
         """What the model would be sent now, by layer, or raise NotFound."""
-        return self._outward.context(workspace, session_id)
+        return self._parts.contexts.context(workspace, session_id)
 
     def recall(self, workspace: str, session_id: str, message_ids: Sequence[str]) -> int:
         """Put messages back into a session's context, until they are cleared; the tokens of all recalled ones.
@@ -246,11 +282,11 @@ class Front:
             NotFound: the workspace has no such session.
             Invalid: the session has no such message, or together they are too large; nothing was changed.
         """
-        return self._outward.recall(workspace, session_id, message_ids)
+        return self._parts.contexts.recall(workspace, session_id, message_ids)
 
     def clear_recalled(self, workspace: str, session_id: str) -> None:
         """Take all recalled messages out of a session's context, or raise NotFound."""
-        self._outward.clear_recalled(workspace, session_id)
+        self._parts.contexts.clear_recalled(workspace, session_id)
 
     def snapshots(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Snapshot]:
         """List a session's former summaries, the newest first."""
@@ -263,7 +299,7 @@ class Front:
     def replay_delivery(self, workspace: str, delivery_id: str) -> Delivery:
         """Send a delivery again, or raise NotFound."""
         delivery = self._outbox.replay(workspace, delivery_id, now_ms=now_ms())
-        self._outward.deliver(delivery.id)
+        self._announcer.deliver(delivery.id)
         return delivery
 
     def errors(self, workspace: str, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:
@@ -276,7 +312,7 @@ class Front:
 
     def blob(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
         """A large result, whole and verified; NotFound."""
-        return self._outward.open_blob(workspace, ref)
+        return self._parts.references.open(workspace, ref)
 
     def check_webhook(self, webhook: Webhook) -> None:
         """Raise Invalid for a webhook that would never be served: a private target, no URL, a bad secret."""
@@ -294,7 +330,7 @@ class Front:
         """
         self._check_agent(agent)
         try:
-            return self._outward.tools(agent)
+            return self._parts.runtimes.tools(agent)
         except LoomError as error:
             raise Invalid(f"The agent {agent!r} cannot work: {error}", (Flaw("/agent", "cannot work"),)) from error
 
@@ -302,7 +338,7 @@ class Front:
         """How many lanes, turns and workers there are, and how old the oldest turns are that run and wait."""
         figures = self._waits.figures(workspace)
         del figures["waiting_ages"]
-        return {**figures, "workers": self._outward.workers()}
+        return {**figures, "workers": self._parts.health.workers()}
 
     def usage(self, workspace: str, *, group_by: str) -> tuple[Json, ...]:
         """What was spent, summed by session, agent, model, workspace or day."""
@@ -312,29 +348,29 @@ class Front:
 
     def readiness(self) -> tuple[str, ...]:
         """What is missing before a turn could be answered; empty: ready."""
-        return self._outward.problems()
+        return self._parts.health.problems()
 
     def metrics(self) -> Json:
         """Figures over all workspaces."""
-        return self._outward.metrics()
+        return self._parts.figures.all()
 
     def close(self) -> None:
         """Flush what waits to be sent and close everything."""
-        self._outward.close()
+        self._parts.close()
         self._database.close()
 
     def _announce(self, turn: Turn, *, is_replay: bool) -> None:
         if not is_replay:
             log.info("turn accepted", extra={"session": turn.session_id, "turn": turn.id, "request": turn.request_id})
-            self._outward.announce(turn)
+            self._announcer.accepted(turn)
 
     def _tell(self, done: Cancelled) -> None:
         if not done.turn.is_finished:
-            self._outward.alert(done.turn.lane)
+            self._announcer.alert(done.turn.lane)
             return
-        self._outward.ended(done.turn)
+        self._announcer.ended(done.turn)
         if done.delivery is not None:
-            self._outward.deliver(done.delivery.id)
+            self._announcer.deliver(done.delivery.id)
 
     def _check_patch(self, workspace: str, session_id: str, patch: SessionPatch) -> None:
         if patch.tools is None and patch.backend is None and patch.agent is None and not patch.kernel:
@@ -344,7 +380,7 @@ class Front:
         tools = () if patch.tools is None else self.tools(name)
         allowed.check(patch, agent, [tool.spec.name for tool in tools])
         if patch.kernel:
-            self._outward.check_kernel(name, patch.kernel)
+            self._parts.contexts.check_kernel(name, patch.kernel)
 
     def _check_asked(self, workspace: str, session_id: str, agent: str | None) -> None:
         """Refuse an agent that cannot work; where none is named, only a new session would get the default one."""

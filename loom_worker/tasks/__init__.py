@@ -1,5 +1,6 @@
-"""The doors.
+"""The Celery app, its tasks and what they send.
 
-app.py the Celery app · transport.py, backend.py its repairs · publish.py sending · turn.py, tool.py, webhook.py the
-tasks · sweep.py the one remedy for lost signals · process.py, alone.py processes · logs.py
+``app.py`` the app and its options · ``tasks.py`` all tasks · ``worker.py`` what they work with in this process ·
+``dispatch.py`` sends tasks · ``wakeups.py`` the messages that wake a lane · ``sweep.py`` re-sends what was lost ·
+``transport.py``, ``incoming.py``, ``repairs.py`` repairs of Celery and kombu
 """

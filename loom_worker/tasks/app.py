@@ -7,7 +7,7 @@ from celery import Celery
 from loom_worker.core.settings import Settings
 from loom_worker.tasks import transport
 
-TASK_MODULES = tuple(f"loom_worker.tasks.{room}" for room in ("turn", "tool", "webhook", "summary"))
+TASK_MODULES = ("loom_worker.tasks.tasks",)
 
 QUEUES = transport.QUEUES
 
@@ -21,7 +21,7 @@ def configure(settings: Settings) -> Celery:
     app.conf.update(
         broker_url=broker,
         # Celery splits at the first plus, and its backend knows a socket without kombu's "redis+".
-        result_backend=f"loom_worker.tasks.backend:NoWaitRedisBackend+{broker.removeprefix('redis+')}",
+        result_backend=f"loom_worker.tasks.repairs:NoWaitRedisBackend+{broker.removeprefix('redis+')}",
         imports=TASK_MODULES,
         **_OPTIONS,
     )

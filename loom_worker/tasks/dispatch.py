@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from celery import Celery, chord, signature
 from celery.signals import after_task_publish
@@ -22,57 +21,66 @@ from loom_worker.core.child_process import shimmed
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.turns import Call
 from loom_worker.tasks.wakeups import WakeupQueue
-from loom_worker.turn.runtime import Dispatcher
 
 log = logging.getLogger(__name__)
 
 
-def dispatcher(app: Celery, wakeups: WakeupQueue, secrets: Mapping[str, str]) -> Dispatcher:
-    """The ways out of a worker process. A message that cannot be sent is logged and left to the sweep.
+class CeleryDispatcher:
+    """Sends to other processes through Celery. What cannot be sent is logged and left to the sweep."""
 
-    Args:
-        secrets: variables for a process that runs one turn; they are in nobody's environment any more.
-    """
-    return Dispatcher(
-        wake=lambda lane: wake(wakeups, lane),
-        fan_out=lambda lane, turn_id, calls, ticket: _guarded(lambda: _fan_out(app, lane, turn_id, calls, ticket)),
-        call=lambda turn_id, call: send(app, "loom.tool.call", turn_id, call.position, call.sends),
-        deliver=lambda delivery_id: send(app, "loom.webhook.deliver", delivery_id),
-        summarize=lambda lane: send(app, "loom.summary.compress", lane),
-        run_isolated=partial(_run_isolated, json.dumps(dict(secrets))),
-    )
+    isolated_command = (sys.executable, "-m", "loom_worker.runtime.isolated")
+    """The program of a process that runs one turn."""
 
+    def __init__(self, app: Celery, wakeups: WakeupQueue, secrets: Mapping[str, str] | None = None) -> None:
+        """Take what messages are sent by.
 
-def send(app: Celery, task: str, *ids: str | int) -> None:
-    """Put one task on its queue."""
-    _guarded(lambda: app.send_task(task, args=ids, ignore_result=True, retry=False))
+        Args:
+            secrets: variables for a process that runs one turn; they are in nobody's environment any more.
+        """
+        self._app = app
+        self._wakeups = wakeups
+        self._secrets = json.dumps(dict(secrets or {}))
 
+    def wake(self, lane: str) -> None:
+        """Tell workers that a lane has work."""
+        _guarded(lambda: self._wakeups.wake(lane))
 
-def wake(wakeups: WakeupQueue, lane: str) -> None:
-    """Wake a lane."""
-    _guarded(lambda: wakeups.wake(lane))
+    def call(self, turn_id: str, call: Call) -> None:
+        """Send one tool call to the tool queue."""
+        self._send("loom.tool.call", turn_id, call.position, call.sends)
 
+    def fan_out(self, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
+        """Send tool calls to the tool queue; when all are done the chord's body wakes the lane."""
+        header = [
+            signature("loom.tool.call", args=(turn_id, call.position, call.sends), immutable=True, app=self._app)
+            for call in calls
+        ]
+        body = signature("loom.turn.wake", args=(lane, ticket), immutable=True, app=self._app)
+        if crash_points.is_armed("turn.fanning_out"):
+            after_task_publish.connect(_sent_one, sender="loom.tool.call")
+        _guarded(lambda: chord(header, app=self._app)(body))
 
-def _fan_out(app: Celery, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
-    header = [
-        signature("loom.tool.call", args=(turn_id, call.position, call.sends), immutable=True, app=app)
-        for call in calls
-    ]
-    body = signature("loom.turn.wake", args=(lane, ticket), immutable=True, app=app)
-    if crash_points.is_armed("turn.fanning_out"):
-        after_task_publish.connect(_sent_one, sender="loom.tool.call")
-    chord(header, app=app)(body)
+    def deliver(self, delivery_id: str) -> None:
+        """Send a webhook delivery now."""
+        self._send("loom.webhook.deliver", delivery_id)
+
+    def summarize(self, lane: str) -> None:
+        """Have a lane's memory compressed."""
+        self._send("loom.summary.compress", lane)
+
+    def run_isolated(self, lane: str, token: str, turn_id: str, fence: int) -> int:
+        """Run a claimed turn in a process that runs nothing else; its exit status."""
+        # It dies with this process: nobody else would renew its lease or end it.
+        command = shimmed((*self.isolated_command, lane, token, turn_id, str(fence)))
+        # What is left in os.environ has been blanked in what a program would inherit, see process_env.
+        return subprocess.run(command, input=self._secrets, text=True, env=dict(os.environ), check=False).returncode
+
+    def _send(self, task: str, *ids: str | int) -> None:
+        _guarded(lambda: self._app.send_task(task, args=ids, ignore_result=True, retry=False))
 
 
 def _sent_one(**_: object) -> None:
     crash_points.reached("turn.fanning_out")
-
-
-def _run_isolated(secrets: str, lane: str, token: str, turn_id: str, fence: int) -> int:
-    # It dies with this process: nobody else would renew its lease or end it.
-    command = shimmed((sys.executable, "-m", "loom_worker.runtime.isolated", lane, token, turn_id, str(fence)))
-    # What is left in os.environ has been blanked in what a program would inherit, see process_env.
-    return subprocess.run(command, input=secrets, text=True, env=dict(os.environ), check=False).returncode
 
 
 def _guarded(action: Callable[[], object]) -> None:

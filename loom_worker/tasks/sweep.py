@@ -9,19 +9,19 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, astuple, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from loom_worker.core.settings import LaneSettings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.events.log import EventLog
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.lanes.lease_renewer import alive_workers, memory_age_ms
+from loom_worker.lanes.lease_renewer import LiveWorkers, memory_age_ms
 from loom_worker.store.claims import Claims
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
-from loom_worker.turn.runtime import Dispatcher
+from loom_worker.turn.worker import Dispatcher
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,14 @@ class Swept:
     """Sessions whose memory is to be compressed."""
 
 
+class Expiry(Protocol):
+    """What is kept for a time (``runtime/components.py``: Components)."""
+
+    def remove_expired(self, moment_ms: int) -> None:
+        """Remove a little of what has expired by then: large results, errors, turns of old sessions."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """Sweeps once, if nobody else does just now."""
@@ -78,8 +86,7 @@ class Sweep:
     memories: Memories
     sessions: Sessions
     dispatcher: Dispatcher
-    tidy: Callable[[int], object]
-    """Remove a little of what has expired by a moment in ms: large results, errors."""
+    expiry: Expiry
     settings: LaneSettings
     most: int = MOST
     clock_ms: Callable[[], int] = field(default=now_ms)
@@ -95,7 +102,7 @@ class Sweep:
             self.dispatcher.wake(lane)
         self._reap()
         # By the clock that is behind: a worker that is an hour ahead would remove what was stored just now.
-        self.tidy(min(self.clock_ms(), redis_s * 1000))
+        self.expiry.remove_expired(min(self.clock_ms(), redis_s * 1000))
         return Swept(len(late) + self._wake_answered(), self._wake_lost(), self._send_due(), self._compress_due())
 
     def _date_back(self, now_s: int) -> None:
@@ -122,7 +129,7 @@ class Sweep:
         unleased = self.lanes.unleased(lanes)
         if not unleased:
             return 0
-        alive = alive_workers(self.redis)
+        alive = LiveWorkers(self.redis).alive()
         is_young = memory_age_ms(self.redis) < self.settings.lease_s * 1000
         return sum(self._wake_lane(lane, alive, is_young) for lane in unleased)
 

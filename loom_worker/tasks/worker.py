@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from loom_worker.memory.compress import Desk
-from loom_worker.turn.runtime import TurnWorker
+from loom_worker.memory.compress import Compressor
+from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.deliver import Deliverer
 
 
@@ -13,7 +13,7 @@ class Worker:
 
     turns: TurnWorker
     webhooks: Deliverer
-    summaries: Desk
+    summaries: Compressor
 
 
 _worker: Worker | None = None
@@ -30,3 +30,10 @@ def current() -> Worker:
     if _worker is None:
         raise RuntimeError("this process is not a worker: runtime.build.start(settings) was not called")
     return _worker
+
+
+def busy() -> int:
+    """Tasks that run in this process now, of all its queues, by Celery's own books; those only fetched do not count."""
+    from celery.worker import state  # only workers load it: the web has no use for a worker's parts
+
+    return len(state.active_requests)

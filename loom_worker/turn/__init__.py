@@ -1,7 +1,8 @@
-"""The turn as saved state.
+"""One turn: saved state, and a loop that is entered again until it has ended.
 
-work.py what has been done · decide.py what next (pure) · run.py the loop that does it · reply.py one call of the
-model · plan.py a reply's tool calls · saying.py the messages of a turn · asks.py hears of a cancel ·
-patience.py how long to go on · serve.py doors for the tasks · loom.py what
-the loop works with
+``entrypoints.py`` called by tasks: lease, claim, run · ``run.py`` the loop · ``decide.py`` what comes next, pure ·
+``reply.py`` asks the model · ``context.py`` what the model is sent · ``tool_plan.py`` a reply's tool calls ·
+``ending.py`` the end · ``state.py`` a turn's state and messages · ``worker.py`` the parts it runs on ·
+``agent_runtime.py`` its agent · ``control.py`` whether it is still ours, and cancel requests · ``waits.py`` what it
+waits for, for others
 """

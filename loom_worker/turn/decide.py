@@ -89,91 +89,91 @@ class Situation:
     """How the client asks the turn to end."""
 
 
-def decide(work: TurnState, limits: LimitSettings, now: Situation) -> Decision:
+def decide(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     """Return what the turn needs next."""
-    ending = _cancelled(now.cancel) or _ended_from_outside(work, limits, now)
+    ending = _cancelled(now.cancel) or _ended_from_outside(state, limits, now)
     if ending is not None:
-        return _end(work, ending)
-    if work.open_calls:
-        return _cancel_calls(work, now) if now.cancel == "finish" else _tend_calls(work, now)
-    if not work.is_matched:
+        return _end(state, ending)
+    if state.open_calls:
+        return _cancel_calls(state, now) if now.cancel == "finish" else _tend_calls(state, now)
+    if not state.is_matched:
         return Match()
-    last = work.last_reply
+    last = state.last_reply
     if last is None or last.payload["tool_uses"] or last.payload["stop_reason"] == "pause_turn":
-        return _ask(work, limits, now)
-    return _end(work, _answer(last))
+        return _ask(state, limits, now)
+    return _end(state, _answer(last))
 
 
-def _end(work: TurnState, ending: Ending) -> End:
+def _end(state: TurnState, ending: Ending) -> End:
     """End with all that was said, however the turn ends; one that is rolled back has said nothing."""
-    return End(replace(ending, output_text=work.said if ending.leaves_messages else None))
+    return End(replace(ending, output_text=state.said if ending.leaves_messages else None))
 
 
 def _cancelled(cancel: CancelAction | None) -> Ending | None:
     return Ending("cancelled", cancel) if cancel in ("interrupt", "rollback") else None
 
 
-def _ended_from_outside(work: TurnState, limits: LimitSettings, now: Situation) -> Ending | None:
-    turn = work.turn
+def _ended_from_outside(state: TurnState, limits: LimitSettings, now: Situation) -> Ending | None:
+    turn = state.turn
     if turn.deaths >= turn.max_attempts:
         text = f"The turn was given up after {turn.deaths} attempts: each time the worker that ran it died."
         return Ending("failed", "dead", error=problem("dead", text))
     if turn.deadline_ms is not None and now.now_ms >= turn.deadline_ms:
-        text = f"The turn's deadline has passed.{_model_said(work)}"
+        text = f"The turn's deadline has passed.{_model_said(state)}"
         return Ending("incomplete", "deadline", error=problem("deadline", text))
     if now.run_ms >= limits.turn_timeout_s * 1000:
         text = f"The turn ran for {limits.turn_timeout_s:g} s, the most it may (LOOM_TURN_TIMEOUT_S)."
-        text += _model_said(work)
+        text += _model_said(state)
         return Ending("incomplete", "limits", error=problem("timeout", text))
-    if work.waits >= MAX_WAITS:
-        text = f"The model could not be reached. {work.last_error or ''}".strip()
+    if state.waits >= MAX_WAITS:
+        text = f"The model could not be reached. {state.last_error or ''}".strip()
         return Ending("failed", "provider", error=problem("provider", text))
     return None
 
 
-def _model_said(work: TurnState) -> str:
+def _model_said(state: TurnState) -> str:
     """The model's last error, as a sentence to follow another; empty if it has replied since, or never failed."""
-    return f" The model's last error was: {work.last_error}" if work.last_error else ""
+    return f" The model's last error was: {state.last_error}" if state.last_error else ""
 
 
-def _cancel_calls(work: TurnState, now: Situation) -> Decision:
+def _cancel_calls(state: TurnState, now: Situation) -> Decision:
     """What is under way is not waited for: the answer is wanted now."""
     content = "Cancelled: the user wants the answer now, without further tool calls."
     return Close(
-        tuple(replace(call, status="cancelled", finished_ms=now.now_ms, content=content) for call in work.open_calls)
+        tuple(replace(call, status="cancelled", finished_ms=now.now_ms, content=content) for call in state.open_calls)
     )
 
 
-def _tend_calls(work: TurnState, now: Situation) -> Decision:
+def _tend_calls(state: TurnState, now: Situation) -> Decision:
     if now.check.close:
         return Close(now.check.close)
     if now.check.approve:
         return Approve(now.check.approve)
-    if len(now.check.send) == len(work.open_calls) == 1 and now.check.send[0].name in now.bounded:
+    if len(now.check.send) == len(state.open_calls) == 1 and now.check.send[0].name in now.bounded:
         return CallHere(now.check.send[0])
     if now.check.send:
         return FanOut(now.check.send)
-    waiting = [call.approve_by_ms or 0 for call in work.open_calls if call.is_waiting]
+    waiting = [call.approve_by_ms or 0 for call in state.open_calls if call.is_waiting]
     # A call under way is looked after every few seconds; a twin of one that waits comes after it.
-    if not waiting or any(call.sent_ms is not None for call in work.open_calls):
+    if not waiting or any(call.sent_ms is not None for call in state.open_calls):
         return Wait()
-    return AskPerson(min([*waiting, *([work.turn.deadline_ms] if work.turn.deadline_ms else [])]))
+    return AskPerson(min([*waiting, *([state.turn.deadline_ms] if state.turn.deadline_ms else [])]))
 
 
-def _ask(work: TurnState, limits: LimitSettings, now: Situation) -> Decision:
-    if _is_spent(work):
-        return _end(work, Ending("incomplete", "budget", error=problem("budget", "The turn's budget is spent.")))
-    asked = work.usage.llm_calls
+def _ask(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
+    if _is_spent(state):
+        return _end(state, Ending("incomplete", "budget", error=problem("budget", "The turn's budget is spent.")))
+    asked = state.usage.llm_calls
     if asked >= limits.max_llm_calls:
         text = f"No answer after {asked} calls of the model (LOOM_MAX_LLM_CALLS)."
-        return _end(work, Ending("incomplete", "limits", error=problem("limits", text)))
-    is_last = now.cancel == "finish" or asked == limits.max_llm_calls - 1 or len(work.calls) >= limits.max_tool_calls
+        return _end(state, Ending("incomplete", "limits", error=problem("limits", text)))
+    is_last = now.cancel == "finish" or asked == limits.max_llm_calls - 1 or len(state.calls) >= limits.max_tool_calls
     return Ask(may_call_tools=not is_last)
 
 
-def _is_spent(work: TurnState) -> bool:
-    budget = work.turn.budget or {}
-    used = work.usage
+def _is_spent(state: TurnState) -> bool:
+    budget = state.turn.budget or {}
+    used = state.usage
     is_over_tokens = budget.get("tokens") is not None and used.tokens >= budget["tokens"]
     is_over_usd = budget.get("usd") is not None and (used.cost_usd or 0.0) >= budget["usd"]
     return used.llm_calls > 0 and (is_over_tokens or is_over_usd)
@@ -188,9 +188,9 @@ def _answer(last: Step) -> Ending:
     return Ending("completed")
 
 
-def failed(work: TurnState, reason: str, message: str) -> End:
+def failed(state: TurnState, reason: str, message: str) -> End:
     """The model cannot be asked any more; what it said before stays."""
-    return _end(work, Ending("failed", reason, error=problem(reason, message)))
+    return _end(state, Ending("failed", reason, error=problem(reason, message)))
 
 
 def problem(kind: str, message: str) -> Json:

@@ -1,6 +1,7 @@
 """A turn ends: what it said, what it cost and who must be told, in one transaction; then, and only then, the news."""
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -8,6 +9,7 @@ from loom_worker.core import crash_points
 from loom_worker.core.values.deliveries import Delivery
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.turns import CANCELLED, CancelAction, Ending, Turn
 from loom_worker.events.writer import EventWriter
@@ -15,17 +17,13 @@ from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
 from loom_worker.turn.context import is_pressed
-from loom_worker.turn.pattern_outcomes import has_succeeded, patterns_of, uses
-from loom_worker.turn.reply import system_rom
-from loom_worker.turn.run import progress
-from loom_worker.turn.runtime import Execution, TurnWorker
-from loom_worker.turn.state import TurnState
-from loom_worker.turn.transcript import said, usage_of
+from loom_worker.turn.state import TurnState, said, usage_of
+from loom_worker.turn.worker import Execution, TurnWorker
 
 log = logging.getLogger(__name__)
 
 
-def end(work: TurnState, ending: Ending, execution: Execution, writer: EventWriter) -> None:
+def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWriter) -> None:
     """Commit the end of a turn, then tell readers, the lane and the webhook.
 
     Args:
@@ -39,50 +37,50 @@ def end(work: TurnState, ending: Ending, execution: Execution, writer: EventWrit
     """
     worker = execution.worker
     now_ms = worker.clock_ms()
-    work = replace(work, patterns=patterns_of(work, worker.version_of))
-    turn = finished(work, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.run_ms)
-    delivery = Delivery.of(turn, worker.webhook_body(turn), now_ms=now_ms) if turn.webhook else None
-    last = work.last_reply
+    state = replace(state, patterns=patterns_of(state, worker.knowledge.version_of))
+    turn = finished(state, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.run_ms)
+    delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
+    last = state.last_reply
     crash_points.reached("turn.ending")
-    messages = _messages(work, execution, now_ms) if ending.leaves_messages else ()
-    is_full = bool(messages) and is_pressed(execution.runtime, execution.recollect(), messages)
+    messages = _messages(state, execution, now_ms) if ending.leaves_messages else ()
+    is_full = bool(messages) and is_pressed(execution.runtime, execution.session.memory, messages)
     final = Final(
         ending=ending,
-        progress={**progress(work, execution), "run_ms": turn.run_ms, "completed_ms": now_ms},
-        steps=work.unsaved_steps,
-        calls=work.unsaved_calls,
-        open_calls=len(work.open_calls),
+        progress={**execution.progress(state), "run_ms": turn.run_ms, "completed_ms": now_ms},
+        steps=state.unsaved_steps,
+        calls=state.unsaved_calls,
+        open_calls=len(state.open_calls),
         said=messages,
         delivery=delivery,
         model=str(last.payload["model"]) if last else "",
-        rom=system_rom(work, execution) if last else None,
+        rom=execution.session.rom if last else None,
         heard=turn.cancel,
         agent_version=execution.runtime.agent.version,
-        token_correction=work.correction,
-        memory_seen=execution.recollect().state.version if last else None,
+        token_correction=state.correction,
+        memory_seen=execution.session.memory.state.version if last else None,
         memory_due=is_full,
-        uses=uses(work.patterns),
+        uses=uses(state.patterns),
         has_succeeded=has_succeeded(ending),
     )
-    execution.write(partial(worker.journal.finish, work.claim, final))
+    execution.write(partial(worker.journal.finish, state.claim, final))
     crash_points.reached("turn.ended")
     log.info("turn %s", turn.status, extra=log_ids(turn))
     writer.emit(f"turn.{turn.status}", turn.as_json())
     if not worker.is_isolated:  # else the parent holds the lease, and gives the lane back itself
-        leave(execution.hold, turn, worker)
+        leave(execution.held, turn, worker)
     if delivery is not None:
         worker.dispatcher.deliver(delivery.id)
     if is_full:
         worker.dispatcher.summarize(turn.lane)
 
 
-def leave(hold: HeldLease, turn: Turn, worker: TurnWorker) -> None:
+def leave(held: HeldLease, turn: Turn, worker: TurnWorker) -> None:
     """Go on to the next turn of the lane of one that has ended, or give it back and ring if more wait in it."""
-    worker.keeper.let_go(hold)  # a beat in between would write the lease of the idle lane again
+    worker.renewer.let_go(held)  # a beat in between would write the lease of the idle lane again
     if worker.stopping.is_asked:
-        must_wake = worker.lanes.complete(hold.lease, turn.seq)
+        must_wake = worker.lanes.complete(held.lease, turn.seq)
     else:
-        hold.kept, must_wake = worker.lanes.advance(hold.lease, turn.seq)
+        held.kept, must_wake = worker.lanes.advance(held.lease, turn.seq)
     if must_wake:
         worker.dispatcher.wake(turn.lane)
 
@@ -93,24 +91,24 @@ def log_ids(turn: Turn) -> Json:
     return {**ids, "status": turn.reason or turn.status, "duration_ms": turn.run_ms}
 
 
-def finished(work: TurnState, ending: Ending, *, cancel: CancelAction | None = None, now_ms: int, run_ms: int) -> Turn:
+def finished(state: TurnState, ending: Ending, *, cancel: CancelAction | None = None, now_ms: int, run_ms: int) -> Turn:
     """The turn as every reader will find it from now on."""
     closed = tuple(
         replace(call, status="cancelled", started_ms=None, finished_ms=now_ms, content=CANCELLED)
         if call.is_open
         else call
-        for call in work.calls
+        for call in state.calls
     )
     return replace(
-        work.turn,
+        state.turn,
         status=ending.status,
         reason=ending.reason,
-        deaths=0 if work.has_got_on else work.turn.deaths,
+        deaths=0 if state.has_got_on else state.turn.deaths,
         output_text=ending.output_text,
         error=ending.error,
-        usage=work.usage,
-        patterns=work.patterns,
-        first_token_ms=work.first_token_ms,
+        usage=state.usage,
+        patterns=state.patterns,
+        first_token_ms=state.first_token_ms,
         calls=closed,
         completed_ms=now_ms,
         run_ms=run_ms,
@@ -119,8 +117,8 @@ def finished(work: TurnState, ending: Ending, *, cancel: CancelAction | None = N
     )
 
 
-def _messages(work: TurnState, execution: Execution, now_ms: int) -> tuple[Message, ...]:
-    turn = work.turn
+def _messages(state: TurnState, execution: Execution, now_ms: int) -> tuple[Message, ...]:
+    turn = state.turn
     return tuple(
         Message(
             id=new_id("msg_"),
@@ -131,5 +129,45 @@ def _messages(work: TurnState, execution: Execution, now_ms: int) -> tuple[Messa
             created_ms=now_ms,
             usage=usage_of(usage),
         )
-        for chat, usage in said(work)
+        for chat, usage in said(state)
     )
+
+
+LOADS = "load_pattern"
+"""The tool by which a model asks for a pattern itself."""
+NOT_THEIRS = frozenset({"provider", "dead", "budget", "deadline"})
+"""Reasons for a failure that no pattern can have brought about."""
+
+
+def patterns_of(state: TurnState, version_of: Callable[[str], str | None]) -> tuple[Json, ...]:
+    """The patterns beside the question, then those that the model asked for; each once.
+
+    Args:
+        version_of: gives the digest of a pattern's text as it reads now; None where there is none any more.
+    """
+    known = {str(pattern["id"]) for pattern in state.patterns}
+    asked = [str(call.arguments.get("id")) for call in state.calls if call.name == LOADS and call.status == "completed"]
+    loaded = [pattern_id for pattern_id in dict.fromkeys(asked) if pattern_id not in known]
+    versions = {pattern_id: version_of(pattern_id) for pattern_id in loaded}
+    more = [
+        {"id": pattern_id, "score": None, "version": version, "how": "loaded"}
+        for pattern_id, version in versions.items()
+        if version is not None
+    ]
+    return (*state.patterns, *more)
+
+
+def uses(patterns: Sequence[Json]) -> tuple[PatternUse, ...]:
+    """The patterns of a turn as they are counted."""
+    return tuple(
+        PatternUse(each["id"], each["version"], "loaded" if each.get("how") == "loaded" else "matched")
+        for each in patterns
+        if each.get("version")
+    )
+
+
+def has_succeeded(ending: Ending) -> bool | None:
+    """True of an answer; None where somebody stopped it, or where it failed for what has nothing to do with it."""
+    if ending.status == "completed":
+        return True
+    return None if ending.status == "cancelled" or ending.reason in NOT_THEIRS else False

@@ -1,23 +1,20 @@
 """One call of the model: pack the context, stream the answer to the readers, plan its tool calls."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from loom_worker.core import crash_points
 from loom_worker.core.errors import BudgetExceeded, Interrupted, PromptTooLong, ProviderFailed, StreamBroken, Transient
-from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Usage
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, ToolUse, Usage
 from loom_worker.core.values.turns import Call
 from loom_worker.events.writer import EventWriter
 from loom_worker.llm.prices import cost_usd
 from loom_worker.memory.fit import Context
-from loom_worker.turn.authorization import examiner
-from loom_worker.turn.context import build, estimate, kernel_of, layers_of, over_bound, rom_of, shown_tokens
-from loom_worker.turn.fencing import as_data
-from loom_worker.turn.runtime import Execution
-from loom_worker.turn.state import TurnState
-from loom_worker.turn.tool_plan import named, planned, used_up
-from loom_worker.turn.transcript import after, conversation
+from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, shown_tokens
+from loom_worker.turn.state import TurnState, after, conversation
+from loom_worker.turn.tool_plan import Checked, named, planned, used_up
+from loom_worker.turn.worker import Execution
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +24,7 @@ TOO_LONG = 1.2
 """By how much more a provider's tokens are taken for, each time it refuses a request as too long."""
 
 
-def ask(work: TurnState, execution: Execution, writer: EventWriter, *, may_call_tools: bool) -> TurnState:
+def ask(state: TurnState, execution: Execution, writer: EventWriter, *, may_call_tools: bool) -> TurnState:
     """Call the model once and take up its answer; where the client asks it cut, what it said until then.
 
     Raises:
@@ -36,17 +33,17 @@ def ask(work: TurnState, execution: Execution, writer: EventWriter, *, may_call_
         ProviderFailed: the provider refuses.
         Interrupted: this worker must stop, or lost the turn.
     """
-    _tell_changes(work, execution, writer)
-    ratio = over_bound(execution.runtime, work.correction)
+    _tell_changes(state, execution, writer)
+    ratio = over_bound(execution.runtime, state.correction)
     for _ in range(REFITS):
-        context = _context(work, execution, ratio)
+        context = _context(state, execution, ratio)
         try:
-            return _ask(work, execution, writer, context, may_call_tools=may_call_tools)
+            return _ask(state, execution, writer, context, may_call_tools=may_call_tools)
         except PromptTooLong as error:
             # What is dropped may be what needs fewest tokens: each time it is taken for more than it seems to be.
             learned = _learned(error, context, execution.runtime.input_budget_tokens)
             ratio = max(learned, TOO_LONG * max(ratio, 1.0))
-            log.warning("the window is fuller than counted", extra={"turn": work.turn.id, "by": ratio})
+            log.warning("the window is fuller than counted", extra={"turn": state.turn.id, "by": ratio})
     raise BudgetExceeded(
         f"The model's provider finds this turn too long for its window, also after it was shortened {REFITS} times. "
         "Send a shorter message, or set max_context_tokens to the model's real window."
@@ -60,37 +57,37 @@ def _learned(error: PromptTooLong, context: Context, budget_tokens: int) -> floa
 
 
 def _ask(
-    work: TurnState, execution: Execution, writer: EventWriter, context: Context, *, may_call_tools: bool
+    state: TurnState, execution: Execution, writer: EventWriter, context: Context, *, may_call_tools: bool
 ) -> TurnState:
-    shown = shown_tokens(execution.runtime, context, work.correction)
+    shown = shown_tokens(execution.runtime, context, state.correction)
     writer.emit("context.built", {"tokens": shown, "budget_tokens": execution.runtime.input_budget_tokens})
     crash_points.reached("turn.built")
     stream = execution.runtime.model.reply(_request(context, execution, may_call_tools=may_call_tools))
     try:
-        reply, first_token_ms = _listen(stream, work, execution, writer, sent_tokens=sum(shown.values()))
+        reply, first_token_ms = _listen(stream, state, execution, writer, sent_tokens=sum(shown.values()))
     except (Transient, ProviderFailed) as error:
-        if writer.drop_deltas(reply_n=work.next_n):
-            retell(work, writer, str(error))
+        if writer.drop_deltas(reply_n=state.next_n):
+            retell(state, writer, str(error))
         raise
     except BaseException:
-        writer.drop_deltas(reply_n=work.next_n)
+        writer.drop_deltas(reply_n=state.next_n)
         raise
     finally:
         _close(stream)
-    ids = frozenset(call.id for call in work.calls)
-    reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(work.calls)))
-    calls = _calls(reply, work, execution, writer)
+    ids = frozenset(call.id for call in state.calls)
+    reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(state.calls)))
+    calls = _calls(reply, state, execution, writer)
     estimated = round(estimate(execution.runtime, context))
-    note = used_up(len(work.calls) + len(calls), work.usage.llm_calls + 1, execution.limits) if calls else ""
-    return work.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, note=note)
+    note = used_up(len(state.calls) + len(calls), state.usage.llm_calls + 1, execution.limits) if calls else ""
+    return state.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, note=note)
 
 
-def _tell_changes(work: TurnState, execution: Execution, writer: EventWriter) -> None:
+def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -> None:
     """Readers hear of what became of the memory since the session's last turn, before this one's first reply."""
-    if work.last_reply is not None:
+    if state.last_reply is not None:
         return
-    for change in execution.recollect().state.changes:
-        if change.version > work.claim.memory_seen:
+    for change in execution.session.memory.state.changes:
+        if change.version > state.claim.memory_seen:
             writer.emit(f"memory.{change.kind}", change.as_json())
 
 
@@ -109,13 +106,13 @@ def _request(context: Context, execution: Execution, *, may_call_tools: bool) ->
     )
 
 
-def _calls(reply: Reply, work: TurnState, execution: Execution, writer: EventWriter) -> tuple[Call, ...]:
+def _calls(reply: Reply, state: TurnState, execution: Execution, writer: EventWriter) -> tuple[Call, ...]:
     calls = planned(
         reply.tool_uses,
         examiner(reply.tool_uses, execution),
         execution.limits,
-        position=len(work.calls),
-        reply_n=work.next_n,
+        position=len(state.calls),
+        reply_n=state.next_n,
     )
     for call in calls:
         writer.emit("tool_call.started", {"id": call.id, "name": call.name, "arguments": call.arguments})
@@ -126,25 +123,20 @@ def _calls(reply: Reply, work: TurnState, execution: Execution, writer: EventWri
     return calls
 
 
-def system_rom(work: TurnState, execution: Execution) -> str:
-    """The system text of the session: as first sent, else made now."""
-    return rom_of(execution.runtime, work.claim.rom, execution.standing)
-
-
-def _context(work: TurnState, execution: Execution, ratio: float) -> Context:
+def _context(state: TurnState, execution: Execution, ratio: float) -> Context:
     layers = layers_of(
         execution.runtime,
-        execution.recollect(),
-        rom=system_rom(work, execution),
-        kernel=kernel_of(work.claim),
-        recalled=work.recalled,
-        current=[as_data(chat, work.turn.id) for chat in conversation(work)],
+        execution.session.memory,
+        rom=execution.session.rom,
+        kernel=kernel_of(state.claim),
+        recalled=state.recalled,
+        current=[as_data(chat, state.turn.id) for chat in conversation(state)],
     )
     return build(execution.runtime, layers, ratio=ratio)
 
 
 def _listen(
-    stream: Iterator[ReplyEvent], work: TurnState, execution: Execution, writer: EventWriter, *, sent_tokens: int
+    stream: Iterator[ReplyEvent], state: TurnState, execution: Execution, writer: EventWriter, *, sent_tokens: int
 ) -> tuple[Reply, int | None]:
     first_token_ms: int | None = None
     said: list[str] = []
@@ -155,14 +147,14 @@ def _listen(
             _check_wanted(execution)
             match event:
                 case TextDelta(text):
-                    first_token_ms = _age_ms(work, execution) if first_token_ms is None else first_token_ms
-                    writer.delta(text if said else after(work.replies) + text, reply_n=work.next_n)
+                    first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
+                    writer.delta(text if said else after(state.replies) + text, reply_n=state.next_n)
                     said.append(text)
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
-                    writer.drop_deltas(reply_n=work.next_n)
+                    writer.drop_deltas(reply_n=state.next_n)
                     said.clear()
-                    retell(work, writer, why)
+                    retell(state, writer, why)
     except Interrupted:
         if not execution.cancel_requests.must_cut():
             raise
@@ -170,9 +162,9 @@ def _listen(
     raise StreamBroken("The model's stream ended without a reply.")
 
 
-def _age_ms(work: TurnState, execution: Execution) -> int:
+def _age_ms(state: TurnState, execution: Execution) -> int:
     """Milliseconds since the turn was accepted."""
-    return execution.worker.clock_ms() - work.turn.created_ms
+    return execution.worker.clock_ms() - state.turn.created_ms
 
 
 def _check_wanted(execution: Execution) -> None:
@@ -187,15 +179,40 @@ def _cut(text: str, execution: Execution, *, sent_tokens: int) -> Reply:
     return Reply(text, "cancelled", replace(usage, cost_usd=cost_usd(model, usage)), model)
 
 
-def retell(work: TurnState, writer: EventWriter, why: str) -> None:
+def retell(state: TurnState, writer: EventWriter, why: str) -> None:
     """Tell readers to drop what they saw since the turn started, and what of it still holds."""
-    writer.emit("turn.retrying", {"reason": why, "attempt": work.turn.attempt})
-    for n, step in enumerate(work.replies):
+    writer.emit("turn.retrying", {"reason": why, "attempt": state.turn.attempt})
+    for n, step in enumerate(state.replies):
         if step.payload["text"]:
-            writer.delta(after(work.replies[:n]) + step.payload["text"], reply_n=step.n)
+            writer.delta(after(state.replies[:n]) + step.payload["text"], reply_n=step.n)
 
 
 def _close(stream: Iterator[ReplyEvent]) -> None:
     close = getattr(stream, "close", None)
     if close is not None:
         close()
+
+
+def examiner(uses: Sequence[ToolUse], execution: Execution) -> Callable[[ToolUse], Checked]:
+    """Look at each of a reply's calls: tool, arguments, rights, circuit breaker, approval."""
+    registry = execution.runtime.registry
+    tools = {use.name: tool for use in uses if (tool := registry.get(use.name)) is not None}
+    groups = sorted({tool.group for tool in tools.values() if tool.group})
+    open_for_s = execution.worker.tools.open_breakers(groups) if groups else {}
+    return lambda use: _checked(use, execution, open_for_s)
+
+
+def _checked(use: ToolUse, execution: Execution, open_for_s: Mapping[str, float]) -> Checked:
+    runtime = execution.runtime
+    prepared = runtime.prepared(use)
+    tool = runtime.registry.get(use.name)
+    if prepared.flaw is not None or tool is None:
+        return Checked(use.arguments, prepared.flaw)
+    wait_s = open_for_s.get(tool.group)
+    if wait_s is not None:
+        text = f"UNAVAILABLE: {use.name} has failed several times in a row and is not tried for {wait_s:.0f} s."
+        return Checked(prepared.arguments, f"{text} Go on without it.")
+    if not runtime.agent.approval.holds(tool):
+        return Checked(prepared.arguments)
+    approve_by_ms = execution.worker.clock_ms() + int(runtime.agent.approval.timeout_s * 1000)
+    return Checked(prepared.arguments, approve_by_ms=approve_by_ms)

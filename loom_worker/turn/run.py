@@ -1,17 +1,28 @@
 """The loop: one decision after the other, every reply saved before anything else has an effect."""
 
+import logging
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
 from loom_worker.core import crash_points
-from loom_worker.core.errors import BudgetExceeded, Interrupted, Overloaded, ProviderFailed, Transient, Unavailable
+from loom_worker.core.errors import (
+    BudgetExceeded,
+    Interrupted,
+    Overloaded,
+    Overruled,
+    ProviderFailed,
+    Transient,
+    Unavailable,
+)
 from loom_worker.core.fence import fence
 from loom_worker.core.values.deliveries import Delivery
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller
-from loom_worker.core.values.turns import Call, Ending
+from loom_worker.core.values.turns import Call, Claim, Ending
 from loom_worker.core.values.waiting import Waiting as ForPerson
+from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import EventWriter
 from loom_worker.memory.recalled import as_text
 from loom_worker.tools.call_request import BUILD_S
@@ -29,10 +40,14 @@ from loom_worker.turn.decide import (
     decide,
     failed,
 )
-from loom_worker.turn.reply import ask
-from loom_worker.turn.runtime import Execution
+from loom_worker.turn.ending import end
+from loom_worker.turn.reply import ask, retell
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import Check, Rules, check
+from loom_worker.turn.waits import log_wait
+from loom_worker.turn.worker import Execution
+
+log = logging.getLogger(__name__)
 
 MAX_WAIT_S = 60.0
 """The longest pause for a busy provider before it is asked again."""
@@ -42,7 +57,7 @@ MAX_WAIT_S = 60.0
 class Waiting:
     """The turn must wait; its slot is free meanwhile."""
 
-    work: TurnState
+    state: TurnState
     calls: tuple[Call, ...]
     """To be sent to the tool queue."""
     wait_ms: int
@@ -53,11 +68,33 @@ class Waiting:
 class Done:
     """The turn ends."""
 
-    work: TurnState
+    state: TurnState
     ending: Ending
 
 
-def run(work: TurnState, execution: Execution, writer: EventWriter) -> Waiting | Done:
+def advance(claim: Claim, execution: Execution) -> None:
+    """Run a turn that is ours until it waits or has ended; every step is saved before the next one.
+
+    Raises:
+        Fenced: another worker owns the turn.
+        Interrupted: this worker must stop, or lost the turn.
+        Unavailable: the database did not answer.
+    """
+    state = TurnState.begin(claim)
+    with closing(_writer(claim, execution)) as writer:
+        _tell_start(state, writer)
+        is_over = False
+        while not is_over:
+            match run(state, execution, writer):
+                case Waiting(state, calls, wait_ms):
+                    park(state, calls, wait_ms, execution, writer)
+                    is_over = True
+                case Done(state, ending):
+                    state = state.told(writer.take_log())
+                    is_over = _has_ended(state, ending, execution, writer)
+
+
+def run(state: TurnState, execution: Execution, writer: EventWriter) -> Waiting | Done:
     """Advance a turn until it must wait or has ended.
 
     Raises:
@@ -68,49 +105,79 @@ def run(work: TurnState, execution: Execution, writer: EventWriter) -> Waiting |
     worker = execution.worker
     park_ms = int(worker.settings.lanes.park_check_s * 1000)
     while True:
-        decision = decide(work, execution.limits, situation(work, execution))
+        decision = decide(state, execution.limits, situation(state, execution))
         # What has its answer is ended even while the worker stops: there may be no other to do it.
         if execution.ownership.is_lost() or (worker.stopping.is_asked and not isinstance(decision, End)):
-            saved(work, execution, writer)  # a reply that was paid for is kept, if the turn is still ours
+            saved(state, execution, writer)  # a reply that was paid for is kept, if the turn is still ours
             raise Interrupted("The turn is left to another worker.")
         match decision:
             case Match():
-                work = _match(work, execution, writer)
+                state = _match(state, execution, writer)
             case Ask(may_call_tools):
-                work = saved(work, execution, writer)
-                execution.watch.begin(work)
+                state = saved(state, execution, writer)
+                execution.watch.begin(state)
                 try:
-                    work = ask(work, execution, writer, may_call_tools=may_call_tools)
+                    state = ask(state, execution, writer, may_call_tools=may_call_tools)
                     crash_points.reached("turn.replied")
                 except Unavailable:
                     raise
                 except Transient as error:
-                    pause_ms = _pause_ms(work, error)
-                    return Waiting(work.waited(str(error), execution.watch.parked(error, pause_ms)), (), pause_ms)
+                    pause_ms = _pause_ms(state, error)
+                    return Waiting(state.waited(str(error), execution.watch.parked(error, pause_ms)), (), pause_ms)
                 except (ProviderFailed, BudgetExceeded) as error:
-                    return Done(work, failed(work, _reason(error), str(error)).ending)
+                    return Done(state, failed(state, _reason(error), str(error)).ending)
             case CallHere(call):
-                work = _call_here(saved(work, execution, writer), call, execution, writer)
+                state = _call_here(saved(state, execution, writer), call, execution, writer)
             case Close(calls):
-                work = _close(saved(work, execution, writer), calls, execution, writer)
+                state = _close(saved(state, execution, writer), calls, execution, writer)
             case Approve(calls):
-                work = _approve(saved(work, execution, writer), calls, execution)
+                state = _approve(saved(state, execution, writer), calls, execution)
             case FanOut(calls):
-                return Waiting(work, calls, park_ms)
+                return Waiting(state, calls, park_ms)
             case Wait():
-                return Waiting(work, (), park_ms)
+                return Waiting(state, (), park_ms)
             case AskPerson(until_ms):
-                return Waiting(work, (), max(until_ms - worker.clock_ms(), 1))
+                return Waiting(state, (), max(until_ms - worker.clock_ms(), 1))
             case End(ending):
-                return Done(work, ending)
+                return Done(state, ending)
 
 
-def saved(work: TurnState, execution: Execution, writer: EventWriter) -> TurnState:
+def park(state: TurnState, calls: tuple[Call, ...], wait_ms: int, execution: Execution, writer: EventWriter) -> None:
+    """Free the slot: first the database, then the lane, and only then anyone who could wake it."""
+    worker, lane, now_ms = execution.worker, state.turn.lane, execution.worker.clock_ms()
+    new = {call.position for call in state.unsaved_calls}
+    sent = tuple(replace(call, sends=1, sent_ms=now_ms) for call in calls if call.position in new)
+    again = tuple(call for call in calls if call.position not in new)
+    if any(call.sends for call in again):
+        log.warning("tool calls sent again", extra={"turn": state.turn.id})
+    if again:
+        sent += worker.calls.send(state.claim, again, now_ms=now_ms)
+    state = state.with_calls(sent)
+    log_wait(state, worker.waits, now_ms=now_ms)
+    asks = {"status": "requires_action"} if any(call.is_waiting for call in state.calls) else {}
+    save(state, execution, writer, {"held_by": None, "parked_until_ms": now_ms + wait_ms, **asks})
+    writer.flush()  # before others write: tool workers tell of their results
+    must_wake = worker.lanes.park(execution.held.lease, wait_ms=wait_ms)
+    # An alert that our keeper has heard and nobody has looked after is not in the lane any more.
+    if must_wake or (execution.cancel_requests.is_alerted and worker.lanes.alert(lane)):
+        worker.dispatcher.wake(lane)
+    if sent:
+        # A chord of some calls ends before the last one does, whose signal must not be taken for the same.
+        part = ":part" if len(sent) < len(state.open_calls) else ""
+        worker.dispatcher.fan_out(lane, state.turn.id, sent, ticket(state.turn.id, sent[0]) + part)
+
+
+def ticket(turn_id: str, call: Call) -> str:
+    """What makes all signals of one fan-out the same."""
+    return f"{turn_id}:{call.reply_n}"
+
+
+def saved(state: TurnState, execution: Execution, writer: EventWriter) -> TurnState:
     """Write to the journal what would have to be paid for again; the rest can go with the next step."""
-    return save(work, execution, writer, {}) if work.has_unsaved_reply else work
+    return save(state, execution, writer, {}) if state.has_unsaved_reply else state
 
 
-def save(work: TurnState, execution: Execution, writer: EventWriter, columns: Json) -> TurnState:
+def save(state: TurnState, execution: Execution, writer: EventWriter, columns: Json) -> TurnState:
     """Write all there is to the journal.
 
     Args:
@@ -119,47 +186,37 @@ def save(work: TurnState, execution: Execution, writer: EventWriter, columns: Js
     Raises:
         Fenced: another worker owns the turn; nothing was written.
     """
-    work = work.told(writer.take_log())
-    columns = {**progress(work, execution), **columns}
-    delivery = _asking(work, execution)
-    steps, calls = work.unsaved_steps, work.unsaved_calls
-    execution.write(partial(execution.worker.journal.save, work.claim, steps, calls, columns, delivery=delivery))
+    state = state.told(writer.take_log())
+    columns = {**execution.progress(state), **columns}
+    delivery = _asking(state, execution)
+    steps, calls = state.unsaved_steps, state.unsaved_calls
+    execution.write(partial(execution.worker.journal.save, state.claim, steps, calls, columns, delivery=delivery))
     crash_points.reached("turn.journaled")
     if delivery is not None:
         execution.worker.dispatcher.deliver(delivery.id)
-    return work.saved()
+    return state.saved()
 
 
-def _asking(work: TurnState, execution: Execution) -> Delivery | None:
+def _asking(state: TurnState, execution: Execution) -> Delivery | None:
     """The webhook that tells of calls which wait for a person, once for each reply that asks for some."""
-    if work.turn.webhook is None or not any(call.is_waiting for call in work.unsaved_calls):
+    if state.turn.webhook is None or not any(call.is_waiting for call in state.unsaved_calls):
         return None
     now_ms = execution.worker.clock_ms()
-    done = replace(work.turn, usage=work.usage, patterns=work.patterns, calls=work.calls)
+    done = replace(state.turn, usage=state.usage, patterns=state.patterns, calls=state.calls)
     turn = replace(done, status="requires_action", waiting=ForPerson("person", now_ms))
-    return Delivery.of(turn, execution.worker.webhook_body(turn), now_ms=now_ms)
+    return Delivery.of(turn, execution.worker.bodies.of(turn), now_ms=now_ms)
 
 
-def progress(work: TurnState, execution: Execution) -> Json:
-    """The columns of a turn that follow from what was done."""
-    return {
-        "usage": work.usage.as_json(),
-        "run_ms": execution.run_ms,
-        "patterns": list(work.patterns),
-        "first_token_ms": work.first_token_ms,
-    }
-
-
-def situation(work: TurnState, execution: Execution) -> Situation:
+def situation(state: TurnState, execution: Execution) -> Situation:
     """Look around; tools and other workers are asked after only if calls are under way."""
     worker = execution.worker
     now_ms = worker.clock_ms()
-    alive = worker.alive_workers() if any(call.status == "running" for call in work.open_calls) else frozenset()
+    alive = worker.workers.alive() if any(call.status == "running" for call in state.open_calls) else frozenset()
     return Situation(
         now_ms=now_ms,
         run_ms=execution.run_ms,
-        check=_check(work.calls, alive, execution, now_ms) if work.open_calls else Check(),
-        bounded=frozenset(call.name for call in work.open_calls if _is_bounded(call.name, execution)),
+        check=_check(state.calls, alive, execution, now_ms) if state.open_calls else Check(),
+        bounded=frozenset(call.name for call in state.open_calls if _is_bounded(call.name, execution)),
         cancel=execution.cancel_requests.now(),
     )
 
@@ -182,53 +239,78 @@ def _is_bounded(name: str, execution: Execution) -> bool:
     return tool is not None and tool.is_bounded
 
 
-def _match(work: TurnState, execution: Execution, writer: EventWriter) -> TurnState:
-    beside = execution.worker.beside(work.turn, execution.runtime)
+def _match(state: TurnState, execution: Execution, writer: EventWriter) -> TurnState:
+    beside = execution.worker.knowledge.beside(state.turn, execution.runtime)
     if beside.patterns:
         writer.emit("pattern.matched", {"patterns": list(beside.patterns)})
     if beside.skills:
         writer.emit("skill.used", {"skills": list(beside.skills)})
-    return work.matched(beside.text, as_text(execution.recollect().recalled, fence), beside.patterns)
+    return state.matched(beside.text, as_text(execution.session.memory.recalled, fence), beside.patterns)
 
 
-def _call_here(work: TurnState, call: Call, execution: Execution, writer: EventWriter) -> TurnState:
+def _call_here(state: TurnState, call: Call, execution: Execution, writer: EventWriter) -> TurnState:
     worker = execution.worker
     now_ms = worker.clock_ms()
-    sent = worker.calls.send(work.claim, (call,), now_ms=now_ms)
+    sent = worker.calls.send(state.claim, (call,), now_ms=now_ms)
     sends = sent[0].sends if sent else 0
-    running = worker.calls.claim(work.turn.id, call.position, sends, worker=worker.worker, now_ms=now_ms, durable=False)
+    running = worker.calls.claim(state.turn.id, call.position, sends, worker=worker.name, now_ms=now_ms, durable=False)
     tool = execution.runtime.tool(call.name)
     if running is None or tool is None:
         raise Interrupted(f"Call {call.id} was taken by another worker.")
-    turn = work.turn
+    turn = state.turn
     caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent)
-    outcome = worker.run_tool(tool, call.arguments, caller)
-    done = replace(worker.concluded(running, outcome, caller), finished_ms=worker.clock_ms())
-    return _close(work, (done,), execution, writer)
+    outcome = worker.tools.run(tool, call.arguments, caller)
+    done = replace(worker.tools.with_outcome(running, outcome, caller), finished_ms=worker.clock_ms())
+    return _close(state, (done,), execution, writer)
 
 
-def _approve(work: TurnState, calls: Sequence[Call], execution: Execution) -> TurnState:
+def _approve(state: TurnState, calls: Sequence[Call], execution: Execution) -> TurnState:
     """Store that nobody said no in time; where somebody did just now, that is found at the next entry."""
     for call in calls:
-        if not execution.worker.calls.approve(work.turn.id, call):
+        if not execution.worker.calls.approve(state.turn.id, call):
             raise Interrupted(f"Call {call.id} was decided by a person meanwhile.")
-    return work.with_calls(calls)
+    return state.with_calls(calls)
 
 
-def _close(work: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
+def _close(state: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
     """Store ends of calls; where another result came first, that one stays and is found at the next entry."""
     for call in calls:
-        if execution.worker.calls.close(work.turn.id, call) is None:
+        if execution.worker.calls.close(state.turn.id, call) is None:
             raise Interrupted(f"Call {call.id} got its result from elsewhere.")
         writer.emit("tool_call.completed", call.as_json())
-    return work.with_calls(calls)
+    return state.with_calls(calls)
 
 
-def _pause_ms(work: TurnState, error: Transient) -> int:
+def _pause_ms(state: TurnState, error: Transient) -> int:
     wanted_s = error.retry_after_s if isinstance(error, Overloaded) else None
-    pause_s = max(wanted_s or 0.0, float(2 ** (work.waits + 1)))
+    pause_s = max(wanted_s or 0.0, float(2 ** (state.waits + 1)))
     return int(min(pause_s, MAX_WAIT_S) * 1000)
 
 
 def _reason(error: Exception) -> str:
     return "provider" if isinstance(error, ProviderFailed) else "context"
+
+
+def _has_ended(state: TurnState, ending: Ending, execution: Execution, writer: EventWriter) -> bool:
+    """End the turn; False if a cancel request came before its end, which the next decision finds."""
+    try:
+        end(state, ending, execution, writer)
+    except Overruled:
+        execution.cancel_requests.are_missed()
+        return False
+    return True
+
+
+def _writer(claim: Claim, execution: Execution) -> EventWriter:
+    worker, turn = execution.worker, claim.turn
+    first = 2 if turn.fence == 1 else None  # behind turn.queued
+    journaled = partial(rebuild, turn, claim.steps)
+    return EventWriter(worker.events, turn.id, journaled, flusher=worker.flusher, fence=turn.fence, first=first)
+
+
+def _tell_start(state: TurnState, writer: EventWriter) -> None:
+    turn = state.turn
+    if turn.fence == 1:
+        writer.emit("turn.started", {"attempt": turn.attempt})
+    elif turn.deaths or writer.has_orphans():
+        retell(state, writer, "the worker that ran it died" if turn.deaths else "another worker goes on with it")

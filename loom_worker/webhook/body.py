@@ -1,10 +1,12 @@
-"""The body of a webhook: the turn, cut so that every receiver's limit and parser takes it. Pure."""
+"""The body of a webhook: the turn, cut so that every receiver's limit and parser takes it."""
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from loom_worker.core.values.cutting import dump, entries, fit, items, size_bytes, text
+from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.turns import Turn
 
@@ -12,6 +14,19 @@ LIMIT_BYTES = 20_000
 """A body stays below it. Standard Webhooks 1.0.0, Payload size."""
 _ENVELOPE_BYTES = 200
 """Kept free for ``type``, ``timestamp``, ``truncated`` and what holds them together."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookBodies:
+    """Writes the bodies of this installation's webhooks."""
+
+    base_url: str
+    """Where its web API is reached, without a slash at the end."""
+    clock_ms: Callable[[], int] = now_ms
+
+    def of(self, turn: Turn) -> str:
+        """The body that tells of a turn as it is now; see completed."""
+        return completed(turn, now_ms=self.clock_ms(), url=f"{self.base_url}/v1/turns/{turn.id}")
 
 
 def completed(turn: Turn, *, now_ms: int, url: str) -> str:

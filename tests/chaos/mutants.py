@@ -20,7 +20,7 @@ from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer
 from loom_worker.memory import compress
 from loom_worker.memory.layers import turns as turns_of
 from loom_worker.memory.pressure import Batch
-from loom_worker.memory.summarize import Means
+from loom_worker.memory.summarize import CompressionRules
 from loom_worker.service import service
 from loom_worker.store import approvals, calls, claims, journal, rows
 from loom_worker.store.schema import calls as calls_table
@@ -102,7 +102,7 @@ def _memory_hole() -> None:
     """The last turn of what leaves L1 is in no summary."""
     compressed = compress._compressed
 
-    def hasty(state: MemoryState, found: Batch, means: Means) -> Any:
+    def hasty(state: MemoryState, found: Batch, means: CompressionRules) -> Any:
         read = turns_of(found.messages)[:-1] or [found.messages]
         step = compressed(state, replace(found, messages=tuple(chain(*read))), means)
         return replace(step, after=replace(step.after, first_n=found.messages[-1].n + 1))

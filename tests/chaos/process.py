@@ -4,13 +4,11 @@ python -m tests.chaos.process [--mutant NAME] worker --queues turn --name worker
 """
 
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from loom_worker.cli import main as command_line
-from loom_worker.core.child_process import shimmed
 from loom_worker.core.values.agents import Agent
 from loom_worker.runtime import isolated
 from loom_worker.runtime.tool_sets import Own, ToolProvider
@@ -45,11 +43,7 @@ def _equip(effects: Path) -> None:
 def _take_along(mutant: str) -> None:
     """The process of a last attempt has the same tools, and the same bug."""
     ours = (sys.executable, "-m", "tests.chaos.process", *(("--mutant", mutant) if mutant else ()), "alone")
-
-    def run_isolated(lane: str, token: str, turn_id: str, fence: int) -> int:
-        return subprocess.run(shimmed((*ours, lane, token, turn_id, str(fence))), check=False).returncode
-
-    dispatch._run_isolated = run_isolated  # type: ignore[assignment]
+    dispatch.CeleryDispatcher.isolated_command = ours
 
 
 if __name__ == "__main__":

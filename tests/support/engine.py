@@ -16,7 +16,7 @@ from loom_worker.core.settings import from_env
 from loom_worker.core.values.events import Event
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.turns import NewTurn, Turn
-from loom_worker.lanes.lease_renewer import alive_workers
+from loom_worker.lanes.lease_renewer import LiveWorkers
 from loom_worker.runtime import build
 from loom_worker.store.prepare import prepare
 from loom_worker.tasks.app import app
@@ -120,4 +120,4 @@ class Engine:
 
     def _beating(self) -> set[int]:
         with self._valkey.client() as client:
-            return {system.pid_of(name) for name in alive_workers(client)}
+            return {system.pid_of(name) for name in LiveWorkers(client).alive()}

@@ -1,6 +1,6 @@
-"""The pattern library in memory, and what came of it: a desk of patterns as tests put them there."""
+"""The pattern library in memory, and what came of it: a catalog of patterns as tests put them there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ NOTES = Pattern(
 
 @dataclass
 class MemoryPatterns:
-    """Library, table of uses and workers in one; the desk over them is the real one."""
+    """Library, table of uses and workers in one; the catalog over them is the real one."""
 
     kept: tuple[Pattern, ...] = (TOP, NOTES)
     problems: tuple[str, ...] = ()
@@ -58,9 +58,14 @@ class MemoryPatterns:
     """Workspace, question, most candidates, agent."""
     learns: bool = True
 
-    def desk(self) -> PatternCatalog:
+    def catalog(self) -> PatternCatalog:
         here: Any = self
-        return PatternCatalog(library=here, uses=here, match=self.match, learns=self.learns, processes=self.processes)
+        return MemoryCatalog(
+            library=here, uses=here, matcher=here, agents=here, news=here, workers=here, learns=self.learns
+        )
+
+    def alive(self) -> frozenset[str]:
+        return frozenset()
 
     def state(self) -> State:
         return State(Matcher(self.kept), self.problems, LOADED_MS, len(self.kept))
@@ -86,10 +91,18 @@ class MemoryPatterns:
         self.asked.append((workspace, question, k, agent))
         return Matcher(self.kept).match(question, k)
 
-    def processes(self) -> list[Json]:
+    def processes(self, _alive: frozenset[str]) -> list[Json]:
         if self.outage is not None:
             raise self.outage
         return self.told
+
+
+class MemoryCatalog(PatternCatalog):
+    """The real catalog, but for the agent: what it works on is not looked up."""
+
+    def match(self, workspace: str, question: str, k: int, agent: str | None) -> Sequence[PatternMatch]:
+        here: Any = self.library
+        return here.match(workspace, question, k, agent)  # type: ignore[no-any-return]
 
 
 AWAY = Unavailable("Redis did not answer: connection refused")

@@ -25,7 +25,7 @@ class Leftovers:
 
     @property
     def patterns(self) -> PatternCatalog:
-        return self.library.desk()
+        return self.library.catalog()
 
     def errors(self, workspace: str, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:
         mine = [error for error in reversed(self.kept_errors) if error.workspace == workspace and _fits(error, wanted)]

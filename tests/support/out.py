@@ -1,32 +1,63 @@
-"""What leaves a front: kept in lists, answered with little."""
+"""What a service sends and asks: kept in lists, answered with little."""
 
 import json
 from dataclasses import dataclass, field
-from functools import partial
+from typing import Any
 
 from loom_worker.core.errors import LoomError, NotFound
 from loom_worker.core.values.blobs import DataReference
+from loom_worker.core.values.chat import ToolUse
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Turn
-from loom_worker.service.outward import Outward
+from loom_worker.service.service import ServiceParts
 from tests.support.callers import a_tool
 from tests.support.memory_patterns import MemoryPatterns
 
 
 @dataclass
 class Out:
-    """What left the front."""
+    """All collaborators of a service in one: what it announces, asks of agents and contexts, and reads of results."""
 
     announced: list[Turn] = field(default_factory=list)
     woken: list[str] = field(default_factory=list)
     alerted: list[str] = field(default_factory=list)
-    ended: list[Turn] = field(default_factory=list)
+    finished: list[Turn] = field(default_factory=list)
     delivered: list[str] = field(default_factory=list)
     closed: int = 0
     asked: list[tuple[object, ...]] = field(default_factory=list)
     """What was asked of memory and agent runtimes."""
     refusal: LoomError | None = None
     """Raised by whatever is asked."""
+
+    def parts(self) -> ServiceParts:
+        here: Any = self
+        return ServiceParts(
+            announcer=here,
+            runtimes=here,
+            contexts=here,
+            patterns=MemoryPatterns().catalog(),
+            references=here,
+            bodies=here,
+            health=here,
+            figures=here,
+            components=here,
+        )
+
+    def accepted(self, turn: Turn) -> None:
+        self.announced.append(turn)
+
+    def wake(self, lane: str) -> None:
+        self.woken.append(lane)
+
+    def alert(self, lane: str) -> None:
+        self.alerted.append(lane)
+
+    def ended(self, turn: Turn) -> None:
+        self.finished.append(turn)
+
+    def deliver(self, delivery_id: str) -> None:
+        self.delivered.append(delivery_id)
 
     def close(self) -> None:
         self.closed += 1
@@ -44,6 +75,15 @@ class Out:
         self.ask("recall", *question)
         return 7
 
+    def clear_recalled(self, *question: object) -> None:
+        self.ask("clear", *question)
+
+    def check_kernel(self, *question: object) -> None:
+        self.ask("kernel", *question)
+
+    def check_fits(self, *question: object) -> None:
+        self.ask("fits", *question)
+
     def open(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
         self.ask("open", workspace, ref)
         raise NotFound("There is no such result, or it has expired.")
@@ -52,25 +92,17 @@ class Out:
         self.ask("tools", agent)
         return (a_tool("add", "Adds.", {"type": "object"}), a_tool("note", "Notes.", {"type": "object"}))
 
-    def outward(self) -> Outward:
-        return Outward(
-            announce=self.announced.append,
-            wake_lane=self.woken.append,
-            alert=self.alerted.append,
-            ended=self.ended.append,
-            webhook_body=lambda turn: json.dumps(turn.as_json()),
-            deliver=self.delivered.append,
-            problems=lambda: ("workers: none is alive",),
-            workers=lambda: 2,
-            tools=self.tools,
-            open_blob=self.open,
-            prepared=lambda agent, use: (use.arguments, None if "b" in use.arguments else "/: 'b' is missing"),
-            context=self.context,
-            recall=self.recall,
-            clear_recalled=partial(self.ask, "clear"),
-            check_kernel=partial(self.ask, "kernel"),
-            check_fits=partial(self.ask, "fits"),
-            patterns=MemoryPatterns().desk(),
-            metrics=lambda: {"lanes": 3},
-            close=self.close,
-        )
+    def prepared(self, _agent: str, use: ToolUse) -> tuple[Json, str | None]:
+        return use.arguments, None if "b" in use.arguments else "/: 'b' is missing"
+
+    def of(self, turn: Turn) -> str:
+        return json.dumps(turn.as_json())
+
+    def problems(self) -> tuple[str, ...]:
+        return ("workers: none is alive",)
+
+    def workers(self) -> int:
+        return 2
+
+    def all(self) -> Json:
+        return {"lanes": 3}

@@ -4,10 +4,10 @@ from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.core import redis_client
 from loom_worker.core.settings import Settings
+from loom_worker.core.stopping import Stopping
 from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.components import Components, components
 from loom_worker.store.database import Database
-from loom_worker.turn.store_retry import Stopping
 
 
 def made_components(settings: Settings, agents: Agents | LiveAgents, database: Database) -> Components:

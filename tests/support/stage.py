@@ -8,12 +8,13 @@ import redis
 
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.settings import Settings
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.chat import ChatMessage, ToolSpec
 from loom_worker.core.values.deliveries import Delivery
 from loom_worker.core.values.events import Event
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.sessions import Choice, NewSession
 from loom_worker.core.values.tokens import Frame
 from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call, CancelAction, NewTurn, Step, Turn
@@ -37,11 +38,11 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
 from loom_worker.tools.call import call as call_tool
 from loom_worker.tools.registry import Registry
+from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
 from loom_worker.turn.entrypoints import serve_call, serve_lane
-from loom_worker.turn.model_watch import WaitTeller
-from loom_worker.turn.runtime import AgentRuntime, Dispatcher, PromptContext, TurnWorker
-from loom_worker.turn.store_retry import Stopping
-from loom_worker.webhook.body import completed
+from loom_worker.turn.waits import WaitTeller
+from loom_worker.turn.worker import TurnWorker
+from loom_worker.webhook.body import WebhookBodies
 from tests.support.models import Plays
 
 WORKSPACE = "default"
@@ -50,7 +51,7 @@ START_MS = 1_800_000_000_000
 
 @dataclass
 class Book:
-    """What went out through the doors, in order."""
+    """A dispatcher that writes down what it is asked to send, in order."""
 
     woken: list[str] = field(default_factory=list)
     called: list[tuple[str, Call]] = field(default_factory=list)
@@ -61,31 +62,83 @@ class Book:
     alone_status: int = 0
     on_deliver: Callable[[], object] = lambda: None
 
-    def dispatcher(self) -> Dispatcher:
-        """Doors that write into this book."""
+    def wake(self, lane: str) -> None:
+        self.woken.append(lane)
 
-        def call(turn_id: str, sent: Call) -> None:
-            self.called.append((turn_id, sent))
+    def call(self, turn_id: str, sent: Call) -> None:
+        self.called.append((turn_id, sent))
 
-        def fan_out(lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
-            self.fanned.append((lane, turn_id, tuple(calls), ticket))
+    def fan_out(self, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
+        self.fanned.append((lane, turn_id, tuple(calls), ticket))
 
-        def deliver(delivery_id: str) -> None:
-            self.delivered.append(delivery_id)
-            self.on_deliver()
+    def deliver(self, delivery_id: str) -> None:
+        self.delivered.append(delivery_id)
+        self.on_deliver()
 
-        def run_isolated(lane: str, token: str, turn_id: str, fence: int) -> int:
-            self.alone.append((lane, token, turn_id, fence))
-            return self.alone_status
+    def summarize(self, lane: str) -> None:
+        self.summarized.append(lane)
 
-        return Dispatcher(self.woken.append, call, fan_out, deliver, self.summarized.append, run_isolated)
+    def run_isolated(self, lane: str, token: str, turn_id: str, fence: int) -> int:
+        self.alone.append((lane, token, turn_id, fence))
+        return self.alone_status
 
 
-def concluded(call: Call, outcome: Outcome, _caller: Caller) -> Call:
-    """The call with its outcome as it is, a failure in 100 characters."""
-    code = f" [{outcome.code}]" if outcome.code else ""
-    content = outcome.content if outcome.status == "completed" else f"{outcome.content[:100]}{code}"
-    return replace(call, status=outcome.status, content=content)
+class StageTools:
+    """Runs tools in this process, and keeps their results inline."""
+
+    def __init__(self, timeout_s: float, broken: dict[str, float]) -> None:
+        self._timeout_s = timeout_s
+        self._broken = broken
+
+    def run(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
+        return call_tool(tool, arguments, caller, timeout_s=self._timeout_s, pool=None, max_bytes=1_000_000)
+
+    def with_outcome(self, call: Call, outcome: Outcome, _caller: Caller) -> Call:
+        """The call with its outcome as it is, a failure in 100 characters."""
+        code = f" [{outcome.code}]" if outcome.code else ""
+        content = outcome.content if outcome.status == "completed" else f"{outcome.content[:100]}{code}"
+        return replace(call, status=outcome.status, content=content)
+
+    def open_breakers(self, names: Sequence[str]) -> dict[str, float]:
+        return {name: self._broken[name] for name in names if name in self._broken}
+
+
+class StageKnowledge:
+    """What stands beside a question on a stage, and the versions of its patterns."""
+
+    def __init__(self, beside: PromptContext | None = None, standing: str = "") -> None:
+        pattern = {"id": "sql/top_n", "score": 0.5, "version": "v1"}
+        self.prompt = beside or PromptContext("Today is Saturday.", (pattern,))
+        self.standing_text = standing
+
+    def beside(self, _turn: Turn, _runtime: AgentRuntime) -> PromptContext:
+        return self.prompt
+
+    def standing(self, _runtime: AgentRuntime) -> str:
+        return self.standing_text
+
+    def version_of(self, pattern_id: str) -> str | None:
+        return {"sql/trend": "v2"}.get(pattern_id)
+
+
+class StageAgents:
+    """The one agent of a stage, whatever is asked for."""
+
+    def __init__(self, stage: "Stage") -> None:
+        self._stage = stage
+
+    def runtime(self, _name: str, _choice: Choice | None = None, _workspace: str | None = None) -> AgentRuntime:
+        return self._stage.runtime()
+
+
+class StageWorkers:
+    """The workers that a stage says are alive."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def alive(self) -> frozenset[str]:
+        return frozenset(self._names)
 
 
 def spec(name: str, **properties: Json) -> ToolSpec:
@@ -143,44 +196,33 @@ class Stage:
         """A worker that is alive.
 
         Args:
-            parts: of the Loom, in place of the usual ones.
+            parts: of the worker, in place of the usual ones.
         """
         self.alive.add(name)
         usual = TurnWorker(
             settings=self.settings,
-            worker=name,
+            name=name,
             claims=self.claims,
             journal=Journal(self.database),
             calls=self.calls,
             memories=self.memories,
             lanes=self.lanes,
-            keeper=LeaseRenewer(self.redis, self.lanes, name, self.settings.lanes),
+            renewer=LeaseRenewer(self.redis, self.lanes, name, self.settings.lanes),
             events=self.events,
-            dispatcher=self.book.dispatcher(),
-            runtime=lambda agent, choice, workspace: self.runtime(),
-            beside=lambda turn, runtime: PromptContext(
-                "Today is Saturday.", ({"id": "sql/top_n", "score": 0.5, "version": "v1"},)
-            ),
-            standing=lambda runtime: "",
-            version_of={"sql/trend": "v2"}.get,
-            run_tool=self.run_tool,
-            concluded=concluded,
-            open_breakers=lambda names: {name: self.broken[name] for name in names if name in self.broken},
-            alive_workers=lambda: frozenset(self.alive),
+            dispatcher=self.book,
+            agents=StageAgents(self),
+            knowledge=StageKnowledge(),
+            tools=StageTools(self.settings.limits.tool_timeout_s, self.broken),
+            workers=StageWorkers(self.alive),
             waits=WaitTeller(LiveWaits(self.redis)),
-            webhook_body=lambda turn: completed(turn, now_ms=self.now_ms, url=f"http://loom/v1/turns/{turn.id}"),
+            bodies=WebhookBodies("http://loom", clock_ms=lambda: self.now_ms),
             stopping=Stopping(self.settings.lanes.drain_s),
             clock_ms=lambda: self.now_ms,
         )
         return replace(usual, **parts)
 
-    def run_tool(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
-        """Run a tool in this process."""
-        timeout_s = self.settings.limits.tool_timeout_s
-        return call_tool(tool, arguments, caller, timeout_s=timeout_s, pool=None, max_bytes=1_000_000)
-
     def runtime(self) -> AgentRuntime:
-        """the agent runtime of the one agent; four characters are a token."""
+        """The runtime of the one agent; four characters are a token."""
         return AgentRuntime(
             agent=self.agent,
             model=self.model,
@@ -208,7 +250,7 @@ class Stage:
         """Wish a turn to end, as a client does; the lane is alerted.
 
         Args:
-            hears: a worker whose keeper beats at once.
+            hears: a worker whose lease renewer runs at once.
         """
         done = cancel(
             self.database,
@@ -221,7 +263,7 @@ class Stage:
         if not done.turn.is_finished and self.lanes.alert(turn.lane):
             self.book.woken.append(turn.lane)
         if hears is not None:
-            hears.keeper.beat()
+            hears.renewer.beat()
         return done
 
     def serve(self, turn: Turn, by: TurnWorker) -> Turn:

@@ -3,17 +3,19 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from loom_worker.core.errors import Overloaded
 from loom_worker.core.settings_tree import LlmSettings
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Usage
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.llm import tokens
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.memory.compress import Desk, compress
+from loom_worker.memory.compress import Compressor
 from loom_worker.memory.pressure import l1_room
-from loom_worker.memory.summarize import Means
+from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
 from tests.chaos.model_script import summary_for
@@ -26,7 +28,7 @@ POLICY = MemoryPolicy(max_l1_messages=4, min_l1_messages=2, batches=(4, 6, 8), m
 
 
 @dataclass
-class Compressor:
+class CompressorModel:
     """The harness' model, as it answers to summaries; each request is logged as its server would."""
 
     run: Run
@@ -51,19 +53,20 @@ class Compressor:
 
 def compress_session(run: Run, session: str, *, is_busy: bool = False) -> None:
     """Do what is due, as a tools worker would."""
-    means = Means(
+    rules = CompressionRules(
         POLICY,
-        Compressor(run, is_busy),
+        CompressorModel(run, is_busy),
         lambda text: tokens.count(text, model=MODEL),
         l1=l1_room(BUDGET_TOKENS, policy=POLICY, most_tokens=LlmSettings().l1_tokens),
         l2_tokens=int(POLICY.shares.l2 * BUDGET_TOKENS),
         budget_tokens=BUDGET_TOKENS,
     )
     memories = Memories(run.database)
-    desk = Desk(
-        "w1", memories, lambda _: means, frozenset, lambda: False, threading.Semaphore(1), clock_ms=lambda: NOW_MS
+    around: Any = SimpleNamespace(compression=lambda _: rules, alive=frozenset)
+    compressor = Compressor(
+        "w1", memories, around, around, Stopping(1.0), threading.Semaphore(1), clock_ms=lambda: NOW_MS
     )
-    while compress(Sessions(run.database).get(WORKSPACE, session).lane, desk):
+    while compressor.compress(Sessions(run.database).get(WORKSPACE, session).lane):
         pass
 
 

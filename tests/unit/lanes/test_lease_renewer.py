@@ -14,7 +14,7 @@ from loom_worker.core.settings import LaneSettings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease, Renewal
-from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, alive_workers, memory_age_ms
+from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, LiveWorkers, memory_age_ms
 from loom_worker.lanes.readiness import Threads, look
 from tests.support.until import until
 
@@ -95,7 +95,7 @@ def test_after_redis_stood_still_owners_have_the_time_of_a_lease_to_renew_theirs
     client.zadd(keys.LEASES, {LANE: 1})
     stood_still(client)
     assert lanes.expired(limit=10) == []
-    assert alive_workers(client) == {"w1"}
+    assert LiveWorkers(client).alive() == {"w1"}
     client.pexpire(keys.GRACE, int(SETTINGS.lease_s * 1000))
     assert lanes.expired(limit=10) == [LANE]
     assert lanes.renew([lease]) == {lease: "lost"}
@@ -111,7 +111,7 @@ def test_a_beat_that_comes_before_the_sweep_notices_that_redis_stood_still(
     keeper.beat()
     client.delete(keys.worker("w1"))
     assert lanes.expired(limit=10) == []
-    assert alive_workers(client) == {"w1"}
+    assert LiveWorkers(client).alive() == {"w1"}
 
 
 def test_gaps_that_follow_each_other_do_not_spare_the_dead_for_ever(
@@ -195,11 +195,11 @@ def test_a_beat_under_way_does_not_write_the_lease_of_a_lane_that_became_idle(cl
 
 
 def test_a_beat_says_that_the_worker_is_alive(keeper: LeaseRenewer, client: Any) -> None:
-    assert alive_workers(client) == frozenset()
+    assert LiveWorkers(client).alive() == frozenset()
     keeper.beat()
-    assert alive_workers(client) == {"w1"}
+    assert LiveWorkers(client).alive() == {"w1"}
     client.delete(keys.worker("w1"))  # as Redis does when no beat has come for a lease's time
-    assert alive_workers(client) == frozenset()
+    assert LiveWorkers(client).alive() == frozenset()
 
 
 @pytest.mark.parametrize("hours_off", [-5, 5])
@@ -208,14 +208,14 @@ def test_a_worker_with_a_wrong_clock_lives_and_dies_like_any_other(
 ) -> None:
     keeper.beat()
     client.zincrby(keys.WORKERS, hours_off * 3_600_000, "w1")
-    assert alive_workers(client) == {"w1"}
+    assert LiveWorkers(client).alive() == {"w1"}
     client.delete(keys.worker("w1"))
-    assert alive_workers(client) == frozenset()
+    assert LiveWorkers(client).alive() == frozenset()
 
 
 def test_workers_unheard_of_for_a_day_are_forgotten(client: Any) -> None:
     client.zadd(keys.WORKERS, {"dead": 1_000, "old": now_ms() - 80_000_000})
-    assert alive_workers(client) == frozenset()
+    assert LiveWorkers(client).alive() == frozenset()
     assert client.zrange(keys.WORKERS, 0, -1) == ["old"]
 
 
@@ -235,10 +235,10 @@ def test_a_started_keeper_beats_by_itself_and_is_no_longer_alive_once_stopped(va
     keeper = LeaseRenewer(valkey, Lanes(valkey, settings), "w1", settings)
     keeper.start()
     keeper.start()
-    until(lambda: alive_workers(valkey), 5, "a beat")
+    until(lambda: LiveWorkers(valkey).alive(), 5, "a beat")
     assert [thread.name for thread in threading.enumerate()].count("loom-keeper") == 1
     keeper.stop()
-    assert alive_workers(valkey) == frozenset()
+    assert LiveWorkers(valkey).alive() == frozenset()
     assert "loom-keeper" not in [thread.name for thread in threading.enumerate()]
 
 
@@ -261,7 +261,7 @@ def test_a_worker_of_tools_alone_is_alive_but_takes_no_turns(client: Any, lanes:
     threads = Threads(4, lambda: 3)
     LeaseRenewer(client, lanes, "w-turn", SETTINGS, threads=threads).beat()
     LeaseRenewer(client, lanes, "w-tool", SETTINGS).beat()
-    assert alive_workers(client) == {"w-turn", "w-tool"}
+    assert LiveWorkers(client).alive() == {"w-turn", "w-tool"}
     found = {worker.name: (worker.threads, worker.busy) for worker in look(client).workers}
     assert found == {"w-turn": (4, 3), "w-tool": (0, 0)}
 

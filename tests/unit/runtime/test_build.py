@@ -113,7 +113,7 @@ def test_a_front_accepts_turns_while_redis_is_down(settings: Settings) -> None:
 def test_readiness_names_what_is_missing(front: Front, live: Settings) -> None:
     assert front.readiness() == ("workers: none that takes turns is alive",)
     process = build.start(live)
-    process.worker.turns.keeper.beat()
+    process.worker.turns.renewer.beat()
     assert front.readiness() == ()
     assert front.queue_stats("default")["workers"] == 1
     process.stop()
@@ -136,10 +136,10 @@ def test_a_started_process_finds_its_parts_by_name_and_can_stop_twice(live: Sett
 
 def test_no_two_processes_have_the_same_name(live: Settings) -> None:
     one, two = build.alone(live), build.alone(live)
-    assert one.worker != two.worker
+    assert one.name != two.name
     assert one.is_isolated
 
 
 def test_a_webhook_names_the_turn_where_it_is_found(live: Settings, front: Front) -> None:
     turn, _ = front.submit("default", "s1", NewTurn("How many? " * 9_000), agent=None)
-    assert f"http://127.0.0.1:8000/v1/turns/{turn.id}" in build.alone(live).webhook_body(turn)
+    assert f"http://127.0.0.1:8000/v1/turns/{turn.id}" in build.alone(live).bodies.of(turn)

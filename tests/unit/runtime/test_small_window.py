@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.registry import made_components
 
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import Invalid
@@ -14,15 +13,14 @@ from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.core.values.memory import MemoryState, Remembered
 from loom_worker.memory.layers import message_tokens, tools_tokens
 from loom_worker.runtime.components import Components
-from loom_worker.runtime.context_report import ContextReport
+from loom_worker.service.context_report import ContextReport
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
-from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.tools.more import MORE
-from loom_worker.turn.context import build, layers_of, rom_of
-from loom_worker.turn.runtime import AgentRuntime
-from loom_worker.turn.tool_offer import offered
+from loom_worker.turn.agent_runtime import AgentRuntime
+from loom_worker.turn.context import build, layers_of, offered, rom_of
+from tests.support.registry import made_components
 from tests.support.shop_file import shop_path
 
 __all__ = ["shop_path"]
@@ -71,7 +69,7 @@ def sized(runtime: AgentRuntime, tokens: int) -> str:
 
 def context_report_of(fitted: Components, database: Database) -> ContextReport:
     """What refuses a message that is too long."""
-    return ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Turns(database), Memories(database))
+    return ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database))
 
 
 def test_a_message_of_2000_tokens_fits_beside_tools_system_text_and_the_answers_reserve(
@@ -79,7 +77,7 @@ def test_a_message_of_2000_tokens_fits_beside_tools_system_text_and_the_answers_
 ) -> None:
     text = sized(runtime, MESSAGE_TOKENS)
     context_report_of(fitted, database).check_fits("default", "s1", "default", text)
-    rom = rom_of(runtime, None, lambda: fitted.knowledge.standing(runtime))
+    rom = rom_of(runtime, None, fitted.knowledge)
     current = (ChatMessage("user", text),)
     layers = layers_of(runtime, Remembered(), rom=rom, kernel={}, recalled="", current=current)
     context = build(runtime, layers, ratio=runtime.typical)
@@ -149,7 +147,7 @@ def test_a_tool_that_is_not_shown_can_be_called_all_the_same(runtime: AgentRunti
 def test_a_turn_with_little_room_goes_on_without_the_tools_that_came_late(
     fitted: Components, runtime: AgentRuntime
 ) -> None:
-    rom = rom_of(runtime, None, lambda: fitted.knowledge.standing(runtime))
+    rom = rom_of(runtime, None, fitted.knowledge)
     fixed = runtime.count(rom) + tools_tokens(runtime.least_specs, runtime.count)
     current = (ChatMessage("user", sized(runtime, int(runtime.input_budget_tokens / 1.05) - fixed - 180)),)
     remembered = Remembered(MemoryState(refs=(REF,), first_n=9))

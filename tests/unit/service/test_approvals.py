@@ -32,10 +32,11 @@ def out() -> Out:
 def approvals(stage: Stage, out: Out) -> Approvals:
     """Those of a front whose tools are the stage's."""
 
-    def prepared(agent: str, use: ToolUse) -> tuple[Json, str | None]:
-        assert agent == stage.agent.name
-        found = stage.registry.prepared(use, stage.agent.tools, read_only=stage.agent.is_read_only)
-        return found.arguments, found.flaw
+    class Agents(Out):
+        def prepared(self, agent: str, use: ToolUse) -> tuple[Json, str | None]:
+            assert agent == stage.agent.name
+            found = stage.registry.prepared(use, stage.agent.tools, read_only=stage.agent.is_read_only)
+            return found.arguments, found.flaw
 
     front = Front(
         stage.settings,
@@ -45,7 +46,7 @@ def approvals(stage: Stage, out: Out) -> Approvals:
             stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
         ),
         agents=agent_files.load(None),
-        outward=replace(out.outward(), prepared=prepared),
+        parts=replace(out.parts(), runtimes=Agents()),
     )
     return front.approvals
 

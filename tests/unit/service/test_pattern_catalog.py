@@ -1,8 +1,8 @@
 """What clients may know of patterns, from real files and a real database."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,8 @@ import redis
 
 from loom_worker.core.errors import NotFound, Unavailable
 from loom_worker.core.settings import Settings
-from loom_worker.core.values.patterns import Effect, PatternMatch, PatternUse
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.patterns import Effect, PatternUse
 from loom_worker.patterns.events import News
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime import build
@@ -36,20 +37,33 @@ def root(tmp_path: Path) -> Path:
     return write(folder, sql__top=TOP, shop__eu__worst=WORST, shop__us__notes="name: notes\ncategory: text\n")
 
 
-def a_desk(root: Path, database: Database, *, learns: bool = True) -> PatternCatalog:
+@dataclass
+class Around:
+    """What a catalog asks besides its library: agents that work on SQL, and what two workers have loaded."""
+
+    loaded: Sequence[Json] = ()
+
+    def kinds(self, _agent: str) -> frozenset[str]:
+        return frozenset({"sql"})
+
+    def alive(self) -> frozenset[str]:
+        return frozenset({"w1", "w2"})
+
+    def processes(self, _alive: Collection[str]) -> Sequence[Json]:
+        return self.loaded
+
+
+def a_catalog(root: Path, database: Database, *, learns: bool = True) -> PatternCatalog:
     library = LiveLibrary(root, debounce_ms=0, on_update=lambda event: None, watches=False)
     uses = PatternUses(database)
     knowledge = Knowledge(library, Skills(root), uses, Ledger(database), Sessions(database), learns=learns)
 
-    def match(workspace: str, question: str, k: int, agent: str | None) -> Sequence[PatternMatch]:
-        return knowledge.match(workspace, question, k=k, kinds=None if agent is None else frozenset({"sql"}))
-
-    return PatternCatalog(library, uses, match, learns, processes=list)
+    return PatternCatalog(library, uses, knowledge, Around(), Around(), Around(), learns)
 
 
 @pytest.fixture
-def desk(root: Path, database: Database) -> PatternCatalog:
-    return a_desk(root, database)
+def catalog(root: Path, database: Database) -> PatternCatalog:
+    return a_catalog(root, database)
 
 
 def use(database: Database, workspace: str, use: PatternUse, *, succeeded: int = 0, failed: int = 0) -> None:
@@ -59,8 +73,8 @@ def use(database: Database, workspace: str, use: PatternUse, *, succeeded: int =
             enter_uses(tx, workspace, [use], is_success=is_success, cost_usd=0.25, tokens=100, now_ms=NOW_MS)
 
 
-def now(desk: PatternCatalog, pattern_id: str = "sql/top_n") -> PatternUse:
-    return PatternUse(pattern_id, desk.account("w1", pattern_id).pattern.digest, "matched")
+def now(catalog: PatternCatalog, pattern_id: str = "sql/top_n") -> PatternUse:
+    return PatternUse(pattern_id, catalog.account("w1", pattern_id).pattern.digest, "matched")
 
 
 @pytest.mark.parametrize(
@@ -76,82 +90,82 @@ def now(desk: PatternCatalog, pattern_id: str = "sql/top_n") -> PatternUse:
     ],
 )
 def test_patterns_are_listed_by_category_library_or_folder(
-    desk: PatternCatalog, category: str | None, found: list[str]
+    catalog: PatternCatalog, category: str | None, found: list[str]
 ) -> None:
-    assert [each.id for each in desk.patterns(category)] == found
+    assert [each.id for each in catalog.patterns(category)] == found
 
 
 def test_a_broken_file_is_told_and_costs_only_itself(root: Path, database: Database) -> None:
     write(root, sql__broken="name: [\n")
-    desk = a_desk(root, database)
-    (problem,) = desk.state().problems
+    catalog = a_catalog(root, database)
+    (problem,) = catalog.state().problems
     assert problem.startswith("sql/broken.yaml:")
-    assert len(desk.patterns()) == 3
+    assert len(catalog.patterns()) == 3
 
 
-def test_an_unknown_pattern_is_not_found(desk: PatternCatalog) -> None:
+def test_an_unknown_pattern_is_not_found(catalog: PatternCatalog) -> None:
     for pattern_id in ("", "top_n", "sql/", "sql/top_n/", "../sql/top_n", "sql/top_n\0", "\ud800", "a" * 300):
         with pytest.raises(NotFound):
-            desk.account("w1", pattern_id)
+            catalog.account("w1", pattern_id)
 
 
-def test_what_came_of_other_workspaces_turns_is_not_seen(desk: PatternCatalog, database: Database) -> None:
-    use(database, "w1", now(desk), succeeded=12)
-    use(database, "w2", now(desk), failed=30)
-    mine, others = desk.account("w1", "sql/top_n"), desk.account("w2", "sql/top_n")
+def test_what_came_of_other_workspaces_turns_is_not_seen(catalog: PatternCatalog, database: Database) -> None:
+    use(database, "w1", now(catalog), succeeded=12)
+    use(database, "w2", now(catalog), failed=30)
+    mine, others = catalog.account("w1", "sql/top_n"), catalog.account("w2", "sql/top_n")
     assert mine.effect == mine.all_time == Effect(12, 12, 0, 3.0, 1200, NOW_MS)
     assert (others.effect.uses, others.effect.succeeded) == (30, 0)
-    assert desk.account("w3", "sql/top_n").effect == Effect()
+    assert catalog.account("w3", "sql/top_n").effect == Effect()
     assert (mine.boost, others.boost) == (1.0, 1.0), "each is typical of its own workspace"
 
 
 def test_a_rewritten_pattern_begins_anew_and_its_past_is_kept(
-    desk: PatternCatalog, database: Database, root: Path
+    catalog: PatternCatalog, database: Database, root: Path
 ) -> None:
-    use(database, "w1", now(desk), failed=20)
-    use(database, "w1", now(desk, "shop/us/notes"), succeeded=20)
-    assert desk.account("w1", "sql/top_n").boost < 1
+    use(database, "w1", now(catalog), failed=20)
+    use(database, "w1", now(catalog, "shop/us/notes"), succeeded=20)
+    assert catalog.account("w1", "sql/top_n").boost < 1
     write(root, sql__top=TOP + "description: Better words.\n")
     os.utime(root / "sql/top.yaml", (1, 1))
-    desk.library.reload()
-    use(database, "w1", now(desk), succeeded=1)
-    account = desk.account("w1", "sql/top_n")
+    catalog.library.reload()
+    use(database, "w1", now(catalog), succeeded=1)
+    account = catalog.account("w1", "sql/top_n")
     assert (account.effect.uses, account.all_time.uses, account.boost) == (1, 21, 1.0)
     assert "fewer than 10" in account.why
 
 
-def test_the_place_that_is_told_is_the_one_that_matching_gives(desk: PatternCatalog, database: Database) -> None:
-    use(database, "w1", now(desk), failed=40)
-    use(database, "w1", now(desk, "shop/eu/worst_n"), succeeded=40)
-    told = {each.id: desk.account("w1", each.id).boost for each in desk.patterns("ranking")}
+def test_the_place_that_is_told_is_the_one_that_matching_gives(catalog: PatternCatalog, database: Database) -> None:
+    use(database, "w1", now(catalog), failed=40)
+    use(database, "w1", now(catalog, "shop/eu/worst_n"), succeeded=40)
+    told = {each.id: catalog.account("w1", each.id).boost for each in catalog.patterns("ranking")}
     assert told == {"shop/eu/worst_n": 1.1, "sql/top_n": 0.9}
-    assert {each.pattern.id: each.boost for each in desk.match("w1", "ten customers", 3, None)} == told
-    assert {each.boost for each in desk.match("w2", "ten customers", 3, None)} == {1.0}
+    assert {each.pattern.id: each.boost for each in catalog.match("w1", "ten customers", 3, None)} == told
+    assert {each.boost for each in catalog.match("w2", "ten customers", 3, None)} == {1.0}
 
 
 def test_where_outcomes_do_not_count_that_is_said(root: Path, database: Database) -> None:
-    desk = a_desk(root, database, learns=False)
-    use(database, "w1", now(desk), failed=20)
-    use(database, "w1", now(desk, "shop/us/notes"), succeeded=20)
-    account = desk.account("w1", "sql/top_n")
+    catalog = a_catalog(root, database, learns=False)
+    use(database, "w1", now(catalog), failed=20)
+    use(database, "w1", now(catalog, "shop/us/notes"), succeeded=20)
+    account = catalog.account("w1", "sql/top_n")
     assert (account.boost, account.effect.failed) == (1.0, 20)
     assert account.why.endswith("×1.00, as LOOM_PATTERNS_LEARN is off")
-    assert {each.boost for each in desk.match("w1", "ten customers", 3, None)} == {1.0}
+    assert {each.boost for each in catalog.match("w1", "ten customers", 3, None)} == {1.0}
 
 
-def test_an_agent_gets_only_what_it_can_work_with(desk: PatternCatalog) -> None:
-    everything = {each.pattern.id for each in desk.match("w1", "ten customers", 3, None)}
+def test_an_agent_gets_only_what_it_can_work_with(catalog: PatternCatalog) -> None:
+    everything = {each.pattern.id for each in catalog.match("w1", "ten customers", 3, None)}
     assert everything == {"sql/top_n", "shop/eu/worst_n"}
-    assert [each.pattern.id for each in desk.match("w1", "ten customers", 3, "analyst")] == ["sql/top_n"]
+    assert [each.pattern.id for each in catalog.match("w1", "ten customers", 3, "analyst")] == ["sql/top_n"]
 
 
-def test_without_its_database_the_library_is_still_known(desk: PatternCatalog, database: Database) -> None:
+def test_without_its_database_the_library_is_still_known(catalog: PatternCatalog, database: Database) -> None:
     with database.write() as tx:
         tx.exec_driver_sql("ALTER TABLE pattern_uses RENAME TO away")
-    assert len(desk.patterns()) == 3
-    assert [each.boost for each in desk.match("w1", "best products", 1, None)] == [1.0]
+    assert len(catalog.patterns()) == 3
+    assert [each.boost for each in catalog.match("w1", "best products", 1, None)] == [1.0]
     with pytest.raises(Unavailable):
-        desk.account("w1", "sql/top_n")
+        catalog.account("w1", "sql/top_n")
 
 
 def test_without_redis_only_the_workers_are_unknown(settings: Settings, root: Path) -> None:
@@ -160,7 +174,7 @@ def test_without_redis_only_the_workers_are_unknown(settings: Settings, root: Pa
         assert [each.pattern.id for each in front.patterns.match("w1", "best products", 1, "default")] == ["sql/top_n"]
         assert len(front.patterns.patterns()) == 3
         with pytest.raises(Unavailable):
-            front.patterns.processes()
+            front.patterns.loaded()
         listed = create_app(front).test_client().get("/v1/patterns").get_json()
         assert (len(listed["data"]), listed["processes"]) == (3, [])
     finally:
@@ -170,9 +184,9 @@ def test_without_redis_only_the_workers_are_unknown(settings: Settings, root: Pa
 def test_each_process_tells_what_it_has_loaded(root: Path, database: Database, valkey: redis.Redis) -> None:
     news = News(valkey, process="w1")
     library = LiveLibrary(root, debounce_ms=0, on_update=news.tell, watches=False)
-    desk = PatternCatalog(library, PatternUses(database), lambda *_: (), True, lambda: news.processes(["w1", "w2"]))
-    assert len(desk.patterns()) == 3
-    (told,) = until(desk.processes, 10, "the process tells what it has")
+    catalog = PatternCatalog(library, PatternUses(database), Around(), Around(), news, Around(), True)
+    assert len(catalog.patterns()) == 3
+    (told,) = until(catalog.loaded, 10, "the process tells what it has")
     assert (told["process"], told["patterns"], told["errors"]) == ("w1", 3, [])
 
 
@@ -180,7 +194,7 @@ def test_problems_name_files_by_their_place_in_the_library(root: Path, database:
     (root / "sql" / "broken.yaml").write_text("name: [")
     library = LiveLibrary(root, debounce_ms=0, on_update=lambda event: None, watches=False)
     told = [{"process": "w1", "errors": [f"{root}/sql/broken.yaml:1: no"]}]
-    desk = PatternCatalog(library, PatternUses(database), lambda *_: (), True, lambda: told)
-    (problem,) = desk.state().problems
+    catalog = PatternCatalog(library, PatternUses(database), Around(), Around(), Around(told), Around(), True)
+    (problem,) = catalog.state().problems
     assert problem.startswith("sql/broken.yaml:")
-    assert desk.loaded() == [{"process": "w1", "errors": ["sql/broken.yaml:1: no"]}]
+    assert catalog.loaded() == [{"process": "w1", "errors": ["sql/broken.yaml:1: no"]}]

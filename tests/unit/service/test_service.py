@@ -38,7 +38,7 @@ def a_front(stage: Stage, out: Out, lanes: Lanes | None = None) -> Front:
             stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
         ),
         agents=agent_files.load(None),
-        outward=out.outward(),
+        parts=out.parts(),
     )
 
 
@@ -92,7 +92,7 @@ def test_a_turn_for_another_agent_than_its_sessions_is_refused_and_announced_to_
             stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(tmp_path))
         ),
         agents=agent_files.load(tmp_path),
-        outward=out.outward(),
+        parts=out.parts(),
     )
     turn = submit(front)
     with pytest.raises(Invalid) as caught:
@@ -249,7 +249,7 @@ def test_agents_tools_and_readiness_are_shown(front: Front) -> None:
 
 def test_a_closed_front_has_closed_what_it_holds(front: Front, out: Out) -> None:
     front.close()
-    assert out.closed == 1
+    assert out.closed == 2  # the announcer and the components
 
 
 def test_every_refusal_is_one_of_ours(front: Front) -> None:
@@ -268,10 +268,10 @@ def failed(front: Front, stage: Stage, **new: Any) -> Turn:
 def test_a_cancelled_turn_that_nobody_began_is_told_of_at_once(front: Front, out: Out) -> None:
     turn = submit(front, webhook=Webhook("https://example.org/hook", "whsec_" + "x" * 32))
     ended = front.cancel(WORKSPACE, turn.id, "interrupt")
-    assert (ended.status, out.ended, out.alerted) == ("cancelled", [ended], [])
+    assert (ended.status, out.finished, out.alerted) == ("cancelled", [ended], [])
     assert len(out.delivered) == 1
     assert front.cancel(WORKSPACE, turn.id, "rollback") == ended
-    assert (len(out.ended), len(out.delivered)) == (1, 1)
+    assert (len(out.finished), len(out.delivered)) == (1, 1)
 
 
 def test_a_cancelled_turn_that_runs_is_alerted_once(front: Front, stage: Stage, out: Out) -> None:
@@ -280,7 +280,7 @@ def test_a_cancelled_turn_that_runs_is_alerted_once(front: Front, stage: Stage, 
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}))]
     stage.serve(turn, stage.worker("w1"))
     assert [front.cancel(WORKSPACE, turn.id, "interrupt").status for _ in range(2)] == ["in_progress"] * 2
-    assert (out.alerted, out.ended) == ([turn.lane], [])
+    assert (out.alerted, out.finished) == ([turn.lane], [])
 
 
 @pytest.mark.parametrize(("wish", "alerts"), [("enqueue", 0), ("interrupt", 1), ("rollback", 1)])

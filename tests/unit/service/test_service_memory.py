@@ -32,7 +32,7 @@ def a_front(stage: Stage, out: Out, agents: Agents = AGENTS) -> Front:
         lanes=stage.lanes,
         following=Following(stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agents)),
         agents=agents,
-        outward=out.outward(),
+        parts=out.parts(),
     )
 
 

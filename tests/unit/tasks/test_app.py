@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 from loom_worker.core.settings import from_env
 from loom_worker.tasks import app as loom_app
 from loom_worker.tasks.app import QUEUES, TASK_MODULES, broker_url, configure
-from loom_worker.tasks.backend import NoWaitRedisBackend
+from loom_worker.tasks.repairs import NoWaitRedisBackend
 from loom_worker.tasks.transport import Channel, Transport
 
 

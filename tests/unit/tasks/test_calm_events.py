@@ -7,7 +7,7 @@ from celery.events.dispatcher import EventDispatcher
 from kombu import Connection
 from kombu.asynchronous import Hub
 
-from loom_worker.tasks.calm_events import CalmEvents
+from loom_worker.tasks.repairs import CalmEvents
 
 
 @pytest.fixture

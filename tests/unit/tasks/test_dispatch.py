@@ -13,7 +13,7 @@ import redis
 from celery import Celery
 
 from loom_worker.core.values.turns import Call
-from loom_worker.tasks.dispatch import Publisher, dispatcher, send
+from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.wakeups import WakeupQueue
 from tests.support.celery_app import app_at
 from tests.support.webhook_receiver import unused_port
@@ -32,9 +32,9 @@ def waiting(client: redis.Redis, queue: str) -> list[tuple[str, list[Any]]]:
 
 
 def test_a_bell_and_a_delivery_go_out_by_their_ids(app: Celery, valkey: redis.Redis) -> None:
-    ways = dispatcher(app, WakeupQueue(app, valkey), {})
-    ways.wake("lane1")
-    ways.deliver("whd_1")
+    dispatcher = CeleryDispatcher(app, WakeupQueue(app, valkey))
+    dispatcher.wake("lane1")
+    dispatcher.deliver("whd_1")
     assert waiting(valkey, "turn") == [("loom.turn.run", ["lane1"])]
     assert waiting(valkey, "webhook") == [("loom.webhook.deliver", ["whd_1"])]
 
@@ -44,7 +44,7 @@ def test_a_fan_out_sends_each_call_with_its_sending_and_never_its_arguments(
     app: Celery, valkey: redis.Redis, number: int
 ) -> None:
     calls = [Call(f"t{n}", "look", {"secret": "hidden"}, n, 1, sends=n + 1) for n in range(number)]
-    dispatcher(app, WakeupQueue(app, valkey), {}).fan_out("lane1", "turn_1", calls, "turn_1:1")
+    CeleryDispatcher(app, WakeupQueue(app, valkey)).fan_out("lane1", "turn_1", calls, "turn_1:1")
     assert waiting(valkey, "tool") == [("loom.tool.call", ["turn_1", n, n + 1]) for n in range(number)]
     keys: Any = valkey.keys("*")
     assert [key for key in keys if valkey.type(key) == "list"] == ["loom:q:tool"]
@@ -64,7 +64,7 @@ def test_a_broker_that_refuses_is_logged_and_left_to_the_sweep(
 ) -> None:
     dead = app_at(f"redis://127.0.0.1:{unused_port()}/0", tmp_path)
     began_s = time.monotonic()
-    send(dead, "loom.turn.run", "lane1")
+    CeleryDispatcher(dead, WakeupQueue(dead, None)).deliver("whd_1")
     assert time.monotonic() - began_s < 2
     assert "not sent, the sweep will" in caplog.text
     dead.close()
@@ -77,7 +77,7 @@ def test_a_broker_that_swallows_bytes_holds_a_sender_no_longer_than_its_timeout(
     assert dead.conf.broker_transport_options["socket_timeout"] <= 15
     dead.conf.broker_transport_options = {**dead.conf.broker_transport_options, "socket_timeout": 0.2}
     began_s = time.monotonic()
-    send(dead, "loom.turn.run", "lane1")
+    CeleryDispatcher(dead, WakeupQueue(dead, None)).deliver("whd_1")
     assert time.monotonic() - began_s < 10
     assert "not sent, the sweep will" in caplog.text
     dead.close()
@@ -147,7 +147,7 @@ def test_a_dead_broker_behind_a_publisher_delays_nobody(tmp_path: Path, caplog: 
     publisher = Publisher()
     began_s = time.monotonic()
     for _ in range(3):
-        publisher.put(lambda: send(dead, "loom.turn.run", "lane1"))
+        publisher.put(lambda: CeleryDispatcher(dead, WakeupQueue(dead, None)).deliver("whd_1"))
     assert time.monotonic() - began_s < 0.5
     publisher.close(timeout_s=20)
     assert caplog.text.count("not sent") == 3

@@ -1,5 +1,5 @@
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -29,6 +29,16 @@ from tests.unit.store import made
 SETTINGS = LaneSettings()
 
 
+@dataclass
+class Expiry:
+    """What would expire, and by which moments."""
+
+    moments_ms: list[int] = field(default_factory=list)
+
+    def remove_expired(self, moment_ms: int) -> None:
+        self.moments_ms.append(moment_ms)
+
+
 @pytest.fixture
 def book() -> Book:
     return Book()
@@ -43,7 +53,7 @@ def lanes(valkey: redis.Redis) -> Lanes:
 def sweep(valkey: redis.Redis, database: Database, lanes: Lanes, book: Book, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     monkeypatch.setattr(made, "NOW_MS", now_ms() - 60_000)  # the constant of the builders of rows
     parts = (Claims(database), Outbox(database), Memories(database), Sessions(database))
-    return Sweep(valkey, lanes, EventLog(valkey, valkey), *parts, book.dispatcher(), lambda moment_ms: None, SETTINGS)
+    return Sweep(valkey, lanes, EventLog(valkey, valkey), *parts, book, Expiry(), SETTINGS)
 
 
 def sweep_now(sweep: Sweep) -> Swept:
@@ -250,10 +260,10 @@ def test_what_a_worker_took_by_a_clock_that_is_ahead_is_dated_back(sweep: Sweep,
 
 @pytest.mark.parametrize(("ahead_ms", "tidied_ms"), [(3_600_000, 0), (-3_600_000, -3_600_000)])
 def test_nothing_expires_by_the_clock_of_a_worker_that_is_ahead(sweep: Sweep, ahead_ms: int, tidied_ms: int) -> None:
-    tidied: list[int] = []
+    expiry = Expiry()
     began_ms = now_ms()
-    sweep_now(replace(sweep, tidy=tidied.append, clock_ms=lambda: now_ms() + ahead_ms))
-    assert began_ms - 1_000 <= tidied[0] - tidied_ms <= now_ms()  # Redis is asked for whole seconds
+    sweep_now(replace(sweep, expiry=expiry, clock_ms=lambda: now_ms() + ahead_ms))
+    assert began_ms - 1_000 <= expiry.moments_ms[0] - tidied_ms <= now_ms()  # Redis is asked for whole seconds
 
 
 @pytest.mark.parametrize("verdict", ["approve", "reject"])

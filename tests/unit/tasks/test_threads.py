@@ -1,6 +1,6 @@
 from celery.worker import state
 
-from loom_worker.tasks.threads import busy
+from loom_worker.tasks.worker import busy
 
 
 class Request:

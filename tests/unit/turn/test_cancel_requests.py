@@ -7,7 +7,7 @@ import pytest
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.turns import CancelAction
-from loom_worker.turn.cancel_requests import CancelRequests
+from loom_worker.turn.control import CancelRequests
 
 
 def heard(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from loom_worker.core.errors import Unavailable
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.turns import Call, Claim, Ending, Turn, Webhook
 from loom_worker.store.database import Database
@@ -14,7 +15,6 @@ from loom_worker.store.journal import Final, Journal
 from loom_worker.turn.decide import problem
 from loom_worker.turn.ending import finished
 from loom_worker.turn.state import TurnState
-from loom_worker.turn.store_retry import Stopping
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
 

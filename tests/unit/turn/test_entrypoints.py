@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from loom_worker.core.fence import fence
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.content import Alone
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, SessionPatch
@@ -13,11 +14,11 @@ from loom_worker.core.values.turns import CANCELLED, Turn, Webhook
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.turn import entrypoints
-from loom_worker.turn.runtime import AgentRuntime
-from loom_worker.turn.store_retry import Stopping
+from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.tool_plan import MAX_SENDS
+from loom_worker.webhook.body import WebhookBodies
 from tests.support.models import says, wants
-from tests.support.stage import WORKSPACE, Stage
+from tests.support.stage import WORKSPACE, Stage, StageAgents
 
 SUMS = (("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4}), ("add", {"a": 5, "b": 6}))
 
@@ -256,14 +257,15 @@ def test_a_turn_that_ends_with_calls_under_way_rebuilds_as_it_was_told(stage: St
 def test_a_webhook_tells_the_calls_as_they_are_though_one_began_while_it_was_written(stage: Stage) -> None:
     told: list[Json] = []
 
-    def body(turn: Turn) -> str:
-        stage.calls.claim(turn.id, 0, 1, worker="late", now_ms=stage.now_ms, durable=False)
-        told.append(turn.as_json())
-        return "{}"
+    class Bodies(WebhookBodies):
+        def of(self, turn: Turn) -> str:
+            stage.calls.claim(turn.id, 0, 1, worker="late", now_ms=stage.now_ms, durable=False)
+            told.append(turn.as_json())
+            return "{}"
 
     stage.model.scenes = [wants(*SUMS[:1])]
     turn = stage.submit(deadline_s=10, webhook=Webhook("https://example.org/hook"))
-    worker = stage.worker("w1", webhook_body=body)
+    worker = stage.worker("w1", bodies=Bodies("http://loom"))
     stage.serve(turn, worker)
     stage.now_ms += 11_000
     stage.lapse(turn)
@@ -275,15 +277,16 @@ def test_a_webhook_tells_the_calls_as_they_are_though_one_began_while_it_was_wri
 def test_a_result_that_comes_while_its_turn_is_being_ended_is_told_to_all_alike(stage: Stage) -> None:
     told: list[Json] = []
 
-    def body(turn: Turn) -> str:
-        if not told:
-            entrypoints.serve_call(turn.id, 0, 1, stage.worker("late"))
-        told.append(turn.as_json())
-        return "{}"
+    class Bodies(WebhookBodies):
+        def of(self, turn: Turn) -> str:
+            if not told:
+                entrypoints.serve_call(turn.id, 0, 1, stage.worker("late"))
+            told.append(turn.as_json())
+            return "{}"
 
     stage.model.scenes = [wants(*SUMS[:2])]
     turn = stage.submit(deadline_s=10, webhook=Webhook("https://example.org/hook"))
-    worker = stage.worker("w1", webhook_body=body)
+    worker = stage.worker("w1", bodies=Bodies("http://loom"))
     stage.serve(turn, worker)
     stage.now_ms += 11_000
     stage.lapse(turn)
@@ -300,7 +303,7 @@ def test_a_result_that_comes_while_its_turn_is_being_ended_is_told_to_all_alike(
 def test_a_lane_that_became_idle_stays_idle_through_a_beat_of_its_keeper(stage: Stage) -> None:
     stage.model.scenes = [says("Done.")]
     worker = stage.worker("w1")
-    stage.book.on_deliver = worker.keeper.beat
+    stage.book.on_deliver = worker.renewer.beat
     turn = stage.serve(stage.submit(webhook=Webhook("https://example.org/hook")), worker)
     assert (turn.status, stage.lane_state(turn)) == ("completed", None)
 
@@ -362,15 +365,16 @@ def test_a_turn_and_its_calls_have_what_any_process_had_accepted_when_they_were_
         def catch_up(self) -> None:
             steps.append(f"catch up: {stage.turn(turn).status}")
 
-    def runtime(agent: str, choice: Choice, workspace: str) -> AgentRuntime:
-        steps.append(f"kit of {workspace}")
-        return stage.runtime()
+    class Agents(StageAgents):
+        def runtime(self, name: str, choice: Choice | None = None, workspace: str | None = None) -> AgentRuntime:
+            steps.append(f"agent of {workspace}")
+            return super().runtime(name, choice, workspace)
 
-    worker = stage.worker("w1", content=Others(), runtime=runtime)
+    worker = stage.worker("w1", content=Others(), agents=Agents(stage))
     stage.serve(turn, worker)
-    assert steps == ["catch up: in_progress", f"kit of {WORKSPACE}"]
+    assert steps == ["catch up: in_progress", f"agent of {WORKSPACE}"]
     steps.clear()
     stage.answer_calls(turn, worker)
-    assert steps == ["catch up: in_progress", f"kit of {WORKSPACE}"] * 2
+    assert steps == ["catch up: in_progress", f"agent of {WORKSPACE}"] * 2
     assert stage.serve(turn, worker).output_text == "3 and 7"
-    assert steps[4:] == ["catch up: in_progress", f"kit of {WORKSPACE}"]
+    assert steps[4:] == ["catch up: in_progress", f"agent of {WORKSPACE}"]

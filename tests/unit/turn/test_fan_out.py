@@ -7,7 +7,7 @@ from loom_worker.core.values.tools import Caller, Outcome
 from loom_worker.core.values.turns import Call, Turn
 from loom_worker.turn.entrypoints import serve_call
 from tests.support.models import says, wants
-from tests.support.stage import Stage, concluded
+from tests.support.stage import Stage, StageTools
 
 
 def sums(count: int) -> list[tuple[str, dict[str, int]]]:
@@ -114,13 +114,14 @@ def test_the_model_reads_beside_the_last_result_that_a_limit_comes_near(stage: S
 def test_a_result_outlives_a_database_that_is_away_while_it_is_kept(stage: Stage) -> None:
     fails = [Unavailable("locked"), Unavailable("locked")]
 
-    def keeps_in_the_end(call: Call, outcome: Outcome, caller: Caller) -> Call:
-        if fails:
-            raise fails.pop()
-        return concluded(call, outcome, caller)
+    class KeepsInTheEnd(StageTools):
+        def with_outcome(self, call: Call, outcome: Outcome, caller: Caller) -> Call:
+            if fails:
+                raise fails.pop()
+            return super().with_outcome(call, outcome, caller)
 
     turn = begun(stage, [("pay", {})])
-    by = stage.worker("w2", concluded=keeps_in_the_end)
+    by = stage.worker("w2", tools=KeepsInTheEnd(1.0, {}))
     stage.answer_calls(turn, by)
     turn = stage.serve(turn, by)
     assert (turn.status, stage.ran, turn.calls[0].content) == ("completed", ["pay"], "paid")

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.core.errors import Overloaded, ProviderFailed, StreamBroken, Unavailable
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import Restarted, TextDelta
 from loom_worker.core.values.turns import Claim, Webhook
 from loom_worker.lanes.lanes import Lease
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer
 from loom_worker.store.claims import Claims
+from loom_worker.turn.agent_runtime import PromptContext
 from loom_worker.turn.entrypoints import serve_claim
-from loom_worker.turn.runtime import PromptContext
-from loom_worker.turn.store_retry import Stopping
 from tests.support.models import Beat, Killed, says, wants
-from tests.support.stage import WORKSPACE, Stage
+from tests.support.stage import WORKSPACE, Stage, StageKnowledge
 
 SUMS = (("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4}))
 
@@ -105,14 +105,15 @@ def test_the_parent_gives_the_lane_back_once_the_last_attempt_has_ended(stage: S
     parent = stage.worker("w2")
     child = stage.worker("w3", is_isolated=True)
 
-    def run_isolated(lane: str, token: str, turn_id: str, fence: int) -> int:
-        claim = child.claims.resume(turn_id, fence=fence)
-        assert claim is not None
-        serve_claim(claim, HeldLease(Lease(lane, token, claim.turn.seq), renewed_s=0.0), child)
-        parent.keeper.beat()
-        return 0
+    class Isolating(Book):
+        def run_isolated(self, lane: str, token: str, turn_id: str, fence: int) -> int:
+            claim = child.claims.resume(turn_id, fence=fence)
+            assert claim is not None
+            serve_claim(claim, HeldLease(Lease(lane, token, claim.turn.seq), renewed_s=0.0), child)
+            parent.renewer.beat()
+            return 0
 
-    turn = stage.serve(turn, replace(parent, dispatcher=replace(parent.dispatcher, run_isolated=run_isolated)))
+    turn = stage.serve(turn, replace(parent, dispatcher=Isolating(woken=stage.book.woken)))
     assert (turn.output_text, stage.lane_state(turn), stage.book.woken) == ("At last.", "kicked", [turn.lane])
     assert stage.turn(after).status == "queued"
 
@@ -157,13 +158,14 @@ def test_a_stale_worker_writes_nothing_at_the_end(stage: Stage) -> None:
 def test_a_worker_that_slept_until_another_ended_its_turn_asks_nobody(stage: Stage) -> None:
     turn = stage.submit()
 
-    def sleep(*_: object) -> PromptContext:
-        stage.lapse(turn)
-        assert stage.serve(turn, stage.worker("w2")).output_text == "Whole."
-        return PromptContext("")
+    class Sleeping(StageKnowledge):
+        def beside(self, *_: object) -> PromptContext:
+            stage.lapse(turn)
+            assert stage.serve(turn, stage.worker("w2")).output_text == "Whole."
+            return PromptContext("")
 
     stage.model.scenes = [says("Whole."), says("Its own answer is in its past.")]
-    turn = stage.serve(turn, stage.worker("w1", beside=sleep))
+    turn = stage.serve(turn, stage.worker("w1", knowledge=Sleeping()))
     assert (turn.output_text, turn.usage.llm_calls, len(stage.model.asked)) == ("Whole.", 1, 1)
 
 
@@ -182,7 +184,7 @@ def test_a_lease_lost_in_the_middle_of_a_stream_hands_the_turn_over_uncharged(st
     def lose() -> None:
         stage.lapse(turn)
         assert stage.lanes.take(turn.lane, "w2-token") is not None
-        one.keeper.beat()
+        one.renewer.beat()
 
     stage.model.scenes = [[TextDelta("Hal"), lose, TextDelta("f an answer"), *says("never")], says("Whole.", pieces=1)]
     stage.serve(turn, one)
@@ -195,7 +197,7 @@ def test_a_lease_lost_in_the_middle_of_a_stream_hands_the_turn_over_uncharged(st
 
 
 class Doubting(LeaseRenewer):
-    """A keeper whose last lease can be brought into doubt."""
+    """A lease renewer whose last lease can be brought into doubt."""
 
     last: HeldLease
 
@@ -212,23 +214,23 @@ def doubting(stage: Stage) -> Doubting:
 
 
 def test_a_reply_that_comes_while_redis_cannot_be_asked_is_used(stage: Stage) -> None:
-    keeper = doubting(stage)
-    stage.model.scenes = [[TextDelta("Wh"), keeper.doubt, TextDelta("ole"), *says("Whole.")[-1:]]]
-    turn = stage.serve(stage.submit(), stage.worker("w1", keeper=keeper))
+    renewer = doubting(stage)
+    stage.model.scenes = [[TextDelta("Wh"), renewer.doubt, TextDelta("ole"), *says("Whole.")[-1:]]]
+    turn = stage.serve(stage.submit(), stage.worker("w1", renewer=renewer))
     assert (turn.output_text, len(stage.model.asked)) == ("Whole.", 1)
 
 
 def test_a_turn_whose_lease_is_in_doubt_stops_its_stream_once_the_database_says_that_it_is_anothers(
     stage: Stage,
 ) -> None:
-    turn, keeper = stage.submit(), doubting(stage)
+    turn, renewer = stage.submit(), doubting(stage)
 
     def taken_over() -> None:
-        keeper.doubt()
+        renewer.doubt()
         stage.claims.claim(turn.lane, worker="w2", now_ms=stage.now_ms)
 
     stage.model.scenes = [[TextDelta("Hal"), taken_over, TextDelta("f"), *says("never")]]
-    stage.serve(turn, stage.worker("w1", keeper=keeper))
+    stage.serve(turn, stage.worker("w1", renewer=renewer))
     assert "never" not in str(stage.live(turn))
     assert (stage.model.closed, stage.held_by(turn), stage.journal(turn)) == (1, "w2", ())
 
@@ -239,7 +241,7 @@ def test_a_whole_reply_is_journaled_for_the_successor_though_redis_gave_the_leas
     def lose() -> None:
         stage.lapse(turn)
         assert stage.lanes.take(turn.lane, "w2-token") is not None
-        one.keeper.beat()
+        one.renewer.beat()
 
     stage.model.scenes = [[TextDelta("Whole."), lose, *says("Whole.")[-1:]]]
     stage.serve(turn, one)

@@ -8,11 +8,11 @@ from loom_worker.core.values.patterns import Effect, PatternUse
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.turns import Call, Claim, Ending, Turn, TurnStatus
 from loom_worker.store.patterns import PatternUses
-from loom_worker.turn.pattern_outcomes import has_succeeded, patterns_of, uses
-from loom_worker.turn.runtime import PromptContext
+from loom_worker.turn.agent_runtime import PromptContext
+from loom_worker.turn.ending import has_succeeded, patterns_of, uses
 from loom_worker.turn.state import TurnState
 from tests.support.models import says, wants
-from tests.support.stage import WORKSPACE, Stage
+from tests.support.stage import WORKSPACE, Stage, StageKnowledge
 
 TOP = {"id": "sql/top_n", "score": 0.5, "version": "v1"}
 VERSIONS = {"sql/trend": "v2", "sql/top_n": "v1"}
@@ -93,7 +93,7 @@ def test_the_end_of_a_turn_counts_its_patterns_once_and_names_them(stage: Stage)
 
 def test_a_turn_without_patterns_counts_nothing(stage: Stage) -> None:
     stage.model.scenes = [says("42")]
-    stage.serve(stage.submit(), stage.worker("w1", beside=lambda turn, runtime: PromptContext("Today is Sunday.")))
+    stage.serve(stage.submit(), stage.worker("w1", knowledge=StageKnowledge(PromptContext("Today is Sunday."))))
     assert PatternUses(stage.database).effects(WORKSPACE) == {}
 
 
@@ -106,12 +106,12 @@ def test_a_turn_of_another_workspace_is_none_of_ours(stage: Stage) -> None:
 def test_readers_hear_of_skills_and_the_system_text_tells_of_them(stage: Stage) -> None:
     stage.model.scenes = [says("42"), says("43")]
     told = ({"name": "infra-ops", "how": "manual"},)
-    beside, standing = (lambda turn, runtime: PromptContext("Infra.", (), told)), ["Skills: infra-ops."]
-    worker = stage.worker("w1", beside=beside, standing=lambda runtime: standing[0])
+    knowledge = StageKnowledge(PromptContext("Infra.", (), told), "Skills: infra-ops.")
+    worker = stage.worker("w1", knowledge=knowledge)
     turn = stage.submit()
     stage.serve(turn, worker)
     assert "skill.used" in stage.told(turn)
-    standing[0] = "Skills: none."
+    knowledge.standing_text = "Skills: none."
     stage.serve(stage.submit(), worker)
     first, second = stage.model.asked
     assert first.system == second.system

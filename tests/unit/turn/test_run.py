@@ -6,10 +6,10 @@ from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.fence import fence
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.sessions import NewSession
-from loom_worker.turn.fencing import RULES
-from loom_worker.turn.runtime import PromptContext
+from loom_worker.turn.agent_runtime import PromptContext
+from loom_worker.turn.context import RULES
 from tests.support.models import says, wants
-from tests.support.stage import WORKSPACE, Stage
+from tests.support.stage import WORKSPACE, Stage, StageKnowledge
 
 ONE = ("add", {"a": 1, "b": 1})
 
@@ -97,7 +97,7 @@ def test_the_system_text_stays_as_first_sent_whatever_becomes_of_the_agent(stage
 def test_the_pattern_beside_a_message_is_sent_again_as_it_was_first_sent(stage: Stage) -> None:
     stage.model.scenes = [says("One."), says("Two.")]
     stage.serve(stage.submit(), stage.worker("w1"))
-    later = stage.worker("w2", beside=lambda turn, runtime: PromptContext("Today is Sunday."))
+    later = stage.worker("w2", knowledge=StageKnowledge(PromptContext("Today is Sunday.")))
     stage.serve(stage.submit(), later)
     contexts = [message.context for message in stage.model.asked[1].messages if message.role == "user"]
     assert contexts == ["Today is Saturday.", "Today is Sunday."]

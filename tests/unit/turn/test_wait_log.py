@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.core.values.agents import ApprovalPolicy
-from loom_worker.turn.model_watch import QUIET_MS
+from loom_worker.turn.waits import QUIET_MS
 from tests.support.models import wants
 from tests.support.stage import Stage
 
@@ -14,7 +14,7 @@ ONE = ("add", {"a": 1, "b": 1})
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = (entry for entry in caplog.records if entry.name.endswith("wait_log"))
+    found = (entry for entry in caplog.records if entry.name.endswith("turn.waits"))
     return [entry.getMessage() for entry in found if entry.levelno == logging.WARNING]
 
 
@@ -41,5 +41,5 @@ def test_a_person_who_must_decide_is_told_of_once(stage: Stage, caplog: pytest.L
     turn = stage.serve(turn, stage.worker("w2"))
     assert turn.status == "requires_action"
     assert warnings(caplog) == ["waiting for a person to decide on add"]
-    [line] = (entry for entry in caplog.records if entry.name.endswith("wait_log"))
+    [line] = (entry for entry in caplog.records if entry.name.endswith("turn.waits"))
     assert line.__dict__["turn"] == turn.id

@@ -13,13 +13,9 @@ from loom_worker.core.settings import BlobSettings
 from loom_worker.guard.breaker import State
 from loom_worker.patterns.events import News
 from loom_worker.patterns.live import LiveLibrary
-from loom_worker.runtime.prompt_context import Knowledge
-from loom_worker.skills.index import Skills
+from loom_worker.service.metrics import Figures
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
-from loom_worker.store.ledger import Ledger
-from loom_worker.store.patterns import PatternUses
-from loom_worker.store.sessions import Sessions
 from loom_worker.tools.references import References, stores
 from tests.support.memory_front import MemoryFront
 from tests.support.pattern_files import MINIMAL, write
@@ -124,20 +120,19 @@ def test_the_figures_of_patterns_are_those_that_are_told(
     write(tmp_path, sql__good=MINIMAL, sql__bad="category: ranking")
     news = News(valkey, process="p1")
     library = LiveLibrary(tmp_path, debounce_ms=0, on_update=news.tell, watches=False)
-    knowledge = Knowledge(
-        library, Skills(tmp_path), PatternUses(database), Ledger(database), Sessions(database), learns=True
-    )
-    assert told_of(knowledge, news) == {"loom_patterns": 1, "loom_pattern_errors": 1} | reloads(ok=0, failed=0)
+    assert told_of(library, news) == {"loom_patterns": 1, "loom_pattern_errors": 1} | reloads(ok=0, failed=0)
     write(tmp_path, sql__bad="name: {")
     library.reload()
     write(tmp_path, sql__bad="name: slow\ncategory: ranking\n")
     library.reload()
     until(lambda: news.counts() == {"ok": 1, "failed": 1}, 10, "both reloads are counted")
-    assert told_of(knowledge, news) == {"loom_patterns": 2, "loom_pattern_errors": 0} | reloads(ok=1, failed=1)
+    assert told_of(library, news) == {"loom_patterns": 2, "loom_pattern_errors": 0} | reloads(ok=1, failed=1)
 
 
-def told_of(knowledge: Knowledge, news: News) -> dict[str, float]:
-    return samples(exposition({**knowledge.figures(), "pattern_reloads": news.counts()})[0].decode())
+def told_of(library: LiveLibrary, news: News) -> dict[str, float]:
+    nothing: Any = None
+    figures = Figures(nothing, nothing, nothing, nothing, nothing, library, news)
+    return samples(exposition(figures.of_patterns())[0].decode())
 
 
 def reloads(*, ok: int, failed: int) -> dict[str, float]:

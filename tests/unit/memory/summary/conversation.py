@@ -8,7 +8,7 @@ from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import Message
 from loom_worker.llm.model import Model
 from loom_worker.memory.pressure import l1_room
-from loom_worker.memory.summarize import Means
+from loom_worker.memory.summarize import CompressionRules
 
 DAY_MS = 1_750_000_000_000
 BY_NUMBER = MemoryPolicy(max_l1_messages=10, batches=(4, 6, 8))
@@ -59,8 +59,10 @@ class Says:
         )
 
 
-def means(model: Model | None = None, policy: MemoryPolicy | None = None, *, l2_tokens: int = 2_000) -> Means:
+def means(
+    model: Model | None = None, policy: MemoryPolicy | None = None, *, l2_tokens: int = 2_000
+) -> CompressionRules:
     """What sessions are compressed by: a window of 20,000 tokens."""
     rules = policy or BY_NUMBER
     room = l1_room(20_000, policy=rules, most_tokens=48_000)
-    return Means(rules, model, count, l1=room, l2_tokens=l2_tokens, budget_tokens=20_000)
+    return CompressionRules(rules, model, count, l1=room, l2_tokens=l2_tokens, budget_tokens=20_000)

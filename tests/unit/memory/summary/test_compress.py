@@ -9,11 +9,12 @@ import pytest
 from sqlalchemy import insert
 
 from loom_worker.core.errors import Interrupted, ProviderFailed, Unavailable
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import Request
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import NewSession, Session
-from loom_worker.memory.compress import STEPS, Desk, compress, serve
-from loom_worker.memory.summarize import Means
+from loom_worker.memory.compress import STEPS, Compressor
+from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
@@ -25,18 +26,32 @@ from tests.unit.memory.summary.conversation import BY_NUMBER, Says, count, means
 NOW_MS = 1_760_000_000_000
 
 
-def compress_all(lane: str, desk: Desk) -> None:
+def compress_all(lane: str, compressor: Compressor) -> None:
     """As often as there is more to do."""
-    while compress(lane, desk):
+    while compressor.compress(lane):
         pass
 
 
 @dataclass
+class Rules:
+    """Agents whose sessions are compressed by what a function says."""
+
+    compression: Callable[[Session], CompressionRules]
+
+
+class Living:
+    """Two workers are alive."""
+
+    def alive(self) -> frozenset[str]:
+        return frozenset({"worker-1", "worker-2"})
+
+
+@dataclass
 class Room:
-    """A database with sessions, and the desk of one worker."""
+    """A database with sessions, and the compressor of one worker."""
 
     database: Database
-    desk: Desk
+    compressor: Compressor
 
     def session(self, name: str, *, turns: int, words: int = 30) -> Session:
         """A session with so many turns in it."""
@@ -49,20 +64,20 @@ class Room:
             tx.execute(insert(messages), said)
         return session
 
-    def with_means(self, of: Callable[[Session], Means]) -> Desk:
-        """The desk of a worker with other means."""
-        return replace(self.desk, means=of)
+    def with_rules(self, of: Callable[[Session], CompressionRules]) -> Compressor:
+        """The compressor of a worker with other rules."""
+        return replace(self.compressor, agents=Rules(of))
 
     def l1(self, session: Session) -> list[str]:
         """The ids of the messages in L1."""
-        return [message.id for message in self.desk.memories.load(session.lane, limit=10_000).history]
+        return [message.id for message in self.compressor.memories.load(session.lane, limit=10_000).history]
 
     def at_work(self) -> list[str]:
         """Names of the sessions that are being compressed."""
         return [
             session.id
             for session in Sessions(self.database).page("default", limit=50, after=None).items
-            if session.lane in self.desk.at_work
+            if session.lane in self.compressor.in_progress
         ]
 
     def mark_due(self, session: Session, *, due_ms: int = NOW_MS) -> None:
@@ -76,22 +91,22 @@ class Room:
 
 @pytest.fixture
 def room(database: Database) -> Room:
-    desk = Desk(
+    compressor = Compressor(
         worker="worker-1",
         memories=Memories(database),
-        means=lambda _: means(Says()),
-        alive_workers=lambda: frozenset({"worker-1", "worker-2"}),
-        is_stopping=lambda: False,
-        places=threading.Semaphore(2),
+        agents=Rules(lambda _: means(Says())),
+        workers=Living(),
+        stopping=Stopping(1.0),
+        slots=threading.Semaphore(2),
         clock_ms=lambda: NOW_MS,
     )
-    return Room(database, desk)
+    return Room(database, compressor)
 
 
 def test_the_oldest_turns_of_a_full_l1_become_a_summary(room: Room) -> None:
     session = room.session("s1", turns=7)
-    compress(session.lane, room.desk)
-    state = room.desk.memories.load(session.lane, limit=100).state
+    room.compressor.compress(session.lane)
+    state = room.compressor.memories.load(session.lane, limit=100).state
     assert room.l1(session) == [f"s1-msg_{n}" for n in range(4, 14)]
     assert state.l2_text == "Ada sends the orders."
     [change] = state.changes
@@ -101,23 +116,23 @@ def test_the_oldest_turns_of_a_full_l1_become_a_summary(room: Room) -> None:
 def test_a_session_at_ease_is_left_as_it_is(room: Room) -> None:
     session = room.session("s1", turns=5)
     room.mark_due(session)
-    compress(session.lane, room.desk)
+    room.compressor.compress(session.lane)
     assert len(room.l1(session)) == 10
-    assert room.desk.memories.due(due_before_ms=NOW_MS, limit=10) == ()
+    assert room.compressor.memories.due(due_before_ms=NOW_MS, limit=10) == ()
 
 
 def test_a_long_l1_is_compressed_until_it_is_at_ease(room: Room) -> None:
     session = room.session("s1", turns=100)
-    compress_all(session.lane, room.desk)
+    compress_all(session.lane, room.compressor)
     assert 4 <= len(room.l1(session)) <= 10
 
 
 def test_nothing_said_is_ever_outside_of_l1_and_the_summaries(room: Room) -> None:
     session = room.session("s1", turns=60, words=200)
     model = Says(lambda request: "noted " + " ".join(request.messages[0].text.split()[:200]))
-    compress_all(session.lane, room.with_means(lambda _: means(model, l2_tokens=500)))
-    remembered = room.desk.memories.load(session.lane, limit=10_000)
-    snapshots = room.desk.memories.snapshots("default", "s1", limit=500, after=None).items
+    compress_all(session.lane, room.with_rules(lambda _: means(model, l2_tokens=500)))
+    remembered = room.compressor.memories.load(session.lane, limit=10_000)
+    snapshots = room.compressor.memories.snapshots("default", "s1", limit=500, after=None).items
     state = remembered.state
     spans = sorted(_span(room, snapshot.from_message_id, snapshot.to_message_id) for snapshot in snapshots)
     spans += [(state.l2_from_n, state.first_n - 1)] if state.l2_from_n else []
@@ -135,9 +150,9 @@ def _span(room: Room, first: str | None, last: str | None) -> tuple[int, int]:
 
 def test_a_full_l2_becomes_a_snapshot_and_begins_anew_from_a_digest(room: Room) -> None:
     session = room.session("s1", turns=15)
-    compress(session.lane, room.with_means(lambda _: means(Says(lambda _: "Ada sends orders. " * 30), l2_tokens=390)))
-    state = room.desk.memories.load(session.lane, limit=100).state
-    [snapshot] = room.desk.memories.snapshots("default", "s1", limit=10, after=None).items
+    room.with_rules(lambda _: means(Says(lambda _: "Ada sends orders. " * 30), l2_tokens=390)).compress(session.lane)
+    state = room.compressor.memories.load(session.lane, limit=100).state
+    [snapshot] = room.compressor.memories.snapshots("default", "s1", limit=10, after=None).items
     assert [change.kind for change in state.changes] == ["compressed"] * 3 + ["snapshot"]
     assert state.changes[-1].snapshot_id == snapshot.id
     assert 0 < len(state.l2_text) < len(snapshot.content)
@@ -146,19 +161,19 @@ def test_a_full_l2_becomes_a_snapshot_and_begins_anew_from_a_digest(room: Room) 
 
 def test_a_model_that_fails_holds_nothing_up(room: Room) -> None:
     session = room.session("s1", turns=7)
-    compress(session.lane, room.with_means(lambda _: means(Says(lambda _: ProviderFailed("no key")))))
-    [change] = room.desk.memories.load(session.lane, limit=100).state.changes
+    room.with_rules(lambda _: means(Says(lambda _: ProviderFailed("no key")))).compress(session.lane)
+    [change] = room.compressor.memories.load(session.lane, limit=100).state.changes
     assert change.by == "heuristic"
 
 
 def test_a_worker_that_dies_before_it_applies_leaves_the_session_to_the_next(room: Room) -> None:
     session = room.session("s1", turns=7)
     room.mark_due(session)
-    dead = room.desk.memories.claim(session.lane, worker="worker-9", alive=frozenset(), now_ms=NOW_MS)
+    dead = room.compressor.memories.claim(session.lane, worker="worker-9", alive=frozenset(), now_ms=NOW_MS)
     assert dead is not None
-    compress(session.lane, room.desk)
+    room.compressor.compress(session.lane)
     assert len(room.l1(session)) == 10
-    assert not room.desk.memories.apply(
+    assert not room.compressor.memories.apply(
         session.lane, dead.state, replace(dead.state, version=1, first_n=99), snapshot=None, charge=None, now_ms=NOW_MS
     )
     assert len(room.l1(session)) == 10
@@ -167,19 +182,19 @@ def test_a_worker_that_dies_before_it_applies_leaves_the_session_to_the_next(roo
 def test_a_session_that_a_living_worker_holds_is_left_to_it(room: Room) -> None:
     session = room.session("s1", turns=7)
     room.mark_due(session)
-    room.desk.memories.claim(session.lane, worker="worker-2", alive=frozenset(), now_ms=NOW_MS)
-    compress(session.lane, room.desk)
+    room.compressor.memories.claim(session.lane, worker="worker-2", alive=frozenset(), now_ms=NOW_MS)
+    room.compressor.compress(session.lane)
     assert len(room.l1(session)) == 14
-    assert room.desk.memories.due(due_before_ms=NOW_MS, limit=10) == (session.lane,)
+    assert room.compressor.memories.due(due_before_ms=NOW_MS, limit=10) == (session.lane,)
 
 
 def test_a_worker_that_stops_leaves_the_session_due(room: Room) -> None:
     session = room.session("s1", turns=7)
     room.mark_due(session)
-    compress(session.lane, room.with_means(lambda _: means(Says(lambda _: Interrupted("stopping")))))
+    room.with_rules(lambda _: means(Says(lambda _: Interrupted("stopping")))).compress(session.lane)
     assert len(room.l1(session)) == 14
-    assert room.desk.memories.due(due_before_ms=NOW_MS, limit=10) == (session.lane,)
-    compress(session.lane, replace(room.desk, worker="worker-2"))
+    assert room.compressor.memories.due(due_before_ms=NOW_MS, limit=10) == (session.lane,)
+    replace(room.compressor, worker="worker-2").compress(session.lane)
     assert len(room.l1(session)) == 10
 
 
@@ -194,13 +209,13 @@ def test_what_is_said_while_a_summary_is_written_is_looked_at_before_the_worker_
             room.mark_due(session, due_ms=NOW_MS + 1)
         return "Ada sends the orders."
 
-    compress_all(session.lane, room.with_means(lambda _: means(Says(meanwhile))))
-    assert room.desk.memories.due(due_before_ms=NOW_MS + 10, limit=10) == ()
+    compress_all(session.lane, room.with_rules(lambda _: means(Says(meanwhile))))
+    assert room.compressor.memories.due(due_before_ms=NOW_MS + 10, limit=10) == ()
 
 
 def test_the_session_pays_for_its_summary(room: Room) -> None:
     session = room.session("s1", turns=7)
-    compress(session.lane, room.desk)
+    room.compressor.compress(session.lane)
     assert Sessions(room.database).get("default", "s1").usage.cost_usd == 0.5
     [total] = Ledger(room.database).totals("default", group_by="model")
     assert (total["key"], total["turns"], total["cost_usd"]) == ("claude-compressor", 0, 0.5)
@@ -210,39 +225,39 @@ def test_one_doorbell_serves_all_sessions_that_are_due(room: Room) -> None:
     both = [room.session(name, turns=7) for name in ("s1", "s2")]
     for session in both:
         room.mark_due(session)
-    serve(both[0].lane, room.desk)
+    room.compressor.serve(both[0].lane)
     assert [len(room.l1(session)) for session in both] == [10, 10]
 
 
 def test_a_doorbell_that_finds_no_place_is_answered_at_once(room: Room) -> None:
     session = room.session("s1", turns=7)
-    desk = replace(room.desk, places=threading.Semaphore(0))
-    serve(session.lane, desk)
+    compressor = replace(room.compressor, slots=threading.Semaphore(0))
+    compressor.serve(session.lane)
     assert len(room.l1(session)) == 14
 
 
 def test_a_place_is_given_back_when_the_database_fails(room: Room) -> None:
-    def fail(_: Session) -> Means:
+    def fail(_: Session) -> CompressionRules:
         raise Unavailable("the disk is full")
 
     session = room.session("s1", turns=7)
-    desk = replace(room.with_means(fail), places=threading.Semaphore(1))
+    compressor = replace(room.with_rules(fail), slots=threading.Semaphore(1))
     with pytest.raises(Unavailable):
-        serve(session.lane, desk)
-    serve(session.lane, replace(desk, means=room.desk.means))
+        compressor.serve(session.lane)
+    replace(compressor, agents=room.compressor.agents).serve(session.lane)
     assert len(room.l1(session)) == 10
 
 
 def test_a_policy_of_large_batches_takes_them(room: Room) -> None:
     session = room.session("s1", turns=7)
     policy = replace(BY_NUMBER, batches=(8, 8, 8))
-    compress(session.lane, room.with_means(lambda _: means(Says(), policy)))
+    room.with_rules(lambda _: means(Says(), policy)).compress(session.lane)
     assert len(room.l1(session)) == 6
 
 
 def test_a_full_l1_becomes_one_summary_and_not_a_dozen(room: Room) -> None:
     session, model = room.session("s1", turns=90, words=30), Says()
-    compress_all(session.lane, room.with_means(lambda _: means(model, MemoryPolicy())))
+    compress_all(session.lane, room.with_rules(lambda _: means(model, MemoryPolicy())))
     assert len(model.asked) == 1
     assert 40 < len(room.l1(session)) < 60
 
@@ -250,7 +265,7 @@ def test_a_full_l1_becomes_one_summary_and_not_a_dozen(room: Room) -> None:
 def test_a_batch_is_no_longer_than_the_compressor_can_read(room: Room) -> None:
     session, model = room.session("s1", turns=90, words=30), Says()
     narrow = replace(means(model, MemoryPolicy()), budget_tokens=1_500)
-    compress_all(session.lane, room.with_means(lambda _: narrow))
+    compress_all(session.lane, room.with_rules(lambda _: narrow))
     assert len(model.asked) > 1
     assert all(count(request.messages[0].text) <= 1_500 for request in model.asked)
     assert not any("characters …]" in request.messages[0].text for request in model.asked)
@@ -258,7 +273,7 @@ def test_a_batch_is_no_longer_than_the_compressor_can_read(room: Room) -> None:
 
 def test_an_l1_of_thousands_of_messages_takes_few_summaries(room: Room) -> None:
     session, model = room.session("s1", turns=2_000, words=3), Says()
-    compress_all(session.lane, room.with_means(lambda _: means(model)))
+    compress_all(session.lane, room.with_rules(lambda _: means(model)))
     assert len(room.l1(session)) <= 10
     assert len(model.asked) < 70
 
@@ -266,9 +281,9 @@ def test_an_l1_of_thousands_of_messages_takes_few_summaries(room: Room) -> None:
 def test_a_digest_is_not_digested_again(room: Room) -> None:
     session, model = room.session("s1", turns=15), Says(lambda _: "Ada sends orders. " * 40)
     compress_all(
-        session.lane, room.with_means(lambda _: means(model, replace(BY_NUMBER, max_l2_tokens=60), l2_tokens=60))
+        session.lane, room.with_rules(lambda _: means(model, replace(BY_NUMBER, max_l2_tokens=60), l2_tokens=60))
     )
-    kinds = [change.kind for change in room.desk.memories.load(session.lane, limit=100).state.changes]
+    kinds = [change.kind for change in room.compressor.memories.load(session.lane, limit=100).state.changes]
     assert all(pair != ("snapshot", "snapshot") for pair in pairwise(kinds))
     assert len(model.asked) < 12
 
@@ -283,7 +298,7 @@ def test_a_session_of_many_steps_lets_others_go_first(room: Room) -> None:
         order.append("short" if "short" in room.at_work() else "long")
         return "Ada sends the orders."
 
-    serve(long.lane, room.with_means(lambda _: means(Says(told))))
+    room.with_rules(lambda _: means(Says(told))).serve(long.lane)
     assert "short" in order[: STEPS + 2]
     assert len(room.l1(long)) <= 10
 
@@ -291,8 +306,8 @@ def test_a_session_of_many_steps_lets_others_go_first(room: Room) -> None:
 def test_a_hold_that_could_not_be_given_back_is_taken_up_again(room: Room) -> None:
     session = room.session("s1", turns=7)
     room.mark_due(session)
-    room.desk.memories.claim(session.lane, worker="worker-1", alive=frozenset(), now_ms=NOW_MS)
-    compress(session.lane, room.desk)
+    room.compressor.memories.claim(session.lane, worker="worker-1", alive=frozenset(), now_ms=NOW_MS)
+    room.compressor.compress(session.lane)
     assert len(room.l1(session)) == 10
 
 
@@ -303,23 +318,23 @@ def test_a_session_that_cannot_be_compressed_keeps_no_other_waiting(
     for session in (broken, sound):
         room.mark_due(session)
 
-    def of(session: Session) -> Means:
+    def of(session: Session) -> CompressionRules:
         if session.id == "broken":
             raise TypeError("nobody thought of that")
         return means(Says())
 
-    serve(broken.lane, room.with_means(of))
+    room.with_rules(of).serve(broken.lane)
     assert (len(room.l1(broken)), len(room.l1(sound))) == (14, 10)
     assert "nobody thought of that" in caplog.text
-    assert room.desk.memories.due(due_before_ms=NOW_MS, limit=5) == (broken.lane,)
+    assert room.compressor.memories.due(due_before_ms=NOW_MS, limit=5) == (broken.lane,)
 
 
 def test_nothing_of_a_session_that_is_deleted_meanwhile_reaches_the_compressor(room: Room) -> None:
     session, model = room.session("s1", turns=7), Says()
 
-    def delete_first(_: Session) -> Means:
+    def delete_first(_: Session) -> CompressionRules:
         Sessions(room.database).delete("default", "s1")
         return means(model)
 
-    assert not compress(session.lane, replace(room.desk, means=delete_first))
+    assert not room.with_rules(delete_first).compress(session.lane)
     assert model.asked == []

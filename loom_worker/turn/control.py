@@ -1,4 +1,4 @@
-"""How the client asks a running turn to end, heard while it runs."""
+"""Whether a turn is still this worker's: Redis may say that it is not; where it cannot, the database decides."""
 
 import logging
 import threading
@@ -6,9 +6,53 @@ import time
 from collections.abc import Callable
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.values.turns import CancelAction
+from loom_worker.core.values.turns import CancelAction, Claim
+from loom_worker.lanes.lease_renewer import HeldLease
+from loom_worker.store.claims import Claims
 
 log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.5
+"""The database is asked this often while a lease is in doubt, as often as a lease is renewed otherwise."""
+
+
+class Ownership:
+    """One owner's view of one turn. The database is asked only while the lease could not be renewed in time."""
+
+    def __init__(self, held: HeldLease, claims: Claims, claim: Claim, *, lease_s: float) -> None:
+        self._hold = held
+        self._claims = claims
+        self._claim = claim
+        self._lease_s = lease_s
+        self._look_at_s = float("-inf")
+
+    def is_lost(self) -> bool:
+        """True once another owns the turn, as far as Redis or the database can be asked."""
+        if self._hold.is_in_doubt(self._lease_s) and not self._hold.lost.is_set():
+            self._look()
+        return self._hold.lost.is_set()
+
+    def is_confirmed(self) -> bool:
+        """Ask the database: False once another owns the turn, or its session is deleted.
+
+        Raises:
+            Unavailable: the database did not answer.
+        """
+        return self._claims.is_ours(self._claim)
+
+    def _look(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._look_at_s:
+            return
+        self._look_at_s = now_s + LOOK_EVERY_S
+        try:
+            if self._claims.is_ours(self._claim):
+                self._hold.confirmed_s = now_s
+            else:
+                self._hold.lost.set()
+        except Unavailable as error:  # nobody can claim the turn either; each of our writes names the fence anyway
+            log.warning("not known whether the turn is still ours: %s", error)
+
 
 LOOK_EVERY_S = 0.5
 """Who has no keeper to be alerted by looks into the database this often, as often as a keeper beats."""

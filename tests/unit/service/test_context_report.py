@@ -3,23 +3,22 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.support.registry import made_components
 
 from loom_worker.agents.load import Agents
-from loom_worker.core.errors import Invalid, NotFound, Unavailable
+from loom_worker.core.errors import Invalid, NotFound
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import NewSession, SessionPatch
-from loom_worker.runtime.context_report import ContextReport, means
+from loom_worker.service.context_report import ContextReport
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
-from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
+from tests.support.registry import made_components
 from tests.unit.store import made
 
 BARE = Agent("default", backend=None, patterns_enabled=False, system_prompt="You help.", max_context_tokens=20_000)
@@ -32,7 +31,7 @@ HUGE = replace(BARE, name="huge", max_context_tokens=1_000_000)
 def context_report(settings: Settings, database: Database, tmp_path: Path) -> Iterator[ContextReport]:
     agents = Agents({agent.name: agent for agent in (BARE, SMALL, TINY, HUGE)}, ())
     fitted = made_components(settings, agents, database)
-    yield ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Turns(database), Memories(database))
+    yield ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database))
     fitted.close()
 
 
@@ -98,35 +97,10 @@ def test_messages_are_recalled_and_cleared(context_report: ContextReport, databa
 
 
 def test_l2_is_bounded_by_its_share_and_by_its_most_tokens(context_report: ContextReport, database: Database) -> None:
+    registry: Any = context_report.agents
     for name, agent, expected in (("a", "default", 1_800), ("b", "huge", 5_000)):
         session = context_report.sessions.create(made.WORKSPACE, NewSession(name, agent=agent), now_ms=1)
-        assert means(context_report.registry, session).l2_tokens == expected
-
-
-def test_figures_are_of_all_workspaces(context_report: ContextReport, database: Database) -> None:
-    made.submitted(database, workspace="one")
-    made.submitted(database, workspace="two")
-    figures = context_report.metrics({"workers": lambda: {"workers": 3}}, now_ms=made.NOW_MS + 5_000)
-    assert (figures["queued"], figures["lanes"], figures["workers"], figures["memory_due"]) == (2, 2, 3, 0)
-    assert figures["known"] == {"turns": True, "workers": True}
-
-
-def test_figures_that_cannot_be_had_keep_no_others_from_being_told(
-    context_report: ContextReport, database: Database
-) -> None:
-    def away() -> Json:
-        raise Unavailable("Redis did not answer")
-
-    others = {"workers": away, "breakers": lambda: {"breakers": {}}}
-    figures = context_report.metrics(others, now_ms=made.NOW_MS)
-    assert figures["known"] == {"turns": True, "workers": False, "breakers": True}
-    assert (figures["queued"], figures["breakers"], "workers" in figures) == (0, {}, False)
-    with database.write() as tx:
-        tx.exec_driver_sql("ALTER TABLE turns RENAME TO gone")
-    assert context_report.metrics(others, now_ms=made.NOW_MS) == {
-        "known": {"turns": False, "workers": False, "breakers": True},
-        "breakers": {},
-    }
+        assert registry.compression(session).l2_tokens == expected
 
 
 def test_another_database_makes_the_system_text_anew(context_report: ContextReport, database: Database) -> None:

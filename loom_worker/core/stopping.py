@@ -1,4 +1,4 @@
-"""How long to go on: a process that shall stop, and a database that does not answer."""
+"""Whether this process is to stop, and writes that are tried again until they are stored or it does."""
 
 import logging
 import threading
@@ -45,7 +45,7 @@ class Stopping:
         return self._asked.is_set() and time.monotonic() >= self._due_s
 
 
-def until_written(write: Callable[[], T], *, stopping: Stopping, lost: threading.Event | None = None) -> T:
+def retry_until_stored(write: Callable[[], T], *, stopping: Stopping, lost: threading.Event | None = None) -> T:
     """Write, and again as long as the database is locked or full: a reply or a result is not thrown away for that.
 
     A write that came through although it was told to have failed is found by its fence, or by its call's send number.

@@ -1,11 +1,10 @@
 """What clients may know of a session's window, and what would not fit into it, before any model is asked."""
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from loom_worker.core.errors import Flaw, Invalid, NotFound, Unavailable
+from loom_worker.core.errors import Flaw, Invalid, NotFound
 from loom_worker.core.fence import fence
 from loom_worker.core.values.chat import ChatMessage
 from loom_worker.core.values.json import Json
@@ -13,26 +12,19 @@ from loom_worker.core.values.sessions import Session
 from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import message_tokens, tools_tokens
 from loom_worker.memory.recalled import RECALLED_SHARE, recalled_tokens
-from loom_worker.memory.summarize import Means
-from loom_worker.runtime.agents import AgentRegistry
-from loom_worker.runtime.prompt_context import Knowledge, beside_tokens
 from loom_worker.store.memory import Memories
-from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn import context
-from loom_worker.turn.runtime import AgentRuntime
-
-log = logging.getLogger(__name__)
+from loom_worker.turn.agent_runtime import AgentRuntime, AgentRuntimes, PromptKnowledge
 
 
 @dataclass(frozen=True, slots=True)
 class ContextReport:
-    """Asks agent runtimes and store; connects to nothing but the agent's own data."""
+    """Reports on contexts from agents and the store; connects to nothing but the agent's own data."""
 
-    registry: AgentRegistry
-    knowledge: Knowledge
+    agents: AgentRuntimes
+    knowledge: PromptKnowledge
     sessions: Sessions
-    turns: Turns
     memories: Memories
 
     def context(self, workspace: str, session_id: str) -> Json:
@@ -90,13 +82,13 @@ class ContextReport:
         Args:
             agent: whose session it becomes, should it be new.
         """
-        if 2 * len(text.encode()) < surely_free(*self.registry.window(agent)):
+        if 2 * len(text.encode()) < surely_free(*self.agents.window(agent)):
             return
         try:
             session: Session | None = self.sessions.get(workspace, session_id)
         except NotFound:
             session = None
-        runtime = self.registry.runtime(agent, workspace=workspace) if session is None else self._runtime(session)
+        runtime = self.agents.runtime(agent, workspace=workspace) if session is None else self._runtime(session)
         room = room_tokens(runtime, session, rom=self._rom(runtime, session))
         needed = message_tokens(ChatMessage("user", text), runtime.count)
         if needed > room:
@@ -109,7 +101,7 @@ class ContextReport:
 
     def check_kernel(self, agent: str, kernel: Json) -> None:
         """Raise Invalid for a kernel that is larger than its share of the window."""
-        runtime = self.registry.runtime(agent)
+        runtime = self.agents.runtime(agent)
         most = int(runtime.agent.memory.shares.kernel * runtime.input_budget_tokens)
         needed = facts_tokens(kernel, runtime.count)
         if needed > most:
@@ -118,46 +110,19 @@ class ContextReport:
                 (Flaw("/kernel", f"at most about {most} tokens"),),
             )
 
-    def metrics(self, others: Mapping[str, Callable[[], Json]], *, now_ms: int) -> Json:
-        """Figures over all workspaces, by name; those that cannot be had now are missing.
-
-        Args:
-            others: what further figures are of, to what asks for them; Unavailable where nobody answers.
-
-        Returns:
-            ``known``, too: what the figures are of, to whether they could be had.
-        """
-        figures: Json = {"known": {}}
-        for name, ask in {"turns": lambda: self._stored(now_ms), **others}.items():
-            try:
-                figures |= ask()
-            except Unavailable as error:
-                log.warning("metrics: the figures of %s are missing: %s", name, error)
-                figures["known"][name] = False
-            else:
-                figures["known"][name] = True
-        return figures
-
-    def _stored(self, now_ms: int) -> Json:
-        memory = self.memories.totals(now_ms=now_ms)
-        return {
-            **self.turns.stats(None, now_ms=now_ms),
-            **{f"memory_{name}": figure for name, figure in memory.items()},
-        }
-
     def _rom(self, runtime: AgentRuntime, session: Session | None) -> str:
         first_sent = session.rom if session else None
-        return context.rom_of(runtime, first_sent, lambda: self.knowledge.standing(runtime))
+        return context.rom_of(runtime, first_sent, self.knowledge)
 
     def _runtime(self, session: Session) -> AgentRuntime:
-        return self.registry.runtime(session.agent, session.choice, session.workspace)
+        return self.agents.runtime(session.agent, session.choice, session.workspace)
 
 
 def room_tokens(runtime: AgentRuntime, session: Session | None, *, rom: str) -> int:
     """What a message may take at most: the input budget without tools, system text and what stands beside."""
     budget = runtime.input_budget_tokens
     ratio = context.over_bound(runtime, session.token_correction if session else None)
-    fixed = runtime.count(rom) + tools_tokens(runtime.least_specs, runtime.count) + beside_tokens(budget)
+    fixed = runtime.count(rom) + tools_tokens(runtime.least_specs, runtime.count) + context.beside_tokens(budget)
     return max(0, int(budget / context.scale(ratio)) - fixed)
 
 
@@ -167,19 +132,3 @@ def surely_free(window_tokens: int, reserved_tokens: int) -> int:
 
 
 SURE_SHARE, TOOLS_TOKENS = 0.4, 8_000
-
-
-def means(registry: AgentRegistry, session: Session) -> Means:
-    """What the session's memory is compressed by."""
-    runtime = registry.runtime(session.agent, session.choice, session.workspace)
-    policy = runtime.agent.memory
-    return Means(
-        policy=policy,
-        model=runtime.compressor,
-        count=runtime.count,
-        l1=runtime.l1,
-        l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * runtime.input_budget_tokens)),
-        budget_tokens=int(
-            runtime.compressor_budget_tokens / context.scale(context.over_bound(runtime, session.token_correction))
-        ),
-    )

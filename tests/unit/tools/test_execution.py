@@ -12,17 +12,18 @@ from loom_worker.core import redis_client
 from loom_worker.core.errors import Interrupted, ToolFailed
 from loom_worker.core.fence import fence
 from loom_worker.core.settings import BlobSettings, Settings
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.tools import Caller, Outcome, Rate, Tool
 from loom_worker.core.values.turns import Call
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import Rates
 from loom_worker.llm.tokens import cl100k_tokens
-from loom_worker.runtime.tool_execution import ToolExecutor
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.store.errors import Errors
 from loom_worker.tools.error_channel import Failures
+from loom_worker.tools.execution import ToolExecutor
 from loom_worker.tools.pool import Pool
 from loom_worker.tools.references import References, stores
 from tests.support.valkey import Valkey
@@ -51,7 +52,7 @@ def executor(
         rates=Rates(valkey),
         references=References(stores(blobs, BlobRows(database), raw), blobs),
         failures=Failures(Errors(database)),
-        pause=lambda wait_s: None,
+        stopping=Stopping(1.0),
     )
     pool.close()
 
@@ -91,17 +92,16 @@ def test_loom_s_own_tools_have_no_breaker(executor: ToolExecutor, caller: Caller
 
 
 def test_a_worker_that_stops_says_nothing_of_a_tool(executor: ToolExecutor, caller: Caller) -> None:
-    def pause(_wait_s: float) -> None:
-        raise Interrupted("The worker stops.")
-
     limited = tool(lambda a, c: "fine", rate=Rate(1, 60.0), group="slow")
     assert executor.run(limited, {}, caller).content == "fine"
     refused = executor.run(limited, {}, caller)
     assert (refused.status, refused.code, refused.is_fault) == ("failed", "UNAVAILABLE", False)
     soon = replace(limited, rate=Rate(1, 2.0), group="soon")
     executor.run(soon, {}, caller)
+    stopping = Stopping(1.0)
+    stopping.ask()
     with pytest.raises(Interrupted):
-        replace(executor, pause=pause).run(soon, {}, caller)
+        replace(executor, stopping=stopping).run(soon, {}, caller)
 
 
 def test_a_large_result_costs_fewer_than_a_hundred_tokens_with_its_fence(
@@ -109,7 +109,7 @@ def test_a_large_result_costs_fewer_than_a_hundred_tokens_with_its_fence(
 ) -> None:
     rows = ",".join(f'[{n},"Customer {n} of the shop",{n * 1.5}]' for n in range(10_000))
     text = f'{{"columns":["id","name","revenue"],"rows":[{rows}]}}'
-    done = executor.concluded(CALL, Outcome("completed", text, "application/json"), caller)
+    done = executor.with_outcome(CALL, Outcome("completed", text, "application/json"), caller)
     assert done.status == "completed"
     assert done.ref is not None
     assert f"[Large dataset stored: {done.ref}]" in str(done.content)
@@ -118,7 +118,7 @@ def test_a_large_result_costs_fewer_than_a_hundred_tokens_with_its_fence(
 
 
 def test_a_small_result_stays_as_it_is_but_for_what_nobody_sees(executor: ToolExecutor, caller: Caller) -> None:
-    done = executor.concluded(CALL, Outcome("completed", "4\u202e2\u200b"), caller)
+    done = executor.with_outcome(CALL, Outcome("completed", "4\u202e2\u200b"), caller)
     assert (done.content, done.ref) == ("42", None)
 
 
@@ -128,7 +128,7 @@ def test_a_store_that_is_full_costs_the_rest_of_a_result_and_says_so(
     full = BlobSettings(folder=tmp_path / "full", disk_bytes=10)
     raw = redis_client.client(valkey_server.url, connections=4, decodes=False)
     small = replace(executor, references=References(stores(full, BlobRows(database), raw), full))
-    done = small.concluded(CALL, Outcome("completed", "x" * 50_000), caller)
+    done = small.with_outcome(CALL, Outcome("completed", "x" * 50_000), caller)
     assert done.ref is None
     assert len(str(done.content)) <= executor.settings.tools.reference_bytes
     assert "only the beginning of 50.0 KB is shown" in str(done.content)
@@ -138,7 +138,7 @@ def test_a_failure_is_told_in_a_line_with_the_id_of_the_whole(
     executor: ToolExecutor, caller: Caller, database: Database
 ) -> None:
     outcome = Outcome("failed", "ValueError: password=hunter22 is wrong\nand more", detail="Traceback …", is_fault=True)
-    done = executor.concluded(CALL, outcome, caller)
+    done = executor.with_outcome(CALL, outcome, caller)
     assert done.status == "failed"
     assert str(done.content).startswith("Tool 'look' failed: ")
     assert f"[Error ID: {done.error_id}]" in str(done.content)

@@ -2,11 +2,11 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from loom_worker.core.errors import LeftAlone, LoomError, Overloaded
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.turns import Call, Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.guard.tolerant import Tolerant
 from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
@@ -57,12 +57,12 @@ class ModelWatch:
         self._began_ms = self._heard_ms = 0
         self._shown_ms: int | None = None
 
-    def begin(self, work: TurnState) -> None:
+    def begin(self, state: TurnState) -> None:
         """A reply is needed; what was tried for it before, by whomever, counts."""
         now_ms = self._clock_ms()
-        earlier = work.waited_last or {}
+        earlier = state.waited_last or {}
         self._waiting = Waiting(
-            "model", earlier.get("since_ms", now_ms), earlier.get("tries", work.waits), last_error=work.last_error
+            "model", earlier.get("since_ms", now_ms), earlier.get("tries", state.waits), last_error=state.last_error
         )
         self._is_told = bool(earlier)
         self._heard_ms = self._began_ms = now_ms
@@ -163,3 +163,26 @@ def _for(error: LoomError) -> WaitsFor:
     if not isinstance(error, Overloaded) or isinstance(error, LeftAlone):
         return "model"
     return "rate_limit" if is_rate_limit(error) or error.retry_after_s is not None else "model"
+
+
+def log_wait(state: TurnState, teller: WaitTeller, *, now_ms: int) -> None:
+    """Say once for each reply that a person is asked, and once that its tools take long.
+
+    Args:
+        work: about to be saved and parked.
+    """
+    asked = [call for call in state.unsaved_calls if call.is_waiting]
+    if asked:
+        _warn(state, f"waiting for a person to decide on {_names(asked)}")
+    late = [call for call in state.open_calls if now_ms - (call.started_ms or call.sent_ms or now_ms) >= QUIET_MS]
+    if late and teller.is_first(state.turn, late[0].reply_n):
+        _warn(state, f"waiting for tools for over {QUIET_MS // 1000} s: {_names(late)}")
+
+
+def _names(calls: Sequence[Call]) -> str:
+    return ", ".join(sorted({call.name for call in calls}))
+
+
+def _warn(state: TurnState, text: str) -> None:
+    turn = state.turn
+    log.warning("%s", text, extra={"session": turn.session_id, "turn": turn.id, "request": turn.request_id})

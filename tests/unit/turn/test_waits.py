@@ -13,7 +13,7 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.lanes import keys
 from loom_worker.llm.anthropic_errors import RATE_LIMIT
 from loom_worker.turn.decide import MAX_WAITS
-from loom_worker.turn.model_watch import QUIET_MS, SHOWN_AFTER_MS, SHOWN_AGAIN_MS
+from loom_worker.turn.waits import QUIET_MS, SHOWN_AFTER_MS, SHOWN_AGAIN_MS
 from tests.support.models import Beat, says
 from tests.support.stage import START_MS, Stage
 
@@ -31,7 +31,7 @@ def record(stage: Stage, turn: Turn) -> Json | None:
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the log says of waits."""
-    found = (entry for entry in caplog.records if entry.name.endswith("model_watch"))
+    found = (entry for entry in caplog.records if entry.name.endswith("turn.waits"))
     return [entry.getMessage() for entry in found if entry.levelno == logging.WARNING]
 
 
@@ -91,7 +91,7 @@ def test_a_silent_model_is_told_of_once(stage: Stage, caplog: pytest.LogCaptureF
     stage.model.scenes = [during(stage, act)]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
     assert warnings(caplog) == ["waiting for played (scripted) for 10 s: nothing came (attempt 1)"]
-    [line] = (entry for entry in caplog.records if entry.name.endswith("model_watch"))
+    [line] = (entry for entry in caplog.records if entry.name.endswith("turn.waits"))
     assert (line.__dict__["session"], line.__dict__["turn"]) == (turn.session_id, turn.id)
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from loom_worker.core.logs import IDS, Console, JsonLines, set_up
 from loom_worker.core.settings import LogSettings
-from loom_worker.tasks.logs import IDS, Console, JsonLines, set_up
 
 
 def record(message: str = "said %s", *args: object, **extra: object) -> logging.LogRecord:

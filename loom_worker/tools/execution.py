@@ -1,10 +1,11 @@
 """How a worker runs a tool, and what of its outcome is stored and sent."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from loom_worker.core.errors import ToolFailed
+from loom_worker.core.errors import Interrupted, ToolFailed
 from loom_worker.core.settings import Settings
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.text import clean
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Outcome, Tool
@@ -34,8 +35,7 @@ class ToolExecutor:
     rates: Rates
     references: References
     failures: Failures
-    pause: Callable[[float], object]
-    """Wait so many seconds; raises Interrupted when the worker stops."""
+    stopping: Stopping
 
     def run(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
         """Run a tool with arguments that passed its schema; whatever it does ends in an Outcome.
@@ -45,7 +45,7 @@ class ToolExecutor:
         """
         if tool.rate is not None:
             try:
-                self.rates.wait(tool.group or tool.spec.name, tool.rate, at_most_s=MOST_RATE_WAIT_S, pause=self.pause)
+                self.rates.wait(tool.group or tool.spec.name, tool.rate, at_most_s=MOST_RATE_WAIT_S, pause=self._pause)
             except ToolFailed as refused:
                 return Outcome("failed", str(refused), code=refused.code)
         return self._guarded(tool, arguments, caller) if tool.group else self._run(tool, arguments, caller)
@@ -69,7 +69,11 @@ class ToolExecutor:
         timeout_s, max_bytes = self.settings.limits.tool_timeout_s, self.settings.tools.max_result_bytes
         return call_tool(tool, arguments, caller, timeout_s=timeout_s, pool=self.pool, max_bytes=max_bytes)
 
-    def concluded(self, call: Call, outcome: Outcome, caller: Caller) -> Call:
+    def _pause(self, wait_s: float) -> None:
+        if self.stopping.pause(wait_s):
+            raise Interrupted("The worker stops.")
+
+    def with_outcome(self, call: Call, outcome: Outcome, caller: Caller) -> Call:
         """The call with what the model reads of its outcome, and where the whole of it is."""
         if outcome.status != "completed":
             content, error_id = self.failures.told(caller, call.name, outcome)

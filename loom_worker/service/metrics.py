@@ -1,0 +1,127 @@
+"""Figures over all workspaces, as ``web.metrics`` names them, and whether this installation is ready to answer."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loom_worker.core import redis_client
+from loom_worker.core.errors import LoomError, Unavailable
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.json import Json
+from loom_worker.guard.breaker import Breakers
+from loom_worker.lanes import dropped, readiness
+from loom_worker.lanes.lease_renewer import LiveWorkers
+from loom_worker.patterns.events import News
+from loom_worker.patterns.live import LiveLibrary
+from loom_worker.service.wait_reports import Waits
+from loom_worker.store import counters
+from loom_worker.store.database import Database
+from loom_worker.store.memory import Memories
+from loom_worker.store.reading import Turns
+from loom_worker.tools.references import References
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Asks each part for its figures."""
+
+    database: Database
+    redis: Any
+    breakers: Breakers
+    waits: Waits
+    references: References
+    library: LiveLibrary
+    news: News
+
+    def all(self) -> Json:
+        """Figures by name; see collected."""
+        return collected(
+            {
+                "turns": self.of_turns,
+                "workers": self._workers,
+                "waits": self._waits,
+                "tools": self._tools,
+                "results": self.references.figures,
+                "messages": self._messages,
+                "patterns": self.of_patterns,
+            }
+        )
+
+    def of_turns(self) -> Json:
+        """How many turns there are by status, and how many memories wait for compression."""
+        moment_ms = now_ms()
+        memory = Memories(self.database).totals(now_ms=moment_ms)
+        stored = Turns(self.database).stats(None, now_ms=moment_ms)
+        return {**stored, **{f"memory_{name}": figure for name, figure in memory.items()}}
+
+    def _workers(self) -> Json:
+        # Asked alone, breakers would be reported as closed while Redis is away.
+        return {"workers": len(LiveWorkers(self.redis).alive()), "breakers": self.breakers.states()}
+
+    def _waits(self) -> Json:
+        return self.waits.figures(None)
+
+    def _tools(self) -> Json:
+        return counters.figures(self.database, now_ms=now_ms())
+
+    def _messages(self) -> Json:
+        return {"dropped_messages": dropped.counts(self.redis)}
+
+    def of_patterns(self) -> Json:
+        """How many patterns this process has, how many complaints about their files, and the reloads of all."""
+        state = self.library.state()
+        return {
+            "patterns": len(state.matcher.patterns),
+            "pattern_errors": len(state.problems),
+            "pattern_reloads": self.news.counts(),
+        }
+
+
+def collected(sources: Mapping[str, Callable[[], Json]]) -> Json:
+    """Figures by name; those that cannot be had now are missing, and take no others with them.
+
+    Args:
+        sources: what figures are of, to what asks for them; Unavailable where nobody answers.
+
+    Returns:
+        ``known``, too: what the figures are of, to whether they could be had.
+    """
+    figures: Json = {"known": {}}
+    for name, ask in sources.items():
+        try:
+            figures |= ask()
+        except Unavailable as error:
+            log.warning("metrics: the figures of %s are missing: %s", name, error)
+            figures["known"][name] = False
+        else:
+            figures["known"][name] = True
+    return figures
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a turn would be answered."""
+
+    database: Database
+    redis: Any
+
+    def problems(self) -> tuple[str, ...]:
+        """What is missing before a turn could be answered; empty: ready."""
+        found = []
+        try:
+            self.database.probe()
+        except LoomError as error:
+            found.append(f"database: {error}")
+        try:
+            redis_client.probe(self.redis)
+            found.extend(readiness.problems(readiness.look(self.redis)))
+        except LoomError as error:
+            found.append(f"redis: {error}")
+        return tuple(found)
+
+    def workers(self) -> int:
+        """How many workers are alive."""
+        return len(LiveWorkers(self.redis).alive())

@@ -1,0 +1,56 @@
+"""All Celery tasks: each takes ids, calls one function, and counts on the sweep for what fails."""
+
+import logging
+
+from loom_worker.core import crash_points
+from loom_worker.core.errors import LoomError, Unavailable
+from loom_worker.tasks import worker
+from loom_worker.tasks.app import app
+from loom_worker.turn import entrypoints
+
+log = logging.getLogger(__name__)
+
+
+@app.task(name="loom.turn.run")
+def run_turn(lane: str) -> None:
+    """A wake-up: run the lane's next turn, or go on with a parked one; a repeated one does nothing."""
+    crash_points.reached("turn.received")
+    try:
+        entrypoints.serve_lane(lane, worker.current().turns)
+    except Unavailable as error:
+        log.warning("the sweep will wake it again: %s", error, extra={"lane": lane})
+
+
+@app.task(name="loom.turn.wake")
+def wake(lane: str, ticket: str) -> None:
+    """The body of a chord: all its tool calls have a result, so the turn goes on."""
+    crash_points.reached("turn.waking")
+    try:
+        entrypoints.serve_wake(lane, ticket, worker.current().turns)
+    except Unavailable as error:
+        log.warning("the sweep will wake it: %s", error, extra={"lane": lane})
+
+
+@app.task(name="loom.tool.call")
+def call_tool(turn_id: str, position: int, send: int) -> None:
+    """A chord's header: one tool call. It never raises, so that the chord always closes; a failure is a result."""
+    try:
+        entrypoints.serve_call(turn_id, position, send, worker.current().turns)
+    except LoomError as error:
+        # Without a stored result the turn sends the call again as soon as its lease has lapsed.
+        log.warning("tool call without result: %s", error, extra={"turn": turn_id})
+
+
+@app.task(name="loom.webhook.deliver")
+def deliver(delivery_id: str) -> None:
+    """One attempt; the next one, if needed, is due by the outbox, and the sweep sends it."""
+    worker.current().webhooks.deliver(delivery_id)
+
+
+@app.task(name="loom.summary.compress")
+def compress_memory(lane: str) -> None:
+    """A session's L1 is full: its oldest messages become a summary; then those of other sessions that are due."""
+    try:
+        worker.current().summaries.serve(lane)
+    except LoomError as error:
+        log.warning("the sweep will send it again: %s", error, extra={"lane": lane})

@@ -1,0 +1,124 @@
+"""What a turn works with that depends on its agent; ``runtime/agents.py`` builds it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.chat import ToolSpec, ToolUse
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.sessions import Choice
+from loom_worker.core.values.skills import SkillShelf
+from loom_worker.core.values.tokens import Frame
+from loom_worker.core.values.tools import Occasion, Tool
+from loom_worker.core.values.turns import Turn
+from loom_worker.llm.model import Model
+from loom_worker.memory.layers import Count
+from loom_worker.memory.pressure import L1Room
+from loom_worker.tools.registry import Prepared, Registry
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRuntime:
+    """An agent with its model, its tools and its budgets, as one session has chosen them."""
+
+    agent: Agent
+    model: Model
+    count: Count
+    registry: Registry
+    specs: tuple[ToolSpec, ...]
+    allowed: tuple[str, ...] | None
+    """Names of the tools that may be called: the session's choice of the agent's; None: all."""
+    schema: str
+    """The backend's schema as text, for ROM."""
+    input_budget_tokens: int
+    """The model's window without the reserve for its reply."""
+    l1: L1Room
+    max_tokens: int
+    typical: float
+    """The provider's usual tokens of a text over ``count``'s, which never counts too few; at most 1."""
+    frame: Frame
+    """What the provider usually adds to texts."""
+    kinds: frozenset[str] = frozenset()
+    """What the agent works on, in the words of patterns' backend_type: ``sql`` and the database's name, ``rest``…"""
+    compressor: Model | None = None
+    """Writes summaries and ranks what a search found; None: there is no LLM to do it."""
+    compressor_budget_tokens: int = 0
+    """What may be sent to it, in tokens as ``count`` counts them."""
+    shelf: SkillShelf = field(default_factory=SkillShelf)
+    """The skills of the session's workspace, of the same look that decided on the tool that reads them."""
+    late: Mapping[str, Occasion] = field(default_factory=dict)
+    """Tools that are shown only once there is an occasion, by name; empty where the window has room for all."""
+
+    @property
+    def least_specs(self) -> tuple[ToolSpec, ...]:
+        """The tools that every request shows."""
+        return tuple(spec for spec in self.specs if spec.name not in self.late)
+
+    def tool(self, name: str) -> Tool | None:
+        """A tool that the agent has, and that the session may call as things stand now."""
+        permitted = self.registry.permitted(self.allowed, read_only=self.agent.is_read_only)
+        return next((tool for tool in permitted if tool.spec.name == name), None)
+
+    def prepared(self, use: ToolUse) -> Prepared:
+        """A call as it may run, or why it may not."""
+        return self.registry.prepared(use, self.allowed, read_only=self.agent.is_read_only)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptContext:
+    """What stands beside a user's message: the date, patterns, skills."""
+
+    text: str
+    patterns: tuple[Json, ...] = ()
+    """Of each its id, score, confidence, and version: the digest of its text."""
+    skills: tuple[Json, ...] = ()
+    """Of each its name, and how the message called for it."""
+
+
+class AgentRuntimes(Protocol):
+    """Where agents are built (``runtime/agents.py``: AgentRegistry)."""
+
+    def runtime(self, name: str, choice: Choice = ..., workspace: str | None = ...) -> AgentRuntime:
+        """The agent of this name, with what a session chose instead of the agent's own.
+
+        Args:
+            workspace: whose skills it has.
+        """
+        ...
+
+    def window(self, name: str) -> tuple[int, int]:
+        """The window of an agent's model, and what of it is reserved for its reply, in tokens."""
+        ...
+
+    def tools(self, name: str) -> tuple[Tool, ...]:
+        """An agent's tools; no model is built.
+
+        Raises:
+            LoomError: the agent cannot work.
+        """
+        ...
+
+    def kinds(self, name: str) -> frozenset[str]:
+        """What an agent works on, see AgentRuntime.kinds."""
+        ...
+
+    def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
+        """A call's arguments as the agent's tool takes them, and why it would not."""
+        ...
+
+
+class PromptKnowledge(Protocol):
+    """What agents know besides their tools (``runtime/prompt_context.py``: Knowledge)."""
+
+    def beside(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
+        """The date, the skills and the patterns that a turn's question calls for."""
+        ...
+
+    def standing(self, runtime: AgentRuntime) -> str:
+        """What the system text of a new session says of the workspace's skills."""
+        ...
+
+    def version_of(self, pattern_id: str) -> str | None:
+        """The digest of a pattern as it reads now."""
+        ...

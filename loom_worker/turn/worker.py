@@ -1,0 +1,153 @@
+"""The parts of a worker process that turns run on; ``runtime/build.py`` puts them together."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+from loom_worker.core.settings import LimitSettings, Settings
+from loom_worker.core.stopping import Stopping, retry_until_stored
+from loom_worker.core.values.content import Alone, Content
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.memory import Remembered
+from loom_worker.core.values.turns import Call, Claim
+from loom_worker.events.flusher import Flusher
+from loom_worker.events.log import EventLog
+from loom_worker.lanes.lanes import Lanes
+from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, LiveWorkers
+from loom_worker.store.calls import Calls
+from loom_worker.store.claims import Claims
+from loom_worker.store.journal import Journal
+from loom_worker.store.memory import Memories
+from loom_worker.tools.execution import ToolExecutor
+from loom_worker.turn.agent_runtime import AgentRuntime, AgentRuntimes, PromptKnowledge
+from loom_worker.turn.context import HISTORY_MESSAGES, rom_of
+from loom_worker.turn.control import CancelRequests, Ownership
+from loom_worker.turn.state import TurnState
+from loom_worker.turn.waits import ModelWatch, WaitTeller
+from loom_worker.webhook.body import WebhookBodies
+
+
+class Dispatcher(Protocol):
+    """How this process reaches other processes, by ids alone (``tasks/dispatch.py``: CeleryDispatcher)."""
+
+    def wake(self, lane: str) -> None:
+        """Tell workers that a lane has work."""
+        ...
+
+    def call(self, turn_id: str, call: Call) -> None:
+        """Send one tool call to the tool queue."""
+        ...
+
+    def fan_out(self, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
+        """Send tool calls to the tool queue; when all are done the lane is woken."""
+        ...
+
+    def deliver(self, delivery_id: str) -> None:
+        """Send a webhook delivery now."""
+        ...
+
+    def summarize(self, lane: str) -> None:
+        """Have a lane's memory compressed."""
+        ...
+
+    def run_isolated(self, lane: str, token: str, turn_id: str, fence: int) -> int:
+        """Run a claimed turn in a process that runs nothing else; its exit status."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWorker:
+    """The parts of a worker process."""
+
+    settings: Settings
+    name: str
+    """This process' name, never used before."""
+    claims: Claims
+    journal: Journal
+    calls: Calls
+    memories: Memories
+    lanes: Lanes
+    renewer: LeaseRenewer
+    events: EventLog
+    dispatcher: Dispatcher
+    agents: AgentRuntimes
+    knowledge: PromptKnowledge
+    tools: ToolExecutor
+    workers: LiveWorkers
+    waits: WaitTeller
+    bodies: WebhookBodies
+    stopping: Stopping
+    flusher: Flusher = field(default_factory=Flusher)
+    content: Content = field(default_factory=Alone)
+    """What this process has of agents' content beside what others have accepted."""
+    is_isolated: bool = False
+    """True in the process of a last attempt."""
+    clock_ms: Callable[[], int] = field(default=now_ms)
+
+
+class SessionContext:
+    """What a turn's session brings along, read when it is first asked for and the same from then on."""
+
+    def __init__(self, worker: TurnWorker, runtime: AgentRuntime, claim: Claim) -> None:
+        self._worker = worker
+        self._runtime = runtime
+        self._claim = claim
+
+    @cached_property
+    def memory(self) -> Remembered:
+        """What is remembered of the session."""
+        return self._worker.memories.load(self._claim.turn.lane, limit=HISTORY_MESSAGES, claim=self._claim)
+
+    @cached_property
+    def rom(self) -> str:
+        """The system text: as first sent, else made now."""
+        return rom_of(self._runtime, self._claim.rom, self._worker.knowledge)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One worker's time with one turn."""
+
+    worker: TurnWorker
+    runtime: AgentRuntime
+    held: HeldLease
+    began_s: float
+    """Monotonic."""
+    ran_before_ms: int
+    ownership: Ownership
+    cancel_requests: CancelRequests
+    watch: ModelWatch
+    """Over the model's calls."""
+    session: SessionContext
+
+    def write(self, write: Callable[[], None]) -> None:
+        """Write to the journal, again and again while the database does not answer and the turn is ours."""
+        retry_until_stored(write, stopping=self.worker.stopping, lost=self.held.lost)
+
+    @property
+    def limits(self) -> LimitSettings:
+        """The settings' limits, with the agent's own where it has some."""
+        limits, agent = self.worker.settings.limits, self.runtime.agent
+        return replace(
+            limits,
+            turn_timeout_s=agent.timeout_s or limits.turn_timeout_s,
+            max_llm_calls=agent.max_llm_calls or limits.max_llm_calls,
+            max_tool_calls=limits.max_tool_calls if agent.max_tool_calls is None else agent.max_tool_calls,
+        )
+
+    @property
+    def run_ms(self) -> int:
+        """Milliseconds the turn has run, over all its owners."""
+        return self.ran_before_ms + int((time.monotonic() - self.began_s) * 1000)
+
+    def progress(self, state: TurnState) -> Json:
+        """The columns of a turn that follow from what was done."""
+        return {
+            "usage": state.usage.as_json(),
+            "run_ms": self.run_ms,
+            "patterns": list(state.patterns),
+            "first_token_ms": state.first_token_ms,
+        }
