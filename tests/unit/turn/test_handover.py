@@ -14,7 +14,7 @@ from loom_worker.store.claims import Claims
 from loom_worker.turn.agent_runtime import PromptContext
 from loom_worker.turn.entrypoints import serve_claim
 from tests.support.models import Beat, Killed, says, wants
-from tests.support.stage import WORKSPACE, Stage, StageKnowledge
+from tests.support.stage import WORKSPACE, Book, Stage, StageKnowledge
 
 SUMS = (("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4}))
 
