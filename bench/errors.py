@@ -17,9 +17,8 @@ from contextlib import contextmanager
 
 from bench.stats import percentile
 from loom_worker.core.settings import from_env
-from loom_worker.core.values.failures import ErrorFilter
 from loom_worker.core.values.sessions import NewSession
-from loom_worker.core.values.tools import Caller, Outcome
+from loom_worker.core.values.tools import Caller, ErrorFilter, Outcome
 from loom_worker.guard.redact import redacted
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.store.database import Database

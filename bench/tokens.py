@@ -21,8 +21,7 @@ from typing import Any
 from bench.kinds import spread
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
 from loom_worker.llm import tokens
-from loom_worker.memory.estimate import usual_tokens
-from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, chat_tokens, tools_tokens
+from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, chat_tokens, tools_tokens, usual_tokens
 from loom_worker.turn.state import CERTAIN_TOKENS
 
 Json = dict[str, Any]

@@ -2,9 +2,8 @@
 
 from typing import get_args
 
-from loom_worker.core.values.deliveries import DeliveryStatus
-from loom_worker.core.values.events import EventType
-from loom_worker.core.values.waiting import WaitsFor
+from loom_worker.core.values.notifications import DeliveryStatus, EventType
+from loom_worker.core.values.turns import WaitsFor
 from web.request_schemas import CUT, Schema
 from web.schema_parts import FLAG, FREE, NUMBER, TEXT, TIME, WHOLE, answer, array, one_of, or_null, ref
 from web.turn_schemas import USAGE

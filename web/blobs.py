@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flask import Response, request
 
-from loom_worker.core.values.blobs import DataReference
+from loom_worker.core.values.tools import DataReference
 from web.answers import Route
 from web.caller import caller
 from web.problems import Problem, Refused

@@ -9,10 +9,9 @@ from flask import request
 from werkzeug.datastructures import Headers
 
 from loom_worker.core.errors import Flaw
-from loom_worker.core.values.approvals import Decision, Verdict
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import NewSession, SessionPatch
-from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Webhook, is_blank
+from loom_worker.core.values.turns import CancelAction, Decision, NewTurn, Retry, Verdict, Webhook, is_blank
 from web import request_schemas
 from web.caller import Caller
 from web.check import Checker

@@ -6,8 +6,8 @@ from flask import Response
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.agents import Agent, ApprovalPolicy
-from loom_worker.core.values.deliveries import Delivery
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Tool
 from web.answers import Route, choice_argument, is_id, json_answer, listed, page_answer, page_wanted, text_argument
 from web.bodies import no_body

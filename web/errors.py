@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flask import Response, request
 
 from loom_worker.core.errors import NotFound
-from loom_worker.core.values.failures import ErrorFilter, StoredError
+from loom_worker.core.values.tools import ErrorFilter, StoredError
 from web.answers import Route, is_id, json_answer, page_answer, page_wanted, text_argument
 from web.caller import caller
 from web.problems import malformed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flask import Response, request
 
 from loom_worker.core.errors import LoomError, NotFound
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.notifications import Event
 from web.answers import Route, encode, whole_argument, whole_number
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter

@@ -2,8 +2,7 @@
 
 from typing import Any, get_args
 
-from loom_worker.core.values.approvals import Verdict
-from loom_worker.core.values.turns import CancelAction
+from loom_worker.core.values.turns import CancelAction, Verdict
 
 Schema = dict[str, Any]
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from flask import Response, request
 
 from loom_worker.core.errors import NotFound
-from loom_worker.core.values.search import Hit
+from loom_worker.core.values.pages import Hit
 from loom_worker.core.values.sessions import Message, Session
 from web.answers import Route, is_id, json_answer, list_answer, page_answer, page_wanted, whole_argument
 from web.bodies import json_body, new_session, session_patch

@@ -2,8 +2,7 @@
 
 from typing import get_args
 
-from loom_worker.core.values.turns import Approval, CallStatus, CancelAction, TurnStatus
-from loom_worker.core.values.waiting import WaitsFor
+from loom_worker.core.values.turns import Approval, CallStatus, CancelAction, TurnStatus, WaitsFor
 from web.request_schemas import CUT
 from web.schema_parts import FREE, NUMBER, TEXT, TIME, WHOLE, answer, array, one_of, or_null, ref
 

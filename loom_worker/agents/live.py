@@ -10,8 +10,7 @@ from types import MappingProxyType
 
 from loom_worker.agents.digest import digest
 from loom_worker.agents.load import DEFAULT, Agents, files_of, load
-from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.content import Alone, Content
+from loom_worker.core.values.agents import Agent, Alone, Content
 from loom_worker.core.values.problems import Problem
 
 LOOK_S = 1.0

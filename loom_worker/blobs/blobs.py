@@ -10,7 +10,7 @@ from loom_worker.blobs.counters import Counters
 from loom_worker.blobs.faults import Damaged, Lost, Unreadable, Unwritable
 from loom_worker.blobs.frame import packed, unpacked
 from loom_worker.blobs.tier import Tier
-from loom_worker.core.values.blobs import DataReference
+from loom_worker.core.values.tools import DataReference
 
 log = logging.getLogger(__name__)
 

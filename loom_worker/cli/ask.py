@@ -8,7 +8,7 @@ import click
 from loom_worker.cli import talk
 from loom_worker.cli.http import client
 from loom_worker.core import settings as knobs
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.notifications import Event
 
 
 @click.command()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from loom_worker.core.errors import StreamBroken
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.notifications import Event
 
 RESET = "stream.reset"
 FIRST_PAUSE_S = 0.2

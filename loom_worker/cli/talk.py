@@ -7,8 +7,8 @@ import click
 
 from loom_worker.cli import sse
 from loom_worker.cli.http import Client, in_path, sendable
-from loom_worker.core.values.events import Event
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.notifications import Event
 
 # A model's text may carry escape sequences that retitle or repaint the terminal: only line ends and tabs pass.
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}

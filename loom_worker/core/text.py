@@ -4,6 +4,7 @@ What no person sees can still tell a model something: tag characters, variation 
 carry whole sentences, and bidi controls show a reviewer another text than the model reads.
 """
 
+import hashlib
 import re
 
 NAME_CHARS = 200
@@ -68,3 +69,44 @@ def _joined(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+_UNSPACED = (
+    "\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+UNSPACED = re.compile(f"[{_UNSPACED}]")
+"""A character of Chinese, Japanese or Korean."""
+RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+"""As many of those, or of others, as stand together."""
+WORD = re.compile(r"[^\W_]+")
+LUMP = re.compile(r"[^\W_]+(?:[^\w\s]{1,2}[^\W_]+|_+[^\W_]+)*")
+"""Words without a space between them: don't, road-trip, a/b, me@example.com, ERR_12."""
+
+
+_LETTERS = "bcdfghjklmnpqrstvwxz"
+"""Of a fence's key. Without vowels and digits it spells no word and is no number, so breaking it up harms no data."""
+KEY_CHARS = 6
+
+
+def fence_key(turn_id: str) -> str:
+    """KEY_CHARS letters, the same for a whole turn: its text stays byte-stable, and the provider's cache holds."""
+    number = int.from_bytes(hashlib.sha256(turn_id.encode()).digest(), "big")
+    return "".join(_LETTERS[number // len(_LETTERS) ** place % len(_LETTERS)] for place in range(KEY_CHARS))
+
+
+def fenced(text: str, key: str) -> str:
+    """Put text between ``<data KEY>`` and ``</data KEY>``; the key inside it, in any case, is broken by a middle dot.
+
+    So text cannot close its fence, whether or not its author has seen the key. Costs at most 20 tokens of cl100k.
+    Tags because models are trained to read them as bounds; a key of its own because text may hold any fixed tag.
+    """
+    half = KEY_CHARS // 2
+    # Looking ahead finds occurrences that overlap: each begins at a match or has a dot inside.
+    pattern = f"({re.escape(key[:half])})(?={re.escape(key[half:])})"
+    harmless = re.sub(pattern, "\\1·", text, flags=re.IGNORECASE)
+    return f"<data {key}>\n{harmless}\n</data {key}>"
+
+
+def fence(turn_id: str, text: str) -> str:
+    """Text of a tool, fenced by the key of the turn it was called in."""
+    return fenced(text, fence_key(turn_id))

@@ -11,8 +11,8 @@ from typing import Any
 from loom_worker.core.errors import Fenced
 from loom_worker.core.redis_client import in_our_words
 from loom_worker.core.settings_tree import EventSettings
-from loom_worker.core.values.events import TERMINAL, Event
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.notifications import TERMINAL, Event
 
 RUNNING_TTL_S = 3600
 """A stream of a turn that runs is dropped when nobody wrote to it for so long (it may wait for a person); readers then

@@ -7,8 +7,8 @@ that every later event keeps its id and a reader that resumes finds no gap.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from loom_worker.core.values.events import Event
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import BETWEEN_REPLIES, Call, Step, Turn, joined
 
 LOST = ("output_text.delta", {"text": ""})

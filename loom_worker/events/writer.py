@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from loom_worker.core.errors import Fenced, Unavailable
-from loom_worker.core.values.events import TERMINAL, Event
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.notifications import TERMINAL, Event
 from loom_worker.events.flusher import TOGETHER_S, Flusher
 from loom_worker.events.log import EventLog
 

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from loom_worker.core.values.tokens import Frame
+from loom_worker.core.values.chat import Frame
 from loom_worker.llm.clean import clean
 from loom_worker.llm.prices import plain_name
 

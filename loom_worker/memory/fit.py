@@ -9,7 +9,6 @@ from loom_worker.core.values.chat import ChatMessage, ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Shares
 from loom_worker.core.values.sessions import Message
-from loom_worker.memory.folding import folded, rounds
 from loom_worker.memory.kernel import L2_CUT, kernel_text, memory_text
 from loom_worker.memory.layers import (
     REQUEST_OVERHEAD_TOKENS,
@@ -23,7 +22,7 @@ from loom_worker.memory.layers import (
     turns,
     with_beside,
 )
-from loom_worker.memory.results import bounded, results_tokens, stubbed
+from loom_worker.memory.results import bounded, folded, results_tokens, rounds, stubbed
 
 Chats = tuple[ChatMessage, ...]
 Bound = Callable[[Sequence[ChatMessage]], Chats]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from loom_worker.core.values.chat import ChatMessage, ToolSpec
+from loom_worker.core.values.chat import ChatMessage, Frame, ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Message
 
@@ -118,3 +118,25 @@ def tools_tokens(tools: Sequence[ToolSpec], count: Count) -> int:
     """Tokens of the tools' names, descriptions and schemas."""
     described = sum(count(f"{tool.name}{tool.description}{dict(tool.input_schema)}") for tool in tools)
     return described + (TOOLS_OVERHEAD_TOKENS + MESSAGE_OVERHEAD_TOKENS * len(tools) if tools else 0)
+
+
+def usual_tokens(
+    bound_tokens: int, messages: Sequence[ChatMessage], tools: int, *, text_share: float, frame: Frame
+) -> float:
+    """Estimate a request's tokens from the most that they can be.
+
+    The bound's texts are scaled, but what stands around them is counted anew: the highest of each kind, as the bound
+    has them, are twice what is usual, and of a short request they are nearly all.
+
+    Args:
+        bound_tokens: of the whole request, as ``fit`` counts it.
+        tools: how many are offered.
+        text_share: the usual tokens of a text over those that were counted.
+    """
+    calls = sum(len(message.tool_uses) for message in messages)
+    highest = REQUEST_OVERHEAD_TOKENS + MESSAGE_OVERHEAD_TOKENS * len(messages) + CALL_OVERHEAD_TOKENS * calls
+    usual = frame.request + frame.message * len(messages) + frame.call * calls
+    if tools:
+        highest += TOOLS_OVERHEAD_TOKENS + MESSAGE_OVERHEAD_TOKENS * tools
+        usual += frame.tools + frame.tool * tools
+    return max(0, bound_tokens - highest) * text_share + usual

@@ -10,7 +10,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import Count
-from loom_worker.memory.recall_messages import compact
+from loom_worker.memory.recalled import compact
 from loom_worker.store.sessions import Sessions
 
 MERGED = ("preferences", "notes")

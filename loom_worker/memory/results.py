@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
-from loom_worker.memory.layers import Count
+from loom_worker.memory.layers import Count, with_beside
 
 RESULTS_SHARE = 0.30
 """Of the input budget (0-1), for the tool results of one turn."""
@@ -122,3 +122,29 @@ def _replaced(turn: Sequence[ChatMessage], gone: Mapping[tuple[int, int], ToolOu
         )
         for place, message in enumerate(turn)
     )
+
+
+MOST_NAMES = 10
+"""Calls that the line names."""
+
+
+def rounds(turn: Sequence[ChatMessage]) -> int:
+    """How many times the turn got results of calls."""
+    return sum(bool(message.outcomes) for message in turn)
+
+
+def folded(turn: Sequence[ChatMessage], number: int) -> tuple[ChatMessage, ...]:
+    """Leave out the first rounds of a turn: the replies that asked for calls, and the results.
+
+    Args:
+        turn: begins with the user's message.
+        number: of rounds, 0 to rounds(turn).
+    """
+    ends = [place + 1 for place, message in enumerate(turn) if message.outcomes]
+    end = ends[number - 1] if number else 1
+    names = [use.name for message in turn[1:end] for use in message.tool_uses]
+    if not names:
+        return tuple(turn)
+    listed = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
+    line = f"[{len(names)} earlier tool calls of this turn ({listed}) and their results are left out for want of room.]"
+    return (with_beside(turn[0], line), *turn[end:])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 
-from loom_worker.core.unicode_scripts import RUN, UNSPACED, WORD
+from loom_worker.core.text import RUN, UNSPACED, WORD
 
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _PERIOD = re.compile(

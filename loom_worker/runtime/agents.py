@@ -20,10 +20,9 @@ from loom_worker.core.values.tools import Caller, Occasion, Tool
 from loom_worker.llm import tokens
 from loom_worker.memory.layers import tools_tokens
 from loom_worker.memory.pressure import l1_room
-from loom_worker.memory.recall_messages import MOST_BYTES
 from loom_worker.memory.recall_rerank import DEADLINE_S, Reranker, ranked_at_once
 from loom_worker.memory.recall_tools import RecallParts, recall_tools
-from loom_worker.memory.recalled import RECALLED_SHARE
+from loom_worker.memory.recalled import MOST_BYTES, RECALLED_SHARE
 from loom_worker.memory.results import results_tokens
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.patterns.tools import pattern_tools
@@ -36,8 +35,7 @@ from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
-from loom_worker.tools.more import MORE, more_tool
-from loom_worker.tools.registry import Registry
+from loom_worker.tools.registry import MORE, Registry, more_tool
 from loom_worker.turn import context
 from loom_worker.turn.agent_runtime import AgentRuntime
 

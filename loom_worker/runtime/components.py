@@ -43,8 +43,7 @@ from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.pool import Pool
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.result_tools import result_tools
-from loom_worker.tools.shared_memory import SharedParts, shared_tools
-from loom_worker.tools.shared_watch import Waiting
+from loom_worker.tools.shared_memory import SharedParts, Waiting, shared_tools
 
 DAY_MS = 24 * 3600 * 1000
 MCP_REMEMBERED_S = 24 * 3600

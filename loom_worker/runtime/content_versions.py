@@ -16,7 +16,7 @@ from typing import Any
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.redis_client import in_our_words
-from loom_worker.core.values.content import Part
+from loom_worker.core.values.agents import Part
 
 log = logging.getLogger(__name__)
 

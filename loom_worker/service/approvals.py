@@ -4,10 +4,9 @@ import logging
 from dataclasses import replace
 
 from loom_worker.core.errors import Flaw, Invalid
-from loom_worker.core.values.approvals import Decision
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.ids import now_ms
-from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.turns import Decision, Turn
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.wait_reports import Waits
 from loom_worker.store import approvals

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from loom_worker.core.errors import Flaw, Invalid, NotFound
-from loom_worker.core.fence import fence
+from loom_worker.core.text import fence
 from loom_worker.core.values.chat import ChatMessage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Session

@@ -13,17 +13,13 @@ from loom_worker.core import crash_points
 from loom_worker.core.errors import Flaw, Invalid, LoomError, NotFound, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.blobs import DataReference
-from loom_worker.core.values.deliveries import Delivery
-from loom_worker.core.values.events import Event
-from loom_worker.core.values.failures import ErrorFilter, StoredError
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Snapshot
-from loom_worker.core.values.pages import Page
-from loom_worker.core.values.search import Hit
+from loom_worker.core.values.notifications import Delivery, Event
+from loom_worker.core.values.pages import Hit, Page
 from loom_worker.core.values.sessions import DEFAULT_AGENT, Message, NewSession, Session, SessionPatch
-from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.tools import DataReference, ErrorFilter, StoredError, Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service import allowed

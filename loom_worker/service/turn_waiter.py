@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.events.rebuild import is_purged, rebuild

@@ -8,8 +8,7 @@ from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import Call, Turn
-from loom_worker.core.values.waiting import Waiting, WaitsFor
+from loom_worker.core.values.turns import Call, Turn, Waiting, WaitsFor
 from loom_worker.lanes.live_waits import LiveWaits, Seen
 from loom_worker.store.reading import Turns
 

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Literal
 
-from loom_worker.core.unicode_scripts import UNSPACED
+from loom_worker.core.text import UNSPACED
 from loom_worker.core.values.skills import Skill, SkillShelf
 
 Reason = Literal["manual", "keyword"]

@@ -5,8 +5,7 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
-from loom_worker.core.values.approvals import Decision
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.turns import Call, Decision, Turn
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.reading import read_turn, turn_row

@@ -20,7 +20,7 @@ from sqlalchemy import (
     update,
 )
 
-from loom_worker.core.values.blobs import DataReference
+from loom_worker.core.values.tools import DataReference
 from loom_worker.store.database import Database
 from loom_worker.store.schema import blob_grants, blobs, sessions, turns, unfinished
 

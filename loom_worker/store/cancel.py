@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, literal, update
 
-from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.turns import STRENGTH, CancelAction, Turn
 from loom_worker.store.database import Database
 from loom_worker.store.outbox import put_out

@@ -10,8 +10,8 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Interrupted
 from loom_worker.core.values.chat import Usage
-from loom_worker.core.values.deliveries import Delivery
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.turns import CANCELLED, OPEN_CALL, Call, CancelAction, Claim, Ending, Step

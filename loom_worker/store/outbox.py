@@ -3,7 +3,7 @@
 from sqlalchemy import Connection, insert, select, update
 
 from loom_worker.core.errors import NotFound
-from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.store import rows
 from loom_worker.store.database import Database

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, ScalarSelect, bindparam, func, select
 
 from loom_worker.core.values.chat import Role
-from loom_worker.core.values.search import Excerpt, Hit
+from loom_worker.core.values.pages import Excerpt, Hit
 from loom_worker.store import search_rank
 from loom_worker.store.schema import messages
 from loom_worker.store.search_rank import Place

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
-from loom_worker.core.values.deliveries import Delivery
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Change, MemoryState, Snapshot
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import DEFAULT_AGENT, Choice, Message, Session
 from loom_worker.core.values.turns import Call, Step, Turn, Webhook
 from loom_worker.store.search_words import SEARCHED, grams

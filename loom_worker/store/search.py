@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, bindparam, func, select
 
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.search import Hit
+from loom_worker.core.values.pages import Hit
 from loom_worker.core.values.sessions import Message
 from loom_worker.store import recalled, search_rank
 from loom_worker.store.database import Database

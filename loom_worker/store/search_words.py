@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from loom_worker.core.unicode_scripts import LUMP, RUN, UNSPACED, WORD
+from loom_worker.core.text import LUMP, RUN, UNSPACED, WORD
 from loom_worker.store.english import STOP_WORDS, forms_of
 
 MOST_TERMS = 32

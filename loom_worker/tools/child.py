@@ -6,19 +6,23 @@ the group (see ``loom_worker.tools.child_main``).
 """
 
 import contextlib
+import logging
 import os
+import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import IO, Self
 
+from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
 from loom_worker.tools import wire
-from loom_worker.tools.captured_output import Heard
-from loom_worker.tools.pipes import Dead, Pipes
+
+log = logging.getLogger(__name__)
 
 REAP_S = 5.0
 """For a killed process to be gone; one that waits for a dead disk is left to the system."""
@@ -73,7 +77,7 @@ class Child:
         ends = (self._process.stdin, self._process.stdout, self._process.stderr)
         into, out, err = (end for end in ends if end is not None)
         self._ends = [into, out]
-        self._heard = Heard(err)
+        self._heard = CapturedOutput(err)
         self._pipes = Pipes(into.fileno(), out.fileno(), self.pid)
         self.knows: set[str] = set()
         """Origins whose tools it has built."""
@@ -127,3 +131,129 @@ class Child:
         for end in self._ends:
             end.close()
         os.close(self._life)
+
+
+_READ_BYTES = 1 << 20
+
+
+class Late(Exception):
+    """The deadline passed first."""
+
+
+class Dead(Exception):
+    """The child ended, or said what is no message."""
+
+
+class Pipes:
+    """The two pipes of a child; used by one thread at a time."""
+
+    def __init__(self, into: int, out: int, pid: int) -> None:
+        self._into, self._out = into, out
+        for descriptor in (into, out):
+            os.set_blocking(descriptor, False)
+        # What a tool has forked holds the pipes open too, so their end alone would tell of a death too late.
+        self._process = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+
+    def close(self) -> None:
+        """Let go of what was opened here; the pipes belong to others."""
+        if self._process is not None:
+            os.close(self._process)
+            self._process = None
+
+    def has_ended(self, wait_s: float = 0.0) -> bool:
+        """True once the child is dead, as far as the system tells."""
+        if self._process is None:
+            return False
+        return bool(_ready((self._process, select.POLLIN), timeout_s=wait_s))
+
+    def write(self, raw: bytes, deadline_s: float) -> None:
+        """Write all of it.
+
+        Args:
+            deadline_s: of ``time.monotonic``.
+
+        Raises:
+            Late: the child does not read.
+            Dead: there is no child.
+        """
+        left = memoryview(raw)
+        while left:
+            try:
+                left = left[os.write(self._into, left) :]
+            except BlockingIOError:
+                self._wait(self._into, select.POLLOUT, deadline_s)
+            except BrokenPipeError as error:
+                raise Dead("it reads no more") from error
+
+    def read(self, size_bytes: int, deadline_s: float) -> bytes:
+        """Read exactly so many bytes.
+
+        Raises:
+            Late: they did not come in time.
+            Dead: they will not come any more.
+        """
+        found = bytearray()
+        has_ended = False
+        while len(found) < size_bytes:
+            try:
+                piece = os.read(self._out, min(size_bytes - len(found), _READ_BYTES))
+            except BlockingIOError:
+                if has_ended:  # and what it had written before is read
+                    raise Dead("it ended") from None
+                has_ended = self._wait(self._out, select.POLLIN, deadline_s)
+                continue
+            if not piece:
+                raise Dead("it ended")
+            found += piece
+        return bytes(found)
+
+    def _wait(self, descriptor: int, event: int, deadline_s: float) -> bool:
+        """Wait until there is something to do; True if the child has ended."""
+        watched = [(descriptor, event)]
+        if self._process is not None:
+            watched.append((self._process, select.POLLIN))
+        left_s = deadline_s - time.monotonic()
+        ready = _ready(*watched, timeout_s=left_s) if left_s > 0 else set()
+        if not ready:
+            raise Late
+        return self._process in ready
+
+
+def _ready(*watched: tuple[int, int], timeout_s: float) -> set[int | None]:
+    poll = select.poll()
+    for descriptor, event in watched:
+        poll.register(descriptor, event)
+    return {descriptor for descriptor, _ in poll.poll(max(0, timeout_s) * 1000)}
+
+
+LINE_CHARS = 300
+MAX_LINES = 100
+"""Logged of one call; more are left out."""
+_READ_BYTES = 8 * 1024
+"""Of a line; what follows counts as another."""
+
+
+class CapturedOutput:
+    """Reads a child's standard error for as long as anybody has it open: else a tool that prints would stand still."""
+
+    def __init__(self, err: IO[bytes]) -> None:
+        """Begin to read; the file is closed when it has ended."""
+        self._err = err
+        self._tool, self._lines = "process", 0
+        threading.Thread(target=self._listen, name="what tools print", daemon=True).start()
+
+    def begins(self, tool: str) -> None:
+        """What is read from now on is of this tool's call."""
+        self._tool, self._lines = tool, 0
+
+    def _listen(self) -> None:
+        with self._err, open(self._err.fileno(), "rb", closefd=False) as err:
+            while raw := err.readline(_READ_BYTES):
+                self._hear(one_line(raw.decode("utf-8", "replace"), LINE_CHARS))
+
+    def _hear(self, text: str) -> None:
+        self._lines += bool(text)
+        if text and self._lines <= MAX_LINES:
+            log.info("tool %s: %s", self._tool, text)
+        elif text and self._lines == MAX_LINES + 1:
+            log.warning("tool %s prints too much: the further lines of this call are left out", self._tool)

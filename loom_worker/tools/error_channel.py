@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable
 
 from loom_worker.core.errors import NotFound, ToolFailed, Unavailable
 from loom_worker.core.values.chat import ToolSpec
-from loom_worker.core.values.failures import StoredError
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
-from loom_worker.core.values.tools import Caller, Outcome, Tool
+from loom_worker.core.values.tools import Caller, Outcome, StoredError, Tool
 from loom_worker.guard.redact import redacted
 from loom_worker.llm.clean import clean
 from loom_worker.llm.tokens import cl100k_tokens

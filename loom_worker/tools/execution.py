@@ -1,5 +1,9 @@
 """How a worker runs a tool, and what of its outcome is stored and sent."""
 
+import contextvars
+import logging
+import queue
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,11 +17,13 @@ from loom_worker.core.values.turns import Call
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import Rates
 from loom_worker.llm.tokens import cl100k_tokens
-from loom_worker.tools.call import call as call_tool
 from loom_worker.tools.error_channel import Failures
+from loom_worker.tools.outcome import run, timed_out
 from loom_worker.tools.pool import Pool
 from loom_worker.tools.references import References
 from loom_worker.tools.result_preview import shortened
+
+log = logging.getLogger(__name__)
 
 MOST_RATE_WAIT_S = 5.0
 """A call that must wait longer for its tool's rate is answered at once that it must."""
@@ -99,3 +105,50 @@ class ToolExecutor:
 def _breaker(tool: Tool) -> str:
     """Apart from the models' breakers, whatever a tool is named."""
     return f"tool:{tool.group}"
+
+
+def call_tool(
+    tool: Tool, arguments: Json, caller: Caller, *, timeout_s: float, pool: Pool | None, max_bytes: int
+) -> Outcome:
+    """Run a tool whose arguments passed its schema; never raises for anything the tool does.
+
+    A tool with an origin runs in a child process, which is killed when its time is over. A bounded one runs here.
+    Any other runs in a thread of ours; if it does not return in time it is left to itself (threads cannot be killed)
+    and its late result is dropped.
+
+    Args:
+        timeout_s: of the process; the tool's own holds if it is shorter.
+        pool: where tools with an origin run; None for those who have no such tools.
+        max_bytes: of a result in UTF-8; more is cut, and its end says so.
+
+    Raises:
+        Interrupted: the worker stops and has killed the tool.
+    """
+    limit_s = min(tool.timeout_s, timeout_s)
+    if tool.is_bounded:
+        outcome = run(tool, arguments, caller, max_bytes=max_bytes)
+    elif tool.origin is not None and pool is not None:
+        outcome = pool.run(tool, arguments, caller, timeout_s=limit_s, max_bytes=max_bytes)
+    else:
+        outcome = _in_thread(tool, arguments, caller, limit_s, max_bytes)
+    if outcome.status != "completed":
+        level = logging.ERROR if outcome.is_fault else logging.INFO
+        # Not what it says: that may be long and hold secrets, and is logged where those are taken out of it.
+        log.log(level, "tool %s: %s (%s)", tool.spec.name, outcome.status, outcome.code or "no code")
+    return outcome
+
+
+def _in_thread(tool: Tool, arguments: Json, caller: Caller, limit_s: float, max_bytes: int) -> Outcome:
+    outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+    context = contextvars.copy_context()
+    thread = threading.Thread(
+        target=lambda: outcomes.put(context.run(run, tool, arguments, caller, max_bytes=max_bytes)),
+        name=f"tool {tool.spec.name}",
+        daemon=True,
+    )
+    thread.start()
+    try:
+        return outcomes.get(timeout=limit_s)
+    except queue.Empty:
+        log.warning("tool %s did not return in %g s; its thread %s is left", tool.spec.name, limit_s, thread.ident)
+        return timed_out(limit_s)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_worker.core.errors import BadFile
-from loom_worker.core.values.content import Alone, Content
+from loom_worker.core.values.agents import Alone, Content
 from loom_worker.core.values.tools import Tool
 from loom_worker.tools import targets
 from loom_worker.tools.custom import checked

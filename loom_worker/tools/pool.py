@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from loom_worker.core.errors import Interrupted
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Outcome, Tool
-from loom_worker.tools.call_request import Order
-from loom_worker.tools.child import Child, Program
+from loom_worker.tools.child import Child, Dead, Late, Program
 from loom_worker.tools.outcome import BUSY, DIED, NO_PROCESS, failed, timed_out
-from loom_worker.tools.pipes import Dead, Late
+from loom_worker.tools.wire import Order
 
 IDLE_S = 60.0
 """A child that had nothing to do for so long is ended; the one that was used last is kept."""

@@ -16,10 +16,9 @@ from loom_worker.blobs.memory import Memory
 from loom_worker.blobs.tier import is_ref
 from loom_worker.core.errors import NotFound, ToolFailed
 from loom_worker.core.settings import BlobSettings
-from loom_worker.core.values.blobs import DataReference
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.tools import Caller
+from loom_worker.core.values.tools import Caller, DataReference
 from loom_worker.store.blobs import BlobRows
 from loom_worker.tools.result_preview import Count, preview, shape_json
 from loom_worker.tools.result_rows import Source, content_of, parsed

@@ -1,15 +1,14 @@
 """Which tools there are, and why a call of the model's may not run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from loom_worker.core.errors import BadSettings
-from loom_worker.core.values.chat import ToolSpec, ToolUse
+from loom_worker.core.values.chat import ChatMessage, ToolSpec, ToolUse
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.tools import Tool
-from loom_worker.tools.argument_errors import MAX_FLAW_CHARS, flaw, nearest, short
-from loom_worker.tools.coerce import coerced
+from loom_worker.core.values.tools import Caller, Tool
+from loom_worker.tools.arguments import MAX_FLAW_CHARS, coerced, flaw, nearest, short
 from loom_worker.tools.schemas import compiled
 
 __all__ = ["MAX_FLAW_CHARS", "Prepared", "Registry"]
@@ -89,3 +88,26 @@ def _may(tool: Tool, allowed: tuple[str, ...] | None, read_only: bool) -> bool:
 
 def _is_listed(name: str, allowed: tuple[str, ...] | None) -> bool:
     return allowed is None or name in allowed
+
+
+MORE = "more_tools"
+
+
+def more_tool(names: Sequence[str]) -> Tool:
+    """``more_tools``, which offers these by name; asked_for finds which of them a conversation asked for."""
+
+    def run(arguments: Json, _caller: Caller) -> str:
+        return f"You can call them now: {', '.join(arguments['names'])}"
+
+    wanted = {"type": "array", "items": {"enum": list(names)}, "minItems": 1}
+    schema = {"type": "object", "properties": {"names": wanted}, "required": ["names"], "additionalProperties": False}
+    return Tool(ToolSpec(MORE, "Get further tools, which are not shown to save room.", schema), run, is_bounded=True)
+
+
+def asked_for(messages: Iterable[ChatMessage]) -> frozenset[str]:
+    """The tools that were asked for in these messages, or called in them."""
+    uses = [use for message in messages for use in message.tool_uses]
+    wanted = [use.arguments.get("names") for use in uses if use.name == MORE]
+    # A call that was refused for its arguments may hold anything.
+    asked = {name for names in wanted if isinstance(names, list) for name in names if isinstance(name, str)}
+    return frozenset({use.name for use in uses} | asked)

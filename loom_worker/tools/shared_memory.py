@@ -9,9 +9,72 @@ from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tools import Caller, Tool
-from loom_worker.store.shared import KEY_CHARS, VALUE_BYTES, Change, Entry, SharedMemory, Shelf
-from loom_worker.tools.shared_scopes import USUAL, shelf_of
-from loom_worker.tools.shared_watch import Waiting, watch
+from loom_worker.store.shared import KEY_CHARS, VALUE_BYTES, Change, Changes, Entry, SharedMemory, Shelf, is_plain
+
+NAMESPACES = ("AGENT", "WORKFLOW", "SWARM", "GLOBAL")
+USUAL = "AGENT"
+OWNER_CHARS = 128
+_MEMBERS = {"WORKFLOW": "workflow_id", "SWARM": "swarm_id"}
+"""Of the session's metadata: which workflow or swarm it belongs to."""
+
+
+def shelf_of(namespace: str, caller: Caller, scope: Mapping[str, object]) -> Shelf:
+    """The shelf that a caller means.
+
+    Args:
+        namespace: one of NAMESPACES, in whatever case.
+        scope: the session's metadata.
+
+    Raises:
+        ToolFailed: there is no such namespace, or the session belongs to no workflow or swarm.
+    """
+    name = namespace.upper()
+    if name not in NAMESPACES:
+        raise ToolFailed(f"namespace must be one of {', '.join(NAMESPACES)}", "INVALID_INPUT")
+    if name == "GLOBAL":
+        return Shelf(caller.workspace, name, "")
+    owner = caller.agent if name == "AGENT" else scope.get(_MEMBERS[name])
+    if not isinstance(owner, str) or not 1 <= len(owner) <= OWNER_CHARS or not is_plain(owner):
+        text = f"this session has no {_MEMBERS.get(name, 'agent')} in its metadata, so no {name} namespace"
+        raise ToolFailed(text, "INVALID_INPUT")
+    return Shelf(caller.workspace, name, owner)
+
+
+POLL_S = 0.2
+MOST_CHANGES = 50
+"""In one answer; the next call gives more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How time passes."""
+
+    pause: Callable[[float], bool]
+    """Waits so many seconds, as ``Event.wait``: less if told to stop, and then it says True."""
+    clock_s: Callable[[], float]
+    """Never goes back."""
+
+
+def watch(
+    memory: SharedMemory, waiting: Waiting, shelf: Shelf, prefix: str, *, since: int, wait_s: float
+) -> tuple[Changes, bool]:
+    """Return the changes after a revision, as soon as there are some; none when time is up or the process stops.
+
+    Args:
+        since: 0: what is there now, at once. So, too, one that the shelf has not reached: it is another shelf's.
+
+    Returns:
+        The changes, and whether they begin anew though the caller has seen some.
+    """
+    until_s = waiting.clock_s() + wait_s
+    while True:
+        found = memory.changes(shelf, prefix, since=since, limit=MOST_CHANGES)
+        if since > found.revision:
+            return memory.changes(shelf, prefix, since=0, limit=MOST_CHANGES), True
+        left_s = until_s - waiting.clock_s()
+        if found.entries or since == 0 or left_s <= 0 or waiting.pause(min(POLL_S, left_s)):
+            return found, False
+
 
 USUAL_KEYS, MOST_KEYS = 50, 200
 """In one answer of a list."""

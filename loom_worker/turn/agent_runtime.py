@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.chat import ToolSpec, ToolUse
+from loom_worker.core.values.chat import Frame, ToolSpec, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.skills import SkillShelf
-from loom_worker.core.values.tokens import Frame
 from loom_worker.core.values.tools import Occasion, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.llm.model import Model

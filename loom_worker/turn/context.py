@@ -6,21 +6,19 @@ from functools import partial
 from math import ceil
 
 from loom_worker.core.errors import BudgetExceeded
-from loom_worker.core.fence import fence, fence_key, fenced
-from loom_worker.core.text import clean
+from loom_worker.core.text import clean, fence, fence_key, fenced
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Remembered
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tools import Occasion
 from loom_worker.core.values.turns import Claim
-from loom_worker.memory.estimate import usual_tokens
 from loom_worker.memory.fit import Context, fit
-from loom_worker.memory.layers import Layers, rom, tools_tokens
+from loom_worker.memory.layers import Layers, rom, tools_tokens, usual_tokens
 from loom_worker.memory.pressure import batch
 from loom_worker.memory.recalled import as_text
 from loom_worker.memory.results import references
-from loom_worker.tools.more import asked_for
+from loom_worker.tools.registry import asked_for
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptKnowledge
 
 BESIDE_SHARE = 0.10

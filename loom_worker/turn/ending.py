@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 from loom_worker.core import crash_points
-from loom_worker.core.values.deliveries import Delivery
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.turns import CANCELLED, CancelAction, Ending, Turn

@@ -16,16 +16,16 @@ from loom_worker.core.errors import (
     Transient,
     Unavailable,
 )
-from loom_worker.core.fence import fence
-from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.text import fence
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Call, Claim, Ending
-from loom_worker.core.values.waiting import Waiting as ForPerson
+from loom_worker.core.values.turns import Waiting as ForPerson
 from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import EventWriter
 from loom_worker.memory.recalled import as_text
-from loom_worker.tools.call_request import BUILD_S
+from loom_worker.tools.wire import BUILD_S
 from loom_worker.turn.decide import (
     Approve,
     Ask,

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.stopping import Stopping, retry_until_stored
-from loom_worker.core.values.content import Alone, Content
+from loom_worker.core.values.agents import Alone, Content
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Remembered

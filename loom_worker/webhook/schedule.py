@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.notifications import Delivery
 
 DELAYS_S = (0, 5, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 14 * 3600, 20 * 3600, 24 * 3600)
 """Pause before each attempt: 75 hours and a half in all. Standard Webhooks 1.0.0, Retries."""

@@ -3,7 +3,7 @@
 import socket
 
 from loom_worker.core.errors import Invalid, Transient
-from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.guard.net.address import Lookup, target
 from loom_worker.guard.net.dial import Deadline, resolve_in_time
 from loom_worker.guard.net.http import Question, ask, retry_after_s

@@ -13,9 +13,8 @@ from sqlalchemy import Connection, Integer, and_, bindparam, select, update
 
 from loom_worker.blobs.blobs import Blobs, Stored
 from loom_worker.core.errors import Conflict
-from loom_worker.core.values.approvals import Decision
 from loom_worker.core.values.memory import MemoryState
-from loom_worker.core.values.turns import Call, Claim, NewTurn, Turn
+from loom_worker.core.values.turns import Call, Claim, Decision, NewTurn, Turn
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer
 from loom_worker.memory import compress
 from loom_worker.memory.layers import turns as turns_of

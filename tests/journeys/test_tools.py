@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.core.fence import fence_key
+from loom_worker.core.text import fence_key
 from loom_worker.llm.tokens import cl100k_tokens
 from tests.support.agents import written
 from tests.support.meeting import Meeting

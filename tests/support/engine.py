@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from loom_worker.core.settings import from_env
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.turns import NewTurn, Turn
 from loom_worker.lanes.lease_renewer import LiveWorkers

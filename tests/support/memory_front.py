@@ -10,13 +10,11 @@ from loom_worker.core.errors import Conflict, Flaw, Invalid, NotFound, QueueFull
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.chat import Usage
-from loom_worker.core.values.deliveries import Delivery
-from loom_worker.core.values.events import Event
 from loom_worker.core.values.ids import new_id, now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Snapshot
-from loom_worker.core.values.pages import Page
-from loom_worker.core.values.search import Excerpt, Hit
+from loom_worker.core.values.notifications import Delivery, Event
+from loom_worker.core.values.pages import Excerpt, Hit, Page
 from loom_worker.core.values.sessions import DEFAULT_AGENT, Message, NewSession, Session, SessionPatch
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import STRENGTH, Call, CancelAction, NewTurn, Retry, Turn, TurnStatus, Webhook

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 from loom_worker.core.errors import Flaw, Invalid
 from loom_worker.core.values.chat import ChatMessage, Usage
-from loom_worker.core.values.deliveries import Delivery
 from loom_worker.core.values.ids import new_id, now_ms
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.sessions import DEFAULT_AGENT, Message, NewSession, Session
 from loom_worker.core.values.turns import NewTurn, Retry, Turn, Webhook

@@ -5,11 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from loom_worker.core.errors import Conflict, Flaw, Invalid, NotFound
-from loom_worker.core.values.approvals import Decision
-from loom_worker.core.values.blobs import DataReference
-from loom_worker.core.values.failures import ErrorFilter, StoredError
 from loom_worker.core.values.pages import Page
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.tools import DataReference, ErrorFilter, StoredError
+from loom_worker.core.values.turns import Call, Decision, Turn
 from loom_worker.service.pattern_catalog import PatternCatalog
 from tests.support.memory_parts import page_of
 from tests.support.memory_patterns import MemoryPatterns

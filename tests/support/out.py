@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loom_worker.core.errors import LoomError, NotFound
-from loom_worker.core.values.blobs import DataReference
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.tools import DataReference, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.service.service import ServiceParts
 from tests.support.callers import a_tool

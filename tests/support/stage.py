@@ -10,12 +10,10 @@ from loom_worker.core.errors import ToolFailed
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.chat import ChatMessage, ToolSpec
-from loom_worker.core.values.deliveries import Delivery
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.chat import ChatMessage, Frame, ToolSpec
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.notifications import Delivery, Event
 from loom_worker.core.values.sessions import Choice, NewSession
-from loom_worker.core.values.tokens import Frame
 from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call, CancelAction, NewTurn, Step, Turn
 from loom_worker.events.log import EventLog
@@ -36,7 +34,7 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
-from loom_worker.tools.call import call as call_tool
+from loom_worker.tools.execution import call_tool
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
 from loom_worker.turn.entrypoints import serve_call, serve_lane

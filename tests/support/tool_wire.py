@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from loom_worker.core.fence import fence_key
+from loom_worker.core.text import fence_key
 
 Json = dict[str, Any]
 

@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Iterator
 
-from loom_worker.core.unicode_scripts import LUMP, RUN, UNSPACED, WORD
+from loom_worker.core.text import LUMP, RUN, UNSPACED, WORD
 
 MOST_TERMS = 32
 """Words of a question that are looked up; each costs time."""

@@ -18,9 +18,8 @@ from loom_worker.backends.mcp.server_log import Said
 from loom_worker.backends.mcp.session import Link
 from loom_worker.backends.mcp.tool_cache import Known, Recall, Remember
 from loom_worker.core.errors import ToolFailed
-from loom_worker.core.values.agents import McpServer
+from loom_worker.core.values.agents import Alone, Content, McpServer
 from loom_worker.core.values.chat import ToolSpec
-from loom_worker.core.values.content import Alone, Content
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
 

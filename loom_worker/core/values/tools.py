@@ -1,11 +1,12 @@
 """A tool: what the model is told of it, and the function that does it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from loom_worker.core.values.chat import ToolSpec
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit
+from loom_worker.core.values.json import Json, rfc3339
 
 Occasion = Literal["always", "reference", "error", "earlier", "seldom"]
 """When a tool can be of use: once there is a reference to a large result, or a stored error, or something that has left
@@ -84,3 +85,94 @@ class Tool:
 
     What runs in the worker must end by itself: threads cannot be killed.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class StoredError:
+    """One failed call; secrets are already taken out."""
+
+    id: str
+    """``err_YYYYMMDD_HHMMSS_xxxxxx`` (UTC, six hexadecimal digits by chance): 26 characters."""
+    workspace: str
+    session_id: str
+    turn_id: str
+    tool_name: str
+    at_ms: int
+    short_summary: str
+    """At most 100 characters."""
+    raw_error: Json
+    """``message``, and ``code`` and ``detail`` where there are some."""
+    is_cut: bool = False
+    """True for an error in a list whose texts are longer than shown."""
+
+    def brief(self) -> "StoredError":
+        """As lists hold it."""
+        raw_error = fit(self.raw_error, FIELD_BYTES, entries)
+        return self if raw_error is self.raw_error else replace(self, raw_error=raw_error, is_cut=True)
+
+    def as_json(self) -> Json:
+        """The error for programs."""
+        return {
+            "id": self.id,
+            "object": "error",
+            "session_id": self.session_id,
+            "turn_id": self.turn_id,
+            "tool_name": self.tool_name,
+            "timestamp": rfc3339(self.at_ms),
+            "short_summary": self.short_summary,
+            "raw_error": self.raw_error,
+            **cut_mark(self.is_cut, f"/v1/errors/{self.id}"),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFilter:
+    """Which errors are wanted; None: whichever."""
+
+    session_id: str | None = None
+    tool: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DataReference:
+    """What is known of a large result; its bytes are elsewhere."""
+
+    id: str
+    """``ref_`` and 32 hexadecimal digits, by chance: nobody can guess one."""
+    workspace: str
+    session_id: str
+    turn_id: str
+    tool: str
+    size_bytes: int
+    """Of the original bytes."""
+    stored_bytes: int
+    """Of what is kept, compressed or not."""
+    checksum: str
+    """SHA-256 of the original bytes, in hexadecimal."""
+    compressed: bool
+    content_type: str
+    stored_at_ms: int
+    location: Literal["memory", "disk"] = "disk"
+    """Where it was found last; what is in memory is on disk, too."""
+    metadata: Json = field(default_factory=dict)
+    """What the preview says, as values: shape, columns, rows."""
+
+    def as_json(self) -> Json:
+        """The reference for programs."""
+        return {
+            "id": self.id,
+            "object": "data_reference",
+            "session_id": self.session_id,
+            "turn_id": self.turn_id,
+            "tool": self.tool,
+            "size_bytes": self.size_bytes,
+            "stored_bytes": self.stored_bytes,
+            "location": self.location,
+            "checksum": self.checksum,
+            "compressed": self.compressed,
+            "content_type": self.content_type,
+            "metadata": self.metadata,
+            "stored_at": rfc3339(self.stored_at_ms),
+        }

@@ -9,7 +9,49 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.sessions import Choice
-from loom_worker.core.values.waiting import Waiting
+
+WaitsFor = Literal["lane", "model", "rate_limit", "tools", "person"]
+"""lane: an earlier turn of its session, or a worker · model: a reply, or the next try after an error · rate_limit: the
+provider asked to wait · tools: results of tool calls · person: a decision on tool calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a turn waits for."""
+
+    waits_for: WaitsFor
+    since_ms: int
+    attempt: int | None = None
+    """Requests to the model so far for this reply, or the most sends of a call that is open; None: neither."""
+    next_try_ms: int | None = None
+    """When the model is asked again; None while nothing is postponed."""
+    last_error: str | None = None
+    """The model's latest error since its last reply, safe to show."""
+
+    def as_json(self) -> Json:
+        """``waiting`` of a Turn."""
+        return {
+            "for": self.waits_for,
+            "since": rfc3339(self.since_ms),
+            "attempt": self.attempt,
+            "next_try_at": rfc3339(self.next_try_ms),
+            "last_error": self.last_error,
+        }
+
+
+Verdict = Literal["approve", "reject", "edit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person says to a call."""
+
+    verdict: Verdict
+    arguments: Json | None = None
+    """Of an edited call: all of them, in place of those the model gave."""
+    reason: str | None = None
+    """Why it is rejected; the model reads it."""
+
 
 TurnStatus = Literal["queued", "in_progress", "requires_action", "completed", "failed", "cancelled", "incomplete"]
 UNFINISHED: tuple[TurnStatus, ...] = ("queued", "in_progress", "requires_action")

@@ -6,7 +6,7 @@ import pytest
 
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.core.values.turns import Ending
-from loom_worker.memory.folding import folded
+from loom_worker.memory.results import folded
 from loom_worker.turn.state import TurnState
 from tests.chaos.checker import check, figures
 from tests.chaos.model_script import newest_question

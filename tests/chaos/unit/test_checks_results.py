@@ -11,7 +11,7 @@ import pytest
 
 from loom_worker.blobs.disk import Disk
 from loom_worker.blobs.frame import packed
-from loom_worker.core.values.blobs import DataReference
+from loom_worker.core.values.tools import DataReference
 from loom_worker.core.values.turns import Ending
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.calls import Calls

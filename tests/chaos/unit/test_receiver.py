@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.webhook.schedule import Attempt
 from loom_worker.webhook.send import send
 from loom_worker.webhook.sign import headers, new_secret

@@ -3,21 +3,19 @@
 from loom_worker.core.values.chat import ChatMessage, Request
 from loom_worker.core.values.sessions import Message
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.memory import summary_prompt
+from loom_worker.memory import summarize
 from tests.chaos.summaries import is_summary, notes_in, part_of, said
 
 
 def asked(*texts: str) -> dict[str, object]:
     """Loom's own request for notes on these questions."""
     messages = [Message(f"m{n}", "s1", f"t{n}", ChatMessage("user", text), 9, 0) for n, text in enumerate(texts)]
-    return request_body(
-        summary_prompt.for_part(messages, most_tokens=100, budget_tokens=1_000, count=len), "claude-test"
-    )
+    return request_body(summarize.for_part(messages, most_tokens=100, budget_tokens=1_000, count=len), "claude-test")
 
 
 def digested(notes: str) -> dict[str, object]:
     """Loom's own request for a digest."""
-    return request_body(summary_prompt.for_digest(notes, most_tokens=100), "claude-test")
+    return request_body(summarize.for_digest(notes, most_tokens=100), "claude-test")
 
 
 def test_what_loom_asks_a_compressor_is_known_by_its_system_text() -> None:

@@ -11,7 +11,7 @@ import pytest
 from loom_worker.backends.rest.backend import RestBackend
 from loom_worker.core.errors import BadSettings, ToolFailed
 from loom_worker.core.values.agents import Backend
-from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Caller
 from loom_worker.webhook.send import send
 from loom_worker.webhook.sign import new_secret

@@ -5,7 +5,7 @@ import secrets
 from typing import Any
 
 from loom_worker.blobs.blobs import Stored
-from loom_worker.core.values.blobs import DataReference
+from loom_worker.core.values.tools import DataReference
 
 BOUND = 10_000
 """Bytes of the memory tier."""

@@ -10,7 +10,7 @@ from loom_worker.cli import sse
 from loom_worker.cli.http import Client
 from loom_worker.cli.sse import Message, Parser, follow
 from loom_worker.core.errors import Rejected, StreamBroken
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.notifications import Event
 from tests.support.http_server import Exchange, serving
 
 TEXT = (

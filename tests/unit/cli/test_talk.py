@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from loom_worker.cli.talk import Teller, printable, sendable, verdict
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.notifications import Event
 
 
 def told(*events: tuple[str, dict[str, Any]]) -> str:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loom_worker.core.fence import KEY_CHARS, fence, fence_key, fenced
-from loom_worker.core.text import clean
+from loom_worker.core.text import KEY_CHARS, clean, fence, fence_key, fenced
 from loom_worker.llm.tokens import cl100k_tokens
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=50)

@@ -13,9 +13,9 @@ from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Outcome
 from loom_worker.tools import child_main
-from loom_worker.tools.call import call
 from loom_worker.tools.custom import GROUP, load
 from loom_worker.tools.declare import Options
+from loom_worker.tools.execution import call_tool
 from loom_worker.tools.pool import Pool
 from loom_worker.tools.registry import Registry
 from tests.support.callers import CALLER
@@ -36,7 +36,7 @@ class Example:
         tool = self.registry.get(name)
         assert tool is not None
         assert prepared.flaw is None
-        return call(tool, prepared.arguments, CALLER, timeout_s=30.0, pool=self.pool, max_bytes=10_000)
+        return call_tool(tool, prepared.arguments, CALLER, timeout_s=30.0, pool=self.pool, max_bytes=10_000)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.webhook.send import send
 from loom_worker.webhook.sign import new_secret
 from tests.support.webhook_receiver import Received, WebhookReceiver

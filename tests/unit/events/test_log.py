@@ -11,7 +11,7 @@ import redis
 
 from loom_worker.core.errors import Fenced, Unavailable
 from loom_worker.core.settings_tree import EventSettings
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.notifications import Event
 from loom_worker.events.log import RUNNING_TTL_S, EventLog
 
 

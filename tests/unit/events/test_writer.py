@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Call, Step, Turn
 from loom_worker.events.flusher import Flusher
 from loom_worker.events.log import EventLog

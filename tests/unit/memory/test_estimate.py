@@ -1,9 +1,7 @@
 import pytest
 
-from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
-from loom_worker.core.values.tokens import Frame
-from loom_worker.memory.estimate import usual_tokens
-from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, chat_tokens, tools_tokens
+from loom_worker.core.values.chat import ChatMessage, Frame, ToolOutcome, ToolSpec, ToolUse
+from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, chat_tokens, tools_tokens, usual_tokens
 
 FRAME = Frame(tools=500, tool=12, request=3, message=3, call=42)
 ASKED = ChatMessage("user", "one two three")

@@ -1,5 +1,5 @@
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
-from loom_worker.memory.folding import folded, rounds
+from loom_worker.memory.results import folded, rounds
 
 QUESTION = ChatMessage("user", "How many?", context="Today.")
 

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from loom_worker.core.settings import Settings
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import NewTurn
 from loom_worker.events.rebuild import queued
 from loom_worker.lanes import keys

@@ -17,7 +17,7 @@ from loom_worker.service.context_report import ContextReport
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
-from loom_worker.tools.more import MORE
+from loom_worker.tools.registry import MORE
 from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.context import build, layers_of, offered, rom_of
 from tests.support.registry import made_components

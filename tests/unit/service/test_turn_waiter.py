@@ -14,7 +14,7 @@ from loom_worker.core import redis_client
 from loom_worker.core.errors import NotFound
 from loom_worker.core.settings_tree import EventSettings
 from loom_worker.core.values.chat import Reply, TextDelta
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.live_waits import LiveWaits

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import delete
 
 from loom_worker.core.errors import Invalid, NotFound, Unavailable
-from loom_worker.core.values.failures import ErrorFilter, StoredError
 from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.tools import ErrorFilter, StoredError
 from loom_worker.store.database import Database
 from loom_worker.store.errors import TRIES, Errors, NewError, error_id_of
 from loom_worker.store.schema import agent_errors

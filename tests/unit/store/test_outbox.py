@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.core.errors import NotFound
-from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.outbox import Outbox

@@ -9,7 +9,7 @@ from sqlalchemy import delete, func, select, text, update
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.chat import ChatMessage, Role, ToolOutcome, ToolUse
-from loom_worker.core.values.search import Hit
+from loom_worker.core.values.pages import Hit
 from loom_worker.store import passages as beside
 from loom_worker.store import search as searching
 from loom_worker.store.database import Database

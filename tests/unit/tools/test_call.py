@@ -15,7 +15,7 @@ from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Outcome, Tool
 from loom_worker.tools import child_main, targets
-from loom_worker.tools.call import call
+from loom_worker.tools.execution import call_tool
 from loom_worker.tools.pool import Pool
 from tests.support.callers import CALLER
 
@@ -27,7 +27,7 @@ def tool(run: Callable[[Json], Any], *, is_bounded: bool = False, timeout_s: flo
 
 
 def called(given: Tool, *, timeout_s: float = 5.0, pool: Pool | None = None) -> Outcome:
-    return call(given, {"a": 1}, CALLER, timeout_s=timeout_s, pool=pool, max_bytes=1000)
+    return call_tool(given, {"a": 1}, CALLER, timeout_s=timeout_s, pool=pool, max_bytes=1000)
 
 
 @pytest.fixture

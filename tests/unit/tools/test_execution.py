@@ -10,9 +10,9 @@ import redis
 
 from loom_worker.core import redis_client
 from loom_worker.core.errors import Interrupted, ToolFailed
-from loom_worker.core.fence import fence
 from loom_worker.core.settings import BlobSettings, Settings
 from loom_worker.core.stopping import Stopping
+from loom_worker.core.text import fence
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.tools import Caller, Outcome, Rate, Tool
 from loom_worker.core.values.turns import Call

@@ -4,8 +4,7 @@ import pytest
 
 from loom_worker.core.values.chat import ChatMessage, ToolUse
 from loom_worker.core.values.tools import Caller
-from loom_worker.tools.more import MORE, asked_for, more_tool
-from loom_worker.tools.registry import Registry
+from loom_worker.tools.registry import MORE, Registry, asked_for, more_tool
 
 CALLER = Caller("l", "s", "default", "turn_1", "call_1")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from loom_worker.core.errors import Interrupted
-from loom_worker.core.fence import fence
+from loom_worker.core.text import fence
 from loom_worker.core.values.chat import TextDelta
 from loom_worker.core.values.turns import CANCELLED, CancelAction, Webhook
 from loom_worker.turn.entrypoints import serve_call

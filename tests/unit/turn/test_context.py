@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.core.errors import PromptTooLong, ProviderFailed
-from loom_worker.core.fence import fence_key
+from loom_worker.core.text import fence_key
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.chat import ChatMessage, Reply, Usage
 from loom_worker.core.values.json import Json

@@ -5,9 +5,9 @@ from itertools import permutations
 import pytest
 import redis
 
-from loom_worker.core.fence import fence
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.content import Alone
+from loom_worker.core.text import fence
+from loom_worker.core.values.agents import Alone
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, SessionPatch
 from loom_worker.core.values.turns import CANCELLED, Turn, Webhook

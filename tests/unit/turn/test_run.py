@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from loom_worker.core.errors import ProviderFailed
-from loom_worker.core.fence import fence
 from loom_worker.core.settings import LimitSettings
+from loom_worker.core.text import fence
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.turn.agent_runtime import PromptContext
 from loom_worker.turn.context import RULES

@@ -7,7 +7,7 @@ from flask import Flask, g
 from flask.testing import FlaskClient
 
 from loom_worker.core.errors import NotFound
-from loom_worker.core.values.blobs import DataReference
+from loom_worker.core.values.tools import DataReference
 from tests.unit.blobs.made import reference
 from web import problems
 from web.blobs import CHUNK_BYTES, Blobs

@@ -8,9 +8,9 @@ import pytest
 from flask import Flask, g, request
 from flask.testing import FlaskClient
 
-from loom_worker.core.values.failures import ErrorFilter, StoredError
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.tools import ErrorFilter, StoredError
 from loom_worker.store.database import Database
 from loom_worker.store.errors import Errors, NewError
 from loom_worker.store.sessions import Sessions

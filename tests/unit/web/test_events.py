@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from flask.testing import FlaskClient
 
-from loom_worker.core.values.events import Event
+from loom_worker.core.values.notifications import Event
 from tests.support.memory_front import MemoryFront
 from tests.support.web_stage import Live, Submit, Worker
 from web.connection_limits import ConnectionLimiter

@@ -8,8 +8,8 @@ from flask import Flask
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 
-from loom_worker.core.values.failures import StoredError
 from loom_worker.core.values.patterns import Effect
+from loom_worker.core.values.tools import StoredError
 from loom_worker.core.values.turns import Call, NewTurn
 from tests.support.memory_front import MemoryFront
 from tests.support.memory_patterns import TOP

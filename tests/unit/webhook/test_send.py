@@ -11,7 +11,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from loom_worker import __version__
-from loom_worker.core.values.deliveries import Delivery
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.guard.net.address import Lookup
 from loom_worker.webhook.schedule import Attempt
 from loom_worker.webhook.send import send

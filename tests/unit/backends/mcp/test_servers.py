@@ -6,8 +6,7 @@ from pathlib import Path
 
 from loom_worker.backends.mcp.listing import Listed, Listing
 from loom_worker.backends.mcp.servers import McpServers, Offer
-from loom_worker.core.values.agents import McpServer
-from loom_worker.core.values.content import Alone, Part
+from loom_worker.core.values.agents import Alone, McpServer, Part
 
 ROOT = Path(__file__).parents[4]
 OBJECT = {"type": "object"}

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
-from loom_worker.core.values.deliveries import Delivery
-from loom_worker.core.values.events import TERMINAL, Event
 from loom_worker.core.values.json import rfc3339
+from loom_worker.core.values.notifications import TERMINAL, Delivery, Event
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.turns import Call, Turn
 

@@ -20,7 +20,7 @@ from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
-from loom_worker.tools.call import call
+from loom_worker.tools.execution import call_tool
 from loom_worker.tools.registry import Registry
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, running
 
@@ -161,7 +161,7 @@ def outcome(talk: Talk, name: str, given: RecallParts, /, **arguments: Any) -> O
     """What a call gives; its arguments are checked as a model's are."""
     flaw = Registry(recall_tools(given)).flaw(ToolUse("toolu_1", name, arguments))
     assert flaw is None, flaw
-    return call(tool(name, given), arguments, talk.caller, timeout_s=30.0, pool=None, max_bytes=1_000_000)
+    return call_tool(tool(name, given), arguments, talk.caller, timeout_s=30.0, pool=None, max_bytes=1_000_000)
 
 
 def answer(talk: Talk, name: str, given: RecallParts, /, **arguments: Any) -> dict[str, Any]:

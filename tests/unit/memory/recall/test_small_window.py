@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.agents.load import load
-from loom_worker.core.fence import fence
 from loom_worker.core.settings import Settings, from_env
+from loom_worker.core.text import fence
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.memory.fit import Context
 from loom_worker.memory.recalled import as_text
 from loom_worker.store.database import Database
-from loom_worker.tools.call import call
+from loom_worker.tools.execution import call_tool
 from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.context import build, layers_of
 from tests.support.registry import made_components
@@ -35,7 +35,7 @@ def searched(runtime: AgentRuntime, talk: Talk) -> str:
     """What a search with its defaults gives."""
     tool = runtime.registry.get("search_conversation")
     assert tool is not None
-    done = call(tool, QUERY, talk.caller, timeout_s=30.0, pool=None, max_bytes=1_000_000)
+    done = call_tool(tool, QUERY, talk.caller, timeout_s=30.0, pool=None, max_bytes=1_000_000)
     assert done.status == "completed", done
     return done.content
 

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
-from loom_worker.memory.summary_prompt import for_digest, for_part
+from loom_worker.memory.summarize import for_digest, for_part
 from tests.unit.memory.summary.conversation import count, message, talk
 
 

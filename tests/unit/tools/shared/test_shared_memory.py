@@ -12,8 +12,7 @@ from loom_worker.core.values.chat import ToolUse
 from loom_worker.store.database import Database
 from loom_worker.store.shared import Entry, SharedMemory, Shelf
 from loom_worker.tools.registry import Registry
-from loom_worker.tools.shared_memory import SharedParts, shared_tools
-from loom_worker.tools.shared_watch import Waiting
+from loom_worker.tools.shared_memory import SharedParts, Waiting, shared_tools
 from tests.unit.tools.shared.conftest import NOW_MS, Agents, agent
 
 ME = agent()

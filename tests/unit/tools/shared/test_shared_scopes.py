@@ -3,7 +3,7 @@ import pytest
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.tools import Caller
 from loom_worker.store.shared import Shelf
-from loom_worker.tools.shared_scopes import shelf_of
+from loom_worker.tools.shared_memory import shelf_of
 
 CALLER = Caller("lane", "s1", "acme", "turn_1", "call_1", "player1")
 SCOPE = {"workflow_id": "w1", "swarm_id": "x1"}

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.tools.shared_watch import MOST_CHANGES, POLL_S
+from loom_worker.tools.shared_memory import MOST_CHANGES, POLL_S
 from tests.unit.tools.shared.conftest import Agents, agent
 
 ME = agent()

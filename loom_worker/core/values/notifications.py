@@ -73,3 +73,40 @@ class Delivery:
             "next_attempt_at": rfc3339(self.next_ms),
             "delivered_at": rfc3339(self.delivered_ms),
         }
+
+
+EventType = Literal[
+    "turn.queued",
+    "turn.started",
+    "pattern.matched",
+    "skill.used",
+    "context.built",
+    "output_text.delta",
+    "tool_call.started",
+    "tool_call.completed",
+    "approval.required",
+    "memory.compressed",
+    "memory.snapshot",
+    "turn.retrying",
+    "turn.completed",
+    "turn.failed",
+    "turn.cancelled",
+    "turn.incomplete",
+    "stream.reset",
+]
+
+TERMINAL: frozenset[str] = frozenset({"turn.completed", "turn.failed", "turn.cancelled", "turn.incomplete"})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event with its place in the log: ids are 1, 2, 3… without gaps, also across attempts."""
+
+    id: int
+    type: str
+    data: Json
+
+    @property
+    def is_final(self) -> bool:
+        """True for the event that ends the log."""
+        return self.type in TERMINAL
