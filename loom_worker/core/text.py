@@ -1,8 +1,4 @@
-"""Text of strangers without what nobody sees; names of theirs in one line, and not without end.
-
-What no person sees can still tell a model something: tag characters, variation selectors and zero-width characters
-carry whole sentences, and bidi controls show a reviewer another text than the model reads.
-"""
+"""Text without what nobody sees, short text on one line, and text of tools fenced as data. Pure."""
 
 import hashlib
 import re

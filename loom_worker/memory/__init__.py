@@ -1,6 +1,6 @@
-"""What the model is sent, and what may leave it; all of it pure.
+"""The layers of a request under its token budget, their compression, and recall.
 
-layers.py what there is to send and what it costs, kernel.py what is known (and what outlives a compression),
-results.py the bounds of a turn's tool results, recalled.py messages that were asked back, fit.py packs all of it under
-the token budget, pressure.py when and what to compress, heuristic.py summaries without a model.
+``layers.py`` ROM, kernel, L1, L2 and their sizes · ``fit.py`` packs a request · ``pressure.py`` when L1 is too full ·
+``results.py`` the budget of tool results · ``kernel.py`` facts of a session · ``compress.py``, ``summarize.py``,
+``heuristic.py`` compression · ``recalled.py``, ``recall_tools.py``, ``recall_facts.py``, ``recall_rerank.py`` recall
 """

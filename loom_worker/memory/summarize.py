@@ -1,4 +1,4 @@
-"""One summary in words: by the compressor model, or without one where there is none or it fails."""
+"""One summary in words: the request to the compressor model, or a heuristic where there is no model or it fails."""
 
 import json
 import logging

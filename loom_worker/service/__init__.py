@@ -1,5 +1,7 @@
-"""What a client can ask of Loom.
+"""Everything a client can ask for, without HTTP.
 
-``front.py`` has the questions, ``following.py`` waits for turns and reads their events, ``allowed.py`` says what of its
-agent a session may change.
+``service.py`` the requests · ``allowed.py`` what a session may choose · ``announcer.py`` tells workers and readers ·
+``approvals.py`` decisions of people · ``context_report.py`` what the model would be sent · ``turn_waiter.py`` waits for
+turns and reads their events · ``wait_reports.py`` what turns wait for · ``pattern_catalog.py`` patterns ·
+``metrics.py`` figures and readiness
 """

@@ -1,7 +1,9 @@
-"""Tools the model may call: how they are declared, found, checked and run.
+"""Tools: declared, checked, run in child processes; their results, errors and shared memory.
 
-``declare`` (what users write) with ``schema_of``; ``targets`` (what a target names) and ``custom`` (all of them, with
-their problems); ``registry`` (which there are, whether a call may run) with ``schemas``, ``coerce``, ``lossless`` and
-``flaws``; ``call`` (running one) with ``outcome``, ``encode`` and ``clean``; ``pool``, ``order``, ``child``, ``pipes``
-and ``wire`` (running one in a process that can be killed; its program is ``loom_worker.tools.child_main``).
+``declare.py``, ``schema_of.py`` the decorator for users' functions · ``custom.py``, ``targets.py``, ``live.py`` users'
+files · ``registry.py`` the tools of an agent · ``schemas.py``, ``arguments.py`` arguments against a JSON Schema ·
+``execution.py`` runs a call · ``pool.py``, ``child.py``, ``child_main.py``, ``wire.py`` child processes ·
+``outcome.py`` what became of a call · ``references.py``, ``result_preview.py``, ``result_rows.py``,
+``result_query.py``, ``result_tools.py`` large results · ``error_channel.py`` errors · ``shared_memory.py`` what agents
+share
 """

@@ -1,4 +1,4 @@
-"""Makes of what a model wrote what the schema asks for, where nothing is lost by it.
+"""Makes of what a model wrote what the schema asks for, where nothing is lost by it, and says what is wrong otherwise.
 
 Models quote numbers, write JSON into a string and give one thing where a list of them is asked. Guided by what the
 validator finds, so it follows references and alternatives as the validator does.

@@ -1,4 +1,4 @@
-"""How a worker runs a tool, and what of its outcome is stored and sent."""
+"""How a worker runs a tool: rate, circuit breaker, child process or thread, and what of its outcome is stored."""
 
 import contextvars
 import logging

@@ -1,4 +1,4 @@
-"""Runs a tool's function here and now, and makes of whatever it does an outcome."""
+"""Runs a tool's function in this process, and makes an outcome of whatever it returns or raises."""
 
 import dataclasses
 import json

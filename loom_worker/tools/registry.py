@@ -1,4 +1,4 @@
-"""Which tools there are, and why a call of the model's may not run."""
+"""The tools of one agent: which a session may call, a call checked against its schema, and the tool that shows more."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

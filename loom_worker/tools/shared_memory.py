@@ -1,4 +1,7 @@
-"""The tools by which agents keep values by name, share them, and hear of changes."""
+"""What agents keep for themselves and for each other: namespaces, the tools that read and write them, and watching.
+
+The owner of a key comes from the caller and the session, never from what the model writes.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

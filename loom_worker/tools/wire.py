@@ -1,4 +1,4 @@
-"""What a worker and its children say to each other: JSON behind its length, over pipes."""
+"""What a worker and its children exchange: JSON behind its length over pipes, one call and its answer."""
 
 import json
 import struct

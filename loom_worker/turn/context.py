@@ -1,4 +1,4 @@
-"""What the model is sent: the layers of a session's memory and the running turn, fitted into its window."""
+"""What the model is sent: system text, layers, tools, and results fenced as data."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

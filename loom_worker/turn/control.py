@@ -1,4 +1,4 @@
-"""Whether a turn is still this worker's: Redis may say that it is not; where it cannot, the database decides."""
+"""Whether a turn is still this worker's, and whether its client has asked it to end."""
 
 import logging
 import threading

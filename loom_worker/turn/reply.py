@@ -1,4 +1,4 @@
-"""One call of the model: pack the context, stream the answer to the readers, plan its tool calls."""
+"""Asks the model, streams its answer into the event log, and plans the tool calls it asks for."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A turn being worked on: its row, its journal, and what the journal does not have yet. Pure."""
+"""A turn as saved state: its steps and calls, and the messages they make. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

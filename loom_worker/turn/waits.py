@@ -1,4 +1,4 @@
-"""The watch over a turn's calls of the model: others see what it waits for, and the log says once of a long wait."""
+"""What a turn waits for, told to other processes while it waits and to the log once."""
 
 import logging
 import time

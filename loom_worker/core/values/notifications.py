@@ -1,4 +1,4 @@
-"""A webhook delivery: an outbox row from the end of a turn to its receiver's 2xx."""
+"""What readers and webhooks are told: events of a turn, and deliveries."""
 
 from dataclasses import dataclass, replace
 from typing import Literal

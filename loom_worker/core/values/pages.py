@@ -1,4 +1,4 @@
-"""One page of a list."""
+"""Pages of lists, and what a search found."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

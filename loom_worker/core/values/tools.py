@@ -1,4 +1,4 @@
-"""A tool: what the model is told of it, and the function that does it."""
+"""Tools, their callers and outcomes; references to large results; errors of tools as they are stored."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
