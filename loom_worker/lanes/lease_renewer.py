@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 BORN_FOR_MS = 10 * 365 * 86_400_000
 """Lifetime of the key that tells the age of Redis' memory: what is left of it tells the age without another clock."""
 
-NONE = Threads(0, lambda: 0)
+NONE = Threads()
 """Of a process that takes no turns."""
 
 

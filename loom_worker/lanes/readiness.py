@@ -24,11 +24,13 @@ MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Those of a process that take turns."""
+    """The threads of a process that take turns; this one takes none (``tasks/worker.py``: CeleryThreads)."""
 
-    count: int
-    busy: Callable[[], int]
-    """How many are at work now, be it on turns or on anything else."""
+    count: int = 0
+
+    def busy(self) -> int:
+        """How many are at work now, on turns or on anything else."""
+        return 0
 
 
 class Idleness:

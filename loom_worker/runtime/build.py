@@ -17,7 +17,6 @@ from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
-from loom_worker.lanes import readiness
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits
@@ -43,7 +42,7 @@ from loom_worker.tasks.app import configure
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.sweep import Sweep, Sweeper
 from loom_worker.tasks.wakeups import WakeupQueue
-from loom_worker.tasks.worker import Worker, busy
+from loom_worker.tasks.worker import CeleryThreads, Worker
 from loom_worker.turn.waits import WaitTeller
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.body import WebhookBodies
@@ -134,7 +133,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
     stopping = Stopping(settings.lanes.drain_s)
     memories = Memories(database)
     fitted = components(settings, LiveAgents(settings.agents_dir), database, client, process=name, stopping=stopping)
-    threads = readiness.Threads(settings.worker_concurrency, busy) if takes_turns else None
+    threads = CeleryThreads(settings.worker_concurrency) if takes_turns else None
     parts = TurnWorker(
         settings=settings,
         name=name,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from loom_worker.lanes.readiness import Threads
 from loom_worker.memory.compress import Compressor
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.deliver import Deliverer
@@ -32,8 +33,11 @@ def current() -> Worker:
     return _worker
 
 
-def busy() -> int:
-    """Tasks that run in this process now, of all its queues, by Celery's own books; those only fetched do not count."""
-    from celery.worker import state  # only workers load it: the web has no use for a worker's parts
+class CeleryThreads(Threads):
+    """The threads of a Celery worker, by Celery's own books."""
 
-    return len(state.active_requests)
+    def busy(self) -> int:
+        """Tasks that run in this process now, of all its queues; those only fetched do not count."""
+        from celery.worker import state  # only workers load it: the web has no use for a worker's parts
+
+        return len(state.active_requests)

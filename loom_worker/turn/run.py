@@ -225,7 +225,7 @@ def _check(calls: Sequence[Call], alive: frozenset[str], execution: Execution, n
     settings = execution.worker.settings
     rules = Rules(
         alive=alive,
-        tool=execution.runtime.registry.get,
+        tools=execution.runtime.registry,
         # A call may first wait for a free process as long as it may run, and its code be loaded.
         timeout_s=2 * settings.limits.tool_timeout_s + BUILD_S,
         concurrency=settings.tools.concurrency,

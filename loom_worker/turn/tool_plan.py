@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Literal
+from typing import Literal, Protocol
 
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.chat import ToolUse
@@ -47,13 +47,21 @@ class Checked:
     """A person must approve it until then; None: nobody needs to be asked."""
 
 
+class ToolLookup(Protocol):
+    """Finds a tool by its name (``tools/registry.py``: Registry)."""
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of this name; None if there is none."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """By what calls under way are looked after."""
 
     alive: frozenset[str]
     """Living workers."""
-    tool: Callable[[str], Tool | None]
+    tools: ToolLookup
     timeout_s: float
     """The time one call may take."""
     concurrency: int
@@ -157,7 +165,7 @@ def _fate(call: Call, calls: Sequence[Call], rules: Rules, now_ms: int) -> Liter
         if now_ms < (call.approve_by_ms or 0):
             return "wait"
         return "approve" if rules.on_timeout == "approve" else "close"
-    twin = twin_of(call, calls, rules.tool)
+    twin = twin_of(call, calls, rules.tools)
     if twin is not None and call.sent_ms is None:
         return "wait" if twin.is_open else "close"
     return "send" if _is_overdue(call, now_ms) else "wait"
@@ -165,22 +173,22 @@ def _fate(call: Call, calls: Sequence[Call], rules: Rules, now_ms: int) -> Liter
 
 def _fate_of_running(call: Call, rules: Rules, now_ms: int) -> Literal["send", "close", "wait"]:
     if call.worker not in rules.alive:
-        tool = rules.tool(call.name)
+        tool = rules.tools.get(call.name)
         return "send" if tool is not None and tool.is_idempotent and call.sends < MAX_SENDS else "close"
     is_late = now_ms - (call.started_ms or now_ms) > rules.timeout_s * 1000 + SLACK_MS
     return "close" if is_late else "wait"
 
 
-def twin_of(call: Call, calls: Sequence[Call], tool: Callable[[str], Tool | None]) -> Call | None:
+def twin_of(call: Call, calls: Sequence[Call], tools: ToolLookup) -> Call | None:
     """The latest earlier call with the same answer: same tool and arguments, and nothing was changed in between.
 
     A call that failed is nobody's twin: to try once more may help.
     """
-    own = tool(call.name)
+    own = tools.get(call.name)
     if own is None or not (own.is_idempotent and own.is_repeatable):
         return None
     for earlier in _backwards(call, calls):
-        other = tool(earlier.name)
+        other = tools.get(earlier.name)
         # One that failed on its way may have changed something all the same; one that was never sent has not.
         if other is not None and not other.is_read_only and earlier.sends:
             return None
@@ -203,7 +211,7 @@ def _closed(call: Call, calls: Sequence[Call], rules: Rules, now_ms: int) -> Cal
     if call.is_waiting:
         text = "Denied: nobody approved this call in time."
         return replace(call, status="denied", approval="expired", finished_ms=now_ms, content=text)
-    if call.status == "pending" and (twin := twin_of(call, calls, rules.tool)) is not None:
+    if call.status == "pending" and (twin := twin_of(call, calls, rules.tools)) is not None:
         return replace(call, status=twin.status, finished_ms=now_ms, content=twin.content, ref=twin.ref)
     if call.worker in rules.alive:
         return replace(call, status="timeout", finished_ms=now_ms, content=f"Tool '{call.name}' timed out.")

@@ -15,7 +15,8 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease, Renewal
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, LiveWorkers, memory_age_ms
-from loom_worker.lanes.readiness import Threads, look
+from loom_worker.lanes.readiness import look
+from tests.support.busy_threads import BusyThreads
 from tests.support.until import until
 
 LANE = "a1"
@@ -258,7 +259,7 @@ def test_a_keeper_without_redis_lives_on_and_its_leases_are_in_doubt(
 
 
 def test_a_worker_of_tools_alone_is_alive_but_takes_no_turns(client: Any, lanes: Lanes) -> None:
-    threads = Threads(4, lambda: 3)
+    threads = BusyThreads(4, lambda: 3)
     LeaseRenewer(client, lanes, "w-turn", SETTINGS, threads=threads).beat()
     LeaseRenewer(client, lanes, "w-tool", SETTINGS).beat()
     assert LiveWorkers(client).alive() == {"w-turn", "w-tool"}
@@ -278,7 +279,7 @@ def test_what_a_worker_says_of_itself_is_there_for_as_long_as_its_heart_beats(
 
 
 def test_taking_a_lane_ends_a_workers_idleness(client: Any, lanes: Lanes) -> None:
-    keeper = LeaseRenewer(client, lanes, "w1", SETTINGS, threads=Threads(2, lambda: 1))
+    keeper = LeaseRenewer(client, lanes, "w1", SETTINGS, threads=BusyThreads(2, lambda: 1))
 
     def idle_s() -> float:
         keeper.beat()

@@ -5,7 +5,8 @@ import pytest
 from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease
-from loom_worker.lanes.readiness import AFTER_S, SLEPT_S, Idleness, Look, Threads, Worker, look, problems, stuck
+from loom_worker.lanes.readiness import AFTER_S, SLEPT_S, Idleness, Look, Worker, look, problems, stuck
+from tests.support.busy_threads import BusyThreads
 
 LANE = "a1"
 LONG_S = AFTER_S + 1
@@ -25,7 +26,7 @@ class Shop:
     def __init__(self) -> None:
         self.busy = 0
         self.clock = Clock()
-        self.idleness = Idleness(Threads(2, lambda: self.busy), clock=self.clock)
+        self.idleness = Idleness(BusyThreads(2, lambda: self.busy), clock=self.clock)
 
     def idle_ms_after(self, beats: int) -> int:
         """What is told after this many beats, a second apart."""

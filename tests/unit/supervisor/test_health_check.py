@@ -11,7 +11,7 @@ from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer
-from loom_worker.lanes.readiness import Look, Threads, Worker
+from loom_worker.lanes.readiness import Look, Worker
 from loom_worker.supervisor.decide import Row, Spec
 from loom_worker.supervisor.health_check import (
     AWAY_LOOKS,
@@ -22,6 +22,7 @@ from loom_worker.supervisor.health_check import (
     Rounds,
     looking,
 )
+from tests.support.busy_threads import BusyThreads
 from tests.support.valkey import Valkey
 
 HOST = "here"
@@ -174,7 +175,7 @@ def test_while_redis_is_away_no_heart_counts_as_still(ward: Ward) -> None:
 def test_it_sees_what_a_keeper_tells_and_a_redis_that_is_down_as_unavailable(
     valkey_server: Valkey, valkey: redis.Redis, tmp_path: Path
 ) -> None:
-    LeaseRenewer(valkey, Lanes(valkey, LaneSettings()), "w1", LaneSettings(), threads=Threads(4, lambda: 1)).beat()
+    LeaseRenewer(valkey, Lanes(valkey, LaneSettings()), "w1", LaneSettings(), threads=BusyThreads(4, lambda: 1)).beat()
     (found,) = looking(valkey_server.url)().workers
     assert (found.name, found.threads, found.busy) == ("w1", 4, 1)
     with pytest.raises(Unavailable):

@@ -66,11 +66,14 @@ def situation(work: TurnState, **changes: Any) -> Situation:
 
 
 def looked_after(work: TurnState, alive: frozenset[str] = frozenset({"w1"})) -> Check:
-    return check(work.calls, Rules(alive, tool, timeout_s=30.0, concurrency=10), now_ms=NOW_MS)
+    return check(work.calls, Rules(alive, Tools(), timeout_s=30.0, concurrency=10), now_ms=NOW_MS)
 
 
-def tool(name: str) -> Tool:
-    return Tool(ToolSpec(name, "", {}), lambda arguments, caller: "", is_idempotent=name != "pay")
+class Tools:
+    """Every name is a tool; ``pay`` must not run twice."""
+
+    def get(self, name: str) -> Tool:
+        return Tool(ToolSpec(name, "", {}), lambda arguments, caller: "", is_idempotent=name != "pay")
 
 
 def after(work: TurnState, **changes: Any) -> Decision:
@@ -206,7 +209,7 @@ def test_a_question_nobody_answered_is_decided_by_the_policy() -> None:
     decision = after(work)
     assert isinstance(decision, Close)
     assert [call.status for call in decision.calls] == ["denied"]
-    rules = Rules(frozenset(), tool, timeout_s=30.0, concurrency=10, on_timeout="approve")
+    rules = Rules(frozenset(), Tools(), timeout_s=30.0, concurrency=10, on_timeout="approve")
     assert isinstance(after(work, check=check(work.calls, rules, now_ms=NOW_MS)), Approve)
 
 

@@ -1,7 +1,7 @@
 """A reply's tool calls, and what becomes of those under way."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,15 +21,19 @@ def runs(use: ToolUse) -> Checked:
     return Checked(use.arguments)
 
 
-def tools(**facts: Any) -> Callable[[str], Tool]:
+class AnyTool:
     """Every name is a tool; ``pay`` changes the world."""
-    return lambda name: Tool(
-        ToolSpec(name, "", {}), lambda arguments, caller: "", **{"is_read_only": name != "pay", **facts}
-    )
+
+    def __init__(self, **facts: Any) -> None:
+        self._facts = facts
+
+    def get(self, name: str) -> Tool:
+        facts = {"is_read_only": name != "pay", **self._facts}
+        return Tool(ToolSpec(name, "", {}), lambda arguments, caller: "", **facts)
 
 
 def looked(calls: Sequence[Call], *alive: str, now_ms: int = 0, **rules: Any) -> Check:
-    usual = {"tool": tools(), "timeout_s": 30.0, "concurrency": 10}
+    usual = {"tools": AnyTool(), "timeout_s": 30.0, "concurrency": 10}
     return check(calls, Rules(frozenset(alive), **{**usual, **rules}), now_ms=now_ms)
 
 
@@ -84,7 +88,7 @@ def test_a_call_that_waits_in_a_queue_is_sent_again_ever_more_rarely() -> None:
 def test_a_late_call_is_closed_as_timed_out_and_an_orphan_as_unknown() -> None:
     late = Call("t1", "pay", {}, 0, 1, status="running", worker="w1", started_ms=1, sends=1)
     orphan = Call("t2", "pay", {}, 1, 1, status="running", worker="w9", started_ms=0, sends=1)
-    found = looked([late, orphan], "w1", now_ms=40_000, tool=tools(is_idempotent=False))
+    found = looked([late, orphan], "w1", now_ms=40_000, tools=AnyTool(is_idempotent=False))
     assert [(call.status, call.finished_ms) for call in found.close] == [("timeout", 40_000), ("unknown", 40_000)]
     assert "may or may not have taken effect" in str(found.close[1].content)
 
@@ -95,7 +99,7 @@ def test_no_call_is_both_sent_and_closed(statuses: list[Any], is_idempotent: boo
         Call(f"t{n}", "add", {}, n, 1, status=status, worker="w9", sends=n + 1, sent_ms=0)
         for n, status in enumerate(statuses)
     ]
-    found = looked(calls, now_ms=now_ms, tool=tools(is_idempotent=is_idempotent))
+    found = looked(calls, now_ms=now_ms, tools=AnyTool(is_idempotent=is_idempotent))
     assert not {call.position for call in found.send} & {call.position for call in found.close}
     assert not any(call.is_open for call in found.close)
 
@@ -129,8 +133,8 @@ def test_a_call_is_made_again_if_the_first_one_failed_or_may_have_another_answer
     failed = replace(first, status="failed", content="busy")
     assert [call.id for call in looked([failed, second]).send] == ["t1"]
     done = replace(first, status="completed", content="3")
-    assert [call.id for call in looked([done, second], tool=tools(is_repeatable=False)).send] == ["t1"]
-    assert [call.id for call in looked([done, second], tool=tools(is_idempotent=False)).send] == ["t1"]
+    assert [call.id for call in looked([done, second], tools=AnyTool(is_repeatable=False)).send] == ["t1"]
+    assert [call.id for call in looked([done, second], tools=AnyTool(is_idempotent=False)).send] == ["t1"]
     calls = asked(("add", 1), ("pay", 1), ("add", 1))
     calls[:2] = [replace(each, status="completed", content="x", sends=1) for each in calls[:2]]
     assert [call.id for call in looked(calls).send] == ["t2"]

@@ -1,6 +1,6 @@
 from celery.worker import state
 
-from loom_worker.tasks.worker import busy
+from loom_worker.tasks.worker import CeleryThreads
 
 
 class Request:
@@ -11,10 +11,11 @@ class Request:
 
 
 def test_a_task_is_at_work_from_its_start_to_its_end_and_not_while_it_is_only_fetched() -> None:
-    before, request = busy(), Request()
+    threads, request = CeleryThreads(4), Request()
+    before = threads.busy()
     state.task_reserved(request)
-    assert busy() == before
+    assert threads.busy() == before
     state.task_accepted(request)
-    assert busy() == before + 1
+    assert threads.busy() == before + 1
     state.task_ready(request)
-    assert busy() == before
+    assert threads.busy() == before
