@@ -25,7 +25,7 @@ from loom_worker.core.values.turns import Waiting as ForPerson
 from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import EventWriter
 from loom_worker.memory.recalled import as_text
-from loom_worker.tools.wire import BUILD_S
+from loom_worker.tools.pool import BUILD_S
 from loom_worker.turn.decide import (
     Approve,
     Ask,
