@@ -46,7 +46,7 @@ def _no_fence() -> None:
     claims._OURS = claims._WITH_SESSION.where(*anyones)
     journal._INSERT_STEPS = journal._INSERT_STEPS.prefix_with("OR REPLACE")
     journal._INSERT_CALLS = journal._INSERT_CALLS.prefix_with("OR REPLACE")
-    Keeper._lose = lose_quietly  # type: ignore[method-assign]
+    Keeper._lose = lose_quietly  # type: ignore[method-assign,assignment]
 
 
 def _wrong_order() -> None:
@@ -66,12 +66,13 @@ def _lost_outbox() -> None:
 
 def _no_idempotency() -> None:
     """A repeated key is a new turn."""
-    submit = front.submit
+    room: Any = front
+    submit = room.submit
 
     def forgetful(database: Any, limits: Any, session: Any, new: NewTurn, *, now_ms: int) -> Any:
         return submit(database, limits, session, replace(new, idempotency_key=None), now_ms=now_ms)
 
-    front.submit = forgetful  # type: ignore[assignment]
+    room.submit = forgetful
 
 
 def _repeated_tool() -> None:
@@ -90,12 +91,13 @@ def _repeated_tool() -> None:
 
 def _no_budget() -> None:
     """All of a session's history goes to the model."""
-    fit = context.fit
+    room: Any = context
+    fit = room.fit
 
     def generous(layers: Any, *, budget_tokens: int, **rules: Any) -> Any:
         return fit(layers, budget_tokens=100 * budget_tokens, **rules)
 
-    context.fit = generous  # type: ignore[assignment]
+    room.fit = generous
 
 
 def _memory_hole() -> None:

@@ -38,7 +38,7 @@ def _equip(effects: Path) -> None:
         own = packaged(toolbox, agent, database)
         return replace(own, tools=own.tools + equipment.tools(effects))
 
-    Toolbox.own = with_ours  # type: ignore[method-assign]  # a process of the harness, not of a user
+    Toolbox.own = with_ours  # type: ignore[method-assign,assignment]  # a process of the harness, not of a user
 
 
 def _take_along(mutant: str) -> None:

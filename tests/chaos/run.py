@@ -9,7 +9,6 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -53,10 +52,9 @@ def main(
     bugs = [mutant] if mutant else [] if form == "smoke" or only else list(MUTANTS)
     planted = scenarios.mutants(seed)
     shown: list[Shown] = []
-    with closing(_played([*chosen, *(planted[name] for name in bugs)], keep, jobs)) as played:
-        for one in played:
-            click.echo("\n".join(one.lines))
-            shown.append(one)
+    for one in _played([*chosen, *(planted[name] for name in bugs)], keep, jobs):
+        click.echo("\n".join(one.lines))
+        shown.append(one)
     is_good = all(one.is_good for one in shown)
     click.echo(json.dumps(_result(form, seed, shown) | {"is_good": is_good}))
     ctx.exit(0 if is_good else 1)
