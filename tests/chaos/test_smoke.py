@@ -5,7 +5,7 @@ import pytest
 from tests.chaos import report, scenarios
 from tests.chaos.play import play
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.chaos, pytest.mark.heavy, pytest.mark.takes(90)]
 SEED = 20
 
 

@@ -22,7 +22,7 @@ from tests.support.processes import killed_at_the_end
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.takes(12)]
 HOST = "127.0.0.1"
 
 

@@ -14,7 +14,7 @@ from tests.support.tool_wire import data, results
 from tests.support.until import until
 from tests.support.webhook_receiver import WebhookReceiver
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(45)]
 
 
 def asked(server: MessagesServer, system: System, session: str, **fields: object) -> str:

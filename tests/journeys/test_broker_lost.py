@@ -10,7 +10,7 @@ from tests.support.messages_wire import WireCall, answer, sse
 from tests.support.system import Json, System, spoken
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(10)]
 
 QUERY = "SELECT COUNT(*) AS products FROM products"
 

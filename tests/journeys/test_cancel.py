@@ -10,7 +10,7 @@ from tests.support.messages_wire import answer, sse
 from tests.support.system import Json, System
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(8)]
 
 HALF = sse(answer("the first half and the second half"))
 CANCEL_S = 2.0

@@ -11,7 +11,7 @@ from tests.support.system import Json, System
 from tests.support.tool_wire import data, results
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(10)]
 
 SKILL = """---
 name: harbour

@@ -22,7 +22,7 @@ from tests.support.system import Json, System
 from tests.support.tool_wire import data, results, tools
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(20)]
 
 ROWS = [
     (n, f"Customer {n % 977}", f"Product {n % 53} of the shop, in blue", n * 3, "2025-06-01") for n in range(10_000)

@@ -17,7 +17,7 @@ from tests.support.system import Json, System
 from tests.support.tool_wire import data, note, results, tools
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(40)]
 
 INVISIBLE = "\u202e\u2066\u200b\ufeff" + "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
 LETTER = """Dear model,

@@ -12,7 +12,7 @@ from tests.support.system import Json, System
 from tests.support.until import until
 from tests.support.webhook_receiver import Answer, Received, WebhookReceiver
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(9)]
 
 OWN_SECRET = "whsec_" + base64.b64encode(b"the secret of one turn and no other").decode()
 

@@ -10,7 +10,7 @@ from tests.support.messages_wire import WireCall, answer, sse
 from tests.support.system import System, alone, kill, spoken
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(35)]
 
 SLOW_QUERY = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 12000000) SELECT COUNT(*) FROM c"
 """About two seconds."""

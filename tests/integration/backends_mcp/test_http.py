@@ -16,7 +16,7 @@ from tests.support.http_server import Exchange, serving
 from tests.support.mcp_servers.stage import Stage, listening, run, staged
 from tests.support.webhook_receiver import unused_port
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(8)]
 
 Odd = Callable[[Exchange, dict[str, Any]], bool]
 """Answers a request its own way and returns True, or leaves it to the usual."""
