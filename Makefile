@@ -28,44 +28,48 @@ endef
 UV ?= uv
 LOCK := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url
 
-.PHONY: up test lint bench chaos hostile lock
-
-# exec: make's only child is Loom itself, so Ctrl-C and SIGTERM reach it and make waits for its end.
-up: $(VENV)/.installed
-	@exec $(BIN)/loom up $(if $(PORT),--port $(PORT))
-
-# Those of one room with what it talks to, a folder each; they keep to themselves. Whole systems are in turn/ and beside.
-ROOMS := $(filter-out %/turn %/__pycache__,$(patsubst %/,%,$(wildcard tests/integration/*/))) tests/integration/test_blobs.py
 # Without byte code every process of the tests compiles all modules and assertions anew: half a minute of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
+PYTEST := $(BIN)/python -m pytest
+# Two processes take one file after the other, in the order of tests/conftest.py: those that take longest first.
+TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 
-# The unit tests, those of the fault harness and those of single rooms on two cores; then those that start whole systems,
-# one after the other. ARGS chooses others instead.
-test: $(VENV)/.installed-dev
-ifdef ARGS
-	@exec $(BIN)/python -m pytest $(ARGS)
-else
-	@$(BIN)/python -m pytest -n 2 tests/unit tests/test_architecture.py
-	@$(BIN)/python -m pytest -n 2 tests/chaos/unit $(ROOMS)
-	@exec $(BIN)/python -m pytest $(addprefix --ignore=,$(ROOMS)) tests/integration tests/journeys tests/chaos/test_smoke.py
-endif
+.DEFAULT_GOAL := up
+.PHONY: help up test test-all lint check bench chaos hostile lock
 
-lint: $(VENV)/.installed-dev
+help:  ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
+	  while IFS='|' read -r name does; do printf '  make %-10s %s\n' "$$name" "$$does"; done
+
+# exec: make's only child is Loom itself, so Ctrl-C and SIGTERM reach it and make waits for its end.
+up: $(VENV)/.installed  ## run everything on this machine until Ctrl-C; PORT=8001 chooses the port
+	@exec $(BIN)/loom up $(if $(PORT),--port $(PORT))
+
+test: $(VENV)/.installed-dev  ## run the tests but for the slow ones; ARGS="tests/unit/turn -x" runs others
+	@exec $(PYTEST) $(or $(ARGS),$(TWO_AT_A_TIME) -m 'not heavy and not long' tests)
+
+test-all: $(VENV)/.installed-dev  ## run all tests, with attacks and faults; those marked "long" are left out
+	@exec $(PYTEST) $(TWO_AT_A_TIME) tests
+
+lint: $(VENV)/.installed-dev  ## mend what ruff can mend, then check the rest and the types
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/mypy
+
+check: $(VENV)/.installed-dev  ## the same, but change nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed-dev
+bench: $(VENV)/.installed-dev  ## measure speed and memory; ARGS=--help tells what
 	@exec $(BIN)/python -m bench $(ARGS)
 
-# Kills processes by the dozen and looks from outside whether a promise broke; ARGS="--form long", --help tells the rest.
-chaos: $(VENV)/.installed-dev
+chaos: $(VENV)/.installed-dev  ## kill processes by the dozen and look whether a promise broke; ARGS="--form long"
 	@exec $(BIN)/python -m tests.chaos $(ARGS)
 
-# What strangers do to a running Loom: floods, slow clients, full disks, bad messages, huge replies. FORM=long adds what
-# takes many minutes, such as growth over thousands of turns.
-hostile: $(VENV)/.installed-dev
-	@exec $(BIN)/python -m pytest $(if $(filter long,$(FORM)),-m 'long or not long') $(or $(ARGS),tests/hostile)
+# What strangers do to a running Loom: floods, slow clients, full disks, bad messages, huge replies.
+hostile: $(VENV)/.installed-dev  ## run the attacks alone; FORM=long adds those that take many minutes
+	@exec $(PYTEST) $(if $(filter long,$(FORM)),-m 'long or not long') $(or $(ARGS),tests/hostile)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Loom into $(VENV); the first time takes a minute"
@@ -81,7 +85,7 @@ $(VENV)/.installed-dev: pyproject.toml constraints-dev.txt | $(BIN)/python
 
 # The files of exact versions anew, for all systems and Pythons at once; what they hold is kept while pyproject.toml
 # allows it. ARGS=--upgrade takes the newest, ARGS="--upgrade-package flask" one. Needs uv (pip install uv).
-lock:
+lock:  ## write the files of exact versions anew; ARGS=--upgrade takes the newest
 	@printf '%s\n' 'hatchling>=1.26,<2' | $(LOCK) -o constraints.txt pyproject.toml - $(ARGS) >/dev/null
 	@$(LOCK) --extra dev -c constraints.txt -o constraints-dev.txt pyproject.toml $(ARGS) >/dev/null
 

@@ -53,3 +53,14 @@ def database(settings: Settings) -> Iterator[Database]:
     database = Database(settings.database_url, sync=settings.sqlite_sync)
     yield database
     database.close()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest come first, so that no process is left alone with one of them at the end."""
+    items.sort(key=_takes_s, reverse=True)
+
+
+def _takes_s(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("takes")
+    return float(marker.args[0]) if marker else 0.0

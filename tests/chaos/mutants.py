@@ -45,7 +45,7 @@ def _no_fence() -> None:
     claims._OURS = claims._WITH_SESSION.where(*anyones)
     journal._INSERT_STEPS = journal._INSERT_STEPS.prefix_with("OR REPLACE")
     journal._INSERT_CALLS = journal._INSERT_CALLS.prefix_with("OR REPLACE")
-    LeaseRenewer._lose = lose_quietly  # type: ignore[method-assign]
+    LeaseRenewer._lose = lose_quietly  # type: ignore[method-assign,assignment]
 
 
 def _wrong_order() -> None:
@@ -65,12 +65,13 @@ def _lost_outbox() -> None:
 
 def _no_idempotency() -> None:
     """A repeated key is a new turn."""
-    submit = service.submit
+    requests: Any = service
+    submit = requests.submit
 
     def forgetful(database: Any, limits: Any, session: Any, new: NewTurn, *, now_ms: int) -> Any:
         return submit(database, limits, session, replace(new, idempotency_key=None), now_ms=now_ms)
 
-    service.submit = forgetful  # type: ignore[assignment]
+    requests.submit = forgetful
 
 
 def _repeated_tool() -> None:
@@ -89,21 +90,22 @@ def _repeated_tool() -> None:
 
 def _no_budget() -> None:
     """All of a session's history goes to the model."""
-    fit = context.fit
+    room: Any = context
+    fit = room.fit
 
     def generous(layers: Any, *, budget_tokens: int, **rules: Any) -> Any:
         return fit(layers, budget_tokens=100 * budget_tokens, **rules)
 
-    context.fit = generous  # type: ignore[assignment]
+    room.fit = generous
 
 
 def _memory_hole() -> None:
     """The last turn of what leaves L1 is in no summary."""
     compressed = compress._compressed
 
-    def hasty(state: MemoryState, found: Batch, means: CompressionRules) -> Any:
+    def hasty(state: MemoryState, found: Batch, rules: CompressionRules) -> Any:
         read = turns_of(found.messages)[:-1] or [found.messages]
-        step = compressed(state, replace(found, messages=tuple(chain(*read))), means)
+        step = compressed(state, replace(found, messages=tuple(chain(*read))), rules)
         return replace(step, after=replace(step.after, first_n=found.messages[-1].n + 1))
 
     compress._compressed = hasty

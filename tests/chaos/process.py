@@ -37,7 +37,7 @@ def _equip(effects: Path) -> None:
         own = packaged(tool_provider, agent, database)
         return replace(own, tools=own.tools + equipment.tools(effects))
 
-    ToolProvider.own = with_ours  # type: ignore[method-assign]  # a process of the harness, not of a user
+    ToolProvider.own = with_ours  # type: ignore[method-assign,assignment]  # a process of the harness, not of a user
 
 
 def _take_along(mutant: str) -> None:

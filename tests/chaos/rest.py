@@ -79,7 +79,7 @@ class Rest:
     def _broker(self) -> Iterator[str]:
         try:
             with self._world.redis() as client:
-                for lane in client.zrange(keys.LEASES, 0, -1):  # type: ignore[union-attr]
+                for lane in client.zrange(keys.LEASES, 0, -1):
                     yield f"lease of lane {lane}"
                 for key in client.scan_iter(f"{keys.PREFIX}lane:*", count=1000):
                     yield f"lane {key}"

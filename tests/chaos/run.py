@@ -4,8 +4,13 @@ The last line is the whole result as JSON. What went wrong keeps its files, and 
 """
 
 import json
+import multiprocessing
 import random
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,7 @@ TURNS = {"smoke": 0, "short": 500, "long": 10_000}
 @click.option("--mutant", type=click.Choice(sorted(MUTANTS)), help="Only this seeded bug: exit 0 if it is noticed.")
 @click.option("--only", help="Only scenarios whose name has this in it.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep all files in this folder.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Scenarios played at a time.")
 @click.pass_context
 def main(
     ctx: click.Context,
@@ -34,6 +40,7 @@ def main(
     mutant: str | None,
     only: str | None,
     keep: Path | None,
+    jobs: int,
 ) -> None:
     """Prove under faults what Loom promises."""
     seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
@@ -42,50 +49,68 @@ def main(
     if mutant is None:
         every = scenarios.of_form(form, seed=seed, turns=turns or TURNS[form])
         chosen = [one for one in every if only is None or only in one.name]
-    outcomes = [_play(one, keep) for one in chosen]
     bugs = [mutant] if mutant else [] if form == "smoke" or only else list(MUTANTS)
-    noticed = {name: _is_noticed(name, seed, keep) for name in bugs}
-    is_good = not any(outcome.violations for outcome in outcomes) and all(noticed.values())
-    click.echo(json.dumps(_result(form, seed, outcomes, noticed) | {"is_good": is_good}))
+    planted = scenarios.mutants(seed)
+    shown: list[Shown] = []
+    for one in _played([*chosen, *(planted[name] for name in bugs)], keep, jobs):
+        click.echo("\n".join(one.lines))
+        shown.append(one)
+    is_good = all(one.is_good for one in shown)
+    click.echo(json.dumps(_result(form, seed, shown) | {"is_good": is_good}))
     ctx.exit(0 if is_good else 1)
 
 
-def _play(scenario: Scenario, keep: Path | None) -> Outcome:
-    click.echo(f"\n== {scenario.name}")
-    outcome = play(scenario, _folder(keep, scenario))
-    for line in report.lines(outcome):
-        click.echo(line)
-    _tidy(outcome, keep is not None or bool(outcome.violations))
-    return outcome
+@dataclass(frozen=True)
+class Shown:
+    """What is told of a scenario; its evidence is left behind in the process that played it."""
+
+    name: str
+    is_good: bool
+    """No promise was broken; of a planted bug: it was noticed."""
+    lines: tuple[str, ...]
+    numbers: dict[str, Any] = field(default_factory=dict)
+    """Empty for a planted bug."""
+    violations: int = 0
 
 
-def _is_noticed(name: str, seed: int, keep: Path | None) -> bool:
-    scenario = scenarios.mutants(seed)[name]
-    outcome = play(scenario, _folder(keep, scenario))
-    is_noticed = report.is_noticed(name, outcome)
+def _played(chosen: Iterable[Scenario], keep: Path | None, jobs: int) -> Iterator[Shown]:
+    """Play all of them, in processes of their own if several at a time; in the order given."""
+    show = partial(_shown, keep=keep)
+    if jobs == 1:
+        yield from map(show, chosen)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(show, chosen)
+
+
+def _shown(scenario: Scenario, keep: Path | None) -> Shown:
+    outcome = play(scenario, keep / scenario.name.replace(" ", "-") if keep else None)
+    mutant = scenario.plan.mutant
+    shown = _noticed(mutant, outcome) if mutant else _proved(outcome)
+    if keep is not None or not shown.is_good:
+        return replace(shown, lines=(*shown.lines, f"   files: {outcome.folder}"))
+    outcome.discard()
+    return shown
+
+
+def _proved(outcome: Outcome) -> Shown:
+    name, count = outcome.scenario.name, len(outcome.violations)
+    return Shown(name, not count, ("", f"== {name}", *report.lines(outcome)), report.numbers(outcome), count)
+
+
+def _noticed(mutant: str, outcome: Outcome) -> Shown:
+    is_noticed = report.is_noticed(mutant, outcome)
     found = dict(sorted(Counter(each.invariant for each in outcome.violations).items()))
-    verdict = "noticed" if is_noticed else f"NOT NOTICED (expected one of {', '.join(MUTANTS[name][0])})"
-    click.echo(f"== mutant {name}: {verdict}; broken: {found}; {outcome.numbers['seconds']:.1f} s")
-    _tidy(outcome, keep is not None or not is_noticed)
-    return is_noticed
+    verdict = "noticed" if is_noticed else f"NOT NOTICED (expected one of {', '.join(MUTANTS[mutant][0])})"
+    seconds = outcome.numbers["seconds"]
+    return Shown(mutant, is_noticed, (f"== mutant {mutant}: {verdict}; broken: {found}; {seconds:.1f} s",))
 
 
-def _folder(keep: Path | None, scenario: Scenario) -> Path | None:
-    return keep / scenario.name.replace(" ", "-") if keep else None
-
-
-def _tidy(outcome: Outcome, is_kept: bool) -> None:
-    if is_kept:
-        click.echo(f"   files: {outcome.folder}")
-    else:
-        outcome.discard()
-
-
-def _result(form: str, seed: int, outcomes: list[Outcome], noticed: dict[str, bool]) -> dict[str, Any]:
+def _result(form: str, seed: int, shown: list[Shown]) -> dict[str, Any]:
     return {
         "form": form,
         "seed": seed,
-        "scenarios": {outcome.scenario.name: report.numbers(outcome) for outcome in outcomes},
-        "mutants": noticed,
-        "violations": sum(len(outcome.violations) for outcome in outcomes),
+        "scenarios": {one.name: one.numbers for one in shown if one.numbers},
+        "mutants": {one.name: one.is_good for one in shown if not one.numbers},
+        "violations": sum(one.violations for one in shown),
     }

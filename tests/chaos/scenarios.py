@@ -183,8 +183,8 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
         return [smoke(seed)]
     others = [race(seed), full_slots(seed), queued_first(seed), wishes(seed)]
     if form == "short":
-        deeds = (*PROCESSES * 3, *BROKER, *TURNS, *HANDS, "stop", "duplicate", "lock", "full", "clock")
-        lossy = ("broker", "broker", "flush", "kill", "kill", "tree")
+        deeds: tuple[str, ...] = (*PROCESSES * 3, *BROKER, *TURNS, *HANDS, "stop", "duplicate", "lock", "full", "clock")
+        lossy: tuple[str, ...] = ("broker", "broker", "flush", "kill", "kill", "tree")
         return [sweep(seed), storm(seed, turns=turns, deeds=deeds), forgetful(seed, turns=150, deeds=lossy), *others]
     deeds = (
         *("kill",) * 300,

@@ -16,7 +16,7 @@ from tests.support.processes import is_alive
 from tests.support.system import Json, System, leftovers, rows
 from tests.support.until import until
 
-pytestmark = [pytest.mark.journey, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(60)]
 
 BACKUPS = 3
 """One worker is killed during each; `loom up` gives up if one of them dies five times in a minute."""

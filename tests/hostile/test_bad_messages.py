@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.support.messages_server import MessagesServer
 from tests.support.system import System, plain_agent
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(20)]
 
 BROADCASTS = ("loom:q:/0.celery.pidbox", "loom:q:/0.celeryev/worker.heartbeat")
 """Remote control, which all workers hear, and the events that Flower hears."""
@@ -68,7 +69,7 @@ def test_bad_broadcasts_end_nobody(system: System) -> None:
     sound = sound_message(system)
     with system.redis() as client:
         for channel, message in product(BROADCASTS, all_of(sound).values()):
-            assert client.publish(channel, message), f"nobody listens to {channel}"
+            until(partial(client.publish, channel, message), 30, f"somebody listens to {channel}")
     until(lambda: dropped(system).get("control", 0) > 0, 15, "they are counted")
     assert system.ended(system.submit("s", "and on"))["status"] == "completed"
     assert system.run("status").returncode == 0

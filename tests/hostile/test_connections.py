@@ -18,7 +18,7 @@ from tests.support.system import System, plain_agent
 from tests.support.until import until
 from web.connections import HEAD_S, MAX_BODIES, SHARE, STUCK_S
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(30)]
 
 HEAD = b"GET /v1/sessions HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 BODY = (

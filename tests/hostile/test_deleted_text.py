@@ -12,7 +12,7 @@ from tests.support.messages_server import Behaviour, MessagesServer, echo, failu
 from tests.support.system import System, plain_agent
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(40)]
 
 SECRET = "the-heron-flies-at-dawn"
 LONGEST_RETRY_S = 6.0

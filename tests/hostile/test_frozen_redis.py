@@ -15,7 +15,7 @@ from tests.support.messages_wire import answer, sse
 from tests.support.system import System, plain_agent, spoken
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(40)]
 
 FROZEN_S = 6.0
 """Twice a lease, and longer than one question to Redis may take."""

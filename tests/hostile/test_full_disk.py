@@ -13,7 +13,7 @@ from tests.support.messages_server import MessagesServer
 from tests.support.system import System, leftovers, loom, plain_agent
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(35)]
 
 
 def start(home: Path) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ from tests.support.messages_wire import WireCall
 from tests.support.system import Json, System
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(50)]
 
 AGENTS: dict[str, Json] = {"worker": {"backend": False, "tools": ["handmade.py"]}}
 CALLERS = 8

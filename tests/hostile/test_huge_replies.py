@@ -11,7 +11,7 @@ from tests.support.messages_server import Behaviour, Hang, MessagesServer, Outgo
 from tests.support.messages_wire import WireCall, answer, call_block, finish, sse, start, text_block
 from tests.support.system import System, plain_agent, spoken
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(40)]
 
 SIZE = 60 * MEGABYTE
 GROWTH = 150 * MEGABYTE

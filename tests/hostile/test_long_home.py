@@ -9,7 +9,7 @@ from loom_worker.core.socket_folder import embedded_socket
 from tests.support.messages_server import MessagesServer
 from tests.support.system import System, plain_agent
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(30)]
 NOBODY = 65_534
 
 

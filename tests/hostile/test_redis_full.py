@@ -9,7 +9,7 @@ import pytest
 from tests.support.system import System, plain_agent
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(25)]
 
 
 @contextmanager

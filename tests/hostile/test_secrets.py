@@ -27,6 +27,8 @@ from tests.support.until import until
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows processes in /proc"),
+    pytest.mark.heavy,
+    pytest.mark.takes(55),
 ]
 
 NOT_FOR_TOOLS = ("webhook.secret", "flower.password", "loom.db", "web.log", "worker-3.log", "appendonly.aof.manifest")

@@ -13,7 +13,7 @@ from tests.support.messages_wire import finish, sse, start, text_block
 from tests.support.system import System, plain_agent
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(20)]
 
 READERS = 40
 TURNS = 12

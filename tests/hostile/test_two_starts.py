@@ -16,7 +16,7 @@ from tests.support.system import START_S, STOP_S, System, leftovers, loom, plain
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(60)]
 
 STARTS = 3
 """At the same time."""

@@ -18,7 +18,7 @@ from tests.support.system import System, rows
 from tests.support.until import until
 from tests.support.webhook_receiver import WebhookReceiver
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(20)]
 
 SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"
 

@@ -16,7 +16,7 @@ from tests.support.system import START_S, Json, System, kill, leftovers, loom, p
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(70)]
 
 HALF = sse(answer("cut off in the middle"))
 QUESTIONS = ("first", "second", "third")

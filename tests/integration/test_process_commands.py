@@ -20,8 +20,9 @@ from loom_worker.supervisor.ready import listens
 from loom_worker.supervisor.specs import loom_command
 from tests.support.processes import killed_at_the_end
 from tests.support.until import until
+from tests.support.webhook_receiver import unused_port
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.takes(12)]
 HOST = "127.0.0.1"
 
 
@@ -53,11 +54,6 @@ class Machine:
         return process.wait(timeout=20)
 
 
-def free_port() -> int:
-    with socket.create_server((HOST, 0)) as server:
-        return int(server.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine = Machine(tmp_path_factory.mktemp("machine"))
@@ -80,7 +76,7 @@ def test_a_worker_takes_its_queues_and_ends_with_0_when_told_to(machine: Machine
 def test_a_web_by_itself_is_found_by_the_commands_of_its_home_and_by_no_others(
     machine: Machine, tmp_path: Path
 ) -> None:
-    port = str(free_port())
+    port = str(unused_port())
     machine.env["LOOM_PORT"] = port
     web = machine.start("web")
     with killed_at_the_end(web.pid):
@@ -129,7 +125,7 @@ def test_beat_keeps_no_schedule_on_disk_and_ends_with_0(machine: Machine) -> Non
 
 
 def test_flower_tells_nothing_without_its_password_but_that_it_is_up_and_writes_nothing(machine: Machine) -> None:
-    port = free_port()
+    port = unused_port()
     url = f"http://{HOST}:{port}"
     flower = machine.start("flower", "--port", str(port))
     with killed_at_the_end(flower.pid), urllib3.PoolManager(retries=False) as web:
@@ -172,7 +168,7 @@ def test_flower_says_in_one_line_that_its_port_is_taken(machine: Machine) -> Non
 
 
 def test_no_password_stands_on_a_command_line(machine: Machine) -> None:
-    port = free_port()
+    port = unused_port()
     flower = machine.start("flower", "--port", str(port))
     with killed_at_the_end(flower.pid):
         until(lambda: listens(HOST, port), 30, "Flower listens")

@@ -14,7 +14,7 @@ from loom_worker.patterns.events import CHANNEL
 from tests.support.system import Json, System, pid_of, plain_agent
 from tests.support.until import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(15)]
 
 WAIT_S = 20.0
 PATTERN = "name: {name}\ntitle: {title}\ncategory: sales\nintents: [monthly revenue by {name}]\n"

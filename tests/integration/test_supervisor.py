@@ -17,6 +17,8 @@ from loom_worker.supervisor.run import how
 from tests.support.processes import failing, is_alive, looping
 from tests.support.until import until
 
+pytestmark = pytest.mark.takes(15)
+
 SAYS_PID = "import os; print(os.getpid(), flush=True)"
 TELLS_ITS_END = """
 import os, time

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 from pathlib import Path
 
@@ -11,13 +10,9 @@ import pytest
 from loom_worker.supervisor.specs import loom_command
 from tests.support.processes import killed_at_the_end
 from tests.support.until import until
+from tests.support.webhook_receiver import unused_port
 
 pytestmark = pytest.mark.integration
-
-
-def unused_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])
 
 
 def test_a_redis_that_does_not_answer_is_named_within_seconds_and_once(tmp_path: Path) -> None:
@@ -28,7 +23,7 @@ def test_a_redis_that_does_not_answer_is_named_within_seconds_and_once(tmp_path:
         "LOOM_REDIS_URL": f"redis://user:hidden@{redis}/0",
     }
     with output.open("wb") as said:
-        up = subprocess.Popen([*loom_command(), "up", "--port", unused_port()], env=env, stdout=said, stderr=said)
+        up = subprocess.Popen([*loom_command(), "up", "--port", str(unused_port())], env=env, stdout=said, stderr=said)
     with killed_at_the_end(up.pid):
         told = f"the Redis of LOOM_REDIS_URL at {redis} does not answer"
         until(lambda: told in output.read_text(), 30, f"the outage is told: {output.read_text()}")

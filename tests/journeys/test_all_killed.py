@@ -11,7 +11,7 @@ from tests.support.messages_wire import WireCall, answer, sse
 from tests.support.system import Json, System, alone, leftovers, plain_agent
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(35)]
 
 ENDLESS_QUERY = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT COUNT(*) FROM c"
 HALF = sse(answer("cut off in the middle"))

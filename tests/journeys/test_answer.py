@@ -15,7 +15,7 @@ import urllib3
 from tests.support.system import Json, System, rows, spoken
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(25)]
 
 QUESTION = "Which three products sold best last year, and how much did each bring in?"
 WORDS = ("Which three products", "sold best", "SELECT", "order_lines")

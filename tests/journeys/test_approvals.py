@@ -1,14 +1,12 @@
 """A person decides on tool calls; everything may die while the turn waits for that."""
 
-import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import standardwebhooks
 
-from tests.support.agents import written
+from tests.journeys.conftest import WEBHOOK_SECRET
 from tests.support.messages_server import MessagesServer, Say
 from tests.support.messages_wire import WireCall
 from tests.support.system import Json, System, leftovers
@@ -16,29 +14,7 @@ from tests.support.tool_wire import data, results
 from tests.support.until import until
 from tests.support.webhook_receiver import WebhookReceiver
 
-pytestmark = pytest.mark.journey
-
-SECRET = "whsec_" + base64.b64encode(b"the default secret of this home.").decode()
-AGENTS: dict[str, Json] = {"payer": {"backend": False, "tools": ["handmade.py"]}}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MessagesServer]:
-    with MessagesServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def system(server: MessagesServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    place = tmp_path_factory.mktemp("approvals")
-    environ = {
-        "ANTHROPIC_BASE_URL": server.url,
-        "LOOM_AGENTS_DIR": written(place / "agents", AGENTS),
-        "LOOM_WEBHOOK_SECRET": SECRET,
-        "LOOM_ALLOW_PRIVATE_WEBHOOKS": "1",
-    }
-    with System(place / "home", **environ) as system:
-        yield system
+pytestmark = [pytest.mark.journey, pytest.mark.takes(45)]
 
 
 def asked(server: MessagesServer, system: System, session: str, **fields: object) -> str:
@@ -80,7 +56,7 @@ def test_a_turn_that_waits_for_a_person_survives_the_death_of_every_process_and_
     with WebhookReceiver() as receiver:
         turn_id = asked(server, system, "all-dead", webhook=receiver.url)
         (request,) = receiver.wait_for(1, timeout_s=20)
-        body = standardwebhooks.Webhook(SECRET).verify(request.body, dict(request.headers))
+        body = standardwebhooks.Webhook(WEBHOOK_SECRET).verify(request.body, dict(request.headers))
         assert (body["type"], body["data"]["id"]) == ("turn.requires_action", turn_id)
         assert [call["approval"] for call in body["data"]["tool_calls"]] == ["waiting", None]
         assert system.holder(turn_id) is None

@@ -11,7 +11,7 @@ from tests.support.messages_server import MessagesServer
 from tests.support.system import Json, System, plain_agent, rows
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(45)]
 
 LEAST_TURNS = 20
 """Turns that have ended before the first backup begins."""

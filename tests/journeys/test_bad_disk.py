@@ -12,7 +12,7 @@ from tests.support.messages_server import MessagesServer
 from tests.support.system import System, plain_agent
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(50)]
 
 
 @pytest.fixture

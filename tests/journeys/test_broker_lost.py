@@ -1,33 +1,18 @@
 """Redis is killed, or loses its memory, under turns that run and wait; the database still knows them all."""
 
 import threading
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 
 from tests.support.messages_server import Hang, MessagesServer, Say
 from tests.support.messages_wire import WireCall, answer, sse
-from tests.support.system import Json, System, plain_agent, spoken
+from tests.support.system import Json, System, spoken
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(10)]
 
 QUERY = "SELECT COUNT(*) AS products FROM products"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MessagesServer]:
-    with MessagesServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def system(server: MessagesServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    place = tmp_path_factory.mktemp("broker")
-    environ = {"ANTHROPIC_BASE_URL": server.url, "LOOM_AGENTS_DIR": plain_agent(place / "agents")}
-    with System(place / "home", **environ) as system:
-        yield system
 
 
 def begin(server: MessagesServer, system: System, release: threading.Event, name: str) -> dict[str, list[str]]:
@@ -56,20 +41,19 @@ def running_answer(system: System, turns: dict[str, list[str]]) -> Json:
 
 
 def test_all_turns_complete_in_order_when_the_embedded_server_is_killed(server: MessagesServer, system: System) -> None:
-    release = threading.Event()
+    release, before = threading.Event(), system.output
     turns = begin(server, system, release, "killed")
     pid = system.kill("valkey")
     until(lambda: system.children.get("valkey", pid) != pid, 10, "valkey is started again")
     turns["killed-b"].append(system.submit("killed-b", "4"))
     release.set()
     assert_all_in_order(system, turns)
-    assert "valkey ended (SIGKILL); restarting" in system.output
+    assert "valkey ended (SIGKILL); restarting" in system.output.removeprefix(before)
     first = running_answer(system, turns)
     assert (first["output_text"], first["attempt"], first["usage"]["llm_calls"]) == ("slow but sure", 1, 1)
 
 
 def test_all_turns_complete_in_order_when_redis_forgets_everything(server: MessagesServer, system: System) -> None:
-    system.settle()
     release = threading.Event()
     turns = begin(server, system, release, "flushed")
     with system.redis() as client:
@@ -83,7 +67,6 @@ def test_all_turns_complete_in_order_when_redis_forgets_everything(server: Messa
 def test_the_events_of_a_turn_are_told_again_as_they_were_after_redis_forgot_them(
     server: MessagesServer, system: System
 ) -> None:
-    system.settle()
     call = WireCall("toolu_count", "execute_sql", {"sql": QUERY})
     server.then(Say("I look it up.", [call]), Say("That many."))
     turn_id = system.submit("retold", "How many products are there?")

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,23 +10,11 @@ from tests.support.messages_wire import answer, sse
 from tests.support.system import Json, System
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(8)]
 
 HALF = sse(answer("the first half and the second half"))
 CANCEL_S = 2.0
 """A second by the clock of an idle machine; tests share theirs."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MessagesServer]:
-    with MessagesServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def system(server: MessagesServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    with System(tmp_path_factory.mktemp("cancel") / "home", ANTHROPIC_BASE_URL=server.url) as system:
-        yield system
 
 
 def streaming(server: MessagesServer, system: System, session: str) -> str:

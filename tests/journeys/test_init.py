@@ -16,7 +16,7 @@ from tests.support.system import START_S, STOP_S, TURN_S, loom
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(20)]
 PEEK = '''
 from pathlib import Path
 

@@ -1,7 +1,6 @@
 """Patterns and skills find their way into turns: put there by commands and files, seen in what the model is sent."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from tests.support.system import Json, System
 from tests.support.tool_wire import data, results
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(10)]
 
 SKILL = """---
 name: harbour
@@ -39,24 +38,12 @@ TUG = "Which tug boat is on duty tonight?"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[MessagesServer]:
-    with MessagesServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library = tmp_path_factory.mktemp("library")
+def system(shared_system: System, library: Path) -> System:
     (library / "harbour").mkdir()
     (library / "harbour" / "tugs.yaml").write_text(PATTERN.format(word="Amalia"))
-    return library
-
-
-@pytest.fixture(scope="module")
-def system(server: MessagesServer, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    home = tmp_path_factory.mktemp("knowledge") / "home"
-    with System(home, ANTHROPIC_BASE_URL=server.url, LOOM_PATTERNS_DIR=str(library)) as system:
-        yield system
+    until(lambda: "harbour/tug_rota" in shared_system.get("/v1/patterns").text, 20, "the pattern is told of")
+    shared_system.settle()
+    return shared_system
 
 
 def sent(server: MessagesServer, system: System, text: str, session: str) -> tuple[Json, str]:

@@ -10,7 +10,7 @@ from tests.support.messages_wire import WireCall
 from tests.support.system import Json, System, plain_agent
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(35)]
 
 FACT = "The spare key hangs behind the blue clock."
 NOTES = "The user told where the spare key hangs."

@@ -13,7 +13,7 @@ from tests.support.messages_wire import answer, sse
 from tests.support.system import System, plain_agent
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(60)]
 
 TAKERS = ("worker-1", "worker-2")
 

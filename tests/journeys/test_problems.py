@@ -8,7 +8,7 @@ import pytest
 from tests.support.system import System
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(10)]
 
 SALES = """\
 apiVersion: loom/v1

@@ -13,26 +13,20 @@ import pytest
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.llm.tokens import cl100k_tokens
 from tests.integration.backends_rest import api as rest_api
+from tests.journeys.conftest import SHOP_SECRET
 from tests.support import mcp_servers
-from tests.support.agents import written
+from tests.support.agents import add
 from tests.support.messages_server import MessagesServer, Say
 from tests.support.messages_wire import WireCall
 from tests.support.system import Json, System
 from tests.support.tool_wire import data, results, tools
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(20)]
 
 ROWS = [
     (n, f"Customer {n % 977}", f"Product {n % 53} of the shop, in blue", n * 3, "2025-06-01") for n in range(10_000)
 ]
-SECRET = "k3y of the shop"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MessagesServer]:
-    with MessagesServer() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +36,15 @@ def api() -> Iterator[rest_api.Api]:
 
 
 @pytest.fixture(scope="module")
-def system(server: MessagesServer, api: rest_api.Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    place = tmp_path_factory.mktemp("data")
-    environ = {"LOOM_AGENTS_DIR": written(place / "agents", _agents(place, api)), "LOOM_SECRET_SHOP": SECRET}
-    (place / "agents" / "apis").mkdir()
-    (place / "agents" / "apis" / "shop.yaml").write_bytes(rest_api.FILE.read_bytes())
-    with System(place / "home", ANTHROPIC_BASE_URL=server.url, **environ) as system:
-        yield system
+def system(shared_system: System, api: rest_api.Api, tmp_path_factory: pytest.TempPathFactory) -> System:
+    folder, agents = Path(shared_system.environ["LOOM_AGENTS_DIR"]), _agents(tmp_path_factory.mktemp("data"), api)
+    (folder / "apis").mkdir()
+    (folder / "apis" / "shop.yaml").write_bytes(rest_api.FILE.read_bytes())
+    for name, spec in agents.items():
+        add(folder, name, spec)
+    until(lambda: all(f'"{name}"' in shared_system.get("/v1/agents").text for name in agents), 20, "they are known")
+    shared_system.settle()
+    return shared_system
 
 
 def _agents(place: Path, api: rest_api.Api) -> dict[str, Json]:
@@ -140,8 +136,8 @@ def test_an_agent_calls_an_api_and_asks_a_person_where_the_document_says_so(
 ) -> None:
     (product,) = answered(server, system, "shop", ("get_product", {"sku": "red shoe/7"}))
     assert json.loads(product) == {"operation": "get_product", "sku": "red shoe/7"}
-    assert api.headers[-1]["x-key"] == SECRET
-    assert SECRET not in str(server.requests[-1])
+    assert api.headers[-1]["x-key"] == SHOP_SECRET
+    assert SHOP_SECRET not in str(server.requests[-1])
 
     order = WireCall("toolu_order", "create_order", {"body": {"lines": [{"sku": "A", "pieces": 1}]}})
     server.then(Say("", [order]), Say("Not ordered."))

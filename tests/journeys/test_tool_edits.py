@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agents import written
+from tests.support.agents import add
 from tests.support.messages_server import MessagesServer, Say
 from tests.support.messages_wire import WireCall
 from tests.support.system import System
 from tests.support.tool_wire import data, results
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(8)]
 
 TOOL = '''from loom_worker.tools.declare import tool
 
@@ -25,22 +25,15 @@ def seal() -> str:
 
 
 @pytest.fixture
-def server() -> Iterator[MessagesServer]:
-    with MessagesServer() as server:
-        yield server
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = Path(written(tmp_path / "agents", {"clerk": {"backend": False, "tools": ["seal.py"]}}))
+def folder(system: System) -> Iterator[Path]:
+    """Of all agents; one of them has the tool that is edited."""
+    folder = Path(system.environ["LOOM_AGENTS_DIR"])
     (folder / "seal.py").write_text(TOOL.format(word="first"))
-    return folder
-
-
-@pytest.fixture
-def system(server: MessagesServer, folder: Path, tmp_path: Path) -> Iterator[System]:
-    with System(tmp_path / "home", ANTHROPIC_BASE_URL=server.url, LOOM_AGENTS_DIR=str(folder)) as system:
-        yield system
+    add(folder, "clerk", {"backend": False, "tools": ["seal.py"]})
+    until(lambda: '"clerk"' in system.get("/v1/agents").text, 20, "the agent is known")
+    yield folder
+    for name in ("clerk.yaml", "seal.py"):
+        (folder / name).unlink()
 
 
 def logs(system: System) -> str:
@@ -55,7 +48,7 @@ def test_an_edit_acts_in_every_process_and_a_broken_one_in_none(
     def asked() -> tuple[str, str]:
         """What the model is told of the tool by one process, and what the tool says in another."""
         server.then(Say("", [WireCall("toolu_1", "seal", {})]), Say("Done."))
-        turn = system.ended(system.submit(f"s{next(sessions)}", "Seal it.", agent="clerk"))
+        turn = system.ended(system.submit(f"seal-{next(sessions)}", "Seal it.", agent="clerk"))
         assert turn["status"] == "completed", turn
         first, second = server.requests[-2:]
         (told,) = [each["description"] for each in first["tools"] if each["name"] == "seal"]

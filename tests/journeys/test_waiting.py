@@ -9,7 +9,7 @@ from tests.support.messages_server import Hang, MessagesServer, failure
 from tests.support.system import System
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(20)]
 
 
 @pytest.fixture(scope="module")

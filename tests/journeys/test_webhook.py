@@ -7,24 +7,14 @@ from collections.abc import Iterator
 import pytest
 import standardwebhooks
 
-from tests.support.messages_server import MessagesServer
-from tests.support.system import Json, System, plain_agent
+from tests.journeys.conftest import WEBHOOK_SECRET
+from tests.support.system import Json, System
 from tests.support.until import until
 from tests.support.webhook_receiver import Answer, Received, WebhookReceiver
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(9)]
 
-SECRET = "whsec_" + base64.b64encode(b"the default secret of this home.").decode()
 OWN_SECRET = "whsec_" + base64.b64encode(b"the secret of one turn and no other").decode()
-
-
-@pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    place = tmp_path_factory.mktemp("webhook")
-    environ = {"LOOM_WEBHOOK_SECRET": SECRET, "LOOM_ALLOW_PRIVATE_WEBHOOKS": "1"}
-    environ["LOOM_AGENTS_DIR"] = plain_agent(place / "agents")
-    with MessagesServer() as server, System(place / "home", ANTHROPIC_BASE_URL=server.url, **environ) as system:
-        yield system
 
 
 @pytest.fixture
@@ -53,7 +43,7 @@ def test_the_receiver_gets_the_turn_as_the_api_shows_it_signed_with_the_default_
 ) -> None:
     turn_id = system.submit("told", "hello", webhook=receiver.url, metadata={"order": 7})
     (request,) = receiver.wait_for(1, timeout_s=20)
-    body = verified(request, SECRET)
+    body = verified(request, WEBHOOK_SECRET)
     assert body["type"] == "turn.completed"
     assert body["data"] == system.turn(turn_id)
     with pytest.raises(standardwebhooks.WebhookVerificationError):
@@ -90,7 +80,7 @@ def test_a_failed_delivery_is_seen_pending_and_goes_out_again_under_the_same_id_
     first, second = receiver.wait_for(2, timeout_s=20)
     assert first.headers["webhook-id"] == second.headers["webhook-id"] == pending["id"]
     assert first.body == second.body
-    verified(second, SECRET)
+    verified(second, WEBHOOK_SECRET)
     until(lambda: delivered(system, turn_id), 10, "the delivery is noted")
 
 
@@ -102,5 +92,5 @@ def test_a_failed_delivery_goes_out_again_by_itself_after_about_five_seconds(
     first, second = receiver.wait_for(2, timeout_s=20)
     assert 4 < second.at_s - first.at_s < 10
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
-    assert verified(second, SECRET)["data"]["id"] == turn_id
+    assert verified(second, WEBHOOK_SECRET)["data"]["id"] == turn_id
     until(lambda: delivered(system, turn_id), 10, "the delivery is noted")

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,22 +10,10 @@ from tests.support.messages_wire import WireCall, answer, sse
 from tests.support.system import System, alone, kill, spoken
 from tests.support.until import until
 
-pytestmark = pytest.mark.journey
+pytestmark = [pytest.mark.journey, pytest.mark.takes(35)]
 
 SLOW_QUERY = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 12000000) SELECT COUNT(*) FROM c"
 """About two seconds."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MessagesServer]:
-    with MessagesServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def system(server: MessagesServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    with System(tmp_path_factory.mktemp("killed") / "home", ANTHROPIC_BASE_URL=server.url) as system:
-        yield system
 
 
 def test_a_turn_whose_worker_is_killed_mid_stream_is_answered_once_within_ten_seconds(
@@ -35,6 +22,7 @@ def test_a_turn_whose_worker_is_killed_mid_stream_is_answered_once_within_ten_se
     release = threading.Event()
     half = sse(answer("the first half and the second half"))
     server.then(Hang(release, half, after_bytes=len(half) // 2), Say("The whole answer."))
+    before = system.output
     turn_id, next_id = system.submit("killed", "What is it?"), system.submit("killed", "And then?")
     seen = system.events(turn_id)
     begun = next(event for event in seen if event.type == "output_text.delta")
@@ -57,13 +45,12 @@ def test_a_turn_whose_worker_is_killed_mid_stream_is_answered_once_within_ten_se
     assert spoken([begun, *rest]) == "The whole answer."
 
     until(lambda: system.children.get(worker, pid) != pid, 20, f"{worker} is started again")
-    assert f"{worker} ended (SIGKILL); restarting" in system.output
+    assert f"{worker} ended (SIGKILL); restarting" in system.output.removeprefix(before)
 
 
 def test_a_turn_whose_tool_worker_is_killed_during_a_query_gets_its_result_from_another(
     server: MessagesServer, system: System
 ) -> None:
-    system.settle()
     call = WireCall("toolu_slow", "execute_sql", {"sql": SLOW_QUERY})
     server.then(Say("Let me count.", [call]), Say("Counted."))
     turn_id = system.submit("tool", "How many are there?")
@@ -82,7 +69,6 @@ def test_a_turn_whose_tool_worker_is_killed_during_a_query_gets_its_result_from_
 def test_a_turn_that_kills_every_worker_is_given_up_and_the_next_one_of_its_session_runs(
     server: MessagesServer, system: System
 ) -> None:
-    system.settle()
     release = threading.Event()
     half = sse(answer("never to be heard"))
     server.then(*[Hang(release, half, after_bytes=len(half) // 2)] * 2)

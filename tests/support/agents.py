@@ -21,12 +21,19 @@ def written(folder: Path, agents: Mapping[str, Json]) -> str:
     folder.mkdir(parents=True)
     shutil.copy(HANDMADE, folder)
     for name, spec in {"default": {"backend": False}, **agents}.items():
-        config = {**NO_PATTERNS, **spec.get("config", {})}
-        agent = {
-            "apiVersion": "loom/v1",
-            "kind": "Agent",
-            "metadata": {"name": name},
-            "spec": {"system_prompt": "Answer.", **spec, "config": config},
-        }
-        (folder / f"{name}.yaml").write_text(json.dumps(agent))  # JSON is YAML
+        add(folder, name, spec)
     return str(folder)
+
+
+def add(folder: Path, name: str, spec: Json) -> None:
+    """Write one more agent, whole at once: a Loom that runs may read it at any moment."""
+    config = {**NO_PATTERNS, **spec.get("config", {})}
+    agent = {
+        "apiVersion": "loom/v1",
+        "kind": "Agent",
+        "metadata": {"name": name},
+        "spec": {"system_prompt": "Answer.", **spec, "config": config},
+    }
+    draft = folder / f".{name}.draft"
+    draft.write_text(json.dumps(agent))  # JSON is YAML
+    draft.rename(folder / f"{name}.yaml")

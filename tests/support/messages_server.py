@@ -283,6 +283,11 @@ class MessagesServer:
         with self._lock:
             self._queue.extend(behaviours)
 
+    def forget(self) -> None:
+        """Drop what is still queued."""
+        with self._lock:
+            self._queue.clear()
+
     def __enter__(self) -> Self:
         threading.Thread(target=self._http.serve_forever, args=(0.005,), daemon=True, name="messages-server").start()
         return self

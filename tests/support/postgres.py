@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.support.until import until
+from tests.support.webhook_receiver import unused_port
 
 NOBODY = 65534
 """PostgreSQL refuses to run as root; then it runs as this user."""
@@ -32,20 +33,13 @@ def postgres_folder() -> Path | None:
     return program.parent if program and (program.parent / "initdb").exists() else None
 
 
-def free_port() -> int:
-    """A port of loopback that nobody listens to now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class ServerProcess:
     """A server in a folder of its own; ``start`` waits until it answers, ``freeze`` makes it hang."""
 
     def __init__(self, name: str) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix=f"loom-{name}-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
-        self.port = free_port()
+        self.port = unused_port()
         self.process: subprocess.Popen[bytes] | None = None
         if os.geteuid() == 0:
             os.chown(self.folder, NOBODY, NOBODY)
@@ -139,6 +133,8 @@ class Postgres(ServerProcess):
             f"unix_socket_directories={self.folder}",
             "-c",
             "listen_addresses=127.0.0.1",
+            "-c",
+            "autovacuum=off",  # it would take away the dead rows of a test that lasts longer than its naps, a minute
         ]
         self.spawn([str(self._programs / "postgres"), "-D", data, "-p", str(self.port), *options])
         return self

@@ -9,6 +9,7 @@ Answers are used in order, the last one for all that follow; without any it is a
 """
 
 import contextlib
+import random
 import socket
 import ssl
 import threading
@@ -22,6 +23,8 @@ from typing import Any, Literal, Self
 
 DRIP_PAUSE_S = 0.02
 """Between two bytes of an answer that drips."""
+OWN_PORTS = range(10_000, 32_768)
+"""Linux gives others to whoever connects, or asks for any port (ip_local_port_range)."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def unused_port() -> int:
-    """A port on loopback at which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port on loopback at which nothing listens, and that nobody else is given until a process of the test does."""
+    while True:
+        port = random.SystemRandom().choice(OWN_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -1,6 +1,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,5 +26,5 @@ def template(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> 
 def run(template: Run, settings: Settings, database: Database) -> Run:
     shutil.copy(template.settings.home / "loom.db", settings.home / "loom.db")
     lists = ("submitted", "polled", "calls", "hooks", "effects", "decided")
-    copies = {name: list(getattr(template, name)) for name in lists}
+    copies: dict[str, Any] = {name: list(getattr(template, name)) for name in lists}
     return replace(template, settings=settings, database=database, **copies)

@@ -40,7 +40,7 @@ def job(**fields: Any) -> Job:
     return Job("T00001", "tools=refund", **fields)
 
 
-def test_a_decision_is_sent_until_it_is_heard():
+def test_a_decision_is_sent_until_it_is_heard() -> None:
     clients = Answers([None, 503, 500, 429, 200, 200])
     found = decide(clients, "turn_1", "call_1", job())
     assert found is not None
@@ -48,7 +48,7 @@ def test_a_decision_is_sent_until_it_is_heard():
     assert set(clients.asked) == {("POST /v1/turns/turn_1/approvals/call_1", "approve")}
 
 
-def test_the_opposite_is_sent_once_the_first_word_was_heard():
+def test_the_opposite_is_sent_once_the_first_word_was_heard() -> None:
     clients = Answers([409, None, 409, 200])
     found = decide(clients, "turn_1", "call_1", job(verdict="reject", is_opposed=True))
     assert found is not None
@@ -56,11 +56,11 @@ def test_the_opposite_is_sent_once_the_first_word_was_heard():
     assert [verdict for _, verdict in clients.asked] == ["reject", "approve", "approve"]
 
 
-def test_a_decision_that_nobody_heard_is_none():
+def test_a_decision_that_nobody_heard_is_none() -> None:
     assert decide(Answers([None, 503]), "turn_1", "call_1", job()) is None
 
 
-def test_an_opposite_word_that_nobody_heard_is_none():
+def test_an_opposite_word_that_nobody_heard_is_none() -> None:
     found = decide(Answers([200, 503]), "turn_1", "call_1", job(is_opposed=True))
     assert found is not None
     assert found.opposed is None

@@ -33,7 +33,7 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
     crew.close()
 
 
-def test_what_is_killed_runs_again_until_it_is_forgotten(crew: Crew):
+def test_what_is_killed_runs_again_until_it_is_forgotten(crew: Crew) -> None:
     crew.start("one", SLEEPER, is_loom=False)
     killed = crew.signal("one", signal.SIGKILL)
     until(lambda: crew.pid("one") not in (0, killed), 10, "it runs again")
@@ -42,7 +42,7 @@ def test_what_is_killed_runs_again_until_it_is_forgotten(crew: Crew):
     assert crew.names == ()
 
 
-def test_what_a_dead_process_had_started_dies_too(crew: Crew, tmp_path: Path):
+def test_what_a_dead_process_had_started_dies_too(crew: Crew, tmp_path: Path) -> None:
     crew.start("one", PARENT, is_loom=False)
     log = tmp_path / "one.log"
     child = int(until(lambda: log.read_text().split() if log.exists() else [], 10, "its child runs")[0])
@@ -50,7 +50,7 @@ def test_what_a_dead_process_had_started_dies_too(crew: Crew, tmp_path: Path):
     until(lambda: not is_alive(child), 10, "the child is dead")
 
 
-def test_a_process_that_ignores_sigterm_is_named_and_killed(crew: Crew, tmp_path: Path):
+def test_a_process_that_ignores_sigterm_is_named_and_killed(crew: Crew, tmp_path: Path) -> None:
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True)\nwhile 1: signal.pause()"
     crew.start("deaf", (sys.executable, "-c", deaf), is_loom=False)
     until(lambda: (tmp_path / "deaf.log").exists() and (tmp_path / "deaf.log").read_text(), 10, "it is deaf")
@@ -59,7 +59,7 @@ def test_a_process_that_ignores_sigterm_is_named_and_killed(crew: Crew, tmp_path
     until(lambda: not is_alive(pid), 10, "it is dead")
 
 
-def test_nothing_outlives_the_keeper(tmp_path: Path, crew: Crew):
+def test_nothing_outlives_the_keeper(tmp_path: Path, crew: Crew) -> None:
     crew.start("one", SLEEPER, is_loom=False)
     pid = crew.pid("one")
     crew.close()

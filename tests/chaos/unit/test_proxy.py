@@ -14,6 +14,8 @@ import pytest
 
 from tests.support.until import until
 
+Proxy = tuple[Path, "subprocess.Popen[bytes]"]
+
 
 @pytest.fixture
 def echo(tmp_path: Path) -> Iterator[Path]:
@@ -29,7 +31,7 @@ def echo(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def proxy(echo: Path, tmp_path: Path) -> Iterator[tuple[Path, "subprocess.Popen[bytes]"]]:
+def proxy(echo: Path, tmp_path: Path) -> Iterator[Proxy]:
     path = tmp_path / "proxy"
     process = subprocess.Popen([sys.executable, "-m", "tests.chaos.proxy", str(path), str(echo)])
     until(lambda: listens(path), 20, "the proxy listens")  # its file is there a moment earlier
@@ -38,13 +40,13 @@ def proxy(echo: Path, tmp_path: Path) -> Iterator[tuple[Path, "subprocess.Popen[
     process.wait()
 
 
-def test_bytes_pass_both_ways(proxy):
+def test_bytes_pass_both_ways(proxy: Proxy) -> None:
     with connected(proxy[0]) as client:
         client.sendall(b"hello")
         assert client.recv(100) == b"hello"
 
 
-def test_what_is_sent_while_it_swallows_is_gone_and_its_connection_ends(proxy):
+def test_what_is_sent_while_it_swallows_is_gone_and_its_connection_ends(proxy: Proxy) -> None:
     path, process = proxy
     with connected(path) as client, connected(path) as other:
         client.sendall(b"before")

@@ -26,7 +26,7 @@ from tests.support.callers import CALLER
 from tests.support.postgres import Postgres
 from tests.support.until import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(10)]
 
 PATTERNS = {pattern.id: pattern for pattern in load(packaged_root()).patterns if pattern.backend_type == "postgresql"}
 TEMPLATES = [(pattern_id, name) for pattern_id, pattern in PATTERNS.items() for name in pattern.templates]

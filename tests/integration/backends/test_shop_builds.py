@@ -13,6 +13,8 @@ from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.demo import shop
 from tests.support.shop_file import TODAY
 
+pytestmark = [pytest.mark.heavy, pytest.mark.takes(12)]
+
 DATED = {
     "orders": "SELECT * FROM orders WHERE date(ordered_at) < ? ORDER BY id",
     "order_lines": """SELECT l.* FROM order_lines l JOIN orders o ON o.id = l.order_id

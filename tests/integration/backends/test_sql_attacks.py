@@ -16,7 +16,7 @@ from loom_worker.core.errors import ToolFailed
 from tests.support.sql_attacks import ATTACKS, CANARY, WRITES, Attack
 from tests.support.sql_world import SCOPE, World, ask
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(10)]
 
 TIMEOUT_S = 1.0
 HARMLESS = {

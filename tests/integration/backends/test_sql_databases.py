@@ -20,7 +20,7 @@ from tests.support.postgres import Postgres, ServerProcess
 from tests.support.sql_attacks import CANARY
 from tests.support.sql_world import SCOPE, World, ask
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(26)]
 
 
 @pytest.fixture

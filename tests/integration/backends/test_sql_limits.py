@@ -17,6 +17,8 @@ from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
 from tests.support.sql_world import ask
 
+pytestmark = [pytest.mark.heavy, pytest.mark.takes(9)]
+
 BIG_TEXT = "WITH x(s) AS MATERIALIZED (SELECT printf('%.*c', 990000, 'a')) "
 DOUBLING = ", ".join(f"a{n} AS (SELECT x.q FROM a{n - 1} x, a{n - 1} y)" for n in range(1, 30))
 SLOW = {

@@ -14,7 +14,7 @@ from loom_worker.core.values.tools import Tool
 from tests.support.mcp_servers.stage import Stage, listening, run, sdk, staged
 from tests.support.until import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(8)]
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import pytest
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.agents import McpServer
 from tests.support.http_server import Exchange, serving
-from tests.support.mcp_servers.stage import Stage, free_port, listening, run, staged
+from tests.support.mcp_servers.stage import Stage, listening, run, staged
+from tests.support.webhook_receiver import unused_port
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(8)]
 
 Odd = Callable[[Exchange, dict[str, Any]], bool]
 """Answers a request its own way and returns True, or leaves it to the usual."""
@@ -186,12 +187,12 @@ def test_the_host_header_has_the_name_and_not_the_address(stage: Stage) -> None:
 
 def test_a_server_that_is_not_there_fails_at_once(stage: Stage) -> None:
     started_s = time.monotonic()
-    assert "it cannot be reached" in stage.problem(at(f"http://127.0.0.1:{free_port()}"))
+    assert "it cannot be reached" in stage.problem(at(f"http://127.0.0.1:{unused_port()}"))
     assert time.monotonic() - started_s < 3
 
 
 def test_a_server_that_forgot_the_session_gets_a_new_one_and_the_call_succeeds(stage: Stage, tmp_path: Path) -> None:
-    port = free_port()
+    port = unused_port()
     with ExitStack() as first:
         server, _ = first.enter_context(listening(tmp_path, port=port))
         tools = stage.tools(server)

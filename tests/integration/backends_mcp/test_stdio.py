@@ -20,7 +20,7 @@ from tests.support.mcp_servers.stage import Stage, odd, run, sdk, staged
 from tests.support.processes import is_alive
 from tests.support.until import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(20)]
 ROOT = Path(__file__).parents[3]
 
 

@@ -40,7 +40,7 @@ from tests.support.messages_server import (
 from tests.support.messages_wire import WireCall, answer, error_event, sse, start, text_block
 from tests.support.until import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(11)]
 
 KEY = "sk-ant-test-verysecret"
 REQUEST = Request("You help.", (ChatMessage("user", "hello", context="today"),))

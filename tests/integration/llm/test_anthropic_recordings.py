@@ -13,7 +13,7 @@ from loom_worker.core.values.chat import ChatMessage, Request
 from loom_worker.llm.anthropic import Anthropic
 from tests.support.messages_server import MessagesServer, Plain, Stream
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.takes(6)]
 
 FOLDER = os.environ.get("LOOM_TEST_DATA")
 FILE = Path(FOLDER or "", "anthropic_recordings", "recordings.jsonl")

@@ -12,6 +12,8 @@ from tests.integration.llm.demo_tables import TODAY, Figures, shop
 from tests.integration.llm.demo_truth import TRUTHS, TRUTHS_APART
 from tests.support.demo_model import Answered, ask
 
+pytestmark = [pytest.mark.heavy, pytest.mark.takes(26)]
+
 HERE = Path(__file__).parent
 ASKED: list[dict[str, Any]] = yaml.safe_load((HERE / "demo_questions.yaml").read_text("utf-8"))
 APART: list[dict[str, Any]] = yaml.safe_load((HERE / "demo_questions_apart.yaml").read_text("utf-8"))

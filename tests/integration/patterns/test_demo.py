@@ -12,6 +12,8 @@ from tests.support.demo_model import call
 from tests.support.sample_shop import copy_shop
 from tests.unit.demo.test_scripted import SQL
 
+pytestmark = pytest.mark.takes(5)
+
 NOTHING = Slots(None, (), "")
 
 

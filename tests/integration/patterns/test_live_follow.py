@@ -26,6 +26,8 @@ from tests.support.live_made import (
 )
 from tests.support.until import until
 
+pytestmark = pytest.mark.takes(6)
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

@@ -25,6 +25,8 @@ from bench.matching import (
 )
 from loom_worker.patterns.match import Matcher
 
+pytestmark = [pytest.mark.heavy, pytest.mark.takes(10)]
+
 LIBRARY = patterns()
 MATCHER = Matcher(LIBRARY)
 FLOORS = {"development": (0.48, 0.69), "held_out": (0.60, 0.79)}

@@ -17,6 +17,8 @@ from loom_worker.patterns.render import fill
 from tests.support.sample_shop import TODAY, Sale, copy_shop, orders, sales, sign_ups
 from tests.support.tiny_shop import open_shop
 
+pytestmark = [pytest.mark.heavy, pytest.mark.takes(17)]
+
 ALL = {pattern.id: pattern for pattern in load(packaged_root()).patterns}
 PATTERNS = {name: pattern for name, pattern in ALL.items() if pattern.backend_type in ("sql", "sqlite")}
 TEMPLATES = [(pattern_id, name) for pattern_id, pattern in PATTERNS.items() for name in pattern.templates]

@@ -18,6 +18,8 @@ from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.render import fill
 from tests.support.callers import CALLER
 
+pytestmark = [pytest.mark.heavy, pytest.mark.takes(8)]
+
 PATTERNS = {pattern.id: pattern for pattern in load(packaged_root()).patterns if pattern.backend_type == "sqlite"}
 TEMPLATES = [(pattern_id, name) for pattern_id, pattern in PATTERNS.items() for name in pattern.templates]
 

@@ -15,6 +15,8 @@ from loom_worker.store.journal import Journal
 from loom_worker.store.search import Search
 from tests.unit.store.made import WORKSPACE, final, message, running
 
+pytestmark = [pytest.mark.heavy, pytest.mark.takes(12)]
+
 DATA = os.environ.get("LOOM_TEST_DATA")
 LEAST, LEAST_IN_PASSAGES = 0.74, 0.79
 """Share of the evidence among the first ten hits, and in their passages; 0.576 of it is found with BM25 over all words,

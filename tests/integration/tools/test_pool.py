@@ -23,6 +23,8 @@ from tests.support.callers import CALLER
 from tests.support.processes import is_alive
 from tests.support.until import until
 
+pytestmark = pytest.mark.takes(6)
+
 HERE = Path(__file__).parent
 TOOLS = {tool.spec.name: tool for tool in targets.tools("naughty.py", HERE)}
 TIMED_OUT = Outcome("timeout", "timed out after 0.5 s", is_fault=True)

@@ -15,7 +15,7 @@ from tests.support.messages_server import Behaviour, Json, MessagesServer, Outgo
 from tests.support.until import until
 from tests.support.valkey import Valkey
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.takes(10)]
 
 SESSIONS = 50
 TURNS = 4

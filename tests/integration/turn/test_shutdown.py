@@ -8,7 +8,7 @@ from tests.support.engine import Engine
 from tests.support.messages_server import Hang, MessagesServer, Say
 from tests.support.messages_wire import answer, sse
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(12)]
 
 BODY = sse(answer("said before the worker had to stop"))
 

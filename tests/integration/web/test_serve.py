@@ -17,6 +17,8 @@ from tests.support.until import until
 from tests.support.web_stage import settings
 from web.serve import Server, serve
 
+pytestmark = pytest.mark.takes(5)
+
 Process = tuple[subprocess.Popen[str], int]
 
 

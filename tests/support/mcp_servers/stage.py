@@ -15,6 +15,7 @@ from loom_worker.backends.mcp.servers import McpServers
 from loom_worker.core.values.agents import McpServer
 from loom_worker.core.values.tools import Caller, Tool
 from tests.support.until import until
+from tests.support.webhook_receiver import unused_port
 
 HERE = Path(__file__).parent
 CALLER = Caller("lane", "s", "w", "t", "c")
@@ -78,7 +79,7 @@ def sdk(folder: Path, **more: Any) -> McpServer:
 @contextmanager
 def listening(folder: Path, *options: str, port: int = 0) -> Iterator[tuple[McpServer, "subprocess.Popen[bytes]"]]:
     """The same over HTTP."""
-    port = port or free_port()
+    port = port or unused_port()
     command = (sys.executable, str(HERE / "sdk.py"), "http", str(port), *options)
     environ = {**os.environ, "FOLDER": str(folder)}
     with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -87,12 +88,6 @@ def listening(folder: Path, *options: str, port: int = 0) -> Iterator[tuple[McpS
             yield McpServer("sdk", url=f"http://127.0.0.1:{port}/mcp", allow_private=True), process
         finally:
             process.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def _accepts(port: int) -> bool:

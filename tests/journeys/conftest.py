@@ -1,0 +1,68 @@
+"""One Loom for all journeys that can share it, and its model: each test process starts it once.
+
+A journey has sessions and agents of its own there, and may kill what is started again. What needs other settings, or
+spoils something for good, has a ``system`` of its own in its file.
+"""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.agents import written
+from tests.support.messages_server import MessagesServer
+from tests.support.system import Json, System
+
+WEBHOOK_SECRET = "whsec_" + base64.b64encode(b"the default secret of this home.").decode()
+SHOP_SECRET = "k3y of the shop"
+AGENTS: dict[str, Json] = {
+    "default": {"config": {"patterns": {"enabled": True}}},
+    "payer": {"backend": False, "tools": ["handmade.py"]},
+    "maker": {"backend": False, "tools": ["handmade.py"]},
+    "narrow": {"backend": False, "tools": ["handmade.py:letter"]},
+    "brief": {"backend": False, "tools": ["handmade.py:count"], "config": {"max_tool_executions": 8}},
+}
+
+
+@pytest.fixture(scope="session")
+def shared_server() -> Iterator[MessagesServer]:
+    with MessagesServer() as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server: MessagesServer) -> Iterator[MessagesServer]:
+    """The model; what a test has queued and not used is gone with it."""
+    yield shared_server
+    shared_server.forget()
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's own patterns."""
+    return tmp_path_factory.mktemp("library")
+
+
+@pytest.fixture(scope="session")
+def shared_system(
+    shared_server: MessagesServer, library: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[System]:
+    place = tmp_path_factory.mktemp("shared")
+    environ = {
+        "ANTHROPIC_BASE_URL": shared_server.url,
+        "LOOM_AGENTS_DIR": written(place / "agents", AGENTS),
+        "LOOM_PATTERNS_DIR": str(library),
+        "LOOM_SECRET_SHOP": SHOP_SECRET,
+        "LOOM_WEBHOOK_SECRET": WEBHOOK_SECRET,
+        "LOOM_ALLOW_PRIVATE_WEBHOOKS": "1",
+    }
+    with System(place / "home", **environ) as system:
+        yield system
+
+
+@pytest.fixture
+def system(shared_system: System) -> System:
+    """The shared Loom with all its workers, also after a test that has killed some."""
+    shared_system.settle()
+    return shared_system
