@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos import keeper
-from tests.support.until import until
+from tests.support.until import until, within
 
-START_S = 30.0
+START_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,7 @@ class Crew:
         self.forget(*names)
         for name in names:
             self.signal(name, signal.SIGTERM)
-        with contextlib.suppress(AssertionError):
-            until(lambda: not any(map(self.pid, names)), timeout_s, "all have ended")
+        within(lambda: not any(map(self.pid, names)), timeout_s)
         late = tuple(name for name in names if self.pid(name))
         for name in late:
             self.signal(name, signal.SIGKILL, is_tree=True)

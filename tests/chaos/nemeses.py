@@ -17,7 +17,7 @@ from tests.chaos.records import Injection
 from tests.chaos.recovery import Recoveries
 from tests.chaos.world import LATE, World
 from tests.support import system
-from tests.support.until import until
+from tests.support.until import within
 
 STOPPED_S = 5.0
 """Longer than a lease (3 s)."""
@@ -82,14 +82,13 @@ class Nemeses:
             found = (pids.get(system.pid_of(str(worker))) for (worker,) in self._world.rows(query))
             return next(filter(None, found), None)
 
-        with contextlib.suppress(AssertionError):
-            self._kill(until(busy, TO_BE_BUSY_S, "a tool runs") or "", "kill")
+        if name := within(busy, TO_BE_BUSY_S):
+            self._kill(name, "kill")
 
     def blackout(self) -> None:
         """SIGKILL to everything of Loom's at once, while a person thinks about a call, if that comes to pass."""
         query = "SELECT 1 FROM turns WHERE status = 'requires_action'"
-        with contextlib.suppress(AssertionError):
-            until(lambda: self._world.rows(query), TO_BE_BUSY_S, "a turn waits for a person")
+        within(lambda: self._world.rows(query), TO_BE_BUSY_S)
         time.sleep(SEEN_S)
         for name in self._world.loom_names:
             self._kill(name, "kill")
@@ -123,8 +122,7 @@ class Nemeses:
 
     def zombie(self) -> None:
         """The same with the worker that holds most turns, once it holds some."""
-        with contextlib.suppress(AssertionError):
-            until(lambda: self._world.hold_of(self._busiest()), STOPPED_S, "a worker holds turns")
+        within(lambda: self._world.hold_of(self._busiest()), STOPPED_S)
         self._stop(self._busiest())
 
     def _busiest(self) -> str:

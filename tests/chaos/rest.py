@@ -1,6 +1,5 @@
 """A world comes to rest: everything is delivered and given back, or it is named."""
 
-import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from redis import RedisError
 from loom_worker.lanes import keys
 from tests.chaos.client import Clients
 from tests.chaos.world import World
-from tests.support.until import until
+from tests.support.until import within
 
 QUEUES = ("turn", "tool", "webhook", "summary")
 SOON_MS = 40_000
@@ -48,8 +47,7 @@ class Rest:
             calm = 0 if found else calm + 1
             return calm == CALM_LOOKS
 
-        with contextlib.suppress(AssertionError):
-            until(is_calm, timeout_s, "all is at rest")
+        within(is_calm, timeout_s)
         return found
 
     def files(self) -> Iterator[str]:

@@ -40,7 +40,7 @@ def smoke(seed: int) -> Scenario:
     """The sweep with kills, a flush and repeated messages in it."""
     swept = sweep(seed, turns=80)
     deeds = ("kill", "kill", "tools", "tree", "flush", "duplicate", "blackout")
-    return Scenario(**{**vars(swept), "name": "smoke", "deeds": deeds, "timeout_s": 60.0, "rest_s": 40.0})
+    return Scenario(**{**vars(swept), "name": "smoke", "deeds": deeds, "timeout_s": 240.0, "rest_s": 120.0})
 
 
 def storm(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 0.7, name: str = "storm") -> Scenario:
@@ -51,7 +51,7 @@ def storm(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 0.7
         plan(turns, sessions=24, seed=seed, mix=Mix(poison=1)),
         deeds=deeds,
         apart_s=apart_s,
-        timeout_s=180.0 + turns / 8,
+        timeout_s=600.0 + turns / 8,
     )
 
 
@@ -77,7 +77,7 @@ def queued_first(seed: int, *, turns: int = 1_100) -> Scenario:
         depth=100,  # the most that a lane takes
         is_queued_first=True,
         is_patient=False,
-        timeout_s=240.0,
+        timeout_s=600.0,
     )
 
 
@@ -156,7 +156,7 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
                 turns,
                 deeds,
                 apart_s=apart_s,
-                timeout_s=15,
+                timeout_s=40,
                 rest_s=2,
                 is_patient=False,
             ),
@@ -170,7 +170,7 @@ def smoke_mutant(seed: int, names: str) -> Scenario:
     """Several seeded bugs at once, whose traces do not hide each other."""
     turns = plan(50, sessions=3, seed=seed, mix=Mix({"words=400": 1}, webhooks=0.5))
     world = Plan(seed=seed, memory=FULL_MEMORY)
-    return with_mutant(Scenario("", world, turns, ("kill",), timeout_s=15, rest_s=1, is_patient=False), names)
+    return with_mutant(Scenario("", world, turns, ("kill",), timeout_s=60, rest_s=1, is_patient=False), names)
 
 
 def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:

@@ -31,7 +31,7 @@ from tests.support.webhook_receiver import unused_port
 
 ROOT = Path(__file__).parents[2]
 READY_S = 60.0
-STOP_S = 25.0
+STOP_S = 60.0
 ORPHAN_S = 1.0
 """For the child processes of a killed worker to be gone."""
 MOST_STARTS = 3

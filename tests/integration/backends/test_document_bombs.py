@@ -28,9 +28,13 @@ LONG = {
 """Such as are read, or begun."""
 
 
+CALL_S = 9.0
+"""Of a call; a third of it is for files that are new, and a child process must have started within that."""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path, timeout_s=3.0)
+    return Folder(tmp_path, timeout_s=CALL_S)
 
 
 @pytest.mark.parametrize("name", BOMBS)
@@ -39,11 +43,12 @@ def test_a_bomb_ends_with_a_reason_in_time(folder: Folder, name: str) -> None:
     folder.write("z.txt", "fine")
     started = time.monotonic()
     assert list(folder.flaws()) == [name]
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < CALL_S
     assert folder.found("fine") == ["z.txt"]
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_a_huge_file_is_found_by_its_beginning(folder: Folder, name: str) -> None:
+def test_a_huge_file_is_found_by_its_beginning(tmp_path: Path, name: str) -> None:
+    folder = Folder(tmp_path)  # reading 48 MB may take a busy machine seconds
     folder.write(name, LONG[name])
     assert folder.found("found") == [name]
