@@ -246,7 +246,7 @@ def test_nothing_outlives_a_worker_that_is_killed(tmp_path: Path) -> None:
     note = tmp_path / "n"
     worker = f"""
 import os, tests.integration.tools.test_pool as made
-made.run(made.Pool(made.workshop.command(), most=1, environ=os.environ), {"hang_stubbornly"!r}, note={str(note)!r})
+made.run(made.Pool(made.child_main.command(), most=1, environ=os.environ), {"hang_stubbornly"!r}, note={str(note)!r})
 """
     with subprocess.Popen([sys.executable, "-c", worker], cwd=HERE.parents[2]) as running:
         pids = told(note)
@@ -260,7 +260,7 @@ def test_a_child_that_hangs_in_c_does_not_outlive_its_worker_either(tmp_path: Pa
     note = tmp_path / "n"
     worker = f"""
 import os, threading, tests.integration.tools.test_pool as made
-pool = made.Pool(made.workshop.command(), most=1, environ=os.environ)
+pool = made.Pool(made.child_main.command(), most=1, environ=os.environ)
 threading.Thread(target=made.run, args=(pool, "pid")).run()  # started by a thread that is gone by then
 made.run(pool, "hang_in_c", 60.0, note={str(note)!r})
 """
