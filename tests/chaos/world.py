@@ -1,7 +1,6 @@
 """A whole Loom in processes of its own, between a broker, a model provider and a webhook receiver that are ours too."""
 
 import base64
-import contextlib
 import http.client
 import os
 import shutil
@@ -26,7 +25,7 @@ from tests.chaos import equipment
 from tests.chaos.crew import Crew
 from tests.chaos.records import Injection
 from tests.support import system
-from tests.support.until import until
+from tests.support.until import until, within
 from tests.support.webhook_receiver import unused_port
 
 ROOT = Path(__file__).parents[2]
@@ -223,8 +222,7 @@ class World:
         def left() -> dict[int, str]:
             return {pid: line for pid, line in system.leftovers(self.home).items() if pid not in kept}
 
-        with contextlib.suppress(AssertionError):  # a child whose worker was killed just now is on its way out
-            until(lambda: not left(), ORPHAN_S, "no process is left")
+        within(lambda: not left(), ORPHAN_S)  # a child whose worker was killed just now is on its way out
         return (
             *(f"{name} did not end within {STOP_S:g} s of SIGTERM" for name in late),
             *(f"process {pid} is left: {line}" for pid, line in left().items()),

@@ -93,8 +93,6 @@ class System:
             **environ,
             "LOOM_HOME": str(home),
         }
-        if "LOOM_AGENTS_DIR" in environ and "LOOM_PATTERNS_DIR" not in environ:
-            self.environ |= _no_library(home)
         self._log = home.with_suffix(".out")
         self._process: subprocess.Popen[bytes] | None = None
         self._pool = urllib3.PoolManager(retries=False, maxsize=8)
@@ -291,13 +289,6 @@ class System:
             self.kill_supervisor()
         for pid in leftovers(self.home):
             kill(pid)
-
-
-def _no_library(home: Path) -> dict[str, str]:
-    """Agents of a test's own have no patterns, and fitting the shipped ones costs every start seconds."""
-    folder = home.with_name(f"{home.name}-patterns")
-    folder.mkdir(exist_ok=True)
-    return {"LOOM_PATTERNS_DIR": str(folder), "LOOM_PATTERNS_SHIPPED": "0"}
 
 
 def plain_agent(folder: Path, name: str = "default") -> str:
