@@ -1,5 +1,6 @@
 """Fixtures for all tests: a real Valkey, a real database in a temporary place, settings that point at both."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,19 @@ from hypothesis import settings as hypothesis_settings
 from loom_worker.settings import Settings, from_env
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
+from tests.support.shipped_patterns import keep_indexes_in
 from tests.support.valkey import Valkey
 
 # A loaded machine takes its time; how long something takes is for benchmarks to say.
 hypothesis_settings.register_profile("loom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("loom")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _pattern_index(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Fitted pattern indexes are shared by all processes of a test run."""
+    base = tmp_path_factory.getbasetemp()
+    keep_indexes_in((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "pattern_index")
 
 
 @pytest.fixture(scope="session")

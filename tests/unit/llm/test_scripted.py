@@ -9,15 +9,13 @@ import pytest
 from loom_worker.errors import Interrupted, ProviderFailed
 from loom_worker.llm.demo import missing_tables, read_tasks
 from loom_worker.llm.scripted import Scripted, latency_s
-from loom_worker.patterns.library import load, packaged_root
-from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import for_message
 from loom_worker.sqlite_driver import sqlite3
 from loom_worker.values.chat import ChatMessage, Reply, Request, TextDelta, ToolOutcome, ToolSpec
 from loom_worker.values.patterns import Pattern, PatternMatch
+from tests.support.shipped_patterns import shipped, shipped_matcher
 from tests.support.tiny_shop import call, open_shop
 
-MATCHER = Matcher(load(packaged_root()).patterns)
 KINDS = frozenset({"sql", "sqlite"})
 TOOLS = tuple(ToolSpec(name, name, {"type": "object"}) for name in ("list_tables", "get_schema", "execute_sql"))
 MODEL = Scripted(count=len)
@@ -25,7 +23,9 @@ BEST = "Which three products sold best last year, and how much did each bring in
 
 
 def user(question: str) -> ChatMessage:
-    found = [for_message(match) for match in MATCHER.match(question, k=1, kinds=KINDS) if match.confidence >= 0.5]
+    found = [
+        for_message(match) for match in shipped_matcher().match(question, k=1, kinds=KINDS) if match.confidence >= 0.5
+    ]
     return ChatMessage("user", question, context="\n\n".join([*found, "Today is 2026-11-21."]))
 
 
@@ -69,7 +69,7 @@ def ask(question: str) -> str:
     return converse(question, open_shop())[-1].text
 
 
-SQL = [pattern for pattern in MATCHER.patterns if pattern.backend_type in KINDS]
+SQL = [pattern for pattern in shipped().patterns if pattern.backend_type in KINDS]
 
 
 @pytest.mark.parametrize("pattern", SQL, ids=[pattern.id for pattern in SQL])
