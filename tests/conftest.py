@@ -13,12 +13,27 @@ from hypothesis import settings as hypothesis_settings
 from loom_worker.settings import Settings, from_env
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
+from tests.support import cases
 from tests.support.shipped_patterns import keep_indexes_in
 from tests.support.valkey import Valkey
 
 # A loaded machine takes its time; how long something takes is for benchmarks to say.
 hypothesis_settings.register_profile("loom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("loom")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", cases.MARKER)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(obj: object) -> None:
+    cases.hide_names(obj)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    return cases.run_all(pyfuncitem) or None
 
 
 @pytest.fixture(scope="session", autouse=True)

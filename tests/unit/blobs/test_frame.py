@@ -42,7 +42,7 @@ def test_a_frame_that_wants_a_huge_window_is_refused() -> None:
         unpacked(data, size_bytes=10_000)
 
 
-@pytest.mark.parametrize("spoil", [lambda f: f[:-5], lambda f: f[:3], lambda _: b"", lambda _: b"no frame at all" * 99])
+@pytest.mark.cases("spoil", [lambda f: f[:-5], lambda f: f[:3], lambda _: b"", lambda _: b"no frame at all" * 99])
 def test_a_cut_or_foreign_frame_is_damage(spoil: object) -> None:
     frame = packed(bytes(range(256)) * 100)
     assert frame is not None

@@ -76,13 +76,13 @@ TEXTS = st.lists(
 ).map("".join)
 
 
-@pytest.mark.parametrize(("text", "secret", "expected"), SECRETS)
+@pytest.mark.cases(("text", "secret", "expected"), SECRETS)
 def test_a_secret_is_taken_out_and_the_rest_stays(text: str, secret: str, expected: str) -> None:
     assert redacted(text) == expected
     assert secret not in redacted(text)
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@pytest.mark.cases("text", HARMLESS)
 def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
     assert redacted(text) == text
 
@@ -120,7 +120,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("piece", HOSTILE)
+@pytest.mark.cases("piece", HOSTILE)
 def test_a_hostile_text_takes_time_in_proportion_to_its_length(piece: str) -> None:
     def taken_s(size: int) -> float:
         text = (piece * (size // len(piece) + 1))[:size]

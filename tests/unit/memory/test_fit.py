@@ -238,7 +238,7 @@ def test_a_summary_that_does_not_fit_loses_its_oldest_lines() -> None:
     assert pack(given, fixed(given) + message_tokens(user("now"), count)).memory == ""
 
 
-@pytest.mark.parametrize("budget", range(600, 5200, 200))
+@pytest.mark.cases("budget", range(600, 5200, 200))
 def test_a_summary_is_marked_whole_however_much_of_it_is_cut(budget: int) -> None:
     given = layers([user("now")], l2="\n".join(f"They spoke of matter {n}." for n in range(30)), mark=mark)
     context = pack(given, budget)

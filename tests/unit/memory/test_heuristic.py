@@ -33,7 +33,7 @@ def summary(*texts: str, most_tokens: int) -> str:
     return summarize(said(*texts), most_tokens=most_tokens, count=count)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "fact",
     [
         "My sister Henrietta lives in Oslo.",
@@ -129,7 +129,7 @@ def test_no_text_raises_and_none_is_over_the_limit_or_differs_the_second_time(te
     assert count(shorten("\n".join(texts), most_tokens=most, count=count)) <= max(0, most)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "piece",
     ["word and other Words 12. ", "a", ".", ".\"' ", "我们下个月去北京。", "🎉", "x-", "count", "\n", "a.b@", "((("],
     ids=repr,

@@ -42,7 +42,7 @@ def exchanges(number: int, text: str = "") -> tuple[list[ChatMessage], ...]:
     return tuple([user(f"{text}question {n}"), said(f"{text}answer {n}")] for n in range(number))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("policy", "tokens", "level"),
     [
         (DEFAULT, 0, None),
@@ -63,7 +63,7 @@ def test_the_marks_are_shares_of_l1s_own_allowance(policy: MemoryPolicy, tokens:
     assert pressure(tokens, 4, allowance_tokens=1000, policy=policy) == level
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("policy", "messages", "level"),
     [
         (DEFAULT, MOST_L1_MESSAGES, None),
@@ -105,7 +105,7 @@ def test_the_fuller_l1_is_the_more_leaves_it(share: float, level: Level, message
     assert (found.level, found.messages) == (level, history[:messages])
 
 
-@pytest.mark.parametrize("share", [0.7, 0.82, 0.9, 1.3])
+@pytest.mark.cases("share", [0.7, 0.82, 0.9, 1.3])
 def test_by_default_one_batch_brings_l1_down_to_half_of_its_first_mark(share: float) -> None:
     history = stored(*exchanges(40))
     tokens = l1_tokens(history, room=ROOMY, count=count)
@@ -212,7 +212,7 @@ def test_whatever_is_said_l1_never_grows_beyond_its_marks_but_for_what_it_must_k
         assert len(l1) <= max(policy.max_l1_messages or MOST_L1_MESSAGES, len(oldest) + policy.min_l1_messages)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("tokens", "allowance", "is_full"),
     [(5000, 18_000, False), (5001, 18_000, True), (800, 800, False), (801, 800, True), (0, 0, False)],
 )

@@ -83,7 +83,7 @@ def refused_key(mutated: dict[str, Any]) -> str | int | None:
     return None
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.cases("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_wrong_value_anywhere_is_a_named_problem_or_harmless(path: Path) -> None:
     [(_, document), *_] = read_documents(path)
     assert refused_key(document) is None

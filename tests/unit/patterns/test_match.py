@@ -106,7 +106,7 @@ def test_questions_about_the_shop_find_their_patterns_over_the_threshold() -> No
     assert len(unsure) <= 0.1 * len(ON_TOPIC), unsure
 
 
-@pytest.mark.parametrize("question", ORDINARY)
+@pytest.mark.cases("question", ORDINARY)
 def test_an_ordinary_question_about_the_shop_finds_its_pattern_over_the_threshold(question: str) -> None:
     best = shipped_matcher().match(question, kinds=SHOP)[0]
     assert best.pattern.id == ORDINARY[question]
@@ -183,7 +183,7 @@ def test_patterns_without_a_word_match_nothing(patterns: list[Pattern]) -> None:
     assert Matcher(patterns).match("the best customers") == ()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("kinds", "ids"),
     [
         (None, {"x/any", "x/sql", "x/rest"}),
@@ -226,7 +226,7 @@ def test_a_boost_changes_the_order_and_neither_score_nor_confidence() -> None:
     assert shipped_matcher().match("sales by country and category", boosts={"sql/nothing": 1.1}) == plain
 
 
-@pytest.mark.parametrize(("asked", "used"), [(50.0, 1.1), (1.1, 1.1), (0.0, 0.9), (-3.0, 0.9), (0.95, 0.95)])
+@pytest.mark.cases(("asked", "used"), [(50.0, 1.1), (1.1, 1.1), (0.0, 0.9), (-3.0, 0.9), (0.95, 0.95)])
 def test_a_boost_is_bounded(asked: float, used: float) -> None:
     assert Matcher([Pattern("x/a", "n", "orders")]).match("orders", boosts={"x/a": asked})[0].boost == used
 
@@ -247,7 +247,7 @@ def test_two_patterns_that_say_the_same_share_the_confidence() -> None:
     assert both[0].confidence == both[1].confidence <= 0.5
 
 
-@pytest.mark.parametrize("pattern_id", ["sql/top_n", "sql/payment_mix", "sql/gross_margin", "sql/return_rate"])
+@pytest.mark.cases("pattern_id", ["sql/top_n", "sql/payment_mix", "sql/gross_margin", "sql/return_rate"])
 def test_a_library_of_one_pattern_is_not_always_sure(pattern_id: str) -> None:
     pattern = shipped_matcher().by_id(pattern_id)
     assert pattern is not None
@@ -265,7 +265,7 @@ def test_many_threads_get_the_answers_of_one() -> None:
         assert list(pool.map(shipped_matcher().match, questions)) == alone
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "question",
     [
         "Who are our best customers? " + "customers " * 10_000,
@@ -297,9 +297,7 @@ def test_what_is_asked_before_or_behind_a_long_paste_counts() -> None:
         assert {"best", "customers"} <= set(shipped_matcher().match(question, kinds=SHOP)[0].terms)
 
 
-@pytest.mark.parametrize(
-    "question", ["😀🚀", "\ud800", "\x00", "\ud83d top \ude00", "ہیلو", "ขายดี", "' OR 1=1 --", "((((("]
-)
+@pytest.mark.cases("question", ["😀🚀", "\ud800", "\x00", "\ud83d top \ude00", "ہیلو", "ขายดี", "' OR 1=1 --", "((((("])
 def test_strange_characters_do_no_harm(question: str) -> None:
     assert all(0 < match.score <= 1 for match in shipped_matcher().match(question))
 

@@ -151,7 +151,7 @@ def open_fences(text: str) -> int:
     return int(bool(fence))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("template", "filled"),
     [
         ("LIMIT {{n}}", "LIMIT 5"),
@@ -210,7 +210,7 @@ def test_a_pattern_without_a_title_is_told_by_its_name() -> None:
     assert as_document(Pattern("x/y", "y", " ")) == '<pattern id="x/y">\n\ny\n</pattern>'
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("backend", "text", "language"),
     [
         ("sql", "anything", "sql"),
@@ -299,7 +299,7 @@ def test_a_template_that_does_not_fit_is_left_out_whole_and_the_others_stay() ->
     assert text.partition("Left out")[0] == TEXT.removesuffix("</pattern>") + "\n"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("fields", "left_out", "stays"),
     [
         ({"description": "d" * (DESCRIPTION_CHARS + 1)}, "the end of the description", "d" * DESCRIPTION_CHARS + "…\n"),
@@ -342,7 +342,7 @@ def test_a_pattern_that_just_fits_is_whole() -> None:
     assert longer.endswith(" gives the whole pattern.\n</pattern>")
 
 
-@pytest.mark.parametrize("template_chars", [5_000, 5_100, 5_200, 5_300, 5_400, 5_500, 5_600])
+@pytest.mark.cases("template_chars", [5_000, 5_100, 5_200, 5_300, 5_400, 5_500, 5_600])
 def test_where_parts_are_left_out_little_room_is_wasted(template_chars: int) -> None:
     templates = {"long": Template("SELECT " + "x" * template_chars), "short": Template("SELECT 1")}
     practices = "\n".join("b" * 30 for _ in range(100))

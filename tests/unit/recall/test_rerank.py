@@ -29,7 +29,7 @@ def ranked(*scenes: Sequence[Beat]) -> list[tuple[int, float | None]] | None:
     return asked(*scenes)[0].ranked("which?", FOUND, CALLER)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         '[{"index": 3, "score": 9}, {"index": 1, "score": 4.5}]',
@@ -65,7 +65,7 @@ def test_no_answer_raises_or_scores_what_is_not_there(text: str, count: int) -> 
     assert all(0 <= at < count and 0 <= score <= 10 for at, score in found.items())
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "scene",
     [
         says("I cannot do that."),

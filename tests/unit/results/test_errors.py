@@ -64,7 +64,7 @@ class Flaky(Errors):
         return super().store(new, now_ms=now_ms)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("message", "code", "expected"),
     [
         ("Syntax error near 'FROM'\nQuery: SELECT", "SQL_ERROR", "Code SQL_ERROR: Syntax error near 'FROM'"),
@@ -120,8 +120,8 @@ DENSE = {
 }
 
 
-@pytest.mark.parametrize("kind", DENSE)
-@pytest.mark.parametrize("tool", ["sql_query", "mcp_warehouse__list_recent_shipments_by_country"])
+@pytest.mark.cases("kind", DENSE)
+@pytest.mark.cases("tool", ["sql_query", "mcp_warehouse__list_recent_shipments_by_country"])
 def test_an_error_of_3000_characters_costs_the_model_at_most_60_tokens(kind: str, tool: str) -> None:
     for code in (None, "INVALID_INPUT"):
         text = told(tool, failed(DENSE[kind][:3000], code), ERROR_ID)

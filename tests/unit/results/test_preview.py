@@ -31,7 +31,7 @@ def test_ten_thousand_rows_cost_less_than_a_hundred_tokens() -> None:
     assert told.splitlines()[2] == '[0,"Customer 0",0.5,"Rome"]'
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "told"),
     [
         (objects(500), '500 rows x 4 columns, SIZE: id, name, price, city\n[0,"Customer 0",0.5,"Rome"]'),

@@ -158,7 +158,7 @@ def test_a_list_has_the_keys_that_begin_so_and_no_others(full: SharedMemory, pre
         assert {entry.key for entry in full.changes(MINE, prefix, since=0, limit=99).entries} == set(expected)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("prefix", "end"), [("", None), ("a", "b"), ("a\U0010ffff", "b"), ("\U0010ffff", None), ("\ud7ff", "\ue000")]
 )
 def test_a_range_of_keys_ends_behind_all_that_begin_so(prefix: str, end: str | None) -> None:

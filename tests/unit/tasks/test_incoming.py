@@ -61,7 +61,7 @@ def test_a_malformed_message_is_refused_without_repeating_it(name: str, sound: d
     assert SECRET not in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("envelope", "shown"),
     [
         ({"properties": {"delivery_tag": "6f2c-1.a_b"}}, "6f2c-1.a_b"),

@@ -91,8 +91,8 @@ def test_without_keys_this_machine_is_served_by_any_of_its_names(client: FlaskCl
     assert client.get("/v1/sessions", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("proxies", [0, 1, 2])
-@pytest.mark.parametrize(
+@pytest.mark.cases("proxies", [0, 1, 2])
+@pytest.mark.cases(
     ("header", "value"),
     [
         ("X-Forwarded-For", "8.8.8.8"),

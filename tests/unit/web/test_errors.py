@@ -125,7 +125,7 @@ def test_a_page_that_cannot_be_is_refused(client: FlaskClient, query: str, statu
     assert client.get(f"/v1/errors?{query}").status_code == status
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("moment", "at_ms"),
     [
         ("2026-11-21T09:30:00Z", AT_MS),

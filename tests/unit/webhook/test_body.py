@@ -140,7 +140,7 @@ def test_short_metadata_survives_a_long_neighbour_and_keeps_its_order() -> None:
     assert metadata["blob"].endswith("…")
 
 
-@pytest.mark.parametrize("character", ['"', "\\", "\x00", "é", "語", "🦉"])
+@pytest.mark.cases("character", ['"', "\\", "\x00", "é", "語", "🦉"])
 def test_a_text_of_costly_characters_is_cut_between_them(character: str) -> None:
     told = data_of(a_turn(output_text=character * 30_000))["output_text"]
     assert set(told) == {character, "…"}

@@ -18,7 +18,7 @@ def shown(content: str | bytes) -> list[str]:
     return [line.text for line in read(content).lines]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("content", "expected"),
     [
         ("<p>Hello <b>wor</b>ld\n again<br>next", ["Hello world again", "next"]),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from loom_worker.backends.documents.words import MOST_TERMS, expression, grams
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("question", "expected"),
     [
         ("What is the return policy?", '"return" OR "policy"'),

@@ -58,7 +58,7 @@ def test_a_reference_to_what_contains_it_ends() -> None:
     assert fitted({"$ref": "#"}) == {"type": "object"}
 
 
-@pytest.mark.parametrize("reference", ["http://example.com/s", "file:///etc/passwd", "#/$defs/none", "#/a/0", 7])
+@pytest.mark.cases("reference", ["http://example.com/s", "file:///etc/passwd", "#/$defs/none", "#/a/0", 7])
 def test_a_reference_that_leads_nowhere_refuses_the_schema(reference: object) -> None:
     with pytest.raises(Unfit, match="which is not in it"):
         fitted(of(a={"$ref": reference}))
@@ -99,7 +99,7 @@ def test_texts_lose_what_is_invisible_and_names_with_it_are_refused() -> None:
         fitted(of(a={"enum": ["x\u202e"]}))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("schema", "why"),
     [
         (None, "not an object"),

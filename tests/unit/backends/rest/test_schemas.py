@@ -50,7 +50,7 @@ def test_what_stands_beside_a_reference_counts_from_3_1_on() -> None:
     assert inlined(sized, version="3.0.3", A={"type": "string"}) == {"type": "string"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("schema", "expected"),
     [
         ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
@@ -111,7 +111,7 @@ def test_a_composition_of_itself_ends() -> None:
     assert found == {"allOf": [{"allOf": [again], "type": "object"}] * 2}
 
 
-@pytest.mark.parametrize("schema", [5, "string", [], {"properties": []}, {"allOf": {}}, {"items": 3}, {"anyOf": [1]}])
+@pytest.mark.cases("schema", [5, "string", [], {"properties": []}, {"allOf": {}}, {"items": 3}, {"anyOf": [1]}])
 def test_what_is_no_schema_is_refused_with_its_place(schema: Any) -> None:
     with pytest.raises(BadFile, match=r"api\.json: #/here"):
         inlined(schema)
