@@ -17,9 +17,12 @@ from tests.support import cases
 from tests.support.shipped_patterns import keep_indexes_in
 from tests.support.valkey import Valkey
 
-# A loaded machine takes its time; how long something takes is for benchmarks to say.
-hypothesis_settings.register_profile("loom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-hypothesis_settings.load_profile("loom")
+# A loaded machine takes its time; how long something takes is for benchmarks to say. Properties are tried on few
+# examples, new ones in each run; --hypothesis-profile=thorough tries many.
+_PATIENT = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.register_profile("quick", _PATIENT, max_examples=25)
+hypothesis_settings.register_profile("thorough", _PATIENT, max_examples=150)
+hypothesis_settings.load_profile("quick")
 
 
 def pytest_configure(config: pytest.Config) -> None:

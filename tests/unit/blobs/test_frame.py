@@ -2,7 +2,7 @@ import os
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.blobs.faults import Bomb, Damaged
@@ -10,7 +10,6 @@ from loom_worker.blobs.frame import LEAST_BYTES, packed, unpacked
 
 
 @given(st.binary(max_size=200), st.integers(1, 200))
-@settings(max_examples=60, deadline=None)
 def test_what_is_packed_comes_back(piece: bytes, times: int) -> None:
     data = piece * times
     frame = packed(data)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.memory.layers import chat_tokens
@@ -193,7 +193,6 @@ def test_a_batch_is_the_oldest_whole_turns_and_the_rest_is_untouched(
     assert len(rest) >= policy.min_l1_messages
 
 
-@settings(max_examples=50)
 @given(st.lists(turns, min_size=1, max_size=12), policies, st.integers(0, 5000))
 def test_whatever_is_said_l1_never_grows_beyond_its_marks_but_for_what_it_must_keep(
     stream: list[list[ChatMessage]], policy: MemoryPolicy, allowance: int

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.llm.demo import read_tasks
@@ -251,7 +251,6 @@ def test_prose_cannot_pose_as_a_template_or_a_parameter() -> None:
 
 
 @given(PATTERNS)
-@settings(max_examples=60, deadline=None)
 def test_whatever_a_pattern_says_its_block_is_closed_once_and_short_enough(pattern: Pattern) -> None:
     text = matched(pattern)
     assert len(text) <= MOST_CHARS
@@ -259,7 +258,6 @@ def test_whatever_a_pattern_says_its_block_is_closed_once_and_short_enough(patte
 
 
 @given(PATTERNS, st.dictionaries(st.sampled_from(["n", "a"]), HOSTILE))
-@settings(max_examples=40, deadline=None)
 def test_a_document_is_one_block_whatever_pattern_and_values_say(pattern: Pattern, values: dict[str, str]) -> None:
     assert_is_one_block(as_document(pattern))
     assert_is_one_block(as_document(pattern, values))

@@ -3,7 +3,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.errors import ToolFailed
@@ -116,7 +116,6 @@ def test_of_two_patterns_of_one_name_that_of_the_asked_library_is_named() -> Non
 
 
 @given(st.text(max_size=60), st.lists(st.text(min_size=1, max_size=110), max_size=3))
-@settings(max_examples=50)
 def test_a_failure_is_one_line_of_100_characters_at_most(wanted: str, names: list[str]) -> None:
     patterns = [pattern(f"sql/{name}", category=name) for name in names]
     asked = [({"id": f"no such {wanted}"}, 0), ({"category": f"no such {wanted}"}, 1)]

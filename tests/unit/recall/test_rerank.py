@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from loom_worker.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken, Unavailable
@@ -58,7 +57,6 @@ def test_among_equals_the_order_of_the_search_holds() -> None:
     assert ranked(says(text)) == [(1, 5.0), (3, 5.0), (0, None), (2, None)]
 
 
-@examples(max_examples=100, deadline=None)
 @given(st.text(max_size=300) | st.text(alphabet='[]{}":,indexscore 0123456789.-', max_size=300), st.integers(0, 60))
 def test_no_answer_raises_or_scores_what_is_not_there(text: str, count: int) -> None:
     found = scores(text, count)

@@ -3,7 +3,7 @@ import logging
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.errors import NotFound, ToolFailed, Unavailable
@@ -86,7 +86,6 @@ def test_a_summary_is_the_first_line_behind_its_code(message: str, code: str | N
     assert summary(message, code) == expected
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text(), st.sampled_from([None, "INVALID_INPUT", "DATABASE_ERROR"]))
 def test_a_summary_is_one_visible_line_of_at_most_100_characters(message: str, code: str | None) -> None:
     short = summary(message, code)

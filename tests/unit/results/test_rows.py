@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.errors import ToolFailed
@@ -87,7 +87,6 @@ def test_rows_that_would_be_far_more_cells_than_values_stay_items() -> None:
 
 
 @given(VALUES)
-@settings(max_examples=80, deadline=None)
 def test_every_place_of_a_value_is_reached_by_the_path_that_names_it(value: object) -> None:
     def check(place: object, path: str) -> None:
         assert at(value, path) == place

@@ -92,8 +92,8 @@ WAYS = [("GET", "context", None), ("POST", "recalled", {"message_ids": ["msg_1"]
 WAYS += [("DELETE", "recalled", None), ("GET", "snapshots", None)]
 
 
-@pytest.mark.parametrize(("method", "tail", "body"), WAYS)
-@pytest.mark.parametrize("session", ["none", "a%20b"])
+@pytest.mark.cases(("method", "tail", "body"), WAYS)
+@pytest.mark.cases("session", ["none", "a%20b"])
 def test_the_memory_of_no_session_is_not_found(
     client: FlaskClient, method: str, tail: str, body: Any, session: str
 ) -> None:

@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_worker.values.chat import Usage
@@ -85,7 +85,6 @@ def no_constant(name: str) -> None:
     raise AssertionError(f"{name} is not JSON")
 
 
-@settings(max_examples=60, deadline=None)
 @given(TURNS)
 @example(a_turn(output_text="\ud83d" * 30_000, metadata={"\ud800": float("nan")}))
 def test_whatever_a_turn_holds_the_body_is_short_and_valid_and_names_the_turn(turn: Turn) -> None:

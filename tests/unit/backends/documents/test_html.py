@@ -2,7 +2,7 @@ import io
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from loom_worker.backends.documents import html
 from loom_worker.backends.documents.extract import Extract, Unreadable
@@ -67,7 +67,6 @@ def test_depth_costs_nothing() -> None:
     assert shown("<div>" * 20_000 + "x" + "</div>" * 20_000) == ["x"]
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(
         st.sampled_from("<p> </p> <h1> <title> </title> <svg> </svg> <!-- --> <![ <? & &# <a <pre> x \n".split(" "))

@@ -2,7 +2,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
@@ -127,7 +127,6 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150)
 @given(json_values, json_values)
 def test_no_nonsense_makes_it_fail_in_another_way(schema: Any, referred: Any) -> None:
     try:
