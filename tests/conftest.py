@@ -1,5 +1,6 @@
 """Fixtures for all tests: a real Valkey, a real database in a temporary place, settings that point at both."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,37 @@ from hypothesis import settings as hypothesis_settings
 from loom_worker.core.settings import Settings, from_env
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
+from tests.support import cases
+from tests.support.shipped_patterns import keep_indexes_in
 from tests.support.valkey import Valkey
 
-# A loaded machine takes its time; how long something takes is for benchmarks to say.
-hypothesis_settings.register_profile("loom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-hypothesis_settings.load_profile("loom")
+# A loaded machine takes its time; how long something takes is for benchmarks to say. Properties are tried on few
+# examples, new ones in each run; --hypothesis-profile=thorough tries many.
+_PATIENT = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.register_profile("quick", _PATIENT, max_examples=25)
+hypothesis_settings.register_profile("thorough", _PATIENT, max_examples=150)
+hypothesis_settings.load_profile("quick")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", cases.MARKER)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(obj: object) -> None:
+    cases.hide_names(obj)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    return cases.run_all(pyfuncitem) or None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _pattern_index(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Fitted pattern indexes are shared by all processes of a test run."""
+    base = tmp_path_factory.getbasetemp()
+    keep_indexes_in((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "pattern_index")
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,24 @@
 """The patterns that ship with Loom and an index over them, made once a process: neither ever changes."""
 
 from functools import cache
+from pathlib import Path
+
+from loom_worker.patterns.shelf import Shelf
 
 from loom_worker.patterns.library import Library, load, packaged_root
 from loom_worker.patterns.match import Matcher
+
+_folders: list[Path] = []
+
+
+def keep_indexes_in(folder: Path) -> None:
+    """Name the folder for the fitted indexes of this test run, which all its processes share: fitting takes seconds."""
+    _folders[:] = [folder]
+
+
+def index_folder() -> Path:
+    """The folder that holds the fitted indexes of this test run."""
+    return _folders[0]
 
 
 @cache
@@ -14,5 +29,5 @@ def shipped() -> Library:
 
 @cache
 def shipped_matcher() -> Matcher:
-    """An index over all of them."""
-    return Matcher(shipped().patterns)
+    """An index over all of them; only a running test may ask for it."""
+    return Shelf(index_folder()).matcher(shipped().patterns, None)

@@ -61,7 +61,7 @@ def test_a_profile_gets_a_normal_mark_only_from_the_file() -> None:
     assert compressing(workload_profile="balanced", normal_threshold_percent=30).normal_at == 0.3
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("given", "expected"),
     [
         ({"max_l1_messages": 2}, {"max_l1_messages": 2, "min_l1_messages": 2, "batches": (4, 6, 8)}),
@@ -84,7 +84,7 @@ def test_a_file_that_goes_by_the_number_of_messages_keeps_its_batches() -> None:
 C = "spec.memory.memory_compression"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("given", "reason"),
     [
         (

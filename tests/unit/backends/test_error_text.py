@@ -14,7 +14,7 @@ def failed(*arguments: object) -> OperationalError:
     return OperationalError("SELECT", None, Exception(*arguments))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("error", "said", "code"),
     [
         (ProgrammingError("SELECT", None, Exception(NO_SUCH)), "no such column: x", "INVALID_INPUT"),

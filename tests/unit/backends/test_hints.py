@@ -7,7 +7,7 @@ ORDERS = Table("orders", (("id", "INTEGER"), ("total", "REAL"), ("placed_on", "D
 LINES = Table("lines", (("order_id", "INTEGER"), ("revenue", "")), (), (("order_id", "orders.id"),))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("message", "said"),
     [
         ("no such table: main.x", "no such table: x"),
@@ -35,7 +35,7 @@ def test_the_likeliest_name_comes_first() -> None:
     assert near("Revnue", ["id", "revenue", "total"])[0] == "revenue"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("message", "said"),
     [
         ("no such column: revnue", "no such column: revnue; columns of lines: revenue, "),

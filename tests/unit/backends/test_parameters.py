@@ -9,8 +9,8 @@ from loom_worker.core.errors import ToolFailed
 KINDS = ("sqlite", "postgresql", "mysql", "mariadb", "duckdb")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("value", [json.loads("9" * 400), float("inf"), float("nan"), "\ud800"])
+@pytest.mark.cases("kind", KINDS)
+@pytest.mark.cases("value", [json.loads("9" * 400), float("inf"), float("nan"), "\ud800"])
 def test_what_no_driver_takes_is_invalid_input_on_every_database(kind: str, value: Any) -> None:
     for parameters in ({"x": value}, ["fine", value]):
         with pytest.raises(ToolFailed, match=r"parameter '(x|2)'") as caught:
@@ -18,8 +18,8 @@ def test_what_no_driver_takes_is_invalid_input_on_every_database(kind: str, valu
         assert caught.value.code == "INVALID_INPUT"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("value", [None, True, 0, -(2**63), 2**63 - 1, 1.5, "", "\0", "é", "9" * 400])
+@pytest.mark.cases("kind", KINDS)
+@pytest.mark.cases("value", [None, True, 0, -(2**63), 2**63 - 1, 1.5, "", "\0", "é", "9" * 400])
 def test_what_drivers_take_passes(kind: str, value: Any) -> None:
     assert checked([value], kind) == [value]
     assert checked({"x": value}, kind) == {"x": value}

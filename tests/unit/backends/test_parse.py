@@ -16,8 +16,8 @@ def refusal(sql: str, kind: str, parameters: Parameters | None = None) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", *SERVERS, "mariadb"])
-@pytest.mark.parametrize(
+@pytest.mark.cases("kind", ["sqlite", *SERVERS, "mariadb"])
+@pytest.mark.cases(
     "sql",
     [
         "SELECT 1",
@@ -37,7 +37,7 @@ def test_what_reads_passes_unchanged(sql: str, kind: str) -> None:
     assert parse(sql, kind).sql == sql
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("kind", "sql"),
     [
         ("postgresql", "SELECT a::numeric(10,2), d AT TIME ZONE 'UTC', x -> 'k' ->> 'l', arr[1:2] FROM t"),
@@ -56,7 +56,7 @@ def test_what_only_one_database_understands_passes(kind: str, sql: str) -> None:
     assert parse(sql, kind).sql == sql
 
 
-@pytest.mark.parametrize("attack", [*WRITES, *CALLS], ids=lambda attack: attack.name)
+@pytest.mark.cases("attack", [*WRITES, *CALLS], ids=lambda attack: attack.name)
 def test_whatever_does_not_read_is_refused_before_it_reaches_a_server(attack: Attack) -> None:
     tables = {"a file as a table", "a variable of Python's"}  # of these it is the name that is refused
     for kind in set(attack.kinds) & set(SERVERS) if attack.name not in tables else ():
@@ -73,7 +73,7 @@ def test_comments_never_reach_a_server_and_texts_arrive_as_they_are(kind: str) -
     assert parse("SELECT 'a -- b /* c */ ''d''' -- e", kind).sql == "SELECT 'a -- b /* c */ ''d'''"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("kind", "sql", "said"),
     [
         ("postgresql", "SELECT 1; SELECT 2", "one statement"),

@@ -39,8 +39,8 @@ def verdict(sql: str, kind: str, scope: Scope = SCOPE) -> str:
     return ""
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
+@pytest.mark.cases("kind", KINDS)
+@pytest.mark.cases(
     "sql",
     [
         "SELECT id, name FROM customers",
@@ -66,14 +66,14 @@ def test_what_may_be_read_is_read(sql: str, kind: str) -> None:
     assert verdict(sql, kind) == ""
 
 
-@pytest.mark.parametrize("attack", SPIES, ids=lambda attack: attack.name)
+@pytest.mark.cases("attack", SPIES, ids=lambda attack: attack.name)
 def test_a_spy_is_refused_before_it_reaches_a_server(attack: Attack) -> None:
     for kind in set(attack.kinds) & set(KINDS):
         if attack.name != "explain":  # which the backend refuses wherever there is a scope
             assert verdict(attack.sql, kind), kind
 
 
-@pytest.mark.parametrize("attack", SPIES, ids=lambda attack: attack.name)
+@pytest.mark.cases("attack", SPIES, ids=lambda attack: attack.name)
 def test_nothing_that_is_said_against_a_spy_names_what_it_did_not_name_itself(attack: Attack) -> None:
     for kind in set(attack.kinds) & set(KINDS):
         said = verdict(attack.sql, kind)
@@ -81,7 +81,7 @@ def test_nothing_that_is_said_against_a_spy_names_what_it_did_not_name_itself(at
             assert name not in said.lower() or name in attack.sql.lower()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("sql", "said"),
     [
         ("SELECT id FROM secrets", "no such table: secrets"),

@@ -24,7 +24,7 @@ def fetching(rows: Rows) -> Callable[[int], Rows]:
     return fetchmany
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("value", "expected"),
     [
         (None, None),

@@ -28,7 +28,7 @@ def test_a_table_of_another_schema_is_called_by_both_names() -> None:
     assert table.as_json()["name"] == "hr.pay"
 
 
-@pytest.mark.parametrize("name", ["a\nb", "a\u202eb", "a\u200bb", "a\tb", "a\u2028b", "x" * 3000])
+@pytest.mark.cases("name", ["a\nb", "a\u202eb", "a\u200bb", "a\tb", "a\u2028b", "x" * 3000])
 def test_a_name_that_no_line_can_show_is_left_out_and_counted(name: str) -> None:
     odd = Table(name, (("id", "INTEGER"),), (), ())
     with_odd = Table("plain", (("id", "ENUM('a\nb')"), (name, "TEXT")), (name,), (("id", f"{name}.id"),))

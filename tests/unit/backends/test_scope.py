@@ -21,7 +21,7 @@ def names(catalog: Catalog) -> list[str]:
     return [table.path for table in catalog.tables]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("scope", "seen"),
     [
         (Scope(), ["customers", "orders", "secrets", "hr.pay"]),

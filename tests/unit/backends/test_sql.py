@@ -231,7 +231,7 @@ def test_a_list_too_large_for_a_result_says_that_it_is_cut(tmp_path: Path) -> No
     assert 10 < len(listed["tables"]) < 60
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("url", "said"),
     [
         ("nonsense", "expected a SQLAlchemy URL"),

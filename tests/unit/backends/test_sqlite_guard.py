@@ -73,7 +73,7 @@ def ask(path: Path, sql: str, *, timeout_s: float = 30.0) -> Json:
     return answer({**order_of(path, sql), "timeout_s": timeout_s})
 
 
-@pytest.mark.parametrize("sql", WRITES_AND_ESCAPES)
+@pytest.mark.cases("sql", WRITES_AND_ESCAPES)
 def test_what_is_not_reading_is_denied(shop_path: Path, sql: str) -> None:
     before = shop_path.read_bytes()
     refused = ask(shop_path, sql)
@@ -93,7 +93,7 @@ def test_a_connection_that_could_write_is_still_denied_by_the_authorizer(tmp_pat
                 connection.execute(sql)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("sql", "rows"),
     [
         ("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 4) SELECT sum(n) FROM c", [[10]]),

@@ -4,7 +4,7 @@ from loom_worker.backends.statements import MAX_SQL_CHARS, only_statement
 from loom_worker.core.errors import ToolFailed
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("sql", "statement"),
     [
         ("SELECT 1", "SELECT 1"),
@@ -24,7 +24,7 @@ def test_the_one_statement_is_found_whatever_stands_around_it(sql: str, statemen
     assert only_statement(sql) == statement
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "sql",
     [
         "",

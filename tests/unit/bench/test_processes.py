@@ -11,7 +11,7 @@ from tests.support.processes import killed_at_the_end
 from tests.support.until import until
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("line", "kind"),
     [
         ("/v/bin/python /v/bin/loom up --port 80", "loom up"),

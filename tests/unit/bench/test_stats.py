@@ -26,7 +26,7 @@ def test_there_is_no_percentile_of_nothing() -> None:
         percentile([], 50)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("value", "text"), [(0.1234, "0.12"), (9.876, "9.88"), (16.25, "16.2"), (560.12, "560.1"), (9954.6, "9,955")]
 )
 def test_a_number_has_the_digits_that_say_something(value: float, text: str) -> None:

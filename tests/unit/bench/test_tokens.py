@@ -41,7 +41,7 @@ def test_what_loom_never_sends_is_left_out_and_named(fields) -> None:
 PART = "Nineteen green lamps were sold in Lisbon. "
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "fields",
     [
         {"system": PART},

@@ -2,7 +2,7 @@ import os
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.blobs.faults import Bomb, Damaged
@@ -10,7 +10,6 @@ from loom_worker.blobs.frame import LEAST_BYTES, packed, unpacked
 
 
 @given(st.binary(max_size=200), st.integers(1, 200))
-@settings(max_examples=60, deadline=None)
 def test_what_is_packed_comes_back(piece: bytes, times: int) -> None:
     data = piece * times
     frame = packed(data)
@@ -42,7 +41,7 @@ def test_a_frame_that_wants_a_huge_window_is_refused() -> None:
         unpacked(data, size_bytes=10_000)
 
 
-@pytest.mark.parametrize("spoil", [lambda f: f[:-5], lambda f: f[:3], lambda _: b"", lambda _: b"no frame at all" * 99])
+@pytest.mark.cases("spoil", [lambda f: f[:-5], lambda f: f[:3], lambda _: b"", lambda _: b"no frame at all" * 99])
 def test_a_cut_or_foreign_frame_is_damage(spoil: object) -> None:
     frame = packed(bytes(range(256)) * 100)
     assert frame is not None

@@ -40,7 +40,7 @@ def present(memory: Memory, refs: list[str]) -> list[bool]:
 
 
 @given(STEPS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_bound_holds_whatever_is_put_and_lost(client: Any, steps: list[tuple[str, int, int]]) -> None:
     client.flushall()
     one, other = Memory(client, most_bytes=BOUND, ttl_s=60), Memory(client, most_bytes=BOUND, ttl_s=60)

@@ -54,7 +54,7 @@ def test_no_more_is_read_than_shows_that_there_is_more(tier: Tier) -> None:
     assert len(read) == 101
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "name", ["", "ref_", "ref_../../../../etc/passwd", f"ref_{'a' * 31}", f"ref_{'a' * 32}\n", f"ref_{'A' * 32}", "*"]
 )
 def test_what_is_no_reference_never_becomes_a_path_or_a_key(tier: Tier, name: str) -> None:

@@ -55,7 +55,7 @@ def test_every_known_variable_can_be_read_back() -> None:
     assert [knob.name for knob in knobs(from_env({}), {})] == list(KNOWN)
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.cases("name", KNOWN)
 def test_every_variable_is_in_the_table_of_the_docs(name: str) -> None:
     rows = [row for row in (DOCS / "settings.md").read_text(encoding="utf-8").splitlines() if f"| `{name}` |" in row]
     assert len(rows) == 1

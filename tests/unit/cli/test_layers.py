@@ -46,7 +46,7 @@ def test_the_last_line_sums_up() -> None:
     assert list(drawn(context(0.1, 250), ASCII))[-1] == "500 of 1,000 tokens used (50.0%)"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("encoding", "strokes"),
     [("utf-8", BLOCKS), ("cp437", ASCII), ("ascii", ASCII), ("latin-1", ASCII), (None, ASCII), ("no such", ASCII)],
 )

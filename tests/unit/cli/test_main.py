@@ -34,14 +34,14 @@ def commands_of(command: click.Command) -> dict[str, click.Command]:
 SPOKEN = [*COMMANDS, *(f"{name} {sub}" for name in COMMANDS for sub in commands_of(command_of(name)))]
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
+@pytest.mark.cases("spoken", SPOKEN)
 def test_every_command_has_help(spoken: str) -> None:
     result = CliRunner().invoke(main, [*spoken.split(), "--help"])
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: main {spoken}")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.cases("name", COMMANDS)
 def test_every_command_and_option_is_documented(name: str) -> None:
     text = (DOCS / "commands.md").read_text(encoding="utf-8")
     _, found, rest = text.partition(f"## `loom {name}`")

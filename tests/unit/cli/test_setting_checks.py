@@ -22,12 +22,12 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("name", "raw"), [(name, raw) for name, values in SOUND.items() for raw in values])
+@pytest.mark.cases(("name", "raw"), [(name, raw) for name, values in SOUND.items() for raw in values])
 def test_what_its_room_can_use_is_accepted(name: str, raw: str) -> None:
     assert from_env({name: raw}, judges=setting_checks.ALL) == from_env({name: raw})
 
 
-@pytest.mark.parametrize(("name", "raw"), [(name, raw) for name, values in WRONG.items() for raw in values])
+@pytest.mark.cases(("name", "raw"), [(name, raw) for name, values in WRONG.items() for raw in values])
 def test_what_its_room_cannot_use_is_refused_and_its_variable_named(name: str, raw: str) -> None:
     with pytest.raises(BadSettings) as refused:
         from_env({name: raw}, judges=setting_checks.ALL)

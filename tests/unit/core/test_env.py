@@ -11,7 +11,7 @@ def found(env: dict[str, str]) -> dict[str, tuple[str, bool]]:
     return {problem.field: (problem.fix, problem.is_warning) for problem in misnamed(env)}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("name", "meant"),
     [
         ("LOOM_MODLE", "LOOM_MODEL"),
@@ -37,7 +37,7 @@ def test_a_name_that_is_nearly_a_settings_is_told_with_the_one_that_is_meant(nam
     assert "s3cret" not in "".join(map(str, misnamed({name: "s3cret"})))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "name",
     [*KNOWN, "LOOM_URL", "LOOM_SECRET_MODLE", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_MODEL", "OPENAI_API_KEY", "PATH"],
 )
@@ -69,7 +69,7 @@ def test_a_model_that_another_answers_for_is_told(env: dict[str, str], told: str
     assert told in problem.text
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "env",
     [
         {},

@@ -43,7 +43,7 @@ def test_cleaning_takes_out_and_adds_nothing(text: str) -> None:
     assert all(character in left for character in clean(text))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "cleaned"),
     [
         ("a\0b\x1b[31m\x7f", "ab[31m"),
@@ -61,7 +61,7 @@ def test_what_nobody_sees_is_taken_out(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         "می\u200cخواهم",  # Persian: without the joiner another word
@@ -76,7 +76,7 @@ def test_what_a_script_or_an_emoji_needs_stays(text: str) -> None:
     assert clean(text) == text
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         "a\u200db",

@@ -27,7 +27,7 @@ def test_a_line_is_one_json_object_with_its_time_in_utc() -> None:
     }
 
 
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.cases("name", IDS)
 def test_every_id_is_written(name: str) -> None:
     assert json.loads(JsonLines().format(record("x", **{name: "v1"})))[name] == "v1"
     assert Console().format(record("x", **{name: "v1"})).endswith(f"x  {name}=v1")

@@ -143,19 +143,19 @@ def test_the_tables_here_know_every_variable() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SET)
+@pytest.mark.cases("name", SET)
 def test_a_variable_that_is_set_lands_in_its_field(name: str) -> None:
     raw, field, value = SET[name]
     assert at(from_env({name: raw}), field) == value
     assert at(from_env({}), field) != value or name == "LOOM_PROVIDER"
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.cases("name", KNOWN)
 def test_an_empty_variable_is_as_one_that_is_not_set(name: str) -> None:
     assert from_env({name: "  "}) == from_env({})
 
 
-@pytest.mark.parametrize(("name", "raw"), [(name, raw) for name, values in WRONG.items() for raw in values])
+@pytest.mark.cases(("name", "raw"), [(name, raw) for name, values in WRONG.items() for raw in values])
 def test_a_wrong_value_is_refused_and_its_variable_named(name: str, raw: str) -> None:
     with pytest.raises(BadSettings) as refused:
         from_env({name: raw})
@@ -182,7 +182,7 @@ def test_what_a_judge_says_is_told_with_all_else() -> None:
     assert told[-1] == "LOOM_MODEL: not m1 on 8000"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "url",
     [
         "redis://",
@@ -198,12 +198,12 @@ def test_a_redis_is_named_in_any_of_its_client_s_ways(url: str) -> None:
     assert from_env({"LOOM_REDIS_URL": url}).redis_url == url
 
 
-@pytest.mark.parametrize("url", ["https://h", "HTTP://h/", "http://user:pw@h:65535/a/b", "http://[::1]:8080"])
+@pytest.mark.cases("url", ["https://h", "HTTP://h/", "http://user:pw@h:65535/a/b", "http://[::1]:8080"])
 def test_the_messages_api_is_served_by_any_address_of_the_web(url: str) -> None:
     assert from_env({"ANTHROPIC_BASE_URL": url}).llm.base_url == url
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "fe80::1%eth0", "localhost", "loom.example.", "my_box", "10-0-0-1"])
+@pytest.mark.cases("host", ["0.0.0.0", "::", "fe80::1%eth0", "localhost", "loom.example.", "my_box", "10-0-0-1"])
 def test_the_web_may_listen_on_an_address_or_a_name(host: str) -> None:
     assert from_env({"LOOM_HOST": host}).web.host == host
 
@@ -245,7 +245,7 @@ def test_a_password_in_a_url_that_is_refused_is_not_printed() -> None:
             assert "hidden" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("environ", "provider", "model"),
     [
         ({}, "scripted", "scripted-demo"),

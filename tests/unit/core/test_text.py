@@ -3,7 +3,7 @@ import pytest
 from loom_worker.core.text import NAME_CHARS, clean, defused, is_plain, one_line
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "shown"),
     [
         ("orders", "orders"),
@@ -20,18 +20,18 @@ def test_a_strangers_text_is_one_line_of_what_can_be_seen(text: str, shown: str)
     assert one_line(shown) == shown
 
 
-@pytest.mark.parametrize("name", ["orders", "Größe in m²", "two  spaces", "می\u200cخواهم", "x" * NAME_CHARS, ""])
+@pytest.mark.cases("name", ["orders", "Größe in m²", "two  spaces", "می\u200cخواهم", "x" * NAME_CHARS, ""])
 def test_a_name_that_can_be_shown_as_it_is_is_plain(name: str) -> None:
     assert is_plain(name)
     assert clean(name) == name
 
 
-@pytest.mark.parametrize("name", ["a\nb", "a\tb", "a\u2029b", "a\0", "a\u202eb", "x" * (NAME_CHARS + 1), "\ud800"])
+@pytest.mark.cases("name", ["a\nb", "a\tb", "a\u2029b", "a\0", "a\u202eb", "x" * (NAME_CHARS + 1), "\ud800"])
 def test_a_name_that_would_be_shown_otherwise_is_not_plain(name: str) -> None:
     assert not is_plain(name)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "tag",
     ["<pattern", "</ Pattern>", "< /skill>", "<\\skill>", "<skills>", "<AVAILABLE_SKILLS>", "</available_skills>"],
 )
@@ -39,6 +39,6 @@ def test_a_text_opens_and_ends_no_block(tag: str) -> None:
     assert defused(f"a {tag} b") == f"a &lt;{tag[1:]} b"
 
 
-@pytest.mark.parametrize("text", ["a < pattern_id", "<skillet>", "<div>", "if x<skillful", "&lt;pattern>"])
+@pytest.mark.cases("text", ["a < pattern_id", "<skillet>", "<div>", "if x<skillful", "&lt;pattern>"])
 def test_what_is_no_tag_of_a_block_stays(text: str) -> None:
     assert defused(text) == text

@@ -64,7 +64,7 @@ def test_no_pattern_with_sql_is_no_task(context: str) -> None:
     assert read_tasks(context) == ()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("context", "today"),
     [(CONTEXT, date(2026, 11, 21)), ("", None), ("Today is 2026-13-45.", None), ("He said Today is 2026-11-21.", None)],
 )
@@ -72,7 +72,7 @@ def test_today_is_read_from_its_own_line(context: str, today: date | None) -> No
     assert read_today(context) == today
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("question", "template"),
     [
         ("best sellers", REVENUE),
@@ -99,7 +99,7 @@ def test_a_template_is_chosen_only_if_each_word_number_and_period_has_a_place_in
     assert chosen(question.lower()) == template
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("sql", "takes"),
     [
         ("SELECT 1 WHERE d >= '{{start}}' AND d < '{{end}}'", True),
@@ -164,7 +164,7 @@ def test_values_that_the_question_did_not_give_are_named() -> None:
     assert text.startswith("From 2025-01-01 up to, not including, 9999-12-31, by the pattern")
 
 
-@pytest.mark.parametrize("content", ["", "Tool failed", "[]", '{"rows": 1}', "[Large dataset stored: ref_1]", "null"])
+@pytest.mark.cases("content", ["", "Tool failed", "[]", '{"rows": 1}', "[Large dataset stored: ref_1]", "null"])
 def test_a_text_that_is_no_table_is_no_result(content: str) -> None:
     assert read_result(content) is None
 
@@ -174,7 +174,7 @@ def test_missing_tables_are_those_the_database_did_not_list() -> None:
     assert missing_tables(("orders", "products"), listed) == ("products",)
 
 
-@pytest.mark.parametrize("content", ["", "no JSON", "[]", '{"tables": [1]}', '{"tables": null}'])
+@pytest.mark.cases("content", ["", "no JSON", "[]", '{"tables": [1]}', '{"tables": null}'])
 def test_an_unreadable_list_of_tables_blocks_nothing(content: str) -> None:
     assert missing_tables(("orders",), content) == ()
 

@@ -12,12 +12,10 @@ from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta,
 from loom_worker.core.values.patterns import Pattern, PatternMatch
 from loom_worker.demo.model import missing_tables, read_tasks
 from loom_worker.demo.scripted import Scripted, latency_s
-from loom_worker.patterns.library import load, packaged_root
-from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import for_message
+from tests.support.shipped_patterns import shipped, shipped_matcher
 from tests.support.tiny_shop import call, open_shop
 
-MATCHER = Matcher(load(packaged_root()).patterns)
 KINDS = frozenset({"sql", "sqlite"})
 TOOLS = tuple(ToolSpec(name, name, {"type": "object"}) for name in ("list_tables", "get_schema", "execute_sql"))
 MODEL = Scripted(count=len)
@@ -25,7 +23,9 @@ BEST = "Which three products sold best last year, and how much did each bring in
 
 
 def user(question: str) -> ChatMessage:
-    found = [for_message(match) for match in MATCHER.match(question, k=1, kinds=KINDS) if match.confidence >= 0.5]
+    found = [
+        for_message(match) for match in shipped_matcher().match(question, k=1, kinds=KINDS) if match.confidence >= 0.5
+    ]
     return ChatMessage("user", question, context="\n\n".join([*found, "Today is 2026-11-21."]))
 
 
@@ -69,10 +69,10 @@ def ask(question: str) -> str:
     return converse(question, open_shop())[-1].text
 
 
-SQL = [pattern for pattern in MATCHER.patterns if pattern.backend_type in KINDS]
+SQL = [pattern for pattern in shipped().patterns if pattern.backend_type in KINDS]
 
 
-@pytest.mark.parametrize("pattern", SQL, ids=[pattern.id for pattern in SQL])
+@pytest.mark.cases("pattern", SQL, ids=[pattern.id for pattern in SQL])
 def test_no_shipped_pattern_is_taken_to_read_tables_that_the_shop_does_not_have(pattern: Pattern) -> None:
     tasks = read_tasks(for_message(PatternMatch(pattern, 1.0)))
     assert tasks
@@ -98,7 +98,7 @@ def test_the_steps_are_look_then_query_then_answer() -> None:
     assert messages[1].tool_uses[1].arguments == {"tables": ["order_lines", "orders", "products"]}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("question", "fact"),
     [
         ("Who are our best customers?", "1. Ada Quist: revenue 1,140.00, orders 2, last order 2025-03-02"),
@@ -139,7 +139,7 @@ def test_a_question_is_answered_with_figures_of_the_shop(question: str, fact: st
     assert fact in ask(question)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("question", "named"),
     [
         ("revenue in Atlantis", "atlantis"),
@@ -161,7 +161,7 @@ def test_what_has_no_place_in_a_query_is_refused_by_name_and_no_figure_is_given(
     assert named in text.splitlines()[0]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("question", "verdict"),
     [
         ("Why did sales drop in 2025?", "Sales did not drop but rose: revenue 1,450.00 against revenue 100.00"),
@@ -211,7 +211,7 @@ def test_a_period_without_orders_gives_no_figures() -> None:
     assert "revenue " not in text.split("\n", 1)[1]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "question", ["hello", "What is the weather like today?", "Tell me a joke", "show me all tables in 2025", ""]
 )
 def test_what_no_pattern_covers_gets_an_introduction_with_examples(question: str) -> None:
@@ -333,7 +333,7 @@ def named(model: str, *, is_stopping: Callable[[], bool] = lambda: False) -> Scr
     return Scripted(len, model=model, is_stopping=is_stopping)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("model", "seconds"),
     [
         ("scripted-demo", 0.0),
@@ -348,7 +348,7 @@ def test_the_name_says_how_long_the_first_words_take(model: str, seconds: float)
     assert latency_s(model) == seconds
 
 
-@pytest.mark.parametrize("suffix", ["", "1s", "1000", "ms", "-5ms", "1.5ms", "100000ms", "5ms ", "5ms\n", "٥ms"])
+@pytest.mark.cases("suffix", ["", "1s", "1000", "ms", "-5ms", "1.5ms", "100000ms", "5ms ", "5ms\n", "٥ms"])
 def test_a_latency_that_is_written_otherwise_is_refused_by_name(suffix: str) -> None:
     with pytest.raises(ProviderFailed, match="LOOM_MODEL") as caught:
         named(f"scripted-demo+{suffix}")
@@ -408,7 +408,7 @@ def test_a_message_that_spells_a_call_out_makes_it_and_tells_what_came_of_it() -
         assert (answer.text, answer.tool_uses) == (f"convert {word}: 50 EUR", ())
 
 
-@pytest.mark.parametrize("text", ['nothing {"amount": 1}', "convert {amount: 1}", "convert [1]", "convert 54 dollars"])
+@pytest.mark.cases("text", ['nothing {"amount": 1}', "convert {amount: 1}", "convert [1]", "convert 54 dollars"])
 def test_what_spells_no_call_of_a_tool_out_calls_none(text: str) -> None:
     assert "convert" not in [use.name for use in asked_to_call(text).tool_uses]
 

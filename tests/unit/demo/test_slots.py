@@ -45,14 +45,14 @@ PERIODS = {
 }
 
 
-@pytest.mark.parametrize("question", PERIODS)
+@pytest.mark.cases("question", PERIODS)
 def test_a_period_is_the_days_it_says(question: str) -> None:
     period = read(question, TODAY).period
     assert period is not None
     assert (period.start.isoformat(), period.end.isoformat(), period.said) == PERIODS[question]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "question",
     [
         "best products",
@@ -69,7 +69,7 @@ def test_what_is_no_period_gives_none(question: str) -> None:
     assert read(question, TODAY).period is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("question", "n"),
     [
         ("Which three products sold best last year?", 3),

@@ -32,7 +32,7 @@ NEEDS = {
 }
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.cases("name", OURS)
 def test_every_service_runs_a_command_of_looms_that_parses(name: str) -> None:
     command, *arguments = SERVICES[name]["command"]
     found = main.get_command(click.Context(main), command)
@@ -53,7 +53,7 @@ def test_every_variable_is_a_setting_and_the_settings_are_accepted(name: str, tm
     assert not settings.has_embedded_redis
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.cases("name", OURS)
 def test_a_container_is_given_the_secrets_that_its_process_needs_and_no_others(name: str) -> None:
     command, *options = SERVICES[name]["command"]
     needs = process_env.of_worker(options[1].split(",")) if command == "worker" else NEEDS[command]
@@ -82,7 +82,7 @@ def test_what_listens_to_strangers_insists_on_keys_and_what_sends_webhooks_on_a_
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
 
 
-@pytest.mark.parametrize("name", sorted(set(SERVICES) - {ONE_SHOT}))
+@pytest.mark.cases("name", sorted(set(SERVICES) - {ONE_SHOT}))
 def test_every_service_is_restarted_watched_and_given_time(name: str) -> None:
     service = SERVICES[name]
     assert service["restart"] == "unless-stopped"
@@ -114,7 +114,7 @@ def test_every_volume_is_declared_and_all_share_the_home() -> None:
     assert {SERVICES[name]["environment"]["LOOM_HOME"] for name in OURS} == {"/data"}
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.cases("name", OURS)
 def test_every_container_sees_the_users_folders_where_its_settings_say(name: str) -> None:
     mounted = dict(volume.removesuffix(":ro").split(":") for volume in SERVICES[name]["volumes"] if "./" in volume)
     given = SERVICES[name]["environment"]
@@ -125,7 +125,7 @@ def test_every_container_sees_the_users_folders_where_its_settings_say(name: str
     assert mounted["./tools"] == str(Path(given["LOOM_AGENTS_DIR"]).parent / "tools")
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.cases("name", OURS)
 def test_every_setting_that_the_docs_name_reaches_each_container_that_may_have_it(name: str) -> None:
     told = set(re.findall(r"^\| `([A-Z0-9_]+)` \|", text("docs/settings.md"), re.MULTILINE))
     assert told == set(KNOWN)
@@ -140,7 +140,7 @@ def test_every_setting_that_the_docs_name_reaches_each_container_that_may_have_i
     assert set(given) - set(handed_on) <= CONTAINERS_OWN
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.cases("name", OURS)
 def test_secrets_with_names_of_their_own_reach_those_processes_that_use_them(name: str) -> None:
     command, *options = SERVICES[name]["command"]
     needs = process_env.of_worker(options[1].split(",")) if command == "worker" else NEEDS[command]

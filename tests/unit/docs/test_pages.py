@@ -23,20 +23,20 @@ LOOM = re.compile(r"(?:^|(?<=\s)|(?<=/))loom ([a-z]+)(.*)")
 PAGES = [str(path.relative_to(ROOT)) for path in pages()]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.cases("page", PAGES)
 def test_every_relative_link_leads_to_a_file(page: str) -> None:
     links = [link for link in LINK.findall(text(page)) if "://" not in link]
     assert [link for link in links if not ((ROOT / page).parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.cases("page", PAGES)
 def test_every_make_target_exists(page: str) -> None:
     targets = set(re.findall(r"^([a-z]+):", text("Makefile"), re.MULTILINE))
     told = [found for line in command_lines(text(page)) for found in re.findall(r"^make ([a-z]+)", line)]
     assert set(told) <= targets
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.cases("page", PAGES)
 def test_every_loom_command_and_its_options_exist(page: str) -> None:
     wrong = []
     for line in command_lines(text(page)):

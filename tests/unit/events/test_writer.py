@@ -139,7 +139,7 @@ def equal_but_for_the_lost(live: tuple[Event, ...], rebuilt: tuple[Event, ...]) 
         assert one == two or (two.type, two.data) == ("output_text.delta", {"text": ""})
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(moves=st.lists(st.sampled_from(sorted(MOVES)), max_size=25))
 def test_the_log_is_rebuilt_as_it_was_seen(events: EventLog, valkey: redis.Redis, moves: list[str]) -> None:
     run = Run(events, valkey)
@@ -150,7 +150,7 @@ def test_the_log_is_rebuilt_as_it_was_seen(events: EventLog, valkey: redis.Redis
     equal_but_for_the_lost(run.live(), run.rebuilt())
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(moves=st.lists(st.sampled_from(sorted(set(MOVES) - {"die", "drop"})), max_size=25))
 def test_a_run_without_losses_is_rebuilt_to_the_letter(events: EventLog, valkey: redis.Redis, moves: list[str]) -> None:
     run = Run(events, valkey)
@@ -161,7 +161,7 @@ def test_a_run_without_losses_is_rebuilt_to_the_letter(events: EventLog, valkey:
     assert run.live() == run.rebuilt()
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(moves=st.lists(st.sampled_from([*sorted(MOVES), "flush"]), max_size=25))
 def test_a_redis_that_forgets_everything_is_given_the_log_again(
     events: EventLog, valkey: redis.Redis, moves: list[str]

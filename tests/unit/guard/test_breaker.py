@@ -7,7 +7,7 @@ import threading
 
 import pytest
 import redis as redis_py
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.guard.breaker import HASH, NAMES, Breakers, Pace, Verdict
@@ -315,7 +315,6 @@ EVENTS = st.lists(st.sampled_from(["fail", "succeed", "let go", "time", "stray"]
 
 
 @given(events=EVENTS)
-@settings(max_examples=40, deadline=None)
 def test_it_does_what_its_description_says(valkey_server, events):
     """Against a model of a few lines: a row of failures, or a span and a row of successes."""
     with valkey_server.client() as client:

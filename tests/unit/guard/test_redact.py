@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.guard.redact import MARKER, redacted
@@ -76,13 +76,13 @@ TEXTS = st.lists(
 ).map("".join)
 
 
-@pytest.mark.parametrize(("text", "secret", "expected"), SECRETS)
+@pytest.mark.cases(("text", "secret", "expected"), SECRETS)
 def test_a_secret_is_taken_out_and_the_rest_stays(text: str, secret: str, expected: str) -> None:
     assert redacted(text) == expected
     assert secret not in redacted(text)
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@pytest.mark.cases("text", HARMLESS)
 def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
     assert redacted(text) == text
 
@@ -92,14 +92,12 @@ def test_an_aws_secret_far_from_an_id_is_any_forty_characters() -> None:
     assert AWS_SECRET not in redacted(f"{AWS_SECRET} belongs to {AWS_ID}")
 
 
-@settings(max_examples=300, deadline=None)
 @given(TEXTS)
 def test_what_was_redacted_is_not_changed_again(text: str) -> None:
     once = redacted(text)
     assert redacted(once) == once
 
 
-@settings(max_examples=150, deadline=None)
 @given(TEXTS, st.sampled_from([case for case in SECRETS if case[1] in case[0]]))
 def test_a_secret_on_a_line_of_its_own_is_taken_out_whatever_stands_around(text: str, case: tuple[str, ...]) -> None:
     around = MARKER.sub("", text.replace(case[1], ""))
@@ -107,7 +105,6 @@ def test_a_secret_on_a_line_of_its_own_is_taken_out_whatever_stands_around(text:
         assert case[1] not in redacted(f"{around}\n{case[0]}\n{around}")
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text())
 def test_any_text_at_all_is_taken(text: str) -> None:
     assert "\0" not in redacted(text)
@@ -120,7 +117,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("piece", HOSTILE)
+@pytest.mark.cases("piece", HOSTILE)
 def test_a_hostile_text_takes_time_in_proportion_to_its_length(piece: str) -> None:
     def taken_s(size: int) -> float:
         text = (piece * (size // len(piece) + 1))[:size]

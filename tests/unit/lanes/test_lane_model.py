@@ -182,5 +182,5 @@ class LaneMachine(RuleBasedStateMachine):
         return lease
 
 
-LaneMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+LaneMachine.TestCase.settings = settings(stateful_step_count=30)
 TestLane = LaneMachine.TestCase

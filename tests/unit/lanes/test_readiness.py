@@ -75,7 +75,7 @@ TAKING = worker("taking", busy=1, idle_s=0.3)
 TOOLS = worker("tools", threads=0)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("workers", "unanswered_s", "found"),
     [
         ((worker(),), LONG_S, ["w1"]),

@@ -13,27 +13,27 @@ def error_of(status=200, kind="", message="", headers=None):
     return refusal(Refused(status, kind, message, headers or {}), model="claude-typo", now_s=NOW_S, secret=KEY)
 
 
-@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 520, 529])
+@pytest.mark.cases("status", [408, 409, 425, 429, 500, 502, 503, 504, 520, 529])
 def test_a_busy_provider_is_overloaded(status):
     error = error_of(status, headers={"retry-after": "3"})
     assert type(error) is Overloaded
     assert error.retry_after_s == 3.0
 
 
-@pytest.mark.parametrize("kind", ["overloaded_error", "rate_limit_error", "api_error", "timeout_error"])
-@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.cases("kind", ["overloaded_error", "rate_limit_error", "api_error", "timeout_error"])
+@pytest.mark.cases("status", [200, 400])
 def test_a_busy_kind_is_overloaded_whatever_the_status(kind, status):
     assert type(error_of(status, kind)) is Overloaded
 
 
-@pytest.mark.parametrize("status", [304, 400, 401, 402, 403, 404, 405, 413, 422])
+@pytest.mark.cases("status", [304, 400, 401, 402, 403, 404, 405, 413, 422])
 def test_a_refusal_for_good_is_not_tried_again(status):
     error = error_of(status, message="because")
     assert type(error) is ProviderFailed
     assert str(status) in str(error)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("status", "kind", "named"),
     [
         (401, "", "ANTHROPIC_API_KEY"),
@@ -48,7 +48,7 @@ def test_the_text_names_what_to_set(status, kind, named):
     assert named in str(error_of(status, kind))
 
 
-@pytest.mark.parametrize(("status", "kind"), [(400, "invalid_request_error"), (413, ""), (500, "api_error"), (200, "")])
+@pytest.mark.cases(("status", "kind"), [(400, "invalid_request_error"), (413, ""), (500, "api_error"), (200, "")])
 def test_a_prompt_that_is_too_long_is_told_apart_with_its_figures(status, kind):
     error = error_of(status, kind, message="prompt is too long: 208310 tokens > 200000 maximum")
     assert type(error) is PromptTooLong
@@ -86,7 +86,7 @@ def test_the_providers_words_are_one_short_line():
     assert "\n" not in shown
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("headers", "expected"),
     [
         ({"retry-after": "0"}, 0.0),

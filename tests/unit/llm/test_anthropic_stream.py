@@ -62,7 +62,7 @@ def test_usage_takes_the_later_figures_and_keeps_those_left_out():
     assert (usage.llm_calls, usage.cost_usd) == (1, None)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("given", "has_calls", "expected"),
     [
         ("end_turn", False, "end_turn"),
@@ -101,7 +101,7 @@ BAD = ["[1]", "7", '{"q": NaN}', '{"q": -Infinity}', '{"q": 1e999}', '{"q": [{"n
 BAD += ['{"q": ' + "9" * 5_000 + "}", '{"q":' * 500 + "1" + "}" * 500]
 
 
-@pytest.mark.parametrize("raw", [*BAD, '{"q": "a', "{", "null", "[" * 90_000])
+@pytest.mark.cases("raw", [*BAD, '{"q": "a', "{", "null", "[" * 90_000])
 def test_arguments_that_cannot_be_read_are_a_flaw(raw):
     use = called(raw)
     assert use.flaw
@@ -129,7 +129,7 @@ def test_arguments_given_in_the_opening_are_taken():
     assert read_tool_use(opening, "", was_cut=False).arguments == {"q": 1}
 
 
-@pytest.mark.parametrize("raw", BAD)
+@pytest.mark.cases("raw", BAD)
 def test_arguments_given_in_the_opening_are_looked_at_as_those_that_stream(raw):
     opening = b'{"type": "tool_use", "id": "c1", "name": "find", "input": ' + raw.encode() + b"}"
     use = read_tool_use(json_object(opening), "", was_cut=False)
@@ -137,7 +137,7 @@ def test_arguments_given_in_the_opening_are_looked_at_as_those_that_stream(raw):
     assert use.arguments == {}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "raw",
     ['{"q": 1.7976931348623157e308}', '{"q": 1e-999}', '{"q": ' + "9" * 4_000 + "}", json.dumps({"q": "[{" * 200})],
 )
@@ -150,8 +150,8 @@ def test_the_flaw_of_a_number_tells_the_model_what_is_wrong():
     assert "Out of range" in called('{"q": 1e999}').flaw
 
 
-@pytest.mark.parametrize("part", [None, 7, ["c1"], {}])
-@pytest.mark.parametrize("name", ["id", "name"])
+@pytest.mark.cases("part", [None, 7, ["c1"], {}])
+@pytest.mark.cases("name", ["id", "name"])
 def test_a_call_whose_id_or_name_is_no_text_breaks_the_stream(name, part):
     opening = {"type": "tool_use", "id": "c1", "name": "find", "input": {}} | {name: part}
     with pytest.raises(StreamBroken):
@@ -164,7 +164,7 @@ def test_a_call_and_a_model_are_named_in_text_that_can_be_stored():
     assert (reply.model, reply.tool_uses[0].id, reply.tool_uses[0].name) == ("m\ufffd", "c\ufffd", "fi\ufffdnd")
 
 
-@pytest.mark.parametrize("figure", [math.inf, -math.inf, math.nan, 10**30, -5, "7", None, [1]])
+@pytest.mark.cases("figure", [math.inf, -math.inf, math.nan, 10**30, -5, "7", None, [1]])
 def test_a_figure_of_usage_that_is_nonsense_counts_for_nothing(figure):
     usage = read(start(), text_block(0, ["x"]), finish("end_turn", usage={"output_tokens": figure})).usage
     assert usage.output_tokens == (1 if figure is None else 0)
@@ -197,7 +197,7 @@ def test_unknown_events_blocks_and_deltas_are_passed_over():
     assert read(start(), {"type": "novelty"}, {}, unknown, cited, finish("end_turn")).text == "ok"
 
 
-@pytest.mark.parametrize("kept", range(len(answer("one two", [WireCall("c", "find", {"a": 1})]))))
+@pytest.mark.cases("kept", range(len(answer("one two", [WireCall("c", "find", {"a": 1})]))))
 def test_a_stream_that_lacks_its_end_is_never_a_reply(kept):
     assembly, _ = assembled(answer("one two", [WireCall("c", "find", {"a": 1})])[:kept])
     with pytest.raises(StreamBroken):
@@ -209,7 +209,7 @@ def test_a_stream_without_a_stop_reason_is_never_a_reply():
         read(start(), text_block(0, ["x"]), finish(None))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "event",
     [
         {"type": "message_start"},

@@ -30,8 +30,8 @@ def test_the_body_has_the_version_that_all_models_take():
     assert body["system"][0]["cache_control"] == {"type": "ephemeral"}
 
 
-@pytest.mark.parametrize("shape", ["{}", "{}:http://internal.amazon.com/x", "com.amazon.coral.service#{}", "a#{}:b#c"])
-@pytest.mark.parametrize("name", ["ThrottlingException", "throttlingException"])
+@pytest.mark.cases("shape", ["{}", "{}:http://internal.amazon.com/x", "com.amazon.coral.service#{}", "a#{}:b#c"])
+@pytest.mark.cases("name", ["ThrottlingException", "throttlingException"])
 def test_awss_name_of_an_error_is_understood_however_it_is_wrapped(shape, name):
     headers = {"x-amzn-errortype": shape.format(name)}
     assert BedrockServer(None, None).refused(Refused(429, "", "slow down", headers)).kind == "rate_limit_error"

@@ -92,7 +92,7 @@ def test_nothing_is_asked_before_the_first_next():
     assert breaker.asked == []
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("error", "verb"),
     [
         (StreamBroken("cut"), "failed"),

@@ -20,7 +20,7 @@ def body_of(request):
     return OllamaServer(address(None)).body(request, "qwen3-coder")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("spelling", "url"),
     [
         (None, "http://127.0.0.1:11434"),
@@ -44,7 +44,7 @@ def test_every_usual_spelling_of_the_host_is_read_as_ollama_reads_it(spelling, u
     assert address(spelling) == url
 
 
-@pytest.mark.parametrize("spelling", ["gpu box", "box:port", "box:99999", "ftp://box", "http://box/path?q", "a:1:2"])
+@pytest.mark.cases("spelling", ["gpu box", "box:port", "box:99999", "ftp://box", "http://box/path?q", "a:1:2"])
 def test_what_is_no_address_is_a_bad_setting(spelling):
     with pytest.raises(BadSettings, match="OLLAMA_HOST"):
         Ollama(model="m", host=spelling)

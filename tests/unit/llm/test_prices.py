@@ -12,7 +12,7 @@ from loom_worker.llm.prices import cost_usd, plain_name, small_model, small_name
 MILLION = 1_000_000
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("model", "usd_in", "usd_out"),
     [
         ("claude-3-haiku-20240307", 0.25, 1.25),
@@ -52,12 +52,12 @@ def test_a_long_prompt_has_its_rates_for_the_whole_call():
     assert cost_usd("claude-haiku-5-5", long) == pytest.approx((90_000 * 0.5 + 10_001 * 0.05 + 1000 * 2.5) / MILLION)
 
 
-@pytest.mark.parametrize("model", ["", "llama3", "claude", "claude-opus-4-99", "claude-sonnet-4-5-mini", "gpt-5"])
+@pytest.mark.cases("model", ["", "llama3", "claude", "claude-opus-4-99", "claude-sonnet-4-5-mini", "gpt-5"])
 def test_an_unknown_model_has_no_price_rather_than_none_to_pay(model):
     assert cost_usd(model, Usage(input_tokens=5)) is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("named", "plain"),
     [
         ("anthropic.claude-opus-4-6-v1", "claude-opus-4-6"),
@@ -79,7 +79,7 @@ def test_bedrocks_name_of_a_model_costs_what_the_model_costs(named, plain):
     assert cost_usd(named, Usage(input_tokens=5)) == cost_usd(plain, Usage(input_tokens=5)) is not None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "model",
     [
         "amazon.nova-pro-v1:0",
@@ -114,7 +114,7 @@ def test_the_table_says_when_and_whence():
     assert raw["source"].startswith("https://")
 
 
-@pytest.mark.parametrize("family", sorted(table()))
+@pytest.mark.cases("family", sorted(table()))
 def test_reading_the_cache_costs_less_and_writing_it_more_than_plain_input(family):
     rates = table()[family].rates
     assert rates.cache_read <= 0.12 * rates.input
@@ -122,7 +122,7 @@ def test_reading_the_cache_costs_less_and_writing_it_more_than_plain_input(famil
     assert rates.output == pytest.approx(5 * rates.input)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("model", "small"),
     [
         ("claude-sonnet-5-5", "claude-haiku-5-5"),

@@ -20,7 +20,7 @@ from loom_worker.llm.tokens import EXACT_BYTES, cl100k_tokens, count, factor, fr
 SCRIPTED = "scripted-demo"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "expected"),
     [
         ("", 0),
@@ -39,7 +39,7 @@ def test_special_tokens_are_ordinary_text():
     assert count("<|endoftext|>", SCRIPTED) > 1
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("model", "expected"),
     [
         ("claude-3-haiku-20240307", 1.28),
@@ -86,12 +86,12 @@ def test_scripts_that_cl100k_knows_better_stay_within_the_bound(text, real):
     assert count(text, "claude-sonnet-4-5") >= real > cl100k_tokens(text) * factor("claude-sonnet-4-5")
 
 
-@pytest.mark.parametrize("text", ["plain", "déjà vu", "漢字かな", "한국어", "עברית", "😀"])
+@pytest.mark.cases("text", ["plain", "déjà vu", "漢字かな", "한국어", "עברית", "😀"])
 def test_other_texts_count_by_the_factor_alone(text):
     assert count(text, "claude-sonnet-4-5") == math.ceil(cl100k_tokens(text) * 1.28)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("model", "usual"),
     [("claude-sonnet-4-5", 1.13), ("claude-3-haiku-20240307", 1.13), ("claude-opus-4-7", 1.41), ("claude-new-9", 1.41)],
 )
@@ -100,7 +100,7 @@ def test_the_usual_ratio_is_the_familys_own(model, usual):
     assert typical(model) < 1
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("model", "tools"),
     [
         ("claude-3-opus-20240229", 530),

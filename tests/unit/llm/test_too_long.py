@@ -67,12 +67,12 @@ WORDS = [
 ]
 
 
-@pytest.mark.parametrize(("message", "tokens", "limit"), WORDS)
+@pytest.mark.cases(("message", "tokens", "limit"), WORDS)
 def test_each_servers_words_are_understood(message, tokens, limit):
     assert excess(message) == Excess(tokens, limit)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "message",
     [
         "",

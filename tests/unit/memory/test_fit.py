@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import BudgetExceeded
@@ -73,7 +73,6 @@ def sent_tokens(context: Context, given: Layers, count: Count) -> int:
 
 
 @pytest.mark.parametrize("count", [count, SONNET])
-@settings(max_examples=50, deadline=None)  # the first count loads the ranks
 @given(layered, st.integers(0, 6000))
 def test_a_context_is_within_its_budget_whole_and_the_same_every_time(count: Count, given: Layers, budget: int) -> None:
     try:
@@ -91,7 +90,6 @@ def test_a_context_is_within_its_budget_whole_and_the_same_every_time(count: Cou
     assert pairs_are_whole(context.messages)
 
 
-@settings(max_examples=50)
 @given(layered, st.integers(0, 6000))
 def test_the_running_turn_is_always_in_and_the_messages_keep_their_order(given: Layers, budget: int) -> None:
     try:
@@ -110,7 +108,6 @@ def test_the_running_turn_is_always_in_and_the_messages_keep_their_order(given: 
     assert not l1 or l1[0].role == "user"
 
 
-@settings(max_examples=50)
 @given(layered)
 def test_with_room_for_all_everything_is_sent_as_it_is(given: Layers) -> None:
     context = pack(given)
@@ -123,7 +120,6 @@ def test_with_room_for_all_everything_is_sent_as_it_is(given: Layers) -> None:
     assert sum(context.tokens.values()) == sent_tokens(context, given, count)
 
 
-@settings(max_examples=50)
 @given(layered, st.integers(0, 6000), st.integers(0, 2000))
 def test_more_room_never_makes_a_turn_too_large(given: Layers, budget: int, more: int) -> None:
     try:
@@ -133,7 +129,6 @@ def test_more_room_never_makes_a_turn_too_large(given: Layers, budget: int, more
     pack(given, budget + more)
 
 
-@settings(max_examples=50)
 @given(st.lists(turns, min_size=1, max_size=5), texts)
 def test_each_call_begins_with_the_bytes_of_the_call_before(stream: list[list[ChatMessage]], l2: str) -> None:
     before: tuple[ChatMessage, ...] = ()
@@ -238,7 +233,7 @@ def test_a_summary_that_does_not_fit_loses_its_oldest_lines() -> None:
     assert pack(given, fixed(given) + message_tokens(user("now"), count)).memory == ""
 
 
-@pytest.mark.parametrize("budget", range(600, 5200, 200))
+@pytest.mark.cases("budget", range(600, 5200, 200))
 def test_a_summary_is_marked_whole_however_much_of_it_is_cut(budget: int) -> None:
     given = layers([user("now")], l2="\n".join(f"They spoke of matter {n}." for n in range(30)), mark=mark)
     context = pack(given, budget)

@@ -4,7 +4,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
@@ -33,7 +33,7 @@ def summary(*texts: str, most_tokens: int) -> str:
     return summarize(said(*texts), most_tokens=most_tokens, count=count)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "fact",
     [
         "My sister Henrietta lives in Oslo.",
@@ -119,7 +119,6 @@ def test_shortening_what_is_short_enough_changes_nothing() -> None:
     assert shorten(text, most_tokens=100, count=count) == text
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.text(max_size=200), max_size=6), st.integers(-2, 60))
 def test_no_text_raises_and_none_is_over_the_limit_or_differs_the_second_time(texts: list[str], most: int) -> None:
     messages = said(*texts)
@@ -129,7 +128,7 @@ def test_no_text_raises_and_none_is_over_the_limit_or_differs_the_second_time(te
     assert count(shorten("\n".join(texts), most_tokens=most, count=count)) <= max(0, most)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "piece",
     ["word and other Words 12. ", "a", ".", ".\"' ", "我们下个月去北京。", "🎉", "x-", "count", "\n", "a.b@", "((("],
     ids=repr,

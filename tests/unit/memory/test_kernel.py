@@ -70,7 +70,7 @@ def test_facts_come_first_then_schemas_then_references() -> None:
     assert text({}, TABLES[:1], []) == "Tables whose columns were looked up before:\nt0(id INTEGER PK)"
 
 
-@pytest.mark.parametrize("empty", [None, "", [], {}])
+@pytest.mark.cases("empty", [None, "", [], {}])
 def test_what_is_empty_is_not_said_and_what_is_zero_or_false_is(empty: Any) -> None:
     assert text({"goals": empty, "other": empty}, [], []) == ""
     assert text({"n": 0, "f": False}, [], []).endswith("\nf: false\nn: 0")
@@ -82,7 +82,7 @@ def test_no_fact_can_pass_for_another_or_for_a_heading() -> None:
     assert [line for line in lines if line.startswith(("User", "Goals", "-"))] == ["User: Ada", "Goals:", "- a"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("room", "names", "references"),
     [
         (len(SECTIONS) - 1, [0, 1, 2], [1, 2]),
@@ -168,7 +168,7 @@ def test_the_latest_references_are_kept_and_one_named_again_is_the_latest() -> N
     assert kept(again, (), old)[1] == (*old[2:], old[0], "ref_" + "f" * 32)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "content",
     [
         "no json",

@@ -69,8 +69,6 @@ def test_a_history_falls_into_its_turns() -> None:
     assert turns(()) == []
 
 
-@pytest.mark.parametrize(
-    ("most", "limit", "found"), [(0, 5, 0), (9, -1, 0), (9, 0, 0), (9, 4, 4), (9, 9, 9), (9, 20, 9)]
-)
+@pytest.mark.cases(("most", "limit", "found"), [(0, 5, 0), (9, -1, 0), (9, 0, 0), (9, 4, 4), (9, 9, 9), (9, 20, 9)])
 def test_the_longest_is_the_last_that_fits(most: int, limit: int, found: int) -> None:
     assert longest(most, lambda number: number <= limit) == found

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.chat import ChatMessage
@@ -42,7 +42,7 @@ def exchanges(number: int, text: str = "") -> tuple[list[ChatMessage], ...]:
     return tuple([user(f"{text}question {n}"), said(f"{text}answer {n}")] for n in range(number))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("policy", "tokens", "level"),
     [
         (DEFAULT, 0, None),
@@ -63,7 +63,7 @@ def test_the_marks_are_shares_of_l1s_own_allowance(policy: MemoryPolicy, tokens:
     assert pressure(tokens, 4, allowance_tokens=1000, policy=policy) == level
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("policy", "messages", "level"),
     [
         (DEFAULT, MOST_L1_MESSAGES, None),
@@ -105,7 +105,7 @@ def test_the_fuller_l1_is_the_more_leaves_it(share: float, level: Level, message
     assert (found.level, found.messages) == (level, history[:messages])
 
 
-@pytest.mark.parametrize("share", [0.7, 0.82, 0.9, 1.3])
+@pytest.mark.cases("share", [0.7, 0.82, 0.9, 1.3])
 def test_by_default_one_batch_brings_l1_down_to_half_of_its_first_mark(share: float) -> None:
     history = stored(*exchanges(40))
     tokens = l1_tokens(history, room=ROOMY, count=count)
@@ -193,7 +193,6 @@ def test_a_batch_is_the_oldest_whole_turns_and_the_rest_is_untouched(
     assert len(rest) >= policy.min_l1_messages
 
 
-@settings(max_examples=50)
 @given(st.lists(turns, min_size=1, max_size=12), policies, st.integers(0, 5000))
 def test_whatever_is_said_l1_never_grows_beyond_its_marks_but_for_what_it_must_keep(
     stream: list[list[ChatMessage]], policy: MemoryPolicy, allowance: int
@@ -212,7 +211,7 @@ def test_whatever_is_said_l1_never_grows_beyond_its_marks_but_for_what_it_must_k
         assert len(l1) <= max(policy.max_l1_messages or MOST_L1_MESSAGES, len(oldest) + policy.min_l1_messages)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("tokens", "allowance", "is_full"),
     [(5000, 18_000, False), (5001, 18_000, True), (800, 800, False), (801, 800, True), (0, 0, False)],
 )

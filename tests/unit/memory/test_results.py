@@ -98,7 +98,7 @@ def test_short_results_are_not_made_longer_by_leaving_them_out() -> None:
     assert bounded(many, budget_tokens=50, count=count) == tuple(many)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "found"),
     [
         (f"[Large dataset stored: {REF}]", [REF]),

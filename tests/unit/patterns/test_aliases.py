@@ -13,13 +13,13 @@ TABLES = {
 SPELLINGS = ["use_cases", "useCases", "UseCases", "use-cases", "use cases", "USE_CASES"]
 
 
-@pytest.mark.parametrize("key", SPELLINGS)
+@pytest.mark.cases("key", SPELLINGS)
 def test_a_key_is_known_in_every_spelling(key: str) -> None:
     found = sort({key: 1}, aliases.PATTERN)
     assert (found.values, found.written, found.extra) == ({"use_cases": 1}, {"use_cases": key}, {})
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.cases("table", TABLES)
 def test_every_name_means_one_key(table: str) -> None:
     for key, others in TABLES[table].items():
         for name in (key, *others):
@@ -27,7 +27,7 @@ def test_every_name_means_one_key(table: str) -> None:
             assert is_known(name, TABLES[table])
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.cases("table", TABLES)
 def test_the_key_wins_over_its_other_names_which_are_kept_and_told(table: str) -> None:
     for key, others in TABLES[table].items():
         for other in others:
@@ -57,7 +57,7 @@ def test_names_are_listed_once() -> None:
     assert {"intents", "trigger_conditions"} <= set(names)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("given", "meant"),
     [
         ("Postgres", "postgresql"),

@@ -10,7 +10,7 @@ SCORES = st.lists(st.floats(0, 1), max_size=12)
 BY = Calibration(steepness=1.0, none=0.0)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("scores", "chances"),
     [
         ([], []),

@@ -13,7 +13,7 @@ def effect(succeeded: int, failed: int, cancelled: int = 0) -> Effect:
     return Effect(uses=succeeded + failed + cancelled, succeeded=succeeded, failed=failed)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("worked", "of", "typical", "factor"),
     [
         (18, 20, 0.71, 1.0633),
@@ -86,7 +86,7 @@ def test_a_pattern_alone_is_its_own_measure() -> None:
     assert boosts([Pattern("a", "a", "a", digest="1")], {("a", "1"): effect(15, 5)}) == {}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("known", "factor", "typical", "line"),
     [
         (effect(18, 2), 1.0633, 0.71, "worked in 18 of 20 turns, 90 %; all patterns 71 %: ×1.06"),

@@ -1,9 +1,9 @@
 import random
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from loom_worker.patterns.fit import fit
 from loom_worker.patterns.index import HALF, Index, gain, piece_terms, word_terms
@@ -12,15 +12,21 @@ from tests.support.shipped_patterns import shipped
 
 TEXTS = tuple(texts_of(pattern) for pattern in shipped().patterns)[:30]
 SAID = [text for texts in TEXTS for text, _ in texts]
-INDEX = fit(TEXTS)
+
+
+@cache
+def index() -> Index:
+    return fit(TEXTS)
 
 
 def test_questions_of_known_terms_are_weighed_as_scikit_learn_weighs_them() -> None:
+    from sklearn.feature_extraction.text import TfidfVectorizer  # takes a second to load
+
     halves = [TfidfVectorizer(analyzer=cut, sublinear_tf=True).fit(SAID) for cut in (word_terms, piece_terms)]
     for vectorizer in halves:
         vectorizer.idf_ = vectorizer.idf_ * np.array([gain(term) for term in vectorizer.get_feature_names_out()])
     for question in SAID:
-        asked = INDEX.vector(question)
+        asked = index().vector(question)
         ours = dict(zip(asked.terms, asked.weights.tolist(), strict=True))
         theirs = {}
         for vectorizer in halves:
@@ -31,31 +37,31 @@ def test_questions_of_known_terms_are_weighed_as_scikit_learn_weighs_them() -> N
 
 
 def test_what_no_pattern_says_shortens_a_question() -> None:
-    known, mixed = INDEX.vector(SAID[0]), INDEX.vector(f"{SAID[0]} frobnicate wombats")
+    known, mixed = index().vector(SAID[0]), index().vector(f"{SAID[0]} frobnicate wombats")
     assert np.linalg.norm(known.weights) == pytest.approx(1.0)
     assert np.linalg.norm(mixed.weights) < 0.9
 
 
 def test_the_parts_of_a_score_are_the_score() -> None:
     for question in random.Random(3).sample(SAID, 20):
-        asked = INDEX.asked(question)
+        asked = index().asked(question)
         scores = asked.scores()
         best = int(scores.argmax())
         assert sum(asked.parts(best).values()) == pytest.approx(scores[best])
 
 
 def test_an_index_that_was_written_answers_as_before(tmp_path: Path) -> None:
-    INDEX.write(tmp_path)
+    index().write(tmp_path)
     again = Index.read(tmp_path)
     for question in SAID[:50]:
-        assert again.asked(question).scores().tolist() == INDEX.asked(question).scores().tolist()
+        assert again.asked(question).scores().tolist() == index().asked(question).scores().tolist()
 
 
 def test_a_renewed_index_keeps_the_models_of_patterns_that_stay() -> None:
     fresh = (("a wombat on the moon", 1.0),)
     after = (TEXTS[3], fresh, TEXTS[0])
-    renewed = INDEX.renewed(TEXTS, after)
-    asked = INDEX.asked(SAID[0])
+    renewed = index().renewed(TEXTS, after)
+    asked = index().asked(SAID[0])
     scores = renewed.asked(SAID[0]).scores()
     assert scores[[0, 2]].tolist() == pytest.approx(asked.scores()[[3, 0]].tolist())
     assert int(renewed.asked("wombat").scores().argmax()) == 1

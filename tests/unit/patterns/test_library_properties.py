@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.yaml_files import read_documents
@@ -35,7 +35,6 @@ FILES = [path for path in library_files(packaged_root()) if "category" in read_d
 WRONG: tuple[Any, ...] = (None, True, -1, 1.5, "", "x" * 300, [], [[]], [{}], [None], {}, {"a": {"b": [1]}}, {1: 2})
 
 
-@settings(max_examples=100, deadline=None)
 @given(VALUES | DOCUMENTS | FLAT | LIBRARIES)
 def test_any_content_gives_patterns_or_problems_and_never_raises(content: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -49,7 +48,6 @@ def test_any_content_gives_patterns_or_problems_and_never_raises(content: Any) -
             assert 0 <= made.priority <= 100
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.text("abcdef", min_size=3).map("x-{}".format), VALUES.filter(lambda v: v == v), max_size=3))
 def test_unknown_keys_survive(unknown: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +81,7 @@ def refused_key(mutated: dict[str, Any]) -> str | int | None:
     return None
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.cases("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_wrong_value_anywhere_is_a_named_problem_or_harmless(path: Path) -> None:
     [(_, document), *_] = read_documents(path)
     assert refused_key(document) is None

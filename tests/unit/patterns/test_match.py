@@ -13,7 +13,6 @@ from loom_worker.patterns.match import Matcher
 from tests.support.shipped_patterns import shipped, shipped_matcher
 
 LIBRARY = shipped().patterns
-MATCHER = shipped_matcher()
 SHOP = frozenset({"sql", "sqlite"})
 THRESHOLD = Agent("default").min_confidence
 
@@ -100,16 +99,16 @@ bye
 
 
 def test_questions_about_the_shop_find_their_patterns_over_the_threshold() -> None:
-    found = {question: MATCHER.match(question, kinds=SHOP)[0] for question in ON_TOPIC}
+    found = {question: shipped_matcher().match(question, kinds=SHOP)[0] for question in ON_TOPIC}
     missed = {question for question in ON_TOPIC if found[question].pattern.id != ON_TOPIC[question]}
     unsure = {question for question in ON_TOPIC if found[question].confidence < THRESHOLD}
     assert len(missed) <= 0.05 * len(ON_TOPIC), missed
     assert len(unsure) <= 0.1 * len(ON_TOPIC), unsure
 
 
-@pytest.mark.parametrize("question", ORDINARY)
+@pytest.mark.cases("question", ORDINARY)
 def test_an_ordinary_question_about_the_shop_finds_its_pattern_over_the_threshold(question: str) -> None:
-    best = MATCHER.match(question, kinds=SHOP)[0]
+    best = shipped_matcher().match(question, kinds=SHOP)[0]
     assert best.pattern.id == ORDINARY[question]
     assert best.confidence >= THRESHOLD
 
@@ -120,28 +119,28 @@ def test_questions_about_something_else_mostly_stay_under_the_threshold() -> Non
 
 
 def test_matches_come_best_first_and_at_most_k() -> None:
-    found = MATCHER.match("revenue by category and product", k=5)
+    found = shipped_matcher().match("revenue by category and product", k=5)
     assert len(found) == 5
     assert all(one.score >= other.score and one.confidence >= other.confidence for one, other in pairwise(found))
     assert all(0 < match.score <= 1 for match in found)
-    assert MATCHER.match("revenue by category and product", k=2) == found[:2]
-    assert MATCHER.match("revenue by category and product", k=0) == ()
+    assert shipped_matcher().match("revenue by category and product", k=2) == found[:2]
+    assert shipped_matcher().match("revenue by category and product", k=0) == ()
 
 
 def test_a_pattern_that_shares_nothing_is_no_match() -> None:
-    assert MATCHER.match("zzz qqq") == ()
-    assert MATCHER.match("") == ()
+    assert shipped_matcher().match("zzz qqq") == ()
+    assert shipped_matcher().match("") == ()
 
 
 def test_a_pattern_that_shares_pieces_of_words_alone_is_hardly_one() -> None:
-    best = MATCHER.match("xylophone")[0]
+    best = shipped_matcher().match("xylophone")[0]
     assert best.confidence < 0.05
     assert best.terms
     assert all(term in " xylophone " for term in best.terms)
 
 
 def test_the_words_that_counted_are_words_of_the_question_weightiest_first() -> None:
-    terms = MATCHER.match("return rate by category", kinds=SHOP)[0].terms
+    terms = shipped_matcher().match("return rate by category", kinds=SHOP)[0].terms
     assert set(terms) == {"return", "rate", "category"}
     assert terms[0] == "return"
 
@@ -159,24 +158,24 @@ def test_words_of_grammar_are_told_where_nothing_else_counted() -> None:
 
 
 def test_unknown_words_make_a_match_less_sure() -> None:
-    plain = MATCHER.match("best customers")[0]
-    mixed = MATCHER.match("best customers frobnicate the wombat")[0]
+    plain = shipped_matcher().match("best customers")[0]
+    mixed = shipped_matcher().match("best customers frobnicate the wombat")[0]
     assert mixed.score < plain.score
     assert mixed.confidence < plain.confidence
 
 
 @pytest.mark.parametrize("question", ["custmer rankng", "custommers ranked", "the most valuabel customers"])
 def test_a_slip_of_the_pen_does_not_hide_a_pattern(question: str) -> None:
-    assert MATCHER.match(question, kinds=SHOP)[0].pattern.id == "sql/customer_ranking"
+    assert shipped_matcher().match(question, kinds=SHOP)[0].pattern.id == "sql/customer_ranking"
 
 
 def test_patterns_are_found_by_id() -> None:
-    pattern = MATCHER.by_id("sql/top_n")
+    pattern = shipped_matcher().by_id("sql/top_n")
     assert pattern is not None
     assert pattern.name == "top_n"
-    assert MATCHER.by_id("sql/nothing") is None
-    assert MATCHER.ids() == tuple(each.id for each in MATCHER.patterns)
-    assert MATCHER.patterns == LIBRARY
+    assert shipped_matcher().by_id("sql/nothing") is None
+    assert shipped_matcher().ids() == tuple(each.id for each in shipped_matcher().patterns)
+    assert shipped_matcher().patterns == LIBRARY
 
 
 @pytest.mark.parametrize("patterns", [(), [Pattern("x/the", "", "")]], ids=["none", "empty"])
@@ -184,7 +183,7 @@ def test_patterns_without_a_word_match_nothing(patterns: list[Pattern]) -> None:
     assert Matcher(patterns).match("the best customers") == ()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("kinds", "ids"),
     [
         (None, {"x/any", "x/sql", "x/rest"}),
@@ -218,16 +217,16 @@ def test_priority_settles_a_tie_and_nothing_else() -> None:
 
 
 def test_a_boost_changes_the_order_and_neither_score_nor_confidence() -> None:
-    plain = MATCHER.match("sales by country and category")
+    plain = shipped_matcher().match("sales by country and category")
     close = Matcher([Pattern("x/a", "n", "orders"), Pattern("x/b", "n", "orders")])
     before, after = close.match("orders"), close.match("orders", boosts={"x/b": 1.05})
     assert (ids(before), ids(after)) == (["x/a", "x/b"], ["x/b", "x/a"])
     assert [(match.score, match.boost) for match in after] == [(before[1].score, 1.05), (before[0].score, 1.0)]
     assert after[0].confidence == before[1].confidence
-    assert MATCHER.match("sales by country and category", boosts={"sql/nothing": 1.1}) == plain
+    assert shipped_matcher().match("sales by country and category", boosts={"sql/nothing": 1.1}) == plain
 
 
-@pytest.mark.parametrize(("asked", "used"), [(50.0, 1.1), (1.1, 1.1), (0.0, 0.9), (-3.0, 0.9), (0.95, 0.95)])
+@pytest.mark.cases(("asked", "used"), [(50.0, 1.1), (1.1, 1.1), (0.0, 0.9), (-3.0, 0.9), (0.95, 0.95)])
 def test_a_boost_is_bounded(asked: float, used: float) -> None:
     assert Matcher([Pattern("x/a", "n", "orders")]).match("orders", boosts={"x/a": asked})[0].boost == used
 
@@ -235,7 +234,7 @@ def test_a_boost_is_bounded(asked: float, used: float) -> None:
 def test_a_boost_never_lifts_a_pattern_over_a_much_better_one() -> None:
     question = "Who are our best customers?"
     every = {pattern.id: 1.1 for pattern in LIBRARY if pattern.id != "sql/customer_ranking"}
-    best = MATCHER.match(question, kinds=SHOP, boosts={**every, "sql/customer_ranking": 0.9})[0]
+    best = shipped_matcher().match(question, kinds=SHOP, boosts={**every, "sql/customer_ranking": 0.9})[0]
     assert best.pattern.id == "sql/customer_ranking"
 
 
@@ -248,9 +247,9 @@ def test_two_patterns_that_say_the_same_share_the_confidence() -> None:
     assert both[0].confidence == both[1].confidence <= 0.5
 
 
-@pytest.mark.parametrize("pattern_id", ["sql/top_n", "sql/payment_mix", "sql/gross_margin", "sql/return_rate"])
+@pytest.mark.cases("pattern_id", ["sql/top_n", "sql/payment_mix", "sql/gross_margin", "sql/return_rate"])
 def test_a_library_of_one_pattern_is_not_always_sure(pattern_id: str) -> None:
-    pattern = MATCHER.by_id(pattern_id)
+    pattern = shipped_matcher().by_id(pattern_id)
     assert pattern is not None
     alone = Matcher([pattern])
     chances = [match.confidence for question in OFF_TOPIC for match in alone.match(question)]
@@ -261,12 +260,12 @@ def test_a_library_of_one_pattern_is_not_always_sure(pattern_id: str) -> None:
 
 def test_many_threads_get_the_answers_of_one() -> None:
     questions = [*ON_TOPIC, *OFF_TOPIC]
-    alone = [MATCHER.match(question) for question in questions]
+    alone = [shipped_matcher().match(question) for question in questions]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(MATCHER.match, questions)) == alone
+        assert list(pool.map(shipped_matcher().match, questions)) == alone
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "question",
     [
         "Who are our best customers? " + "customers " * 10_000,
@@ -280,7 +279,7 @@ def test_many_threads_get_the_answers_of_one() -> None:
 )
 def test_a_pasted_novel_costs_no_more_than_its_beginning_and_end(question: str) -> None:
     started = time.process_time()
-    MATCHER.match(question)
+    shipped_matcher().match(question)
     assert time.process_time() - started < 0.1
 
 
@@ -288,21 +287,19 @@ def test_a_question_costs_little_time() -> None:
     questions = [*ON_TOPIC, *OFF_TOPIC] * 3
     started = time.process_time()
     for question in questions:
-        MATCHER.match(question)
+        shipped_matcher().match(question)
     assert (time.process_time() - started) / len(questions) < 0.003
 
 
 def test_what_is_asked_before_or_behind_a_long_paste_counts() -> None:
     paste = " lorem ipsum dolor amet" * 4_000
     for question in (f"Who are our best customers?{paste}", f"{paste} Who are our best customers?"):
-        assert {"best", "customers"} <= set(MATCHER.match(question, kinds=SHOP)[0].terms)
+        assert {"best", "customers"} <= set(shipped_matcher().match(question, kinds=SHOP)[0].terms)
 
 
-@pytest.mark.parametrize(
-    "question", ["😀🚀", "\ud800", "\x00", "\ud83d top \ude00", "ہیلو", "ขายดี", "' OR 1=1 --", "((((("]
-)
+@pytest.mark.cases("question", ["😀🚀", "\ud800", "\x00", "\ud83d top \ude00", "ہیلو", "ขายดี", "' OR 1=1 --", "((((("])
 def test_strange_characters_do_no_harm(question: str) -> None:
-    assert all(0 < match.score <= 1 for match in MATCHER.match(question))
+    assert all(0 < match.score <= 1 for match in shipped_matcher().match(question))
 
 
 def test_patterns_in_scripts_without_spaces_are_found() -> None:
@@ -319,12 +316,12 @@ def test_importing_the_room_loads_neither_scikit_learn_nor_numpy() -> None:
 
 def test_the_intents_of_a_pattern_find_it_first_unless_another_says_the_same() -> None:
     asked = [(intent, pattern.id) for pattern in LIBRARY for intent in pattern.intents if len(intent.split()) > 2]
-    missed = [each for each in asked if MATCHER.match(each[0], 1)[0].pattern.id != each[1]]
+    missed = [each for each in asked if shipped_matcher().match(each[0], 1)[0].pattern.id != each[1]]
     assert len(missed) <= 0.01 * len(asked), missed
 
 
 def best_chance(question: str) -> float:
-    return max((match.confidence for match in MATCHER.match(question)), default=0.0)
+    return max((match.confidence for match in shipped_matcher().match(question)), default=0.0)
 
 
 def ids(found: tuple[PatternMatch, ...]) -> list[str]:

@@ -14,7 +14,6 @@ from loom_worker.patterns.match import Matcher
 from tests.support.shipped_patterns import shipped, shipped_matcher
 
 LIBRARY = shipped().patterns
-MATCHER = shipped_matcher()
 QUESTIONS = tuple(pattern.intents[0] for pattern in LIBRARY if pattern.intents)[::3]
 
 TEXT = st.lists(st.sampled_from("orders month revenue customers the cat country orderly zip".split()), max_size=5).map(
@@ -80,9 +79,9 @@ def test_the_index_serves_on_where_texts_are_the_same() -> None:
         fitted = found
 
     moved = [replace(pattern, priority=99) for pattern in LIBRARY]
-    again = Matcher(moved, MATCHER, fits=Never())  # type: ignore[arg-type]
+    again = Matcher(moved, shipped_matcher(), fits=Never())  # type: ignore[arg-type]
     for question in QUESTIONS:
-        assert [m.score for m in again.match(question)] == [m.score for m in MATCHER.match(question)]
+        assert [m.score for m in again.match(question)] == [m.score for m in shipped_matcher().match(question)]
 
 
 def test_a_change_serves_at_once_and_is_fitted_behind_the_scenes() -> None:
@@ -98,10 +97,10 @@ def test_a_change_serves_at_once_and_is_fitted_behind_the_scenes() -> None:
             return fit(patterns)
 
     changed = [replace(LIBRARY[0], title="Something else about wombats"), *LIBRARY[1:]]
-    provisional = Matcher(changed, MATCHER, fits=Slow())
+    provisional = Matcher(changed, shipped_matcher(), fits=Slow())
     assert asked.wait(30)
     assert provisional.match("wombats")[0].pattern.id == LIBRARY[0].id
-    same = [provisional.match(q, 1)[0].pattern.id == MATCHER.match(q, 1)[0].pattern.id for q in QUESTIONS]
+    same = [provisional.match(q, 1)[0].pattern.id == shipped_matcher().match(q, 1)[0].pattern.id for q in QUESTIONS]
     assert sum(same) >= 0.95 * len(same)
     goes_on.set()
     for thread in [each for each in threading.enumerate() if each.name == "loom-patterns-fit"]:

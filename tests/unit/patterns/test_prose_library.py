@@ -20,7 +20,7 @@ from tests.support.shipped_patterns import shipped
 
 LIBRARY = shipped()
 PATTERNS = {pattern.id: pattern for pattern in LIBRARY.patterns}
-EACH = pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
+EACH = pytest.mark.cases("pattern", PATTERNS.values(), ids=PATTERNS)
 
 DIFFICULTIES = {"beginner", "intermediate", "advanced"}
 BACKENDS = {"", "sql", "sqlite", "postgresql", "mysql", "duckdb", "rest", "documents", "mcp"}

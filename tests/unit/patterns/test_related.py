@@ -4,7 +4,7 @@ from loom_worker.patterns.related import meanings
 from loom_worker.patterns.words import FUNCTION_WORDS, stemmed
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("one", "other"),
     [("shoppers", "customer"), ("turnover", "revenue"), ("postgres", "postgresql"), ("monthly", "months")],
 )
@@ -16,7 +16,7 @@ def test_a_word_of_several_meanings_has_a_term_for_each() -> None:
     assert len(meanings("purchase")) == 2
 
 
-@pytest.mark.parametrize("word", ["wombat", "", "the", "="])
+@pytest.mark.cases("word", ["wombat", "", "the", "="])
 def test_other_words_have_no_meaning(word: str) -> None:
     assert meanings(word) == ()
 

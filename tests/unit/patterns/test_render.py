@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.patterns import CommonError, Example, Parameter, Pattern, PatternMatch, Template
@@ -151,7 +151,7 @@ def open_fences(text: str) -> int:
     return int(bool(fence))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("template", "filled"),
     [
         ("LIMIT {{n}}", "LIMIT 5"),
@@ -210,7 +210,7 @@ def test_a_pattern_without_a_title_is_told_by_its_name() -> None:
     assert as_document(Pattern("x/y", "y", " ")) == '<pattern id="x/y">\n\ny\n</pattern>'
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("backend", "text", "language"),
     [
         ("sql", "anything", "sql"),
@@ -251,7 +251,6 @@ def test_prose_cannot_pose_as_a_template_or_a_parameter() -> None:
 
 
 @given(PATTERNS)
-@settings(max_examples=60, deadline=None)
 def test_whatever_a_pattern_says_its_block_is_closed_once_and_short_enough(pattern: Pattern) -> None:
     text = matched(pattern)
     assert len(text) <= MOST_CHARS
@@ -259,7 +258,6 @@ def test_whatever_a_pattern_says_its_block_is_closed_once_and_short_enough(patte
 
 
 @given(PATTERNS, st.dictionaries(st.sampled_from(["n", "a"]), HOSTILE))
-@settings(max_examples=40, deadline=None)
 def test_a_document_is_one_block_whatever_pattern_and_values_say(pattern: Pattern, values: dict[str, str]) -> None:
     assert_is_one_block(as_document(pattern))
     assert_is_one_block(as_document(pattern, values))
@@ -299,7 +297,7 @@ def test_a_template_that_does_not_fit_is_left_out_whole_and_the_others_stay() ->
     assert text.partition("Left out")[0] == TEXT.removesuffix("</pattern>") + "\n"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("fields", "left_out", "stays"),
     [
         ({"description": "d" * (DESCRIPTION_CHARS + 1)}, "the end of the description", "d" * DESCRIPTION_CHARS + "…\n"),
@@ -342,7 +340,7 @@ def test_a_pattern_that_just_fits_is_whole() -> None:
     assert longer.endswith(" gives the whole pattern.\n</pattern>")
 
 
-@pytest.mark.parametrize("template_chars", [5_000, 5_100, 5_200, 5_300, 5_400, 5_500, 5_600])
+@pytest.mark.cases("template_chars", [5_000, 5_100, 5_200, 5_300, 5_400, 5_500, 5_600])
 def test_where_parts_are_left_out_little_room_is_wasted(template_chars: int) -> None:
     templates = {"long": Template("SELECT " + "x" * template_chars), "short": Template("SELECT 1")}
     practices = "\n".join("b" * 30 for _ in range(100))

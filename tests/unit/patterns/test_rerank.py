@@ -30,7 +30,7 @@ def names(matches: tuple[PatternMatch, ...]) -> str:
     return "".join(each.pattern.name for each in matches)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("candidates", "expected"),
     [
         ([], False),
@@ -101,7 +101,7 @@ def test_the_wish_to_give_up_goes_with_the_request() -> None:
     assert not request("q", MATCHES).is_given_up()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("answer", "order"),
     [
         ("1", "abcdefg"),

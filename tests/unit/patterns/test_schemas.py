@@ -39,13 +39,13 @@ def test_the_schemas_are_schemas(schema: dict[str, Any]) -> None:
     assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
 
 
-@pytest.mark.parametrize("path", library_files(packaged_root()), ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.cases("path", library_files(packaged_root()), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_shipped_file_is_valid(path: Path) -> None:
     for _, document in read_documents(path):
         assert errors(document) == []
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.cases("part", PARTS)
 def test_the_schema_knows_exactly_the_keys_of_the_loader(part: str) -> None:
     properties = PATTERN["$defs"][part]["properties"]
     assert set(properties) == set(aliases.all_names(PARTS[part]))
@@ -59,7 +59,7 @@ def test_the_schema_of_libraries_knows_exactly_what_they_tell_of_themselves() ->
     assert set(LIBRARY["properties"]) == metadata | {"apiVersion", "kind", "metadata", "spec", "entries", "patterns"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "document",
     [
         {"name": "a"},
@@ -77,7 +77,7 @@ def test_what_the_loader_refuses_an_editor_marks(document: Any) -> None:
     assert errors(document)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "document",
     [
         {"id": "a", "domain": "c", "odd": {"kept": 1}},

@@ -3,7 +3,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import ToolFailed
@@ -76,7 +76,7 @@ def test_load_pattern_fills_in_what_it_is_given() -> None:
     assert "Without a value: n, b, many." in loaded({"id": "sql/top_n", "parameters": {}})
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("arguments", "is_taken"),
     [
         ({"id": "a", "parameters": {"n": 5, "s": "x", "f": 1.5, "b": False, "l": ["a"]}}, True),
@@ -101,7 +101,7 @@ def test_the_schema_of_list_patterns_knows_a_category_and_a_query() -> None:
     assert not schema.is_valid({"library": "sql"})
 
 
-@pytest.mark.parametrize("wanted", ["sql/topn", "top_n", "TOP_N", "rest/top_m", "sql/top"])
+@pytest.mark.cases("wanted", ["sql/topn", "top_n", "TOP_N", "rest/top_m", "sql/top"])
 def test_an_unknown_id_is_answered_with_a_near_one(wanted: str) -> None:
     with pytest.raises(ToolFailed, match="there is sql/top_n") as failed:
         loaded({"id": wanted})
@@ -116,7 +116,6 @@ def test_of_two_patterns_of_one_name_that_of_the_asked_library_is_named() -> Non
 
 
 @given(st.text(max_size=60), st.lists(st.text(min_size=1, max_size=110), max_size=3))
-@settings(max_examples=50)
 def test_a_failure_is_one_line_of_100_characters_at_most(wanted: str, names: list[str]) -> None:
     patterns = [pattern(f"sql/{name}", category=name) for name in names]
     asked = [({"id": f"no such {wanted}"}, 0), ({"category": f"no such {wanted}"}, 1)]
@@ -165,7 +164,7 @@ def test_the_list_is_grouped_by_library_with_a_line_each() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("category", "ids"),
     [
         ("sql", ["top_n", "slow"]),
@@ -183,7 +182,7 @@ def test_a_category_is_a_library_or_what_patterns_call_theirs(category: str, ids
     assert [line.split(":")[0].rpartition("/")[2] for line in lines if "- " in line] == ids
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("wanted", "told"),
     [
         ("rankin", "no category 'rankin'; there is Ranking"),
@@ -199,7 +198,7 @@ def test_an_unknown_category_is_answered_with_the_nearest(wanted: str, told: str
     assert failed.value.code == "ERROR_NOT_FOUND"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "query", ["top_n", "BEST sellers", "revenue ranks", "shop", "what sells", "advertising", "ranking revenue"]
 )
 def test_a_query_finds_what_has_all_its_words_wherever_they_stand(query: str) -> None:

@@ -21,7 +21,7 @@ def test_neighbouring_words_are_terms_too() -> None:
     assert terms("average order value") == ["average", "order", "value", "average order", "order value"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "period", ["last year", "this month", "the past 3 months", "in March", "March 2025", "2025", "Q3 2025"]
 )
 def test_a_period_is_not_what_a_question_is_about(period: str) -> None:
@@ -36,12 +36,12 @@ def test_a_measure_of_time_stays_a_word() -> None:
     assert single("revenue per month") == ["revenue", "per", "month"]
 
 
-@pytest.mark.parametrize("text", ["", "?!", "2025", "😀 🚀", "\ud800", "\x00"])
+@pytest.mark.cases("text", ["", "?!", "2025", "😀 🚀", "\ud800", "\x00"])
 def test_a_text_that_says_nothing_has_no_terms(text: str) -> None:
     assert (terms(text), pieces(text)) == ([], [])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("word", "stem"),
     [
         ("orders", "order"),
@@ -70,7 +70,7 @@ def test_a_word_loses_plural_and_tense_alone(word: str, stem: str) -> None:
     assert stemmed(word) == stem
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "cut"),
     [
         ("order", [" ord", "orde", "rder", "der "]),

@@ -18,7 +18,7 @@ def refused(patch: SessionPatch, agent: Agent = AGENT, tools: tuple[str, ...] = 
     return caught.value
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "patch",
     [
         SessionPatch(),
@@ -48,7 +48,7 @@ def test_an_agent_that_has_nothing_to_choose_from_says_so() -> None:
     assert [flaw.detail for flaw in error.flaws] == ["its tools are none", "its databases are none but its own"]
 
 
-@pytest.mark.parametrize("agent", ["default@latest", "analyst", "analyst@2", "Analyst@latest"])
+@pytest.mark.cases("agent", ["default@latest", "analyst", "analyst@2", "Analyst@latest"])
 def test_a_session_keeps_its_agent(agent: str) -> None:
     [flaw] = refused(SessionPatch(agent=agent)).flaws
     assert flaw.pointer == "/agent"

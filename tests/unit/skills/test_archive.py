@@ -67,7 +67,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.cases("kind", MAKERS)
 def test_a_good_archive_gives_its_files(kind: str) -> None:
     raw = MAKERS[kind]()
     bundle = unpack(raw)
@@ -75,8 +75,8 @@ def test_a_good_archive_gives_its_files(kind: str) -> None:
     assert bundle.sha256 == hashlib.sha256(raw).hexdigest()
 
 
-@pytest.mark.parametrize("kind", ["zip", "tar"])
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.cases("kind", ["zip", "tar"])
+@pytest.mark.cases("name", HOSTILE)
 def test_a_hostile_archive_is_refused(kind: str, name: str) -> None:
     with pytest.raises(Unsafe) as refused:
         unpack(MAKERS[kind](*HOSTILE[name]))
@@ -123,7 +123,7 @@ def test_a_skill_md_alone_is_a_skill() -> None:
     assert unpack(b"\xef\xbb\xbf" + SKILL).files == {"SKILL.md": b"\xef\xbb\xbf" + SKILL}
 
 
-@pytest.mark.parametrize("raw", [b"", b"<html>", b"PK\x05\x06" + bytes(18), b"\x7fELF", b"\x1f\x8b"], ids=repr)
+@pytest.mark.cases("raw", [b"", b"<html>", b"PK\x05\x06" + bytes(18), b"\x7fELF", b"\x1f\x8b"], ids=repr)
 def test_what_is_no_archive_is_refused(raw: bytes) -> None:
     with pytest.raises(Unsafe):
         unpack(raw)
@@ -183,7 +183,7 @@ def test_endless_extended_headers_are_refused() -> None:
         unpack(header.tobuf(tarfile.USTAR_FORMAT) * 5000)
 
 
-@pytest.mark.parametrize("kept", [1024, 1536, 2048, 2560], ids=str)
+@pytest.mark.cases("kept", [1024, 1536, 2048, 2560], ids=str)
 def test_a_tar_that_is_cut_off_between_entries_is_refused(kept: int) -> None:
     with pytest.raises(Unsafe, match=r"cut off|cannot be unpacked \(ReadError\)"):
         unpack(tarred()[:kept])
@@ -196,7 +196,7 @@ def test_a_tar_that_is_broken_in_the_middle_is_refused() -> None:
         unpack(bytes(raw))
 
 
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.cases("kind", MAKERS)
 def test_a_damaged_archive_is_refused_or_good_but_never_another_error(kind: str) -> None:
     raw, dice = MAKERS[kind](Entry("pdf/more", bytes(range(256)))), random.Random(kind)
     for _ in range(200):

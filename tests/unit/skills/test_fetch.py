@@ -49,9 +49,7 @@ def test_a_public_name_with_a_private_address_is_refused() -> None:
         fetch("https://example.com/a.zip", lookup=lookup)
 
 
-@pytest.mark.parametrize(
-    "url", ["ftp://example.com/a", "https://u:p@example.com/", "https://", "https://a b/", "file:/x"]
-)
+@pytest.mark.cases("url", ["ftp://example.com/a", "https://u:p@example.com/", "https://", "https://a b/", "file:/x"])
 def test_what_is_no_url_to_fetch_is_refused(url: str) -> None:
     with pytest.raises(Rejected):
         fetch(url, allow_private=True)
@@ -65,7 +63,7 @@ def test_a_redirect_is_followed_also_to_another_host() -> None:
     assert [asked.path for asked in first.received] == ["/hook", "/next"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "to",
     ["http://169.254.169.254/latest/meta-data", "file:///etc/passwd", "gopher://127.0.0.1/", "http://[::ffff:1.1.1.1"],
 )
@@ -82,7 +80,7 @@ def test_a_redirect_without_end_is_left_after_five() -> None:
         assert len(server.received) == MAX_REDIRECTS + 1
 
 
-@pytest.mark.parametrize("status", [204, 401, 404, 500])
+@pytest.mark.cases("status", [204, 401, 404, 500])
 def test_an_error_is_no_archive(status: int) -> None:
     with pytest.raises(Rejected, match=f"HTTP {status}"):
         fetched(Answer(status, body=b"" if status == 204 else b"sorry"))

@@ -172,13 +172,13 @@ ATTACKS = [
 ]
 
 
-@pytest.mark.parametrize("path", ATTACKS, ids=range(len(ATTACKS)))
+@pytest.mark.cases("path", ATTACKS, ids=range(len(ATTACKS)))
 def test_no_path_leads_out_of_the_skill(root: Path, path: str) -> None:
     _, code = failure(root, path=path)
     assert code in ("INVALID_INPUT", "ERROR_NOT_FOUND")
 
 
-@pytest.mark.parametrize("skill", ["mail", "../../office/skills/mail", "", ".", "PDF", "office/mail", "x" * 200, "\0"])
+@pytest.mark.cases("skill", ["mail", "../../office/skills/mail", "", ".", "PDF", "office/mail", "x" * 200, "\0"])
 def test_no_name_leads_to_another_folder(root: Path, skill: str) -> None:
     text, code = failure(root, skill)
     assert code == "ERROR_NOT_FOUND"

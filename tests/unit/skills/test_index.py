@@ -25,7 +25,7 @@ def problem(skills: Skills, workspace: str = "home") -> str:
     return found
 
 
-@pytest.mark.parametrize("name", ["a", "default", "A.b_c-1", "x" * 64, "..."])
+@pytest.mark.cases("name", ["a", "default", "A.b_c-1", "x" * 64, "..."])
 def test_a_workspace_may_have_such_a_name(name: str) -> None:
     assert is_workspace(name)
 

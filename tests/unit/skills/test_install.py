@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import BadFile, Conflict, LoomError, NotFound, Rejected
@@ -146,7 +146,6 @@ def test_a_name_that_is_none_is_not_printed_as_it_is(tmp_path: Path) -> None:
     assert str(refused.value).isprintable()
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.text(st.sampled_from([*"./\\ab"]), min_size=1, max_size=9), max_size=3),
     st.sampled_from(["zip", "tar"]),

@@ -33,7 +33,7 @@ def test_paths_that_are_kept_lie_within_and_never_under_each_other(paths: list[s
     assert not any(other.startswith(f"{path}/") for path in kept for other in kept)
 
 
-@pytest.mark.parametrize("path", ["CONTRIBUTING.md", "a/console.py", "a.b.c", "naïve-日本.md", "100%", "a b.md", "~x"])
+@pytest.mark.cases("path", ["CONTRIBUTING.md", "a/console.py", "a.b.c", "naïve-日本.md", "100%", "a b.md", "~x"])
 def test_a_usual_name_is_kept(path: str) -> None:
     assert set(gathered("SKILL.md", path).bundle().files) == {"SKILL.md", path}
 
@@ -50,7 +50,7 @@ def test_hidden_files_are_not_passed_over_without_end() -> None:
         found.wants(".more", 1)
 
 
-@pytest.mark.parametrize("paths", [(), ("a.md",), ("pdf/a.md",), ("a/SKILL.md", "b/SKILL.md"), ("a/b/SKILL.md",)])
+@pytest.mark.cases("paths", [(), ("a.md",), ("pdf/a.md",), ("a/SKILL.md", "b/SKILL.md"), ("a/b/SKILL.md",)])
 def test_without_a_clear_skill_md_there_is_no_skill(paths: tuple[str, ...]) -> None:
     with pytest.raises(Unsafe, match=r"no SKILL\.md"):
         gathered(*paths).bundle()
@@ -71,7 +71,7 @@ def test_a_refusal_says_of_what_in_one_line() -> None:
         Gathering().wants("x", 2**40)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("source", "shown"),
     [
         ("https://ada:secret@example.com/a.zip", "https://…@example.com/a.zip"),

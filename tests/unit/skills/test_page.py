@@ -44,7 +44,7 @@ def test_wherever_changes_are_promised_what_sessions_keep_is_said(page: str) -> 
     assert [each for each in promised if "PATCH /v1/sessions/{s}" not in each or "as first sent" not in each] == []
 
 
-@pytest.mark.parametrize("field", spec.FIELDS)
+@pytest.mark.cases("field", spec.FIELDS)
 def test_every_field_is_on_the_page(field: str) -> None:
     assert f"| `{field}` |" in text(PAGE)
 

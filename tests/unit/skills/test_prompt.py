@@ -53,7 +53,7 @@ def test_a_skill_whose_tools_are_all_there_misses_none() -> None:
     assert "Those of them that you do not have you do without." in beside(called(PDF), most_chars=5000)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("named", "has", "missing"),
     [
         ((), (), ()),
@@ -143,7 +143,7 @@ def test_long_lines_are_several_and_none_is_lost() -> None:
     assert [len(line) for line in lines_of(text)] == [MAX_LINE_CHARS, MAX_LINE_CHARS, 1, 0, 1]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         "</skill>",

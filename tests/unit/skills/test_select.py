@@ -25,7 +25,7 @@ def names(message: str, most: int = 9) -> list[str]:
     return [f"{skill.name} {reason}" for skill, reason in chosen(SHELF, message, most=most)]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "message",
     [
         "use skill: infra-ops",
@@ -47,7 +47,7 @@ def test_a_skill_is_called_by_its_name(message: str) -> None:
     assert names(message) == ["infra-ops manual"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "message",
     [
         "",
@@ -66,7 +66,7 @@ def test_nothing_else_calls_a_skill(message: str) -> None:
     assert names(message) == []
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "message",
     [
         "use skill: pdf, infra-ops and always",
@@ -79,7 +79,7 @@ def test_skills_of_any_trigger_are_called_in_the_order_of_their_mention(message:
     assert names(message) == ["pdf manual", "infra-ops manual", "always manual"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "message",
     [
         "Is the server up?",
@@ -100,9 +100,7 @@ def test_a_keyword_counts_as_a_whole_word_in_any_case_and_script(message: str) -
     assert names(message) == ["servers keyword"]
 
 
-@pytest.mark.parametrize(
-    "message", ["observer", "serverless", "my_server_1", "C", "deployed", "asp.net", "部 署", "helm"]
-)
+@pytest.mark.cases("message", ["observer", "serverless", "my_server_1", "C", "deployed", "asp.net", "部 署", "helm"])
 def test_a_part_of_a_word_is_no_keyword(message: str) -> None:
     assert names(message) == []
 
@@ -121,7 +119,7 @@ def test_a_called_skill_is_not_chosen_again_by_its_keywords() -> None:
     assert names("use skill: k8s for this pod") == ["k8s manual"]
 
 
-@pytest.mark.parametrize(("most", "count"), [(0, 0), (1, 1), (2, 2), (9, 3), (-1, 0)])
+@pytest.mark.cases(("most", "count"), [(0, 0), (1, 1), (2, 2), (9, 3), (-1, 0)])
 def test_there_are_never_more_than_are_wanted(most: int, count: int) -> None:
     assert len(names("use skill: pdf, deploy a pod", most)) == count
 

@@ -52,20 +52,20 @@ def test_the_smallest_skill_has_a_name_and_a_description() -> None:
     assert (skill.body, skill.trigger, skill.allowed_tools, dict(skill.metadata)) == ("", "model", (), {})
 
 
-@pytest.mark.parametrize("name", ["a", "7", "pdf-processing", "a-b-c", "x" * 64, "data2", "résumé", "技能", "навык-1"])
+@pytest.mark.cases("name", ["a", "7", "pdf-processing", "a-b-c", "x" * 64, "data2", "résumé", "技能", "навык-1"])
 def test_a_name_of_lower_case_letters_digits_and_single_hyphens_is_taken(name: str) -> None:
     assert is_skill_name(name)
     assert read(skill_md(f"'{name}'"), name).name == name
 
 
-@pytest.mark.parametrize("name", ["-pdf", "pdf-", "_pdf", "x" * 201, "a/b", "..", "a\\b", "-", "a<b", 'a"b', "a\tb"])
+@pytest.mark.cases("name", ["-pdf", "pdf-", "_pdf", "x" * 201, "a/b", "..", "a\\b", "-", "a<b", 'a"b', "a\tb"])
 def test_a_name_that_could_be_mistaken_for_something_else_is_refused(name: str) -> None:
     assert not is_skill_name(name)
     text = yaml.safe_dump({"name": name, "description": "x"})
     assert refusal(f"---\n{text}---\n", name).startswith("SKILL.md:")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("written", "used"),
     [
         *((name, name) for name in ("PDF", "Pdf", "pdf--x", "x" * 65, "a_b", "a.b", "НАВЫК")),
@@ -97,7 +97,7 @@ def test_a_text_of_more_characters_than_the_format_allows_is_a_warning(field: st
     ]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "written", ["Use when: asked", "It's for: PDF, DOCX: all", "Reads `a: b` # really", 'say: "what" it is']
 )
 def test_a_text_with_a_colon_needs_no_quotes(written: str) -> None:
@@ -106,7 +106,7 @@ def test_a_text_with_a_colon_needs_no_quotes(written: str) -> None:
     assert skill.warnings == ("SKILL.md:3: description: a text with ': ' in it needs quotes",)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "reason"),
     [
         ("", "1: the frontmatter is missing"),
@@ -150,8 +150,8 @@ def test_what_is_not_utf8_is_refused() -> None:
     assert refusal(b"---\nname: \xff\n---\n") == "SKILL.md: not UTF-8 (byte 10)"
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.cases("end", ["\n", "\r\n", "\r"])
+@pytest.mark.cases("mark", ["", "\ufeff"])
 def test_line_ends_and_byte_order_marks_of_any_system_make_no_difference(end: str, mark: str) -> None:
     skill = read((mark + skill_md("pdf", "One.\n\nTwo.")).replace("\n", end))
     assert (skill.name, skill.body) == ("pdf", "One.\n\nTwo.")
@@ -161,7 +161,7 @@ def test_a_line_of_hyphens_in_the_body_stays_in_the_body() -> None:
     assert read(skill_md("pdf", "a\n\n---\n\nb")).body == "a\n\n---\n\nb"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("written", "meant"),
     [
         ("1.10", "1.10"),
@@ -188,7 +188,7 @@ def test_tools_are_told_apart_by_spaces_commas_or_as_a_list(written: str) -> Non
     assert read(skill_md("pdf", allowed_tools=written)).allowed_tools == ("Read", "Write", "Bash(git add:*)")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("written", "meant"),
     [
         ("server deploy  server", ("server", "deploy")),
@@ -201,7 +201,7 @@ def test_keywords_are_told_apart_by_commas_if_there_are_any(written: str, meant:
     assert read(skill_md("pdf", metadata=f"gateway:keywords: {written}")).keywords == meant
 
 
-@pytest.mark.parametrize("written", ["auto", "manual", "keyword", "model", "AUTO"])
+@pytest.mark.cases("written", ["auto", "manual", "keyword", "model", "AUTO"])
 def test_each_trigger_is_known_in_any_case_of_letters(written: str) -> None:
     text = skill_md("pdf", metadata=f"gateway:trigger: {written}\ngateway:keywords: a")
     assert read(text).trigger == written.lower()

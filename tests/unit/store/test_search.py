@@ -291,7 +291,7 @@ def test_the_answer_comes_before_what_goes_before_its_question(database: Databas
     assert shown.index("The Wolves!") < shown.index("Good")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=80))
 def test_no_question_raises_or_finds_what_another_session_said(database: Database, question: str) -> None:
     with database.read() as tx:

@@ -103,7 +103,7 @@ def test_what_follows_a_message_that_asks_counts_more_than_what_goes_before_it()
     assert asked[8] == told[8]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("question", "near", "far"),
     [
         ("red shoes", "I like red shoes best", "red is what I like, and of all that one wears, shoes"),
@@ -151,7 +151,7 @@ def test_folding_takes_accents_and_capitals_off_and_leaves_syllables_alone() -> 
     assert fold("ÉCOLE Größe 각 が") == "ecole große 각 か"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "other", "expected"),
     [
         ("The key hangs behind the clock.", "You said: the key  hangs behind the clock.", True),

@@ -15,7 +15,7 @@ def asked(question: str) -> list[str]:
     return [term.forms[0] for term in terms(question)]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("question", "wanted"),
     [
         ("Where are the red shoes?", ["red", "shoes"]),
@@ -40,7 +40,7 @@ def test_words_of_matter_are_asked_for_and_those_of_grammar_are_not(question: st
     assert asked(question) == wanted
 
 
-@pytest.mark.parametrize("question", ["", "  \n", "?!…", "🎉🎉", "--- *** ((", "\x00", "\u200d"])
+@pytest.mark.cases("question", ["", "  \n", "?!…", "🎉🎉", "--- *** ((", "\x00", "\u200d"])
 def test_a_question_without_a_word_asks_for_nothing(question: str) -> None:
     assert terms(question) == ()
 

@@ -149,7 +149,7 @@ def full(kept: SharedMemory) -> SharedMemory:
     return kept
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(prefix=st.one_of(st.sampled_from([*KEYS, "", "%", "_", "A_", "\U0010ffff"]), st.text(max_size=3)))
 def test_a_list_has_the_keys_that_begin_so_and_no_others(full: SharedMemory, prefix: str) -> None:
     if "\0" not in prefix:
@@ -158,7 +158,7 @@ def test_a_list_has_the_keys_that_begin_so_and_no_others(full: SharedMemory, pre
         assert {entry.key for entry in full.changes(MINE, prefix, since=0, limit=99).entries} == set(expected)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("prefix", "end"), [("", None), ("a", "b"), ("a\U0010ffff", "b"), ("\U0010ffff", None), ("\ud7ff", "\ue000")]
 )
 def test_a_range_of_keys_ends_behind_all_that_begin_so(prefix: str, end: str | None) -> None:

@@ -96,7 +96,7 @@ def test_a_process_that_ran_for_a_while_begins_anew() -> None:
     assert died(again, 104.0 + STEADY_S - 0.1).deaths == DEATHS_TOO_MANY + 1
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("rows", "expected"),
     [
         ((VALKEY, WEB, ONE, TWO), ["web"]),

@@ -75,7 +75,7 @@ def test_a_port_of_a_connection_that_just_ended_is_free() -> None:
     assert ports.is_free(HOST, port)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("host", "url"),
     [
         ("127.0.0.1", "http://127.0.0.1:8000"),

@@ -26,7 +26,7 @@ def said(env: dict[str, str], **changes: object) -> str:
     return screen(replace(FACTS, settings=from_env({"LOOM_HOME": HOME, **env}), **changes))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "words",
     [
         "ready after 4.2 s",
@@ -122,7 +122,7 @@ def test_a_real_model_is_named() -> None:
     assert model_line(settings) == "claude-opus-4-5 (anthropic)"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("url", "shown"),
     [
         ("sqlite:////data/shop.db", "sqlite:////data/shop.db"),

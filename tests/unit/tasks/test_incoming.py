@@ -51,7 +51,7 @@ def test_all_that_loom_sends_passes(app: Celery, valkey: redis.Redis, tasks: Any
         assert len(message) * 10 < incoming.LARGEST_BYTES
 
 
-@pytest.mark.parametrize("name", [*BYTES, *ENVELOPES, *CALLS])
+@pytest.mark.cases("name", [*BYTES, *ENVELOPES, *CALLS])
 def test_a_malformed_message_is_refused_without_repeating_it(name: str, sound: dict[str, Any], tasks: Any) -> None:
     makers = {**ENVELOPES, **CALLS}
     data = BYTES[name] if name in BYTES else json.dumps(makers[name](sound)).encode()
@@ -61,7 +61,7 @@ def test_a_malformed_message_is_refused_without_repeating_it(name: str, sound: d
     assert SECRET not in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("envelope", "shown"),
     [
         ({"properties": {"delivery_tag": "6f2c-1.a_b"}}, "6f2c-1.a_b"),

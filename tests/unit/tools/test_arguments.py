@@ -36,7 +36,7 @@ SCHEMA: Json = {"type": "object", "properties": PROPERTIES, "$defs": {"note": NO
 VALIDATOR = compiled(ToolSpec("t", "", SCHEMA))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("given_arguments", "wanted"),
     [
         ({"count": "5"}, {"count": 5}),
@@ -81,7 +81,7 @@ def test_what_says_the_same_in_another_type_is_made_valid(given_arguments: Json,
     assert json.dumps(given_arguments) == json.dumps(before)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "arguments",
     [
         {"count": "five"},

@@ -50,7 +50,7 @@ def declared(**options: Any) -> Tool:
     return tool(**options)(act)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("options", "flags"),
     [
         ({"read_only": True}, (True, True, True)),
@@ -101,7 +101,7 @@ def loud(n: int) -> int:
     return n
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("function", "options", "said"),
     [
         (silent, {}, "write a docstring"),
@@ -129,7 +129,7 @@ def test_a_bad_declaration_says_file_line_and_what_to_do(function: Any, options:
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("thing", [print, partial(loud, 1), int, 7])
+@pytest.mark.cases("thing", [print, partial(loud, 1), int, 7])
 def test_only_a_function_can_be_a_tool(thing: Any) -> None:
     with pytest.raises(BadFile, match="decorate a def"):
         tool(thing)

@@ -31,7 +31,7 @@ def test_any_json_value_is_encoded_and_read_back(value: Any) -> None:
     assert content_type == "application/json"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("result", "text"),
     [
         ({"b": [1, 2], "a": "é"}, '{"b":[1,2],"a":"é"}'),
@@ -57,7 +57,7 @@ def test_a_value_that_contains_itself_is_written_as_python_does() -> None:
     assert encoded(loop) == ("[1, [...]]", "text/plain")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "content_type"),
     [
         ('{"a": 1}', "application/json"),

@@ -18,7 +18,7 @@ def test_only_tools_there_are_can_be_asked_for() -> None:
     assert "load_pattern" in str(tool.run({"names": ["load_pattern"]}, CALLER))
 
 
-@pytest.mark.parametrize("names", [None, "load_pattern", 3, [1, {}], {"a": 1}])
+@pytest.mark.cases("names", [None, "load_pattern", 3, [1, {}], {"a": 1}])
 def test_a_call_that_was_refused_for_its_arguments_asks_for_nothing_that_breaks(names: object) -> None:
     said = ChatMessage("assistant", "", tool_uses=(ToolUse("1", MORE, {"names": names}),))
     assert asked_for([said]) >= {MORE}

@@ -48,7 +48,7 @@ def test_results_and_failures_are_cleaned() -> None:
     assert "\u200b" not in outcome(raising(ValueError("x\u200by"))).detail
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("code", "is_fault"),
     [
         ("INVALID_INPUT", False),
@@ -66,20 +66,20 @@ def test_a_failure_is_a_fault_where_its_code_says_that_something_is_broken(code:
     assert found.is_fault is is_fault
 
 
-@pytest.mark.parametrize("code", ["A", "SQL_ERROR", "E404", "X" * 40])
+@pytest.mark.cases("code", ["A", "SQL_ERROR", "E404", "X" * 40])
 def test_a_word_of_capitals_is_a_code(code: str) -> None:
     found = outcome(raising(ToolFailed("no such order", code)))
     assert (found.content, found.code) == ("no such order", code)
 
 
-@pytest.mark.parametrize("code", ["", "two\nlines", "lower", "X" * 41, "A-B", "CODE\n", 404, ["A"], "É"])
+@pytest.mark.cases("code", ["", "two\nlines", "lower", "X" * 41, "A-B", "CODE\n", 404, ["A"], "É"])
 def test_what_is_no_code_stands_behind_the_text(code: Any) -> None:
     found = outcome(raising(ToolFailed("no such order", code)))
     assert (found.content.splitlines()[0], found.code) == ("no such order", None)
     assert str(code).strip() in found.content
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("error", "content"),
     [
         (ValueError("not so"), "ValueError: not so"),

@@ -165,7 +165,7 @@ def test_a_flaw_stays_short_whatever_the_model_sent(registry: Registry, call: To
     assert len(flaw) <= MAX_FLAW_CHARS
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("schema", "said"),
     [
         ({"type": "object", "properties": {"a": {"type": "text"}}}, "/properties/a/type"),
@@ -182,7 +182,7 @@ def test_a_tool_with_an_invalid_schema_is_refused_with_its_place(schema: Json, s
     assert "'bad'" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 65, "tool\n", "a.b"])
+@pytest.mark.cases("name", ["", "a b", "ä", "x" * 65, "tool\n", "a.b"])
 def test_a_name_that_a_provider_would_refuse_is_refused_first(name: str) -> None:
     with pytest.raises(BadSettings, match="a name is"):
         Registry([tool(name)])

@@ -70,7 +70,7 @@ def odd_key(a: dict[int, str]) -> None: ...
 def odd_default(a: object = object()) -> None: ...
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("function", "said"),
     [
         (no_type, "parameter 'a' has no type: annotate it with one of str, int"),

@@ -24,7 +24,7 @@ def test_half_a_message_is_none(message: dict[str, Any], data: st.DataObject) ->
     assert unpacked(io.BytesIO(raw[: data.draw(st.integers(0, len(raw) - 1))]).read) is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("raw", "said"),
     [
         (packed({"a": "x" * 100}), "at most 50 are read"),

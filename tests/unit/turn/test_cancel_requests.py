@@ -21,7 +21,7 @@ def never() -> CancelAction | None:
     raise AssertionError("the database was asked without an alert")
 
 
-@pytest.mark.parametrize(("known", "cuts"), [(None, False), ("finish", False), ("interrupt", True), ("rollback", True)])
+@pytest.mark.cases(("known", "cuts"), [(None, False), ("finish", False), ("interrupt", True), ("rollback", True)])
 def test_without_an_alert_the_wish_of_the_claim_holds_and_nobody_is_asked(
     known: CancelAction | None, cuts: bool
 ) -> None:

@@ -92,7 +92,7 @@ def test_a_new_turn_looks_for_patterns_then_asks_then_ends() -> None:
     assert ended(after(replied(matched()))) == ("completed", None)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("deaths", "most", "is_dead"), [(0, 1, False), (1, 1, True), (2, 3, False), (3, 3, True), (4, 3, True)]
 )
 def test_a_turn_is_dead_after_as_many_deaths_as_it_may_have_attempts(deaths: int, most: int, is_dead: bool) -> None:
@@ -169,7 +169,7 @@ CALLS: dict[str, tuple[Call, type[object]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CALLS)
+@pytest.mark.cases("case", CALLS)
 def test_an_open_call_is_tended(case: str) -> None:
     call, expected = CALLS[case]
     assert type(after(replied(matched(), "", "tool_use", call))) is expected
@@ -229,7 +229,7 @@ def test_a_turn_that_used_up_its_tool_calls_is_asked_for_text() -> None:
     assert decide(work, replace(LIMITS, max_tool_calls=2), now) == Ask(may_call_tools=True)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("budget", "is_spent"),
     [({"tokens": 100}, True), ({"tokens": 101}, False), ({"usd": 0.1}, True), ({"usd": 0.2}, False), ({}, False)],
 )
@@ -242,7 +242,7 @@ def test_an_answer_that_used_up_the_budget_is_still_an_answer() -> None:
     assert ended(after(replied(matched(budget={"tokens": 1})))) == ("completed", None)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "stop", "expected"),
     [
         ("42", "end_turn", ("completed", None)),

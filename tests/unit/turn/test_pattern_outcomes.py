@@ -35,7 +35,7 @@ def test_what_the_model_loads_itself_is_used_beside_what_was_matched() -> None:
     assert uses(found) == (PatternUse("sql/top_n", "v1", "matched"), PatternUse("sql/trend", "v2", "loaded"))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "calls",
     {
         "it is beside the question already": (loading("sql/top_n"),),
@@ -58,7 +58,7 @@ def test_patterns_of_turns_from_before_there_were_versions_are_not_counted() -> 
     assert uses(({"id": "sql/top_n", "score": 0.5},)) == ()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("status", "reason", "expected"),
     [
         ("completed", None, True),

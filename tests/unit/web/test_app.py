@@ -51,8 +51,8 @@ MALFORMED: list[bytes] = [
 ]
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("raw", MALFORMED, ids=lambda raw: repr(raw[:24]))
+@pytest.mark.cases("path", PATHS)
+@pytest.mark.cases("raw", MALFORMED, ids=lambda raw: repr(raw[:24]))
 def test_a_malformed_body_is_400_and_stores_nothing(
     client: FlaskClient, memory: MemoryFront, path: str, raw: bytes
 ) -> None:
@@ -61,7 +61,7 @@ def test_a_malformed_body_is_400_and_stores_nothing(
     assert memory.count() == 0
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "body",
     [
         {},
@@ -86,10 +86,8 @@ def test_a_body_with_flaws_is_422_and_stores_nothing(
     assert memory.count() == 0
 
 
-@pytest.mark.parametrize(
-    "content_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/xml", "json"]
-)
-@pytest.mark.parametrize(("method", "path"), [("POST", PATHS[0]), ("POST", PATHS[1]), ("PATCH", "/v1/sessions/s1")])
+@pytest.mark.cases("content_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/xml", "json"])
+@pytest.mark.cases(("method", "path"), [("POST", PATHS[0]), ("POST", PATHS[1]), ("PATCH", "/v1/sessions/s1")])
 def test_what_is_not_declared_as_json_is_415(
     client: FlaskClient, memory: MemoryFront, content_type: str | None, method: str, path: str
 ) -> None:
@@ -138,7 +136,7 @@ VALUES = st.recursive(
 )
 
 
-@hypothesis_settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.dictionaries(NAMES | st.text(max_size=5), VALUES, max_size=6), path=st.sampled_from(PATHS))
 def test_no_body_is_the_servers_fault(
     client: FlaskClient, memory: MemoryFront, body: dict[str, Any], path: str

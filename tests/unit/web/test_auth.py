@@ -23,7 +23,7 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": "Bearer " + key.encode().decode("latin-1")}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "authorization",
     [None, "", "Bearer", "Bearer ", "Bearer nope", "Basic a2V5LWE=", "key-a", "Bearer key-a,key-a", "Bearer é"],
 )
@@ -64,7 +64,7 @@ def test_without_keys_other_machines_are_refused(client: FlaskClient, address: s
     assert client.get("/healthz", environ_overrides={"REMOTE_ADDR": address}).status_code == 200
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "host",
     [
         "evil.example",
@@ -91,8 +91,8 @@ def test_without_keys_this_machine_is_served_by_any_of_its_names(client: FlaskCl
     assert client.get("/v1/sessions", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("proxies", [0, 1, 2])
-@pytest.mark.parametrize(
+@pytest.mark.cases("proxies", [0, 1, 2])
+@pytest.mark.cases(
     ("header", "value"),
     [
         ("X-Forwarded-For", "8.8.8.8"),

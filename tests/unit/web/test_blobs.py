@@ -114,7 +114,7 @@ def test_a_range_behind_the_end_is_refused(client: FlaskClient, asked: str) -> N
     assert answer.get_json()["type"] == "/problems/range-not-satisfiable"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "asked", ["bytes=5-4", "bytes=-", "bytes=a-b", "bytes=0-1,4-5", "rows=0-9", "", f"bytes={'9' * 99}-", "bytes=١-٢"]
 )
 def test_what_is_no_single_range_gets_the_whole(client: FlaskClient, asked: str) -> None:

@@ -5,7 +5,7 @@ from web.bodies import fingerprint, idempotency_key, preferred_wait_s
 from web.problems import Refused
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("raw", "key"),
     [
         ("abc", "abc"),
@@ -21,7 +21,7 @@ def test_a_key_is_the_same_quoted_or_not(raw: str, key: str) -> None:
     assert idempotency_key(Headers({"Idempotency-Key": raw})) == key
 
 
-@pytest.mark.parametrize("raw", ["", " ", '""', "k" * 256, '"' + "k" * 256 + '"', "é", '"abc', "a\tb", '"a"b"'])
+@pytest.mark.cases("raw", ["", " ", '""', "k" * 256, '"' + "k" * 256 + '"', "é", '"abc', "a\tb", '"a"b"'])
 def test_an_unusable_key_is_malformed(raw: str) -> None:
     with pytest.raises(Refused) as caught:
         idempotency_key(Headers({"Idempotency-Key": raw}))
@@ -32,7 +32,7 @@ def test_no_key_is_no_key() -> None:
     assert idempotency_key(Headers()) is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("raw", "wait_s"),
     [
         ("wait=5", 5),
@@ -59,7 +59,7 @@ def test_the_order_of_keys_does_not_change_the_fingerprint() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("workspace", "session", "body"), [("v", "s", {"a": 1}), ("w", "t", {"a": 1}), ("w", "s", {"a": 2}), ("w", "s", {})]
 )
 def test_another_request_has_another_fingerprint(workspace: str, session: str, body: dict[str, int]) -> None:

@@ -14,7 +14,7 @@ def places(checker: Checker, body: dict[str, Any]) -> list[str]:
     return sorted(flaw.pointer for flaw in checker.flaws(body))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("wrong", "pointer"),
     [
         ({"input": ""}, "/input"),
@@ -57,7 +57,7 @@ def test_a_wrong_value_is_told_with_its_place(wrong: dict[str, Any], pointer: st
     assert pointer in places(NEW_TURN, {"input": "hello", **wrong})
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "sound",
     [
         {"deadline_s": 0.5},
@@ -96,7 +96,7 @@ def test_a_hundred_thousand_unknown_fields_do_not_make_a_longer_answer() -> None
     assert len(NEW_TURN.flaws({"input": "x", **{f"f{n}": n for n in range(100_000)}})) == MAX_FLAWS
 
 
-@pytest.mark.parametrize("session_id", ["", "a b", "a/b", "é", "a\n", "a" * 129, 5])
+@pytest.mark.cases("session_id", ["", "a b", "a/b", "é", "a\n", "a" * 129, 5])
 def test_a_session_id_is_letters_digits_and_three_signs(session_id: object) -> None:
     assert places(NEW_SESSION, {"id": session_id}) == ["/id"]
 

@@ -3,7 +3,7 @@ import pytest
 from web.connection_limits import ConnectionLimiter
 
 
-@pytest.mark.parametrize(("threads", "slots"), [(1, 1), (2, 1), (4, 3), (8, 6), (256, 192)])
+@pytest.mark.cases(("threads", "slots"), [(1, 1), (2, 1), (4, 3), (8, 6), (256, 192)])
 def test_three_quarters_of_the_threads_may_wait(threads: int, slots: int) -> None:
     limiter = ConnectionLimiter(threads=threads)
     assert [limiter.enter() for _ in range(slots + 1)] == [True] * slots + [False]

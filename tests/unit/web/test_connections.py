@@ -98,7 +98,7 @@ def test_empty_lines_do_not_begin_a_heads_deadline_anew() -> None:
     assert kept.overdue(connections.HEAD_S + 1) == made
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("received_bytes", "age_s", "is_late"),
     [(0, 10.0, False), (0, 11.0, True), (16_384, 12.0, False), (16_384, 12.5, True), (10**9, 151.0, True)],
 )
@@ -117,8 +117,8 @@ def test_an_address_sends_only_so_many_bodies_at_once_and_the_oldest_goes() -> N
     assert dropped == [None] * (len(made) - 1) + [made[0]]
 
 
-@pytest.mark.parametrize("stage", [Stage.ANSWER, Stage.RUNNING])
-@pytest.mark.parametrize(
+@pytest.mark.cases("stage", [Stage.ANSWER, Stage.RUNNING])
+@pytest.mark.cases(
     ("taken_bytes", "taken_s", "now_s", "is_slow"),
     [
         (0, 0.0, 30.0, False),
@@ -145,7 +145,7 @@ def test_answers_that_nobody_takes_have_a_bound_together_and_those_that_wait_lon
     assert kept.overdue(11.0) == [made[4], made[3]]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("address", "group"),
     [
         ("10.0.0.1", "10.0.0.1"),

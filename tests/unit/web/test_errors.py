@@ -112,8 +112,8 @@ WRONG = ["yesterday", "2026-11-21", "2026-11-21T09:30:00", "2026-02-30T09:30:00Z
 WRONG += ["2026-11-21T09:30:00Z\n", "٢026-11-21T09:30:00Z", "2026-11-21T09:30:00.Z", "2026-11-21T09:30:00+99:00", "\0"]
 
 
-@pytest.mark.parametrize("name", ["since", "until"])
-@pytest.mark.parametrize("moment", WRONG)
+@pytest.mark.cases("name", ["since", "until"])
+@pytest.mark.cases("moment", WRONG)
 def test_what_is_no_time_is_refused(client: FlaskClient, name: str, moment: str) -> None:
     answer = client.get("/v1/errors", query_string={name: moment})
     assert (answer.status_code, answer.get_json()["type"]) == (400, "/problems/malformed")
@@ -125,7 +125,7 @@ def test_a_page_that_cannot_be_is_refused(client: FlaskClient, query: str, statu
     assert client.get(f"/v1/errors?{query}").status_code == status
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("moment", "at_ms"),
     [
         ("2026-11-21T09:30:00Z", AT_MS),

@@ -3,7 +3,7 @@ import pytest
 from web.host import host_name
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("host", "name"),
     [
         ("localhost", "localhost"),
@@ -18,7 +18,7 @@ def test_a_host_is_a_name_or_an_address_with_or_without_a_port(host: str, name: 
     assert host_name(host) == name
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "host",
     [
         "",

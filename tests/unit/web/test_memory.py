@@ -92,15 +92,15 @@ WAYS = [("GET", "context", None), ("POST", "recalled", {"message_ids": ["msg_1"]
 WAYS += [("DELETE", "recalled", None), ("GET", "snapshots", None)]
 
 
-@pytest.mark.parametrize(("method", "tail", "body"), WAYS)
-@pytest.mark.parametrize("session", ["none", "a%20b"])
+@pytest.mark.cases(("method", "tail", "body"), WAYS)
+@pytest.mark.cases("session", ["none", "a%20b"])
 def test_the_memory_of_no_session_is_not_found(
     client: FlaskClient, method: str, tail: str, body: Any, session: str
 ) -> None:
     assert client.open(f"/v1/sessions/{session}/{tail}", method=method, json=body).status_code == 404
 
 
-@pytest.mark.parametrize(("method", "tail", "body"), WAYS)
+@pytest.mark.cases(("method", "tail", "body"), WAYS)
 def test_the_memory_of_another_workspace_is_not_found(method: str, tail: str, body: Any) -> None:
     keyed = create_app(MemoryFront(settings(api_keys={"key-a": "alpha", "key-b": "beta"}))).test_client()
     keyed.post("/v1/sessions", json={"id": "s"}, headers={"Authorization": "Bearer key-a"})

@@ -28,7 +28,7 @@ def answer(live: Live, *pieces: bytes) -> bytes:
         return told
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "head",
     [
         POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",

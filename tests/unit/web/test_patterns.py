@@ -37,7 +37,7 @@ def test_all_patterns_are_listed_with_where_they_come_from(client: FlaskClient, 
     assert (answer["has_more"], answer["next"], answer["loaded_at"]) == (False, None, "2026-11-21T09:30:00.000Z")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("category", "found"),
     [
         ("ranking", [TOP.id]),
@@ -136,7 +136,7 @@ STRANGE = [
 ]
 
 
-@pytest.mark.parametrize("pattern_id", STRANGE, ids=lambda each: ascii(each[:24]))
+@pytest.mark.cases("pattern_id", STRANGE, ids=lambda each: ascii(each[:24]))
 def test_an_unknown_id_is_404_whatever_it_is_made_of(client: FlaskClient, memory: MemoryFront, pattern_id: str) -> None:
     answer = client.get(f"/v1/patterns/{quote(pattern_id)}")
     assert (answer.status_code, answer.get_json()["type"]) == (404, "/problems/not-found")
@@ -258,7 +258,7 @@ def test_k_is_three_unless_given_and_twenty_at_most(
     assert len(ids(asked(client, q="top ten customers", **({} if k is None else {"k": k})))) == most
 
 
-@pytest.mark.parametrize("k", ["", "0", "-1", "three", "1.5", "٣", "1_0", " 1", "1" * 16])
+@pytest.mark.cases("k", ["", "0", "-1", "three", "1.5", "٣", "1_0", " 1", "1" * 16])
 def test_a_k_that_is_no_number_from_1_on_is_malformed(client: FlaskClient, memory: MemoryFront, k: str) -> None:
     answer = asked(client, q="top ten customers", k=k)
     assert (answer.status_code, answer.get_json()["type"]) == (400, "/problems/malformed")

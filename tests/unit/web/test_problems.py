@@ -17,7 +17,7 @@ from tests.support.memory_front import MemoryFront
 from web.problems import problem_of
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("error", "status", "slug", "detail"),
     [
         (NotFound("no such turn"), 404, "not-found", "no such turn"),
@@ -38,7 +38,7 @@ def test_an_error_becomes_its_status(error: Exception, status: int, slug: str, d
     assert (problem.status, problem.slug, problem.detail) == (status, slug, detail)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("error", "retry_after"),
     [(QueueFull("full", 2.2), "3"), (Overloaded("x", 7), "7"), (Overloaded("x", None), "1"), (Unavailable("x"), "1")],
 )

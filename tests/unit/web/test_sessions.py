@@ -57,7 +57,7 @@ def test_null_clears_title_model_and_budget_and_nothing_else(client: FlaskClient
     assert (cleared["model"], cleared["budget"], cleared["user"], cleared["status"]) == (None, None, "ada", "paused")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "body",
     [
         {"id": "t"},
@@ -127,8 +127,8 @@ def test_a_deleted_session_is_gone_with_its_turns(client: FlaskClient, submit: S
     assert client.delete("/v1/sessions/s").status_code == 404
 
 
-@pytest.mark.parametrize("session_id", ["a b", "é", "%00", "a%0A", "a" * 129, "%ff"])
-@pytest.mark.parametrize("tail", ["", "/messages", "/turns"])
+@pytest.mark.cases("session_id", ["a b", "é", "%00", "a%0A", "a" * 129, "%ff"])
+@pytest.mark.cases("tail", ["", "/messages", "/turns"])
 def test_looking_up_an_impossible_id_is_not_found(client: FlaskClient, session_id: str, tail: str) -> None:
     assert client.get(f"/v1/sessions/{session_id}{tail}").status_code == 404
 

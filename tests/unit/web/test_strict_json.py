@@ -13,7 +13,7 @@ def nested(levels: int, inner: str = "1") -> bytes:
     return ('{"a":' + "[" * (levels - 1) + inner + "]" * (levels - 1) + "}").encode()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("raw", "told"),
     [
         (b"", "not JSON"),
@@ -58,7 +58,7 @@ def test_a_body_that_would_hurt_later_is_refused(raw: bytes, told: str) -> None:
         parse_object(raw)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("raw", "meant"),
     [
         (b" {} ", {}),

@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.chat import Usage
@@ -85,7 +85,6 @@ def no_constant(name: str) -> None:
     raise AssertionError(f"{name} is not JSON")
 
 
-@settings(max_examples=60, deadline=None)
 @given(TURNS)
 @example(a_turn(output_text="\ud83d" * 30_000, metadata={"\ud800": float("nan")}))
 def test_whatever_a_turn_holds_the_body_is_short_and_valid_and_names_the_turn(turn: Turn) -> None:
@@ -140,7 +139,7 @@ def test_short_metadata_survives_a_long_neighbour_and_keeps_its_order() -> None:
     assert metadata["blob"].endswith("…")
 
 
-@pytest.mark.parametrize("character", ['"', "\\", "\x00", "é", "語", "🦉"])
+@pytest.mark.cases("character", ['"', "\\", "\x00", "é", "語", "🦉"])
 def test_a_text_of_costly_characters_is_cut_between_them(character: str) -> None:
     told = data_of(a_turn(output_text=character * 30_000))["output_text"]
     assert set(told) == {character, "…"}

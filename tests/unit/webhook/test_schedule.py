@@ -69,14 +69,14 @@ def test_retry_after_never_hurries_the_schedule() -> None:
     assert next_attempt_ms(3, NOW_MS, retry_after_s=1.0, chance=MIDDLE) == NOW_MS + 1_800_000
 
 
-@pytest.mark.parametrize("status", [200, 202, 204, 299])
+@pytest.mark.cases("status", [200, 202, 204, 299])
 def test_a_2xx_ends_the_delivery(status: int) -> None:
     told = after(Attempt(status), a_delivery(attempts=3), now_ms=NOW_MS, chance=MIDDLE)
     assert (told.status, told.attempts, told.next_ms, told.delivered_ms) == ("delivered", 4, None, NOW_MS)
     assert (told.last_status, told.last_error) == (status, None)
 
 
-@pytest.mark.parametrize("status", [None, 100, 199, 301, 307, 400, 404, 429, 500, 503])
+@pytest.mark.cases("status", [None, 100, 199, 301, 307, 400, 404, 429, 500, 503])
 def test_anything_else_is_tried_again(status: int | None) -> None:
     tried = after(Attempt(status, error="no"), a_delivery(attempts=1), now_ms=NOW_MS, chance=MIDDLE)
     assert (tried.status, tried.attempts, tried.next_ms) == ("pending", 2, NOW_MS + 300_000)

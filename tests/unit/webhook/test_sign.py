@@ -49,7 +49,7 @@ def test_a_changed_body_breaks_the_signature() -> None:
         Webhook(SECRET).verify(b"{ }", signed)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "secret",
     [
         "",

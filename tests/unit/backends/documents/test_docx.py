@@ -41,7 +41,7 @@ def test_runs_tabs_and_breaks_are_one_line_and_field_codes_are_none() -> None:
     assert [line.text for line in read(of(inner)).lines] == ["a\tb c"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "name", ["../x", "a/../../x", "/etc/passwd", "..\\x", "\\\\host\\share", "C:\\x", "C:/x", "a/..", "//x"]
 )
 def test_an_archive_that_names_files_outside_of_itself_is_refused(name: str) -> None:
@@ -55,7 +55,7 @@ def _lying(content: bytes) -> bytes:
     return content[: at + 24] + struct.pack("<I", 10) + content[at + 28 :]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("content", "reason"),
     [
         (b"", "no zip archive"),

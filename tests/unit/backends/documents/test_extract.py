@@ -1,5 +1,5 @@
 import hypothesis.strategies as st
-from hypothesis import given, settings
+from hypothesis import given
 
 from loom_worker.backends.documents.extract import PASSAGE_CHARS, Line, Outline, Passage, passages
 
@@ -37,7 +37,6 @@ def test_a_long_line_is_cut_into_parts_that_say_what_stands_before_them() -> Non
     ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.text("ab ", max_size=30), st.integers(500, 3000).map("x".__mul__)), max_size=30))
 def test_all_passages_in_a_row_are_the_document(texts: list[str]) -> None:
     lines: dict[int, str] = {}

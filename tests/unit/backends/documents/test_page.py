@@ -1,5 +1,5 @@
 import hypothesis.strategies as st
-from hypothesis import given, settings
+from hypothesis import given
 
 from loom_worker.backends.documents.extract import Line, passages
 from loom_worker.backends.documents.page import MAX_BYTES, Shown, numbered, printed
@@ -24,7 +24,6 @@ def test_a_line_that_does_not_fit_is_shown_in_part_and_said_to_go_on() -> None:
     assert shown(["ab" * 10_000], skip=19_999).text == "1\tb"
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.one_of(st.text("aé€😀 ", max_size=40), st.integers(1000, 30_000).map("€".__mul__)), min_size=1, max_size=12

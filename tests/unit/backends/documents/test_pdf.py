@@ -33,7 +33,7 @@ def test_a_page_that_cannot_be_read_costs_no_other() -> None:
     assert shown(content) == [(1, "a"), (2, "[this page cannot be read: LimitReachedError]")]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("content", "reason"),
     [
         (b"", "cannot be read as PDF"),

@@ -59,7 +59,7 @@ def test_a_document_is_cut_where_the_room_ends_and_says_so() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("content", "kind", "reason"),
     [
         (b"", "text", "holds no text"),

@@ -18,7 +18,7 @@ def test_lines_are_those_an_editor_counts() -> None:
     assert [line.text for line in read("a\r\nb\rc\u2028d\x0ce\n\nf\n").lines] == ["a", "b", "c\u2028d\x0ce", "", "f"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("data", "expected"),
     [
         ("Größe 東京".encode(), "Größe 東京"),
@@ -39,7 +39,7 @@ def test_bytes_are_read_by_their_mark_as_utf_8_or_as_windows_1252(data: bytes, e
         assert text.decode(data) == expected
 
 
-@pytest.mark.parametrize("declared", ["no-such", "base64", "rot13", "idna", "unicode_escape", "utf-7", "undefined"])
+@pytest.mark.cases("declared", ["no-such", "base64", "rot13", "idna", "unicode_escape", "utf-7", "undefined"])
 def test_a_declared_encoding_never_gives_what_cannot_be_stored(declared: str) -> None:
     text.decode(b"+2AA- \\ud800 x", declared=declared).encode()
 

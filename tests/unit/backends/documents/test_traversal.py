@@ -219,7 +219,7 @@ def test_no_file_name_and_no_content_is_more_than_a_failed_call(
         path.unlink()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     path=st.one_of(
         st.text(max_size=40), st.lists(st.sampled_from(["..", ".", "", "a.md", "sub", "secret.txt"])).map("/".join)

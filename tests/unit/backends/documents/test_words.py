@@ -2,12 +2,12 @@ import sqlite3
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from loom_worker.backends.documents.words import MOST_TERMS, expression, grams
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("question", "expected"),
     [
         ("What is the return policy?", '"return" OR "policy"'),
@@ -37,7 +37,6 @@ def test_words_without_spaces_become_pairs() -> None:
     assert (grams("see 東京都 (京)"), grams("plain"), grams("naïve")) == ("東京 京都 都 京", "", "")
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text(max_size=60))
 def test_no_question_is_an_error_of_the_index(question: str) -> None:
     with sqlite3.connect(":memory:") as connection:

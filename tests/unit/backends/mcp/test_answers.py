@@ -29,7 +29,7 @@ def test_what_no_text_says_is_kept_beside_structured_content() -> None:
     }
 
 
-@pytest.mark.parametrize(("data", "size"), [("", 0), ("QQ==", 1), ("QUI=", 2), ("QUJD", 3)])
+@pytest.mark.cases(("data", "size"), [("", 0), ("QQ==", 1), ("QUI=", 2), ("QUJD", 3)])
 def test_bytes_are_counted_and_not_given(data: str, size: int) -> None:
     found = value({"content": [{"type": "audio", "data": data, "mimeType": "audio/wav"}]})
     assert found == [{"type": "audio", "mime_type": "audio/wav", "bytes": size}]
@@ -42,7 +42,7 @@ def test_an_error_is_a_failure_with_the_tools_own_words() -> None:
         value({"content": [], "isError": True})
 
 
-@pytest.mark.parametrize("content", [None, "text", 7, [None], [{"type": "text"}], [{"type": "image", "data": 3}], [[]]])
+@pytest.mark.cases("content", [None, "text", 7, [None], [{"type": "text"}], [{"type": "image", "data": 3}], [[]]])
 def test_content_of_no_known_form_never_raises(content: object) -> None:
     json.dumps(value({"content": content}))
 

@@ -29,7 +29,7 @@ def test_what_is_listed_survives_json() -> None:
     assert Listing.from_json(json.loads(json.dumps(found.as_json()))) == found
 
 
-@pytest.mark.parametrize("hints", [None, [], {}, {"readOnlyHint": "true", "idempotentHint": 1}, {"title": "x"}])
+@pytest.mark.cases("hints", [None, [], {}, {"readOnlyHint": "true", "idempotentHint": 1}, {"title": "x"}])
 def test_a_hint_that_is_not_plainly_true_is_none(hints: object) -> None:
     (found,) = listing([tool(annotations=hints)]).tools
     assert not found.says_read_only

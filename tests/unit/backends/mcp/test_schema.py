@@ -3,7 +3,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -58,7 +58,7 @@ def test_a_reference_to_what_contains_it_ends() -> None:
     assert fitted({"$ref": "#"}) == {"type": "object"}
 
 
-@pytest.mark.parametrize("reference", ["http://example.com/s", "file:///etc/passwd", "#/$defs/none", "#/a/0", 7])
+@pytest.mark.cases("reference", ["http://example.com/s", "file:///etc/passwd", "#/$defs/none", "#/a/0", 7])
 def test_a_reference_that_leads_nowhere_refuses_the_schema(reference: object) -> None:
     with pytest.raises(Unfit, match="which is not in it"):
         fitted(of(a={"$ref": reference}))
@@ -99,7 +99,7 @@ def test_texts_lose_what_is_invisible_and_names_with_it_are_refused() -> None:
         fitted(of(a={"enum": ["x\u202e"]}))
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("schema", "why"),
     [
         (None, "not an object"),
@@ -117,7 +117,6 @@ def test_a_schema_that_cannot_be_used_says_why(schema: object, why: str) -> None
         fitted(schema)
 
 
-@settings(max_examples=150, deadline=None)
 @given(JSON)
 def test_whatever_comes_is_refused_or_valid_small_and_free_of_references(schema: object) -> None:
     try:

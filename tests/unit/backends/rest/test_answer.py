@@ -26,7 +26,7 @@ def got(given: Answer, *, method: str = "GET", secret: str = "s3cret", max_bytes
     return read(given, method=method, veil=Veil((secret,)), max_bytes=max_bytes)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("body", "content_type", "expected"),
     [
         (b'{"a": [1, null]}', "application/json", {"a": [1, None]}),
@@ -58,7 +58,7 @@ def test_json_nested_deeper_than_a_parser_goes_is_text() -> None:
     assert got(answer(body), max_bytes=100_000) == body.decode()
 
 
-@pytest.mark.parametrize("depth", [300, 450, 600, 900])
+@pytest.mark.cases("depth", [300, 450, 600, 900])
 def test_json_that_is_too_deep_to_be_searched_for_the_secret_is_searched_as_text(depth: int) -> None:
     body = "[" * depth + '"s3cret"' + "]" * depth
     found = got(answer(body.encode()), max_bytes=100_000)
@@ -89,7 +89,7 @@ def test_a_bomb_is_unpacked_no_further_than_the_limit() -> None:
     assert len(found) < 10_000_100
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("body", "encoding"),
     [
         (b"not gzip", "gzip"),
@@ -112,7 +112,7 @@ def test_a_head_gives_the_headers_worth_knowing() -> None:
     assert got(given, method="HEAD") == {"status": 200, "headers": {"content-type": "text/csv", "etag": '"***"'}}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("body", "content_type", "shown"),
     [
         (b'{"error":\n  "no such thing"}', "application/json", '{"error": "no such thing"}'),

@@ -52,7 +52,7 @@ def test_names_that_providers_refuse_are_made_fit_and_the_apis_own_is_kept() -> 
     assert (made.name, made.argument) == ("filter[größe]", "filter_gr_e")
 
 
-@pytest.mark.parametrize("text", ["", "Ünü", "a b/c{d}", "x" * 200, "..", "\n", "语"])
+@pytest.mark.cases("text", ["", "Ünü", "a b/c{d}", "x" * 200, "..", "\n", "语"])
 def test_every_name_becomes_one_that_providers_take(text: str) -> None:
     taken: set[str] = set()
     for _ in range(12):
@@ -77,7 +77,7 @@ def test_the_operations_own_parameter_replaces_that_of_its_path() -> None:
     assert made.input_schema["properties"] == {"n": {"type": "boolean"}, "m": {"type": "string"}}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "header",
     [
         *(
@@ -113,7 +113,7 @@ def test_cookies_are_left_out() -> None:
     assert one({"parameters": [parameter("session", "cookie", required=True)]}).parameters == ()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("media_type", "is_form"),
     [
         ("application/json", False),
@@ -139,7 +139,7 @@ def test_the_body_of_a_get_is_left_out() -> None:
     assert one({"requestBody": body({})}).body is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("node", "reason"),
     [
         ({"parameters": [parameter("a", "body")]}, "#/paths/~1things/post/parameters/0: a parameter needs a name"),

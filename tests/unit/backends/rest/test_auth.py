@@ -14,7 +14,7 @@ from loom_worker.core.values.agents import Auth
 SECRET = 'k"y/with+odd=<signs>'
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("auth", "expected"),
     [
         (Auth("bearer", "API"), {"Authorization": f"Bearer {SECRET}"}),
@@ -31,20 +31,20 @@ def test_the_secret_stands_in_its_header(auth: Auth | None, expected: dict[str, 
     assert headers(auth, SECRET) == expected
 
 
-@pytest.mark.parametrize("secret", [None, "", "two\r\nlines", "tab\t", "ünicode", " edge "])
+@pytest.mark.cases("secret", [None, "", "two\r\nlines", "tab\t", "ünicode", " edge "])
 def test_a_secret_that_cannot_be_sent_is_refused_by_its_name_alone(secret: str | None) -> None:
     with pytest.raises(BadSettings, match="LOOM_SECRET_API") as refused:
         headers(Auth("bearer", "API"), secret)
     assert not secret or secret not in str(refused.value)
 
 
-@pytest.mark.parametrize("header", ["Host", "Content-Length", "X:Y", "Transfer-Encoding", ""])
+@pytest.mark.cases("header", ["Host", "Content-Length", "X:Y", "Transfer-Encoding", ""])
 def test_the_secrets_header_cannot_be_one_that_frames_the_request(header: str) -> None:
     with pytest.raises(BadSettings, match=r"auth\.header"):
         headers(Auth("header", "API", header=header), SECRET)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "echo",
     [
         SECRET,

@@ -134,9 +134,7 @@ def test_proxies_of_the_environment_are_not_used(receiver: WebhookReceiver, monk
     assert a_client(receiver.url).ask(Question("GET", "/")).status == 200
 
 
-@pytest.mark.parametrize(
-    ("header", "words"), [("120", " (asks to wait 120 s)"), (None, ""), ("soon", ""), ("9" * 99, "")]
-)
+@pytest.mark.cases(("header", "words"), [("120", " (asks to wait 120 s)"), (None, ""), ("soon", ""), ("9" * 99, "")])
 def test_the_wish_to_be_left_alone_is_put_in_words(header: str | None, words: str) -> None:
     headers: dict[str, Any] = {} if header is None else {"Retry-After": header}
     assert retry_advice(Answer(429, headers, b"")) == words

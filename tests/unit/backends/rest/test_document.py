@@ -47,7 +47,7 @@ def referring(**schemas: Any) -> Document:
     return document({}, components={"schemas": schemas, "list": [{"x": 1}], "a/b~c": {200: {"y": 2}}})
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("reference", "found"),
     [
         ("#/components/schemas/A", {"type": "string"}),
@@ -67,7 +67,7 @@ def test_a_reference_is_followed_to_what_it_means(reference: str, found: Any) ->
         assert whole.follow({"$ref": reference}, "#/here")[0] == found
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "reference",
     [
         "http://evil.example/schema.json",
@@ -87,7 +87,7 @@ def test_only_references_within_the_document_are_followed(reference: Any) -> Non
         referring().follow({"$ref": reference}, "#/here")
 
 
-@pytest.mark.parametrize("reference", ["#/components/nowhere", "#/components/list/7", "#/components/list/-1", "#/"])
+@pytest.mark.cases("reference", ["#/components/nowhere", "#/components/list/7", "#/components/list/-1", "#/"])
 def test_a_reference_that_leads_nowhere_is_told_with_its_place(reference: str) -> None:
     with pytest.raises(BadFile, match=r"api\.json: #/here: .*leads nowhere"):
         referring().follow({"$ref": reference}, "#/here")

@@ -27,7 +27,7 @@ def test_an_operation_that_is_not_wanted_may_be_one_that_is_not_served() -> None
         operation(document(paths), broken)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("node", "summary"),
     [
         ({"summary": "List  things", "description": "All of them."}, "List things — All of them."),
@@ -41,7 +41,7 @@ def test_the_summary_is_short_and_says_what_the_document_says(node: dict[str, ob
     assert one(node).summary == summary
 
 
-@pytest.mark.parametrize(("mark", "needs"), [(True, True), (False, False), ("yes", False), (None, False)])
+@pytest.mark.cases(("mark", "needs"), [(True, True), (False, False), ("yes", False), (None, False)])
 def test_a_person_is_asked_where_the_document_says_so(mark: object, needs: bool) -> None:
     assert one({"x-loom-approval": mark}, method="post").needs_approval is needs
 
@@ -54,7 +54,7 @@ def test_a_header_that_carries_the_secret_is_not_the_models() -> None:
     assert (made.parameters, made.input_schema["properties"]) == ((), {})
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("paths", "reason"),
     [
         ({"a": {}}, "#/paths/a: a path must begin with /"),

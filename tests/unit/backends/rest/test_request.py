@@ -21,7 +21,7 @@ def asked(kind: str, value: Any, **more: Any) -> Question:
 COLOURS, RGB = ["blue", "b&k", "1,2"], {"R": 100, "G": 2.0}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("style", "explode", "value", "query"),
     [
         ("form", None, "a b&c=d", "v=a%20b%26c%3Dd"),
@@ -48,7 +48,7 @@ def test_a_query_is_written_in_its_style(style: str, explode: bool | None, value
     assert asked("query", value, style=style, **more).path == "/api/v1/things" + (f"?{query}" if query else "")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("explode", "value", "segment"),
     [
         (False, "a b", "a%20b"),
@@ -66,7 +66,7 @@ def test_a_path_parameter_fills_its_own_segment(explode: bool, value: Any, segme
     assert asked("path", value, explode=explode).path == f"/api/v1/things/{segment}/parts"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "value",
     [
         *(
@@ -138,14 +138,12 @@ def test_whatever_a_query_parameter_holds_it_is_read_back_as_it_was(value: Any) 
         assert found == [("v", clean(value))]
 
 
-@pytest.mark.parametrize(("value", "sent"), [("plain", "plain"), (["a", "b"], "a,b"), ({"a": 1}, "a,1"), (7, "7")])
+@pytest.mark.cases(("value", "sent"), [("plain", "plain"), (["a", "b"], "a,b"), ({"a": 1}, "a,1"), (7, "7")])
 def test_a_header_is_written_as_it_is(value: Any, sent: str) -> None:
     assert asked("header", value).headers == {"v": sent}
 
 
-@pytest.mark.parametrize(
-    "value", ["a\r\nHost: evil", "a\nb", "a\rb", "a\x00", "ü", "\u2028", {"a": "\r\nb"}, {"\n": 1}]
-)
+@pytest.mark.cases("value", ["a\r\nHost: evil", "a\nb", "a\rb", "a\x00", "ü", "\u2028", {"a": "\r\nb"}, {"\n": 1}])
 def test_no_header_holds_a_second_one(value: Any) -> None:
     with pytest.raises(ToolFailed) as refused:
         asked("header", value)

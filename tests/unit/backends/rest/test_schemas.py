@@ -2,7 +2,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
@@ -50,7 +50,7 @@ def test_what_stands_beside_a_reference_counts_from_3_1_on() -> None:
     assert inlined(sized, version="3.0.3", A={"type": "string"}) == {"type": "string"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("schema", "expected"),
     [
         ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
@@ -111,7 +111,7 @@ def test_a_composition_of_itself_ends() -> None:
     assert found == {"allOf": [{"allOf": [again], "type": "object"}] * 2}
 
 
-@pytest.mark.parametrize("schema", [5, "string", [], {"properties": []}, {"allOf": {}}, {"items": 3}, {"anyOf": [1]}])
+@pytest.mark.cases("schema", [5, "string", [], {"properties": []}, {"allOf": {}}, {"items": 3}, {"anyOf": [1]}])
 def test_what_is_no_schema_is_refused_with_its_place(schema: Any) -> None:
     with pytest.raises(BadFile, match=r"api\.json: #/here"):
         inlined(schema)
@@ -127,7 +127,6 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150)
 @given(json_values, json_values)
 def test_no_nonsense_makes_it_fail_in_another_way(schema: Any, referred: Any) -> None:
     try:

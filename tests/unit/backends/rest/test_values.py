@@ -4,7 +4,7 @@ from loom_worker.backends.rest.arguments import Parameter
 from loom_worker.backends.rest.values import encoded, pairs, simple, text
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("value", "expected"),
     [
         ("a", "a"),

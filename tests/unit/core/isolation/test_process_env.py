@@ -23,7 +23,7 @@ PROVIDER = {"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY"
 SHARED = {"PATH", "PYTHONPATH", "LOOM_LOG_LEVEL", "LOOM_REDIS_URL"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("needs", "given"),
     [
         (of_worker(["turn"]), {"MY_OWN", "LOOM_SECRET_CRM", "LOOM_BACKEND_URL", *PROVIDER}),

@@ -39,7 +39,7 @@ def test_an_unknown_price_makes_the_sum_unknown_and_never_zero() -> None:
     assert (Usage(cost_usd=0.5) + Usage(cost_usd=None)).cost_usd is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("ms", "text"),
     [
         (None, None),
@@ -68,7 +68,7 @@ def test_a_turn_s_timings_grow_as_it_goes() -> None:
     assert never_run.as_json()["timings"]["queued_ms"] == 90
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("status", "is_finished"),
     [
         ("queued", False),

@@ -37,24 +37,24 @@ def names(*addresses: str) -> Lookup:
     return lookup
 
 
-@pytest.mark.parametrize("url", ALLOWED)
+@pytest.mark.cases("url", ALLOWED)
 def test_a_public_url_is_accepted(url: str) -> None:
     target(url, allow_private=False)
 
 
-@pytest.mark.parametrize("url", PRIVATE)
+@pytest.mark.cases("url", PRIVATE)
 def test_a_private_target_is_refused_and_told_as_such(url: str) -> None:
     with pytest.raises(Private):
         target(url, allow_private=False)
 
 
-@pytest.mark.parametrize("url", PRIVATE)
+@pytest.mark.cases("url", PRIVATE)
 def test_a_private_target_is_accepted_where_that_is_allowed(url: str) -> None:
     target(url, allow_private=True)
 
 
-@pytest.mark.parametrize("allow_private", [False, True])
-@pytest.mark.parametrize("url", ALWAYS_REFUSED)
+@pytest.mark.cases("allow_private", [False, True])
+@pytest.mark.cases("url", ALWAYS_REFUSED)
 def test_an_unfit_url_is_refused_even_where_private_targets_are_allowed(url: str, allow_private: bool) -> None:
     with pytest.raises(Invalid) as refused:
         target(url, allow_private=allow_private)
@@ -83,7 +83,7 @@ def test_what_the_literal_check_refuses_no_name_server_can_smuggle_in(address: A
     assert verdicts[0] == verdicts[1]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("url", "authority", "port", "path"),
     [
         ("http://example.com", "example.com", 80, "/"),
@@ -106,7 +106,7 @@ def test_the_addresses_are_returned_once_each_in_the_order_of_the_name_server() 
     assert resolve("example.com", 443, allow_private=False, lookup=lookup) == ("93.184.216.34", "2606:4700::1111")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "address",
     ["127.0.0.1", "10.1.2.3", "169.254.169.254", "0.0.0.0", "224.0.0.1", "::1", "::ffff:10.0.0.1", "fe80::1%eth0"],
 )
@@ -119,7 +119,7 @@ def test_a_private_address_is_connected_to_where_that_is_allowed() -> None:
     assert resolve("redis", 80, allow_private=True, lookup=names("172.17.0.2")) == ("172.17.0.2",)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "address",
     [
         "169.254.169.254",

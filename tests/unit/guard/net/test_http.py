@@ -128,7 +128,7 @@ def test_what_is_no_http_is_never_repeated(receiver: WebhookReceiver) -> None:
     assert str(failed.value) == "the answer is not HTTP"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("header", "expected_s"),
     [
         (None, None),

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken, Unavailable
@@ -29,7 +28,7 @@ def ranked(*scenes: Sequence[Beat]) -> list[tuple[int, float | None]] | None:
     return asked(*scenes)[0].ranked("which?", FOUND, CALLER)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         '[{"index": 3, "score": 9}, {"index": 1, "score": 4.5}]',
@@ -58,14 +57,13 @@ def test_among_equals_the_order_of_the_search_holds() -> None:
     assert ranked(says(text)) == [(1, 5.0), (3, 5.0), (0, None), (2, None)]
 
 
-@examples(max_examples=100, deadline=None)
 @given(st.text(max_size=300) | st.text(alphabet='[]{}":,indexscore 0123456789.-', max_size=300), st.integers(0, 60))
 def test_no_answer_raises_or_scores_what_is_not_there(text: str, count: int) -> None:
     found = scores(text, count)
     assert all(0 <= at < count and 0 <= score <= 10 for at, score in found.items())
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "scene",
     [
         says("I cannot do that."),

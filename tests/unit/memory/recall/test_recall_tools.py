@@ -227,7 +227,7 @@ def test_a_query_without_words_runs_nothing_and_says_so(talk: Talk, query: str) 
     assert talk.state.promoted == ()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "query",
     [
         "What's apple3's colour?",

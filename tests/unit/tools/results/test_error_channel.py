@@ -3,7 +3,7 @@ import logging
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import NotFound, ToolFailed, Unavailable
@@ -64,7 +64,7 @@ class Flaky(Errors):
         return super().store(new, now_ms=now_ms)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("message", "code", "expected"),
     [
         ("Syntax error near 'FROM'\nQuery: SELECT", "SQL_ERROR", "Code SQL_ERROR: Syntax error near 'FROM'"),
@@ -86,7 +86,6 @@ def test_a_summary_is_the_first_line_behind_its_code(message: str, code: str | N
     assert summary(message, code) == expected
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text(), st.sampled_from([None, "INVALID_INPUT", "DATABASE_ERROR"]))
 def test_a_summary_is_one_visible_line_of_at_most_100_characters(message: str, code: str | None) -> None:
     short = summary(message, code)
@@ -120,8 +119,8 @@ DENSE = {
 }
 
 
-@pytest.mark.parametrize("kind", DENSE)
-@pytest.mark.parametrize("tool", ["sql_query", "mcp_warehouse__list_recent_shipments_by_country"])
+@pytest.mark.cases("kind", DENSE)
+@pytest.mark.cases("tool", ["sql_query", "mcp_warehouse__list_recent_shipments_by_country"])
 def test_an_error_of_3000_characters_costs_the_model_at_most_60_tokens(kind: str, tool: str) -> None:
     for code in (None, "INVALID_INPUT"):
         text = told(tool, failed(DENSE[kind][:3000], code), ERROR_ID)

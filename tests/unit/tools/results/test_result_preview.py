@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.llm.tokens import cl100k_tokens, count
@@ -31,7 +31,7 @@ def test_ten_thousand_rows_cost_less_than_a_hundred_tokens() -> None:
     assert told.splitlines()[2] == '[0,"Customer 0",0.5,"Rome"]'
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "told"),
     [
         (objects(500), '500 rows x 4 columns, SIZE: id, name, price, city\n[0,"Customer 0",0.5,"Rome"]'),
@@ -47,7 +47,6 @@ def test_shape_size_columns_and_first_rows_are_told(text: str, told: str) -> Non
 
 
 @given(st.one_of(VALUES.map(json.dumps), st.text(max_size=300), st.lists(st.text(max_size=20)).map(json.dumps)))
-@settings(max_examples=80, deadline=None)
 def test_no_preview_exceeds_its_tokens_and_none_differs_from_the_next(text: str) -> None:
     for model in ("scripted", "claude-sonnet-5-5"):
         told = shown(text, count=lambda piece, model=model: count(piece, model))

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.blobs.copies import Copies
@@ -47,7 +47,7 @@ def test_an_unknown_name_is_answered_with_those_there_are(file: Path) -> None:
         assert raised.value.code == "INVALID_INPUT"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "sql",
     [
         "DELETE FROM result",
@@ -117,7 +117,6 @@ def test_too_many_columns_are_refused(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=12))
-@settings(max_examples=60, deadline=None)
 def test_any_names_can_be_columns_each_its_own(names: list[str]) -> None:
     made = column_names(names)
     assert len(made) == len(names)

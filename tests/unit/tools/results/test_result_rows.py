@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import ToolFailed
@@ -29,7 +29,7 @@ def test_the_same_rows_are_found_in_every_form(made: Any, source: str) -> None:
     assert [[str(cell) for cell in row] for row in found.rows] == wanted
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "kind", "columns", "rows"),
     [
         ("[1,2,null]", "items", ("value",), [(1,), (2,), (None,)]),
@@ -55,7 +55,7 @@ def test_each_form_is_what_it_looks_like(text: str, kind: str, columns: tuple[st
     assert (found.kind, found.columns, list(found.rows)) == (kind, columns, rows)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         "Dear reader, hello.\nThis is prose, not data.\nIt has commas, few of them, by chance.",
@@ -87,7 +87,6 @@ def test_rows_that_would_be_far_more_cells_than_values_stay_items() -> None:
 
 
 @given(VALUES)
-@settings(max_examples=80, deadline=None)
 def test_every_place_of_a_value_is_reached_by_the_path_that_names_it(value: object) -> None:
     def check(place: object, path: str) -> None:
         assert at(value, path) == place
@@ -105,18 +104,18 @@ def test_every_place_of_a_value_is_reached_by_the_path_that_names_it(value: obje
         check(value, "")
 
 
-@pytest.mark.parametrize("path", ["/data/1/name", "data[1].name", "data.1.name", "$.data[1].name"])
+@pytest.mark.cases("path", ["/data/1/name", "data[1].name", "data.1.name", "$.data[1].name"])
 def test_both_ways_to_write_a_path_lead_to_the_same_place(path: str) -> None:
     assert at({"data": [{"name": "a"}, {"name": "b"}]}, path) == "b"
     assert pointer(path) == "/data/1/name"
 
 
-@pytest.mark.parametrize("path", [None, "", "$", "."])
+@pytest.mark.cases("path", [None, "", "$", "."])
 def test_no_path_is_the_whole(path: str | None) -> None:
     assert at([1], path) == [1]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("path", "told"),
     [
         ("/date", "its keys: data, total"),

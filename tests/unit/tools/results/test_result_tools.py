@@ -3,7 +3,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import ToolFailed
@@ -69,7 +69,6 @@ def test_a_page_of_rows_says_where_the_next_one_begins(tools: Tools, made: Any) 
 
 
 @given(st.one_of(VALUES.map(lambda value: json.dumps(value) * 1), st.text(max_size=2_000)), st.integers(700, 3_000))
-@settings(max_examples=50, deadline=None)
 def test_all_pages_together_are_the_whole_and_each_keeps_within_its_bytes(text: str, most_bytes: int) -> None:
     try:
         value = json.loads(text)

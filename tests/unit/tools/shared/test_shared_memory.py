@@ -72,7 +72,7 @@ def test_a_write_or_deletion_that_comes_too_late_names_the_version_there_is(agen
     assert agents.call(ME, "read", key="a")["value"] == 2
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("name", "arguments"),
     [
         ("write", {"key": "", "value": 1}),
@@ -147,7 +147,7 @@ HOSTILE += ["sheet\0", "\0", "ѕheet", "sheet' OR '1'='1", "sheet\\", "k" * 300,
 WORDS = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=12))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from([*READERS, *WRITERS]),
     who=st.sampled_from(
@@ -180,7 +180,7 @@ def test_no_string_of_an_agents_reaches_a_key_of_another(
     assert agents.call(them, "watch") == before
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     key=st.text(min_size=1, max_size=20),
     owners=st.lists(st.text(min_size=1, max_size=8), min_size=2, max_size=2, unique=True),

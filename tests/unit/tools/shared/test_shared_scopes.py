@@ -9,7 +9,7 @@ CALLER = Caller("lane", "s1", "acme", "turn_1", "call_1", "player1")
 SCOPE = {"workflow_id": "w1", "swarm_id": "x1"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("namespace", "owner"),
     [("AGENT", "player1"), ("WORKFLOW", "w1"), ("SWARM", "x1"), ("GLOBAL", ""), ("agent", "player1")],
 )
@@ -17,15 +17,15 @@ def test_each_namespace_has_its_owner(namespace: str, owner: str) -> None:
     assert shelf_of(namespace, CALLER, SCOPE) == Shelf("acme", namespace.upper(), owner)
 
 
-@pytest.mark.parametrize("namespace", ["", "AGENT:player2", "agents", "GLOBAL ", "ＡＧＥＮＴ", "AGENT\0"])
+@pytest.mark.cases("namespace", ["", "AGENT:player2", "agents", "GLOBAL ", "ＡＧＥＮＴ", "AGENT\0"])
 def test_there_are_no_other_namespaces(namespace: str) -> None:
     with pytest.raises(ToolFailed, match="must be one of AGENT, WORKFLOW, SWARM, GLOBAL") as raised:
         shelf_of(namespace, CALLER, SCOPE)
     assert raised.value.code == "INVALID_INPUT"
 
 
-@pytest.mark.parametrize(("namespace", "member"), [("WORKFLOW", "workflow_id"), ("SWARM", "swarm_id")])
-@pytest.mark.parametrize("value", [None, "", 7, ["w1"], "w" * 129, "w\0"])
+@pytest.mark.cases(("namespace", "member"), [("WORKFLOW", "workflow_id"), ("SWARM", "swarm_id")])
+@pytest.mark.cases("value", [None, "", 7, ["w1"], "w" * 129, "w\0"])
 def test_a_session_of_no_workflow_or_swarm_is_told_so(namespace: str, member: str, value: object) -> None:
     scope = {} if value is None else {member: value}
     with pytest.raises(ToolFailed) as raised:
