@@ -31,9 +31,7 @@ LOADED = (
     "celery.worker.consumer",
     "sqlalchemy.dialects.sqlite",
     "loom_worker.runtime.processes",
-    "loom_worker.tasks.tool",
-    "loom_worker.tasks.turn",
-    "loom_worker.tasks.webhook",
+    "loom_worker.tasks.tasks",
     "tests.chaos.process",
     "web.serve",
 )
