@@ -1,6 +1,7 @@
 """The map of docs/architecture.md: a package imports layers below its own, and siblings without a circle."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -96,6 +97,27 @@ def test_modules_import_each_other_without_a_circle() -> None:
     while free := [module for module, others in left.items() if not others & left.keys()]:
         left = {module: others for module, others in left.items() if module not in free}
     assert left == {}
+
+
+def test_every_module_that_a_string_names_exists() -> None:
+    """Command lines, Celery's settings and the fault harness name modules in strings, which no type checker reads."""
+    named = re.compile(r"\b(loom_worker(?:\.[a-z_]+)+)\b(?!\()")
+    wrong = []
+    for folder in ("loom_worker", "web", "tests/chaos", "bench"):
+        for name, path in python_files(folder):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    wrong += [f"{name}: {dotted}" for dotted in named.findall(node.value) if not _is_there(dotted)]
+    assert wrong == []
+
+
+def _is_there(dotted: str) -> bool:
+    """True of a module, a package, or a name within one."""
+    parts = dotted.split(".")
+    return (
+        any((ROOT.joinpath(*parts[:n]).with_suffix(".py")).exists() for n in (len(parts), len(parts) - 1))
+        or (ROOT.joinpath(*parts) / "__init__.py").exists()
+    )
 
 
 def test_the_web_knows_only_the_service_and_the_core() -> None:

@@ -3,8 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-from loom_worker.patterns.shelf import Shelf
-
+from loom_worker.patterns.index_store import Shelf
 from loom_worker.patterns.library import Library, load, packaged_root
 from loom_worker.patterns.match import Matcher
 
