@@ -10,15 +10,15 @@ from typing import Literal
 from loom_worker.core.errors import LoomError
 from loom_worker.core.text import one_line
 from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.chat import Request
+from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import PatternMatch
 from loom_worker.core.values.skills import Skill, SkillShelf
-from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.core.values.turns import Turn
-from loom_worker.llm.model import Model, whole_reply
-from loom_worker.llm.revocable import Revocable
+from loom_worker.llm.model import Model
+from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import Count
 from loom_worker.patterns.effectiveness import boosts
 from loom_worker.patterns.live import LiveLibrary
@@ -52,6 +52,24 @@ MOST_PROBLEM_CHARS = 500
 """Of a complaint about a skill, in the log."""
 RERANK_S = 10.0
 """For the model that settles close calls, its retries included."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankingAccounts:
+    """Sessions on whose behalf a model ranks; what that costs is entered into the ledger."""
+
+    ledger: Ledger
+    sessions: Sessions
+    agent: str
+
+    def is_there(self, lane: str) -> bool:
+        """Whether the session of a lane is not deleted."""
+        return self.sessions.is_there(lane)
+
+    def charge(self, caller: Caller, model: str, usage: Usage) -> None:
+        """Enter what an answer cost."""
+        spent = Charge(caller.workspace, caller.session_id, self.agent, model, usage, caller.turn_id)
+        self.ledger.charge(caller.lane, spent, now_ms=now_ms())
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +188,9 @@ class Knowledge:
         return good[: agent.max_patterns_per_turn]
 
     def _reranked(self, turn: Turn, found: tuple[PatternMatch, ...], compressor: Model) -> tuple[PatternMatch, ...]:
-        model = Revocable(compressor, lambda: self.sessions.is_there(turn.lane))
-        until_s = time.monotonic() + RERANK_S
-
-        def ask(request: Request) -> str:
-            reply = whole_reply(model, request)
-            charge = Charge(turn.workspace, turn.session_id, turn.agent, reply.model, reply.usage, turn.id)
-            self.ledger.charge(turn.lane, charge, now_ms=now_ms())
-            return reply.text
-
-        return rerank(turn.input, found, ask, is_given_up=lambda: time.monotonic() > until_s)
+        reranker = Reranker(compressor, RankingAccounts(self.ledger, self.sessions, turn.agent), RERANK_S)
+        caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call_id="", agent=turn.agent)
+        return rerank(turn.input, found, reranker, caller)
 
     def _boosts(self, workspace: str, matcher: Matcher) -> Mapping[str, float]:
         """By pattern, from what was known half a minute ago at most; none while the database does not answer."""

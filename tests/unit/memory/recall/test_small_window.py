@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.support.registry import made_components
 
 from loom_worker.agents.load import load
 from loom_worker.core.fence import fence
@@ -17,6 +16,7 @@ from loom_worker.store.database import Database
 from loom_worker.tools.call import call
 from loom_worker.turn.context import build, layers_of
 from loom_worker.turn.runtime import AgentRuntime
+from tests.support.registry import made_components
 from tests.unit.memory.recall.made import Talk, Told
 
 QUERY: Json = {"query": "Which apple answers were there?"}
