@@ -12,14 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from loom_worker.core.isolation import process_env
-from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns.index import Index, Texts
-from loom_worker.patterns.match import InProcess, Matcher
+from loom_worker.patterns.match import InProcess
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +29,11 @@ FIT_S = 120.0
 _CODE = ("fit.py", "index.py", "related.py", "words.py")
 
 
-class Shelf:
+class IndexStore:
     """The indexes in one folder, which is made when the first is fitted. Any number of processes may share it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-
-    def matcher(self, patterns: Iterable[Pattern], before: Matcher | None) -> Matcher:
-        """A matcher whose index comes from here."""
-        return Matcher(patterns, before, fits=self)
 
     def found(self, patterns: Sequence[Texts]) -> Index | None:
         """The index of patterns that say this, if it is there."""

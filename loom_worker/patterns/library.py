@@ -19,9 +19,9 @@ from loom_worker.patterns.library_entries import Unit, units
 _SUFFIXES = (".yaml", ".yml")
 _NOT_OURS = (".", "#", "~")
 """How the names of hidden files and of editors' temporary ones begin."""
-MOST_COMPLAINTS = 20
+MOST_PROBLEMS = 20
 """Of one file that are told one by one; of the others, how many there are."""
-COMPLAINT_CHARS = 500
+MAX_PROBLEM_CHARS = 500
 """Longest complaint; of what it quotes from a file the beginning is enough to find it."""
 _PATH_CHARS = 300
 """Of them for the path, so that a deep folder leaves room for the reason."""
@@ -35,7 +35,7 @@ class Library:
     patterns: tuple[Pattern, ...]
     """In the order of their files, each id once."""
     problems: tuple[str, ...]
-    """Why files or patterns were left out, each as ``complaint`` makes it, at most ``MOST_COMPLAINTS`` of a file."""
+    """Why files or patterns were left out, each as ``complaint`` makes it, at most ``MOST_PROBLEMS`` of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,18 @@ class Problem:
     reason: str
 
     def __str__(self) -> str:
-        return complaint(self.path, self.line, self.reason)
+        return problem_text(self.path, self.line, self.reason)
 
 
-def complaint(path: Path, line: int, reason: str, *, outcome: str = "") -> str:
+def problem_text(path: Path, line: int, reason: str, *, outcome: str = "") -> str:
     """``file:line: reason; outcome`` for a log, a terminal or an answer: one short line with nothing unseen in it."""
     where = f"{one_line(str(path), _PATH_CHARS)}:{line}: "
-    return with_outcome(where + reason, outcome) if outcome else one_line(where + reason, COMPLAINT_CHARS)
+    return with_outcome(where + reason, outcome) if outcome else one_line(where + reason, MAX_PROBLEM_CHARS)
 
 
 def with_outcome(told: str, outcome: str) -> str:
     """A complaint with what became of the matter at its end, no longer than complaints may be."""
-    return f"{one_line(told, COMPLAINT_CHARS - len(outcome) - 2)}; {outcome}"
+    return f"{one_line(told, MAX_PROBLEM_CHARS - len(outcome) - 2)}; {outcome}"
 
 
 def packaged_root() -> Path:
@@ -86,7 +86,7 @@ def load(root: Path) -> Library:
     ``problems``; the rest loads.
     """
     if fault := root_fault(root):
-        return Library((), (complaint(root, 1, fault),))
+        return Library((), (problem_text(root, 1, fault),))
     return merged(read_file(path, root) for path in library_files(root))
 
 
@@ -157,9 +157,9 @@ def merged(files: Iterable[FileContent]) -> Library:
                 told.append(str(_repeat(found, first[found.id], content.path)))
             else:
                 first[found.id] = found
-        problems += told[:MOST_COMPLAINTS]
-        if len(told) > MOST_COMPLAINTS:
-            problems.append(complaint(content.path, 1, unlisted(len(told))))
+        problems += told[:MOST_PROBLEMS]
+        if len(told) > MOST_PROBLEMS:
+            problems.append(problem_text(content.path, 1, unlisted(len(told))))
     return Library(tuple(first.values()), tuple(problems))
 
 
@@ -172,7 +172,7 @@ def with_shipped(own: Library, shipped: Library) -> Library:
 
 def unlisted(count: int) -> str:
     """How many of so many complaints about one file are not told one by one."""
-    return f"… and {count - MOST_COMPLAINTS} more"
+    return f"… and {count - MOST_PROBLEMS} more"
 
 
 def _repeat(found: Pattern, first: Pattern, path: Path) -> Problem:

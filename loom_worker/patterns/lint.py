@@ -9,7 +9,7 @@ from typing import Literal
 from loom_worker.core.text import one_line
 from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns import lint_keys, lint_rules
-from loom_worker.patterns.library import COMPLAINT_CHARS, MOST_COMPLAINTS, library_files, read, root_fault, unlisted
+from loom_worker.patterns.library import MAX_PROBLEM_CHARS, MOST_PROBLEMS, library_files, read, root_fault, unlisted
 from loom_worker.patterns.library_entries import Unit
 
 _WHAT_CHARS, _ADVICE_CHARS = 300, 100
@@ -31,7 +31,7 @@ class Finding:
 
     def __str__(self) -> str:
         told = f"{self.path}:{self.line}: {self.level}: {self.what}"
-        return one_line(f"{told} ({self.advice})" if self.advice else told, COMPLAINT_CHARS)
+        return one_line(f"{told} ({self.advice})" if self.advice else told, MAX_PROBLEM_CHARS)
 
 
 def lint(root: Path, *, others: Iterable[str] = ()) -> tuple[Finding, ...]:
@@ -40,7 +40,7 @@ def lint(root: Path, *, others: Iterable[str] = ()) -> tuple[Finding, ...]:
     Args:
         others: ids of patterns that are offered beside those in the folder, which may be named as related.
 
-    Of a file with more than ``MOST_COMPLAINTS`` errors, or warnings, the first are found, and how many follow.
+    Of a file with more than ``MOST_PROBLEMS`` errors, or warnings, the first are found, and how many follow.
     """
     if fault := root_fault(root):
         return (Finding(root, 1, "error", fault),)
@@ -68,10 +68,10 @@ def _bounded(of_file: Iterable[Finding]) -> Iterator[Finding]:
     counts: dict[Level, int] = {}
     for finding in of_file:
         counts[finding.level] = counts.get(finding.level, 0) + 1
-        if counts[finding.level] <= MOST_COMPLAINTS:
+        if counts[finding.level] <= MOST_PROBLEMS:
             yield finding
     for level, count in counts.items():
-        if count > MOST_COMPLAINTS:
+        if count > MOST_PROBLEMS:
             yield Finding(finding.path, 1, level, unlisted(count))
 
 

@@ -31,25 +31,25 @@ _SAME = 6
 """Digits behind the point to which two scores must agree for the priority to decide."""
 
 
-class Fits(Protocol):
-    """Whoever gives the index of texts."""
+class IndexSource(Protocol):
+    """Provides fitted indexes: this process, or files that all processes of a machine share."""
 
     def found(self, patterns: Sequence[Texts]) -> Index | None:
-        """The index of patterns that say this, or None where it takes its time."""
+        """The index of patterns with these texts; None if it has to be fitted first."""
 
     def fitted(self, patterns: Sequence[Texts]) -> Index:
-        """The same, however long it takes."""
+        """The same, however long it takes to fit."""
 
 
 class InProcess:
     """Fits with scikit-learn in this process, which loads it (a second, 100 MB)."""
 
     def found(self, patterns: Sequence[Texts]) -> Index:
-        """The index, fitted anew."""
+        """The index, newly fitted."""
         return self.fitted(patterns)
 
     def fitted(self, patterns: Sequence[Texts]) -> Index:
-        """The index, fitted anew."""
+        """The index, newly fitted."""
         from loom_worker.patterns.fit import fit
 
         return fit(patterns)
@@ -59,13 +59,13 @@ class Matcher:
     """An index over a fixed set of patterns. Any number of threads may ask it."""
 
     def __init__(
-        self, patterns: Iterable[Pattern], before: "Matcher | None" = None, *, fits: Fits | None = None
+        self, patterns: Iterable[Pattern], before: "Matcher | None" = None, *, index: IndexSource | None = None
     ) -> None:
         """Have the index fitted.
 
         Args:
             before: of an earlier state of the library; its index serves on where the patterns' texts are the same.
-            fits: who fits; unless given, scikit-learn in this process.
+            index: where the fitted index comes from; unless given, scikit-learn in this process.
         """
         self.patterns = tuple(patterns)
         self._by_id = {pattern.id: pattern for pattern in self.patterns}
@@ -76,23 +76,23 @@ class Matcher:
         if not self.patterns:
             return
         self._of_kind = _by_kind(self.patterns)
-        self._take(before, fits or InProcess())
+        self._take(before, index or InProcess())
 
-    def _take(self, before: "Matcher | None", fits: Fits) -> None:
+    def _take(self, before: "Matcher | None", source: IndexSource) -> None:
         """The index of these texts; until a new one is fitted, the one before with the changed patterns put into it."""
         if before is None or before._index is None:
-            self._index = fits.found(self.texts) or fits.fitted(self.texts)
+            self._index = source.found(self.texts) or source.fitted(self.texts)
         elif before.texts == self.texts and not before._is_provisional:
             self._index = before._index
-        elif (found := fits.found(self.texts)) is not None:
+        elif (found := source.found(self.texts)) is not None:
             self._index = found
         else:
             self._index, self._is_provisional = before._index.renewed(before.texts, self.texts), True
-            threading.Thread(target=self._settle, args=(fits,), name="loom-patterns-fit", daemon=True).start()
+            threading.Thread(target=self._settle, args=(source,), name="loom-patterns-fit", daemon=True).start()
 
-    def _settle(self, fits: Fits) -> None:
+    def _settle(self, source: IndexSource) -> None:
         try:
-            self._index = fits.fitted(self.texts)
+            self._index = source.fitted(self.texts)
             self._is_provisional = False
         except Exception:  # the top of a thread; the provisional index goes on serving
             log.exception("the changed patterns could not be fitted, and are matched by their texts alone")

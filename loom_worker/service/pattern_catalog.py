@@ -8,7 +8,7 @@ from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
 from loom_worker.patterns.effectiveness import boost, typical_rate, why
-from loom_worker.patterns.live import LiveLibrary, State
+from loom_worker.patterns.live import LibraryState, LiveLibrary
 from loom_worker.store.patterns import PatternUses
 
 _OFF = "LOOM_PATTERNS_LEARN is off"
@@ -42,7 +42,7 @@ class PatternCatalog:
     processes: Callable[[], Sequence[Json]]
     """What each worker process that is alive has loaded."""
 
-    def state(self) -> State:
+    def state(self) -> LibraryState:
         """The library as it is now; problems name files by their place in it, not by that on this machine."""
         state = self.library.state()
         return replace(state, problems=tuple(map(self._within, state.problems)))

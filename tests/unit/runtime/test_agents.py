@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.registry import made_components, made_registry
 
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import ProviderFailed
@@ -24,6 +23,7 @@ from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.store.database import Database
 from loom_worker.turn.runtime import AgentRuntime
 from tests.support.callers import CALLER
+from tests.support.registry import made_components, made_registry
 from tests.support.tiny_shop import open_shop
 
 MEMORY = {"update_session_context", "recall_conversation", "search_conversation", "clear_recalled_context"}

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.registry import made_components
 
 from loom_worker.agents.load import Agents
 from loom_worker.core.errors import Invalid, NotFound, Unavailable
@@ -20,6 +19,7 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
 from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
+from tests.support.registry import made_components
 from tests.unit.store import made
 
 BARE = Agent("default", backend=None, patterns_enabled=False, system_prompt="You help.", max_context_tokens=20_000)

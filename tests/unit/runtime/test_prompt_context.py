@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.registry import made_components
 
 from loom_worker.agents.load import Agents
 from loom_worker.core.errors import ProviderFailed
@@ -27,6 +26,7 @@ from loom_worker.store.patterns import PatternUses, enter_uses
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn.runtime import AgentRuntime, PromptContext
 from tests.support.models import Plays, says
+from tests.support.registry import made_components
 from tests.support.tiny_shop import open_shop
 
 QUESTION = "Who are my top 5 customers by revenue?"

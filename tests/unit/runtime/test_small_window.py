@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.registry import made_components
 
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import Invalid
@@ -23,6 +22,7 @@ from loom_worker.tools.more import MORE
 from loom_worker.turn.context import build, layers_of, rom_of
 from loom_worker.turn.runtime import AgentRuntime
 from loom_worker.turn.tool_offer import offered
+from tests.support.registry import made_components
 from tests.support.shop_file import shop_path
 
 __all__ = ["shop_path"]

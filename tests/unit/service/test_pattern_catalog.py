@@ -11,7 +11,7 @@ import redis
 from loom_worker.core.errors import NotFound, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.patterns import Effect, PatternMatch, PatternUse
-from loom_worker.patterns.events import News
+from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime import build
 from loom_worker.runtime.prompt_context import Knowledge
@@ -37,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def a_desk(root: Path, database: Database, *, learns: bool = True) -> PatternCatalog:
-    library = LiveLibrary(root, debounce_ms=0, on_update=lambda event: None, watches=False)
+    library = LiveLibrary(root)
     uses = PatternUses(database)
     knowledge = Knowledge(library, Skills(root), uses, Ledger(database), Sessions(database), learns=learns)
 
@@ -168,9 +168,9 @@ def test_without_redis_only_the_workers_are_unknown(settings: Settings, root: Pa
 
 
 def test_each_process_tells_what_it_has_loaded(root: Path, database: Database, valkey: redis.Redis) -> None:
-    news = News(valkey, process="w1")
-    library = LiveLibrary(root, debounce_ms=0, on_update=news.tell, watches=False)
-    desk = PatternCatalog(library, PatternUses(database), lambda *_: (), True, lambda: news.processes(["w1", "w2"]))
+    events = LibraryEvents(valkey, process="w1")
+    library = LiveLibrary(root, listener=events)
+    desk = PatternCatalog(library, PatternUses(database), lambda *_: (), True, lambda: events.processes(["w1", "w2"]))
     assert len(desk.patterns()) == 3
     (told,) = until(desk.processes, 10, "the process tells what it has")
     assert (told["process"], told["patterns"], told["errors"]) == ("w1", 3, [])
@@ -178,7 +178,7 @@ def test_each_process_tells_what_it_has_loaded(root: Path, database: Database, v
 
 def test_problems_name_files_by_their_place_in_the_library(root: Path, database: Database) -> None:
     (root / "sql" / "broken.yaml").write_text("name: [")
-    library = LiveLibrary(root, debounce_ms=0, on_update=lambda event: None, watches=False)
+    library = LiveLibrary(root)
     told = [{"process": "w1", "errors": [f"{root}/sql/broken.yaml:1: no"]}]
     desk = PatternCatalog(library, PatternUses(database), lambda *_: (), True, lambda: told)
     (problem,) = desk.state().problems

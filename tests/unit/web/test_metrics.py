@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from loom_worker.core.settings import BlobSettings
 from loom_worker.guard.breaker import State
-from loom_worker.patterns.events import News
+from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime.prompt_context import Knowledge
 from loom_worker.skills.index import Skills
@@ -122,22 +122,22 @@ def test_the_figures_of_patterns_are_those_that_are_told(
     valkey: redis.Redis, database: Database, tmp_path: Path
 ) -> None:
     write(tmp_path, sql__good=MINIMAL, sql__bad="category: ranking")
-    news = News(valkey, process="p1")
-    library = LiveLibrary(tmp_path, debounce_ms=0, on_update=news.tell, watches=False)
+    events = LibraryEvents(valkey, process="p1")
+    library = LiveLibrary(tmp_path, listener=events)
     knowledge = Knowledge(
         library, Skills(tmp_path), PatternUses(database), Ledger(database), Sessions(database), learns=True
     )
-    assert told_of(knowledge, news) == {"loom_patterns": 1, "loom_pattern_errors": 1} | reloads(ok=0, failed=0)
+    assert told_of(knowledge, events) == {"loom_patterns": 1, "loom_pattern_errors": 1} | reloads(ok=0, failed=0)
     write(tmp_path, sql__bad="name: {")
     library.reload()
     write(tmp_path, sql__bad="name: slow\ncategory: ranking\n")
     library.reload()
-    until(lambda: news.counts() == {"ok": 1, "failed": 1}, 10, "both reloads are counted")
-    assert told_of(knowledge, news) == {"loom_patterns": 2, "loom_pattern_errors": 0} | reloads(ok=1, failed=1)
+    until(lambda: events.counts() == {"ok": 1, "failed": 1}, 10, "both reloads are counted")
+    assert told_of(knowledge, events) == {"loom_patterns": 2, "loom_pattern_errors": 0} | reloads(ok=1, failed=1)
 
 
-def told_of(knowledge: Knowledge, news: News) -> dict[str, float]:
-    return samples(exposition({**knowledge.figures(), "pattern_reloads": news.counts()})[0].decode())
+def told_of(knowledge: Knowledge, events: LibraryEvents) -> dict[str, float]:
+    return samples(exposition({**knowledge.figures(), "pattern_reloads": events.counts()})[0].decode())
 
 
 def reloads(*, ok: int, failed: int) -> dict[str, float]:
