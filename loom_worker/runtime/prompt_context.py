@@ -28,7 +28,8 @@ from loom_worker.patterns.rerank import is_close, rerank
 from loom_worker.patterns.tools import pattern_tools
 from loom_worker.skills.files import read_skill_file_tool
 from loom_worker.skills.index import Skills
-from loom_worker.skills.prompt import beside, standing
+from loom_worker.skills.prompt import for_message as skills_for_message
+from loom_worker.skills.prompt import for_system_prompt
 from loom_worker.skills.select import chosen
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.patterns import PatternUses
@@ -127,7 +128,7 @@ class Knowledge:
         shelf, tools = runtime.shelf, _names(runtime)
         most_tokens = int(STANDING_SHARE * runtime.input_budget_tokens)
         return _fitted(
-            lambda most_chars: standing(shelf, most_chars=most_chars, tools=tools), most_tokens, runtime.count
+            lambda most_chars: for_system_prompt(shelf, most_chars=most_chars, tools=tools), most_tokens, runtime.count
         )
 
     def beside(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
@@ -137,7 +138,9 @@ class Knowledge:
         called = _called(turn, runtime)
         if called:
             tools = _names(runtime)
-            told = _fitted(lambda most_chars: beside(called, most_chars=most_chars, tools=tools), room, runtime.count)
+            told = _fitted(
+                lambda most_chars: skills_for_message(called, most_chars=most_chars, tools=tools), room, runtime.count
+            )
             parts.append(told)
             room -= runtime.count(told)
         matches = []

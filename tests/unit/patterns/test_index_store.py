@@ -55,7 +55,7 @@ def test_a_damaged_index_is_fitted_anew(tmp_path: Path, name: str, caplog: pytes
     expected = Matcher(PATTERNS, index=IndexStore(tmp_path)).match("orders")
     next(tmp_path.glob(f"*/{name}")).write_bytes(b"\x80")
     assert Matcher(PATTERNS, index=IndexStore(tmp_path)).match("orders") == expected
-    assert "fitted anew" in caplog.text
+    assert "fitted again" in caplog.text
     caplog.clear()
     assert IndexStore(tmp_path).found(TEXTS) is not None
     assert caplog.text == ""
