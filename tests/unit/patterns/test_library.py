@@ -15,7 +15,7 @@ from loom_worker.patterns.library import (
     merged,
     packaged_root,
     read_file,
-    root_fault,
+    root_error,
 )
 from tests.support.pattern_files import MINIMAL, library, refused, write
 
@@ -196,7 +196,7 @@ def test_a_link_into_a_closed_folder_is_one_complaint_and_all_else_loads(tmp_pat
     (tmp_path / "closed" / "inside").mkdir(parents=True)
     (root / place).symlink_to(tmp_path / "closed" / "inside")
     (tmp_path / "closed").chmod(0)
-    found, fault = load(root), root_fault(tmp_path / "closed" / "inside")
+    found, fault = load(root), root_error(tmp_path / "closed" / "inside")
     (tmp_path / "closed").chmod(0o700)
     assert [pattern.id for pattern in found.patterns] == ["sql/top_n"]
     assert found.problems == (f"{root}/{place}:1: Permission denied",)

@@ -80,7 +80,7 @@ def test_the_index_serves_on_where_texts_are_the_same() -> None:
         fitted = found
 
     moved = [replace(pattern, priority=99) for pattern in LIBRARY]
-    again = Matcher(moved, MATCHER, fits=Never())  # type: ignore[arg-type]
+    again = Matcher(moved, MATCHER, index=Never())  # type: ignore[arg-type]
     for question in QUESTIONS:
         assert [m.score for m in again.match(question)] == [m.score for m in MATCHER.match(question)]
 
@@ -98,7 +98,7 @@ def test_a_change_serves_at_once_and_is_fitted_behind_the_scenes() -> None:
             return fit(patterns)
 
     changed = [replace(LIBRARY[0], title="Something else about wombats"), *LIBRARY[1:]]
-    provisional = Matcher(changed, MATCHER, fits=Slow())
+    provisional = Matcher(changed, MATCHER, index=Slow())
     assert asked.wait(30)
     assert provisional.match("wombats")[0].pattern.id == LIBRARY[0].id
     same = [provisional.match(q, 1)[0].pattern.id == MATCHER.match(q, 1)[0].pattern.id for q in QUESTIONS]
