@@ -11,8 +11,7 @@ from math import exp, log
 
 from bench.matching import EXAMPLES, Asked, half, intent_patterns, intents, labelled, patterns
 from loom_worker.core.values.patterns import Pattern
-from loom_worker.patterns.calibrate import Calibration, confidences
-from loom_worker.patterns.match import Matcher
+from loom_worker.patterns.match import Calibration, Matcher, confidences
 
 PARTS = {1: 20, 5: 12, 20: 5}
 """Patterns drawn from the library, and how many times."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.stats import percentile
 from loom_worker.core.values.patterns import Pattern
-from loom_worker.patterns.index_store import Shelf
+from loom_worker.patterns.index_store import IndexStore
 from loom_worker.patterns.match import Matcher
 
 SIZES = (20, 100, 1000, 5000)
@@ -38,9 +38,9 @@ def speeds(library: Sequence[Pattern], *, is_quick: bool) -> None:
     for size in QUICK_SIZES if is_quick else SIZES:
         some = many(library, size)
         with tempfile.TemporaryDirectory() as place:
-            fits = Shelf(Path(place))
-            build_ms, matcher = _built(some, None, fits)
-            again_ms, _ = _built([replace(some[0], title="Something else"), *some[1:]], matcher, fits)
+            index = IndexStore(Path(place))
+            build_ms, matcher = _built(some, None, index)
+            again_ms, _ = _built([replace(some[0], title="Something else"), *some[1:]], matcher, index)
             fitted_behind()
         drawn = random.Random(11).choices(questions, k=ASKED)
         taken_ms = _asked(matcher, drawn)
@@ -75,9 +75,9 @@ def _half(one: str, other: str) -> str:
     return " ".join((*first[: len(first) // 2], *second[len(second) // 2 :]))
 
 
-def _built(patterns: Sequence[Pattern], before: Matcher | None, fits: Shelf) -> tuple[float, Matcher]:
+def _built(patterns: Sequence[Pattern], before: Matcher | None, index: IndexStore) -> tuple[float, Matcher]:
     began_s = time.perf_counter()
-    matcher = Matcher(patterns, before, fits=fits)
+    matcher = Matcher(patterns, before, index=index)
     return (time.perf_counter() - began_s) * 1000, matcher
 
 

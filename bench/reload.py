@@ -20,9 +20,10 @@ from bench.matching_speed import fitted_behind
 from bench.stats import percentile
 from loom_worker.core.settings import PatternSettings
 from loom_worker.core.values.patterns import PatternUpdateEvent
-from loom_worker.patterns.index_store import Shelf
+from loom_worker.patterns.index_store import IndexStore
 from loom_worker.patterns.library import load, packaged_root
-from loom_worker.patterns.live import LiveLibrary, Means
+from loom_worker.patterns.live import LiveLibrary
+from loom_worker.patterns.watch import FileWatcher
 
 CHANGES, QUICK_CHANGES = 50, 10
 SIZES, QUICK_SIZES = (160, 5_000), (160,)
@@ -68,8 +69,8 @@ def reading() -> None:
 def measure(root: Path, *, debounce_ms: int, changes: int) -> None:
     """Change one file so many times, and print how long each took to be live."""
     seen = Seen()
-    index = Shelf(root.with_name("index")).matcher  # as Loom's processes have it
-    library = LiveLibrary(root, debounce_ms=debounce_ms, on_update=seen, means=Means(index=index))
+    index = IndexStore(root.with_name("index"))  # as Loom's processes have it
+    library = LiveLibrary(root, listener=seen, watcher=FileWatcher(debounce_ms=debounce_ms), index=index)
     began_s = time.perf_counter()
     library.state()
     told = {"patterns": len(library.ids()), "files": library.state().files, "debounce_ms": debounce_ms}
@@ -100,7 +101,7 @@ class Seen:
         self._event: PatternUpdateEvent | None = None
         self._came = threading.Event()
 
-    def __call__(self, event: PatternUpdateEvent) -> None:
+    def publish(self, event: PatternUpdateEvent) -> None:
         self.at_s, self._event = time.perf_counter(), event
         self._came.set()
 

@@ -1,4 +1,4 @@
-"""What of an agent cannot work with what there is, each with its line. Pure: what there is comes in as values."""
+"""What of an agent cannot work with the tools and models at hand, each with its line. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,17 +17,17 @@ _FILLED_NOWHERE = ("backend", "llm", "compressor_llm", "mcp_servers")
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The tools that an agent could have, as far as that was found out."""
+    """The tools that an agent could have, as far as they are known."""
 
     tools: Mapping[str, bool]
     """By name: True for one that only reads."""
     unread: tuple[str, ...] = ()
-    """How names begin that may well be there: those of a source that could not be read. Empty text: all names."""
+    """Prefixes of the names of tools whose source could not be read. An empty text stands for all names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Providers:
-    """What the process knows of those that answer."""
+    """What the process knows of the providers of models."""
 
     llm: LlmSettings
     """With the key, if there is one."""
@@ -36,9 +36,13 @@ class Providers:
 
 
 def tools(agent: Agent, inventory: Inventory) -> Iterator[Problem]:
-    """Names in lists of the file that no tool has, and servers whose tools no list names."""
+    """Report names in the file's lists that no tool has, and servers whose tools no list names."""
     names = [(path, name) for path, name in listed(agent) if name not in agent.custom]
-    for path, name in (*names, *_approved(agent)):
+    # A misspelt name in the list of approvals would ask nobody.
+    approved = [
+        (agent.at(f"config.approval.tools[{n}]"), name) for n, name in enumerate(agent.approval.tools) if name != "*"
+    ]
+    for path, name in (*names, *approved):
         if name not in inventory.tools and not name.startswith(inventory.unread):
             yield agent.problem(path, f"there is no tool {name!r}", _advice(agent, name, inventory.tools))
     for path, name in names:
@@ -49,7 +53,7 @@ def tools(agent: Agent, inventory: Inventory) -> Iterator[Problem]:
 
 
 def models(agent: Agent, providers: Providers) -> Iterator[Problem]:
-    """A provider without a key or its packages, and a model that another provider has."""
+    """Report a provider without a key or its packages, and a model that another provider has."""
     llm = providers.llm
     provider = agent.provider or llm.provider
     yield from _provider(agent, "llm", agent.provider, providers)
@@ -70,7 +74,7 @@ def models(agent: Agent, providers: Providers) -> Iterator[Problem]:
 
 
 def placeholders(agent: Agent) -> Iterator[Problem]:
-    """Variables that somebody else would have filled in."""
+    """Report variables, which another system would have filled in."""
     for member in _FILLED_NOWHERE:
         for path, text in _texts(_spec(agent).get(member), agent.at(member)):
             if found := _PLACEHOLDER.search(text):
@@ -79,14 +83,14 @@ def placeholders(agent: Agent) -> Iterator[Problem]:
 
 
 def listed(agent: Agent) -> Iterator[tuple[str, str]]:
-    """What stands in the lists of tools, each with its path: names, and targets that tell a file or module."""
-    told = _spec(agent).get("tools")
-    lists = {"tools": told} if isinstance(told, list) else {}
-    if isinstance(told, dict):
-        lists = {f"tools.{kind}": told.get(kind) or [] for kind in ("builtin", "custom")}
+    """The entries of the lists of tools, each with its path: names of tools, and of files or modules with tools."""
+    tools = _spec(agent).get("tools")
+    lists = {"tools": tools} if isinstance(tools, list) else {}
+    if isinstance(tools, dict):
+        lists = {f"tools.{kind}": tools.get(kind) or [] for kind in ("builtin", "custom")}
     for member, names in lists.items():
-        for place, name in enumerate(names):
-            yield agent.at(f"{member}[{place}]"), name
+        for n, name in enumerate(names):
+            yield agent.at(f"{member}[{n}]"), name
 
 
 def _provider(agent: Agent, member: str, provider: str | None, providers: Providers) -> Iterator[Problem]:
@@ -98,16 +102,9 @@ def _provider(agent: Agent, member: str, provider: str | None, providers: Provid
 
 
 def _spec(agent: Agent) -> Mapping[str, Any]:
-    """The members of the file, wherever they stand in it."""
+    """The keys of the agent, wherever they stand in its file."""
     spec = agent.raw.get("agent", agent.raw.get("spec"))
     return spec if isinstance(spec, dict) else {}
-
-
-def _approved(agent: Agent) -> Iterator[tuple[str, str]]:
-    """The names of tools that a person shall be asked for: a misspelt one asks nobody."""
-    for place, name in enumerate(agent.approval.tools):
-        if name != "*":
-            yield agent.at(f"config.approval.tools[{place}]"), name
 
 
 def _advice(agent: Agent, name: str, known: Mapping[str, bool]) -> str:
@@ -122,11 +119,11 @@ def _advice(agent: Agent, name: str, known: Mapping[str, bool]) -> str:
 
 
 def _servers(agent: Agent) -> Iterator[Problem]:
-    """Those that are set up and of which the agent gets nothing."""
+    """Report servers that are configured although the agent gets no tool of them."""
     prefix = f"{agent.at('mcp_servers')}."
-    there = [path.removeprefix(prefix) for path in agent.lines if path.startswith(prefix)]
+    configured = [path.removeprefix(prefix) for path in agent.lines if path.startswith(prefix)]
     chosen = {server.name: server.tools for server in agent.mcp_servers}
-    for name in (name for name in there if "." not in name):
+    for name in (name for name in configured if "." not in name):
         if agent.allows_mcp:
             is_named, fix = chosen.get(name, ()) != (), f"add {{server: {name}}} to {agent.at('tools.mcp')}"
         else:
@@ -144,5 +141,5 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
         for key, each in value.items():
             yield from _texts(each, f"{path}.{key}")
     elif isinstance(value, list):
-        for place, each in enumerate(value):
-            yield from _texts(each, f"{path}[{place}]")
+        for n, each in enumerate(value):
+            yield from _texts(each, f"{path}[{n}]")

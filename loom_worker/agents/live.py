@@ -1,27 +1,31 @@
 """Agents that follow their files, so that every process of Loom comes to have the same ones."""
 
+import hashlib
+import json
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Set
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from loom_worker.agents.digest import digest
 from loom_worker.agents.load import DEFAULT, Agents, files_of, load
 from loom_worker.core.values.agents import Agent, Alone, Content
 from loom_worker.core.values.problems import Problem
 
 LOOK_S = 1.0
-"""Between two looks at the files."""
+"""Between two checks of the files."""
 SETTLE_S = 1.0
-"""A file that was written so lately may not be whole yet: half of it can be an agent that needs no approvals."""
+"""A file that was written less than this ago may be incomplete: half of it can be an agent that needs no approvals."""
 
 PART = "agents"
-"""Their name among what all processes must have alike."""
+"""Their name among the content that all processes must have alike."""
 STEP_S = 0.05
-"""Between two looks at a file that is waited for."""
+"""Between two checks of a file that is waited for."""
+_PLACES = frozenset({"source", "lines"})
+"""The fields of an agent that say where its file lies on this machine, and where things stand in it."""
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +34,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class LiveAgents:
-    """Agents as their files are; what is wrong with a file leaves the agents of it as they last were."""
+    """Agents as their files are; an error in a file leaves its agents as they last were."""
 
     def __init__(
         self,
@@ -40,7 +44,7 @@ class LiveAgents:
         wall_clock: Callable[[], float] = time.time,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Read them; raises nothing for what is wrong with a file."""
+        """Read them; an error in a file is logged, not raised."""
         self._folder = folder
         self._clock, self._wall_clock, self._pause = clock, wall_clock, pause
         self._content: Content = Alone()
@@ -49,15 +53,15 @@ class LiveAgents:
         self._stamp: Stamp | None = _stamp(folder)
         self._agents = load(folder)
         self._digest = digest(self._agents.agents)
-        _tell(self._agents.problems)
+        _log(self._agents.problems)
 
     def share(self, content: Content) -> None:
-        """Be compared with the agents of other processes from now on."""
+        """Compare these agents with those of other processes from now on."""
         self._content = content
         content.follow(PART, self)
 
     def digest(self) -> str:
-        """Of the agents in use."""
+        """SHA-256 of all that the agents in use say, the same in every process and on every machine."""
         return self._digest
 
     def current(self, wanted: str = DEFAULT) -> Agents:
@@ -76,7 +80,7 @@ class LiveAgents:
         return self._agents
 
     def renew(self) -> None:
-        """Read the files now; one that was written a moment ago is waited for, twice SETTLE_S at most."""
+        """Read the files now, after a wait of at most twice SETTLE_S for one that was written a moment ago."""
         end_s = self._clock() + 2 * SETTLE_S
         with self._looking:
             while self._is_fresh(_stamp(self._folder)) and self._clock() < end_s:
@@ -93,7 +97,7 @@ class LiveAgents:
         self._agents, self._stamp = following(load(self._folder), before), stamp
         self._digest = digest(self._agents.agents)
         log.info("agents read anew: %s", ", ".join(sorted(self._agents.agents)))
-        _tell(tuple(problem for problem in self._agents.problems if problem not in before.problems))
+        _log(tuple(problem for problem in self._agents.problems if problem not in before.problems))
 
     def _is_fresh(self, stamp: Stamp) -> bool:
         now_s = self._wall_clock()
@@ -101,31 +105,50 @@ class LiveAgents:
 
 
 def following(found: Agents, before: Agents) -> Agents:
-    """What was found, with the former agents in place of those that are refused now. Pure.
+    """The new agents, with the former ones in place of those that are refused now. Pure.
 
     Agents that did not change are the same objects as before.
     """
     same = {name: before.agents[name] for name, agent in found.agents.items() if before.agents.get(name) == agent}
-    kept = {name: agent for name, agent in before.agents.items() if name in found.refused or _is_unread(agent, found)}
+    kept = {
+        name: agent
+        for name, agent in before.agents.items()
+        if name in found.refused or Path(agent.file) in found.unread
+    }
     refused = {name: problem for name, problem in found.refused.items() if name not in kept}
     return replace(found, agents=MappingProxyType({**found.agents, **same, **kept}), refused=MappingProxyType(refused))
 
 
-def _is_unread(agent: Agent, found: Agents) -> bool:
-    return Path(agent.source.rpartition(":")[0]) in found.unread
+def digest(agents: Mapping[str, Agent]) -> str:
+    """SHA-256 of all that agents say, in hexadecimal; where their files lie makes no difference."""
+    text = json.dumps(_plain(agents), sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """As JSON takes it; sets in order, for theirs differs from process to process."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value) if each.name not in _PLACES}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, Set):
+        return sorted(json.dumps(_plain(each), sort_keys=True, default=repr) for each in value)
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
 
 
 def _stamp(folder: Path | None) -> Stamp:
     stamps = []
     try:
         for path in files_of(folder):
-            told = path.stat()
-            stamps.append((str(path), told.st_ino, told.st_size, told.st_mtime_ns))
-    except OSError:  # it went while it was looked at
+            facts = path.stat()
+            stamps.append((str(path), facts.st_ino, facts.st_size, facts.st_mtime_ns))
+    except OSError:  # deleted meanwhile
         return ()
     return tuple(stamps)
 
 
-def _tell(problems: tuple[Problem, ...]) -> None:
+def _log(problems: tuple[Problem, ...]) -> None:
     for problem in problems:
         log.warning("agent file: %s", problem)

@@ -1,52 +1,52 @@
-"""Agents from YAML files (API: agent YAML); a bad file costs its own agent and no other."""
+"""Agents from YAML files (API: agent YAML); an error in a file affects the agents of that file alone."""
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from loom_worker.agents import memory, work
-from loom_worker.agents.fields import Fields, WrongField
+from loom_worker.core.fields import Fields, InvalidField
 from loom_worker.core.values.agents import Agent, Compressor
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.yaml_files import MAX_BYTES, Document, Unreadable, marked_documents
 
 DEFAULT = "default"
-"""The agent that a session has unless it names one."""
+"""The agent of a session that names none."""
 _SUFFIXES = (".yaml", ".yml")
 _PROVIDERS = ("anthropic", "bedrock", "ollama", "scripted")
 _API_VERSION = "loom/v1"
 _NAMES_DEFAULT = re.compile(r"\bname[\"']?\s*:\s*[\"']?default\b(?![.-])")
-_NAMED = re.compile(r"\bname[\"']?\s*:\s*[\"']?([A-Za-z0-9][A-Za-z0-9._-]{0,127})")
-"""What may be the name of an agent in a text that is no YAML."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_NAMED = re.compile(rf"\bname[\"']?\s*:\s*[\"']?({_NAME.pattern})")
+"""What may be the name of an agent in a text that is no YAML."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """The agents there are; ``default`` is among them unless a file that should define it is refused."""
+    """All agents; ``default`` is among them unless a file that should define it is refused."""
 
     agents: Mapping[str, Agent]
     """By name."""
     problems: tuple[Problem, ...]
-    """What was left out or not understood."""
+    """What was left out or is not known."""
     refused: Mapping[str, Problem] = field(default_factory=dict)
-    """Names that a file defines and that are not among ``agents`` for a fault of it, with that problem."""
+    """Names that a file defines and that are not among ``agents`` because of an error in it, with that error."""
     unread: frozenset[Path] = frozenset()
-    """Files whose agents are not known, for they cannot be read."""
+    """Files that cannot be read, so that their agents are not known."""
     suspected: Mapping[str, Problem] = field(default_factory=dict)
-    """Names that a file with a fault seems to define; they say why an agent is missing, and take none away."""
+    """Names that a file with an error seems to define; they explain why an agent is missing, and remove none."""
 
     def fault(self, name: str) -> str:
-        """Why a file of this agent is there and the agent is not; empty if that is not so."""
+        """Why this agent is missing although it has a file; empty if it is not missing, or has none."""
         problem = self.refused.get(name) or (None if name in self.agents else self.suspected.get(name))
         return f"The agent {name!r} cannot work, its file is broken: {problem}" if problem else ""
 
     def current(self, wanted: str = DEFAULT) -> "Agents":
-        """These; live.py has some that follow their files."""
+        """These agents; ``LiveAgents`` follow their files."""
         return self
 
 
@@ -54,7 +54,7 @@ def load(folder: Path | None) -> Agents:
     """Read every ``*.yaml`` and ``*.yml`` of a folder, several agents per file; None gives the packaged agent alone.
 
     An agent with a value of the wrong type is left out, and nothing takes its place: another agent of that name, the
-    packaged one too, might do what this one must not. A key that Loom does not know is kept in ``raw`` and told.
+    packaged one too, might do what this one must not. A key that Loom does not know is kept in ``raw`` and reported.
     """
     shipped = _file(Path(__file__).with_name("default.yaml"))
     problems = [*shipped.problems]
@@ -64,7 +64,7 @@ def load(folder: Path | None) -> Agents:
     unread: list[Path] = []
     if folder is not None and not folder.is_dir():
         problems.append(Problem("no such folder", file=str(folder)))
-    problems += _passed_over(folder)
+    problems += _skipped(folder)
     for path in files_of(folder):
         found = _file(path)
         problems += found.problems
@@ -72,17 +72,23 @@ def load(folder: Path | None) -> Agents:
         suspected |= found.suspected
         unread += [path] if found.is_unread else []
         for agent in found.agents:
-            problems += [_twice(agent, agents[agent.name])] if agent.name in agents else []
+            if agent.name in agents:
+                file, _, line = agent.source.rpartition(":")
+                text = f"agent {agent.name} is already defined in {agents[agent.name].source}"
+                problems.append(Problem(text, "rename one of them, or take it out", file, int(line)))
             agents.setdefault(agent.name, agent)
-    there = {agent.name: agent for agent in shipped.agents} | agents
-    kept = {name: agent for name, agent in there.items() if name not in refused}
-    frozen, documents = MappingProxyType, _documents(there.values())
-    told = (problem for problem in problems if Path(problem.file) not in documents)
-    return Agents(frozen(kept), tuple(told), frozen(refused), frozenset(unread), frozen(suspected))
+    known = {agent.name: agent for agent in shipped.agents} | agents
+    kept = {name: agent for name, agent in known.items() if name not in refused}
+    # OpenAPI documents of agents are YAML too, and it is no error that they define no agent.
+    backends = ((agent.file, agent.backend.openapi) for agent in known.values() if agent.backend is not None)
+    openapi = {Path(file).parent / document for file, document in backends if document is not None}
+    reported = tuple(problem for problem in problems if Path(problem.file) not in openapi)
+    frozen = MappingProxyType
+    return Agents(frozen(kept), reported, frozen(refused), frozenset(unread), frozen(suspected))
 
 
 @dataclass(slots=True)
-class _Found:
+class _AgentFile:
     """What one file holds."""
 
     agents: list[Agent] = field(default_factory=list)
@@ -99,22 +105,16 @@ def files_of(folder: Path | None) -> list[Path]:
     return sorted(path for path in folder.glob("*") if path.suffix in _SUFFIXES and path.is_file())
 
 
-def _documents(agents: Iterable[Agent]) -> frozenset[Path]:
-    """OpenAPI documents of agents: YAML too, and it is no fault of theirs that they define no agent."""
-    told = ((agent.file, agent.backend.openapi) for agent in agents if agent.backend is not None)
-    return frozenset(Path(file).parent / openapi for file, openapi in told if openapi is not None)
-
-
-def _passed_over(folder: Path | None) -> Iterator[Problem]:
-    """Files that look like those of agents, and by their names are none."""
+def _skipped(folder: Path | None) -> Iterator[Problem]:
+    """Files that look like those of agents and have other suffixes."""
     for path in sorted(folder.glob("*")) if folder else ():
         is_alike = any(suffix.lower() in _SUFFIXES for suffix in path.suffixes)
         if is_alike and path.suffix not in _SUFFIXES and path.is_file():
             yield Problem("is not read", "agents' files end in .yaml or .yml", str(path), is_warning=True)
 
 
-def _file(path: Path) -> _Found:
-    found = _Found()
+def _file(path: Path) -> _AgentFile:
+    found = _AgentFile()
     try:
         documents = marked_documents(path)
     except Unreadable as error:
@@ -124,99 +124,94 @@ def _file(path: Path) -> _Found:
         found.suspected[path.stem] = found.problems[-1]
     for document in documents:
         try:
-            agent, told = _agent(path, document)
-        except WrongField as error:
-            name = _name_in(document.content)
-            line = line_near(document.lines(), error.field) or document.line
-            reason = error.reason if error.field else str(error)
-            problem = Problem(reason, file=str(path), line=line, agent=name or "", field=error.field)
-            found.problems.append(problem)
-            found.suspected.setdefault(name or path.stem, problem)
-            if name is not None and _is_agent(document.content):
-                found.refused[name] = problem
+            agent, problems = _agent(path, document)
+        except InvalidField as error:
+            _refuse(found, path, document, error)
         else:
             found.agents.append(agent)
-            found.problems += told
+            found.problems += problems
     return found
 
 
-def _unread(path: Path, problem: Problem) -> _Found:
-    """A file of which nothing is known but its text, if that much."""
+def _unread(path: Path, problem: Problem) -> _AgentFile:
+    """A file of which at most the text is known."""
     text = ""
     with contextlib.suppress(OSError), path.open("rb") as file:
         text = file.read(MAX_BYTES).decode("utf-8", "replace")
     is_default = path.stem == DEFAULT or _NAMES_DEFAULT.search(text) is not None
     seen = dict.fromkeys((path.stem, *_NAMED.findall(text)), problem)
-    return _Found(problems=[problem], refused={DEFAULT: problem} if is_default else {}, suspected=seen, is_unread=True)
+    refused = {DEFAULT: problem} if is_default else {}
+    return _AgentFile(problems=[problem], refused=refused, suspected=seen, is_unread=True)
 
 
-def _twice(agent: Agent, first: Agent) -> Problem:
-    file, _, line = agent.source.rpartition(":")
-    text = f"agent {agent.name} is already defined in {first.source}"
-    return Problem(text, "rename one of them, or take it out", file, int(line))
-
-
-def _name_in(content: Any) -> str | None:
-    """The name that a document with a fault gives."""
-    head = content.get("agent", content.get("metadata")) if isinstance(content, dict) else None
+def _refuse(found: _AgentFile, path: Path, document: Document, error: InvalidField) -> None:
+    """Note a document with an error, under the name that it gives."""
+    content = document.content if isinstance(document.content, dict) else {}
+    head = content.get("agent", content.get("metadata"))
     name = head.get("name") if isinstance(head, dict) else None
-    return name if isinstance(name, str) else None
-
-
-def _is_agent(content: Any) -> bool:
-    """True for a document that should define an agent, and not something else."""
-    return isinstance(content, dict) and content.get("kind", "Agent") == "Agent"
+    name = name if isinstance(name, str) else None
+    line = line_near(document.lines(), error.path) or document.line
+    problem = Problem(error.reason, file=str(path), line=line, agent=name or "", field=error.path)
+    found.problems.append(problem)
+    found.suspected.setdefault(name or path.stem, problem)
+    if name is not None and content.get("kind", "Agent") == "Agent":
+        found.refused[name] = problem
 
 
 def _agent(path: Path, document: Document) -> tuple[Agent, list[Problem]]:
-    """Build one agent and tell which of its keys do nothing.
+    """Build one agent, and report which of its keys have no effect.
 
     Raises:
-        WrongField: a value does not do.
+        InvalidField: a value cannot be used.
     """
-    root = Fields(document.content)
+    root = Fields(document.content, what="an agent")
     if "agent" in root:
         meta = spec = root.under("agent")
     else:
-        _check_kind(root)
+        kind, version = root.text("kind"), root.text("apiVersion")
+        if kind != "Agent":
+            raise InvalidField(("kind",), f"Agent is needed, not {kind or 'nothing'}")
+        if version != _API_VERSION:
+            raise InvalidField(("apiVersion",), f"{_API_VERSION} is needed, not {version or 'nothing'}")
         meta, spec = root.under("metadata"), root.under("spec")
     name = meta.text("name") or ""
     if not _NAME.fullmatch(name):
-        raise meta.wrong("name", "a name of letters, digits, '.', '_' and '-', at most 128,", name)
+        raise meta.invalid("name", "a name of letters, digits, '.', '_' and '-', at most 128,", name)
     meta.get("labels")
-    built, lines, source = _built(meta, spec, name), document.lines(), f"{path}:{document.line}"
-    agent = replace(built, unknown_keys=root.unknown(), raw=document.content or {}, source=source, lines=lines)
-    told = (*_without_effect(agent, root), *_repeated(agent, document))
-    return agent, sorted(told, key=lambda problem: problem.line)
+    built = _built(meta, spec, name)
+    agent = replace(
+        built,
+        unknown_keys=tuple(key for key, _ in root.unknown()),
+        raw=document.content or {},
+        source=f"{path}:{document.line}",
+        lines=document.lines(),
+    )
+    return agent, sorted(_without_effect(agent, root, document), key=lambda problem: problem.line)
 
 
-def _without_effect(agent: Agent, root: Fields) -> Iterator[Problem]:
-    for path, meant in root.strays():
-        advice = f"did you mean {meant}?" if meant else "it has no effect"
+def _without_effect(agent: Agent, root: Fields, document: Document) -> Iterator[Problem]:
+    for path, similar in root.unknown():
+        advice = f"did you mean {similar}?" if similar else "it has no effect"
         yield agent.problem(path, "unknown key", advice, is_warning=True)
-    for path in root.idle():
+    for path in root.unused():
         yield agent.problem(path, "without effect yet", is_warning=True)
-
-
-def _repeated(agent: Agent, document: Document) -> Iterator[Problem]:
     for key, line in document.repeated():
         text = f"{key} stands there twice, and this one counts"
         yield Problem(text, "take one of them out", agent.file, line, agent.name, is_warning=True)
-
-
-def _check_kind(root: Fields) -> None:
-    kind, version = root.text("kind"), root.text("apiVersion")
-    if kind != "Agent":
-        raise WrongField(f"Agent is needed, not {kind or 'nothing'}", "kind")
-    if version != _API_VERSION:
-        raise WrongField(f"{_API_VERSION} is needed, not {version or 'nothing'}", "apiVersion")
 
 
 def _built(meta: Fields, spec: Fields, name: str) -> Agent:
     config, llm = spec.under("config"), spec.under("llm")
     patterns, skills = config.under("patterns"), config.under("skills")
     spec.keep("judge_llm", "observability")
-    box = work.toolbox(spec)
+    chosen = work.toolbox(spec)
+    compressor_llm = spec.under("compressor_llm")
+    compressor = Compressor(
+        provider=compressor_llm.choice("provider", _PROVIDERS),
+        model=compressor_llm.text("model"),
+        max_context_tokens=compressor_llm.whole("max_context_tokens"),
+    )
+    compressor_llm.keep_rest()
     given: dict[str, Any] = {
         "version": meta.text("version"),
         "description": meta.text("description"),
@@ -227,10 +222,10 @@ def _built(meta: Fields, spec: Fields, name: str) -> Agent:
         "max_context_tokens": llm.whole("max_context_tokens"),
         "reserved_output_tokens": llm.whole("reserved_output_tokens"),
         "stop_sequences": llm.texts("stop_sequences"),
-        "tools": box.allowed,
-        "custom": box.custom,
-        "mcp_servers": box.servers,
-        "allows_mcp": box.allows_mcp,
+        "tools": chosen.allowed,
+        "custom": chosen.custom,
+        "mcp_servers": chosen.servers,
+        "allows_mcp": chosen.allows_mcp,
         "is_read_only": config.flag("read_only"),
         "approval": work.approval(config),
         "max_llm_calls": config.whole("max_turns"),
@@ -243,17 +238,7 @@ def _built(meta: Fields, spec: Fields, name: str) -> Agent:
         "skills_enabled": skills.flag("enabled"),
         "max_skills_per_turn": skills.whole("max_skills_per_turn", least=0),
         "memory": memory.policy(spec.under("memory")),
-        "compressor": _compressor(spec.under("compressor_llm")),
+        "compressor": compressor,
     }
     known = {key: value for key, value in given.items() if value is not None}
     return Agent(name=name, backend=work.backend(spec), **known)
-
-
-def _compressor(llm: Fields) -> Compressor:
-    compressor = Compressor(
-        provider=llm.choice("provider", _PROVIDERS),
-        model=llm.text("model"),
-        max_context_tokens=llm.whole("max_context_tokens"),
-    )
-    llm.keep_rest()
-    return compressor

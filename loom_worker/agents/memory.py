@@ -1,11 +1,11 @@
 """The ``memory`` of an agent's file: a profile, and single values in place of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import TypeVar
 
-from loom_worker.agents.fields import Fields
+from loom_worker.core.fields import Fields
 from loom_worker.core.values.memory import MemoryPolicy, Shares
 
 T = TypeVar("T", int, float)
@@ -17,7 +17,7 @@ PROFILES = {
 }
 """By ``workload_profile``; below the warning mark these go by the number of messages alone."""
 BATCHES = (4, 6, 8)
-"""Messages compressed at a time by a file that goes by the number of messages, or names some sizes of its own."""
+"""Messages compressed at a time for a file that goes by the number of messages, or that sets some sizes only."""
 _LEVELS = ("normal", "warning", "critical")
 _LAYERS = ("rom", "kernel", "l1", "l2")
 
@@ -25,10 +25,10 @@ _LAYERS = ("rom", "kernel", "l1", "l2")
 def policy(memory: Fields) -> MemoryPolicy:
     """The rules a file sets; what it leaves out is its profile's, or the default's.
 
-    Of two values that stand in an order, one that was not given yields to one that was.
+    Where two values must be in order, one that was not given yields to one that was.
 
     Raises:
-        BadFile: a value of the wrong type, or values that contradict each other.
+        InvalidField: a value of the wrong type, or values that contradict each other.
     """
     compression = memory.under("memory_compression")
     profile = compression.choice("workload_profile", tuple(PROFILES))
@@ -55,28 +55,30 @@ def _marks(compression: Fields, usual: MemoryPolicy) -> tuple[float | None, floa
     keys = [f"{level}_threshold_percent" for level in _LEVELS]
     # Where a profile has no normal mark this stands in for it, and is seen by nobody.
     first = usual.warning_at if usual.normal_at is None else usual.normal_at
+    given = {key: compression.percent(key) for key in keys}
     known = dict(zip(keys, (first, usual.warning_at, usual.critical_at), strict=True))
-    normal, warning, critical = _rising(compression, compression.percent, known)
-    is_by_number = usual.normal_at is None and compression.get(keys[0]) is None
+    normal, warning, critical = _rising(compression, given, known)
+    is_by_number = usual.normal_at is None and given[keys[0]] is None
     return None if is_by_number else normal, warning, critical
 
 
 def _bounds(compression: Fields, usual: MemoryPolicy) -> tuple[int, int | None]:
     """The least and the most messages of L1; no most where neither the file nor its profile has one."""
-    keys = ("min_l1_messages", "max_l1_messages")
-    if usual.max_l1_messages is None and compression.get(keys[1]) is None:
-        return compression.whole(keys[0]) or usual.min_l1_messages, None
+    given = {key: compression.whole(key) for key in ("min_l1_messages", "max_l1_messages")}
+    if usual.max_l1_messages is None and given["max_l1_messages"] is None:
+        return given["min_l1_messages"] or usual.min_l1_messages, None
     known = (usual.min_l1_messages, usual.max_l1_messages or usual.min_l1_messages)
-    least, most = _rising(compression, compression.whole, dict(zip(keys, known, strict=True)))
+    least, most = _rising(compression, given, dict(zip(given, known, strict=True)))
     return least, most
 
 
 def _batches(sizes: Fields, usual: MemoryPolicy, *, by_number: bool) -> tuple[int, int, int] | None:
-    """Messages by level; None, half of L1, where the file neither names sizes nor goes by the number of messages."""
+    """Messages by level; None (half of L1) if the file neither sets sizes nor goes by the number of messages."""
+    given = {level: sizes.whole(level) for level in _LEVELS}
     known = dict(zip(_LEVELS, usual.batches or BATCHES, strict=True))
-    normal, warning, critical = _rising(sizes, sizes.whole, known)
-    is_named = by_number or any(sizes.get(level) is not None for level in _LEVELS)
-    return (normal, warning, critical) if is_named else None
+    normal, warning, critical = _rising(sizes, given, known)
+    is_set = by_number or any(size is not None for size in given.values())
+    return (normal, warning, critical) if is_set else None
 
 
 def _shares(shares: Fields, usual: Shares) -> Shares:
@@ -84,28 +86,28 @@ def _shares(shares: Fields, usual: Shares) -> Shares:
     found = replace(usual, **{layer: share for layer, share in given.items() if share is not None})
     percents = {layer: round(100 * getattr(found, layer), 6) for layer in _LAYERS}
     if sum(percents.values()) > 100:
-        told = ", ".join(f"{layer} {percent:g}" for layer, percent in percents.items())
-        raise shares.wrong(None, "at most 100 in all", told)
+        listed = ", ".join(f"{layer} {percent:g}" for layer, percent in percents.items())
+        raise shares.invalid(None, "at most 100 in all", listed)
     return found
 
 
-def _rising(fields: Fields, read: Callable[[str], T | None], usual: Mapping[str, T]) -> list[T]:
+def _rising(fields: Fields, values: Mapping[str, T | None], usual: Mapping[str, T]) -> list[T]:
     """Values none of which may be lower than the one before it.
 
     Args:
-        usual: by key, in order; those that are not given are held between the given ones.
+        values: by key, in order; None for one that is not given.
+        usual: stands in for those, held between the given ones before and after it.
     """
-    given: dict[str, T] = {key: value for key in usual if (value := read(key)) is not None}
+    given: dict[str, T] = {key: value for key, value in values.items() if value is not None}
     for lower, higher in pairwise(given):
         if given[lower] > given[higher]:
-            raise fields.wrong(higher, f"at least that of {lower} ({fields.get(lower)})", fields.get(higher))
-    keys = list(usual)
-    return [given.get(key, _held(usual[key], given, keys[:at], keys[at:])) for at, key in enumerate(keys)]
-
-
-def _held(value: T, given: Mapping[str, T], below: Sequence[str], above: Sequence[str]) -> T:
-    for key in below:
-        value = max(value, given.get(key, value))
-    for key in above:
-        value = min(value, given.get(key, value))
-    return value
+            raise fields.invalid(higher, f"at least that of {lower} ({fields.get(lower)})", fields.get(higher))
+    keys, rising = list(usual), []
+    for at, key in enumerate(keys):
+        value = usual[key]
+        for below in keys[:at]:
+            value = max(value, given.get(below, value))
+        for above in keys[at:]:
+            value = min(value, given.get(above, value))
+        rising.append(given.get(key, value))
+    return rising

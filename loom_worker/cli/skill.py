@@ -1,7 +1,6 @@
 """`loom skill`: the skills of each workspace, installed, shared and found; no Loom needs to run."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -14,9 +13,8 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Pattern
 from loom_worker.core.values.skills import Skill
 from loom_worker.skills import manage
-from loom_worker.skills.fetch import fetch
 from loom_worker.skills.index import Skills
-from loom_worker.skills.install import Installed, bundle_from, check_sha256
+from loom_worker.skills.install import Installed, check_sha256, package_from
 from loom_worker.skills.install import install as put
 from loom_worker.skills.storage import check_workspace
 
@@ -91,11 +89,11 @@ def install(source: str, **given: Unpack[_Install]) -> None:
     """
     if not source.strip():
         raise click.UsageError("SOURCE is empty; the folder you are in is .")
-    bundle = bundle_from(source, fetch=partial(fetch, allow_private=given["allow_private"]))
+    package = package_from(source, allow_private=given["allow_private"])
     if given["sha256"] is not None:
-        check_sha256(bundle, given["sha256"])
+        check_sha256(package, given["sha256"])
     unlisted = _unlisted(given["workspace"])
-    done = put(bundle, _root(), given["workspace"], name=given["name"], may_replace=given["force"])
+    done = put(package, _root(), given["workspace"], name=given["name"], may_replace=given["force"])
     _tell(done, given["workspace"], unlisted, as_json=given["as_json"])
 
 
@@ -244,10 +242,10 @@ def _tell(done: Installed, workspace: str, unlisted: Collection[str], *, as_json
         "description": done.skill.description,
         "compatibility": done.skill.compatibility,
         "allowed_tools": list(done.skill.allowed_tools),
-        "files": len(done.bundle.files),
-        "size_bytes": done.bundle.size_bytes,
-        "sha256": done.bundle.sha256,
-        "left_out": list(done.bundle.skipped),
+        "files": len(done.package.files),
+        "size_bytes": done.package.size_bytes,
+        "sha256": done.package.sha256,
+        "left_out": list(done.package.skipped),
         "replaced": done.has_replaced,
     }
     if as_json:

@@ -34,7 +34,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _HARMLESS_DEPTH = 2000
 """What the C composer nests without danger in any thread; it takes some 270 bytes of stack a level."""
 _ANCHOR = re.compile(r"&[\w-]")
-_STR, _SEQ, _MAP = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
+_STR, _SEQ, _MAP, _NULL = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map", "null"))
 _MERGE, _VALUE = (f"tag:yaml.org,2002:{kind}" for kind in ("merge", "value"))
 
 
@@ -87,6 +87,10 @@ class Document:
         _locate(self.root, "", found)
         return found
 
+    def as_written(self) -> Any:
+        """The content with each value as the text that stands in the file (1.10 is not 1.1); null is None."""
+        return _as_written(self.root)
+
     def nearest_line(self, *path: object) -> int:
         """The line of a part or, if it is not there, of what would be around it."""
         lines = (self.line_of(*path[:length]) for length in range(len(path), 0, -1))
@@ -116,7 +120,28 @@ def marked_documents(path: Path) -> list[Document]:
     Raises:
         Unreadable: as there.
     """
-    raw = _bytes(path)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+            size_bytes = path.stat().st_size if len(raw) > MAX_BYTES else len(raw)
+    except OSError as error:
+        raise Unreadable(path, 0, error.strerror or str(error)) from error
+    return documents_in(raw, path, size_bytes=size_bytes)
+
+
+def documents_in(raw: bytes, path: Path, *, size_bytes: int | None = None) -> list[Document]:
+    """As ``marked_documents``, of bytes that were read already.
+
+    Args:
+        path: the file in errors.
+        size_bytes: of the whole file; unless given, that of ``raw``.
+
+    Raises:
+        Unreadable: as there.
+    """
+    size_bytes = len(raw) if size_bytes is None else size_bytes
+    if size_bytes > MAX_BYTES:
+        raise Unreadable(path, 0, f"{size_bytes} bytes, at most {MAX_BYTES} are read")
     try:
         text = raw.decode("utf-8-sig")
         _check_shape(path, text)
@@ -157,17 +182,6 @@ def _open_line(text: str) -> int | None:
             elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
                 opened.pop()
     return opened[-1] if opened and opened[-1] else None
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-            if len(raw) > MAX_BYTES:
-                raise Unreadable(path, 0, f"{path.stat().st_size} bytes, at most {MAX_BYTES} are read")
-            return raw
-    except OSError as error:
-        raise Unreadable(path, 0, error.strerror or str(error)) from error
 
 
 def _line_at(raw: bytes, position: int) -> int:
@@ -294,6 +308,14 @@ def _locate(node: yaml.Node, path: str, found: dict[str, int]) -> None:
         for place, part in enumerate(node.value):
             found[f"{path}[{place}]"] = part.start_mark.line + 1
             _locate(part, f"{path}[{place}]", found)
+
+
+def _as_written(node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return {str(key.value): _as_written(value) for key, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return [_as_written(part) for part in node.value]
+    return None if node.tag == _NULL else str(node.value)
 
 
 def _at(root: yaml.Node, path: tuple[object, ...]) -> tuple[yaml.Node, yaml.Node] | None:

@@ -3,17 +3,12 @@
 import json
 import logging
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import isfinite
 
-from loom_worker.core.errors import LoomError
-from loom_worker.core.values.chat import ChatMessage, Reply, Request, Usage
-from loom_worker.core.values.json import untagged
 from loom_worker.core.values.tools import Caller
-from loom_worker.llm.model import Model, whole_reply
-from loom_worker.llm.revocable import Revocable
+from loom_worker.llm.rerank import RankingPrompt, Reranker
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +32,7 @@ Score each message from 0 (has nothing to do with the query) to 10 (answers it).
 query asks answers nothing. Answer with JSON alone, the best first, without messages of score 0:
 [{"index": 3, "score": 9}, {"index": 1, "score": 4}]"""
 
+_ACTION = "search is ranked"
 _OBJECT = re.compile(r"\{[^{}]{1,200}\}")
 
 
@@ -49,47 +45,27 @@ class Candidate:
     preview: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reranker:
-    """Asks a model once."""
+def ranked(
+    query: str, candidates: Sequence[Candidate], reranker: Reranker, caller: Caller
+) -> list[tuple[int, float | None]] | None:
+    """The candidates' numbers, the best first, each with its score from 0 to 10.
 
-    model: Model
-    charge: Callable[[Caller, str, Usage], None]
-    """(on whose behalf, the model that answered, what it cost); also for an answer that is of no use."""
-    is_there: Callable[[str], bool]
-    """Whether the session of a lane is not deleted; what its messages say is sent nowhere else."""
-    deadline_s: float = DEADLINE_S
-    clock: Callable[[], float] = field(default=time.monotonic)
+    Those that the model left out follow without a score, in their old order.
 
-    def ranked(
-        self, query: str, candidates: Sequence[Candidate], caller: Caller
-    ) -> list[tuple[int, float | None]] | None:
-        """The candidates' numbers, the best first, each with its score from 0 to 10.
-
-        Those that the model left out follow without a score, as they were.
-
-        Returns:
-            None if the model failed, was too late or gave nothing that can be read, or if there is nothing to order.
-        """
-        if len(candidates) < 2:
-            return None
-        try:
-            reply = self._reply(query, candidates, caller)
-            self.charge(caller, reply.model, reply.usage)
-        except LoomError as error:  # Interrupted too: a worker that stops can still answer the call
-            log.warning("search is ranked without the model: %s", error)
-            return None
-        found = scores(reply.text, len(candidates))
-        if not found:
-            log.warning("search is ranked without the model: no scores in its answer (%s)", reply.stop_reason)
-            return None
-        order = sorted(range(len(candidates)), key=lambda at: (-found.get(at, -1.0), at))
-        return [(at, found.get(at)) for at in order]
-
-    def _reply(self, query: str, candidates: Sequence[Candidate], caller: Caller) -> Reply:
-        until_s = self.clock() + self.deadline_s
-        model = Revocable(self.model, lambda: self.is_there(caller.lane))
-        return whole_reply(model, request(query, candidates, is_given_up=lambda: self.clock() > until_s))
+    Returns:
+        None if the model failed, was too late or gave nothing that can be read, or if there is nothing to order.
+    """
+    if len(candidates) < 2:
+        return None
+    reply = reranker.answer(prompt(query, candidates), caller)
+    if reply is None:
+        return None
+    found = scores(reply.text, len(candidates))
+    if not found:
+        log.warning("%s without the model: no scores in its answer (%s)", _ACTION, reply.stop_reason)
+        return None
+    order = sorted(range(len(candidates)), key=lambda at: (-found.get(at, -1.0), at))
+    return [(at, found.get(at)) for at in order]
 
 
 def ranked_at_once(budget_tokens: int) -> int:
@@ -97,20 +73,18 @@ def ranked_at_once(budget_tokens: int) -> int:
     return max(2, min(MOST_CANDIDATES, (budget_tokens - FRAME_TOKENS) // CANDIDATE_TOKENS))
 
 
-def request(query: str, candidates: Sequence[Candidate], *, is_given_up: Callable[[], bool]) -> Request:
-    """What the model is asked; no text of a message can end the data it stands in."""
+def prompt(query: str, candidates: Sequence[Candidate]) -> RankingPrompt:
+    """What the model is asked."""
     listed = [
         {"index": number, "role": each.role, "date": each.date, "text": each.preview}
         for number, each in enumerate(candidates, 1)
     ]
-    data = "\n".join(untagged(each) for each in listed)
-    text = f"<query>{untagged(query[:QUERY_CHARS])}</query>\n<messages>\n{data}\n</messages>"
-    return Request(
-        SYSTEM,
-        (ChatMessage("user", text),),
+    return RankingPrompt(
+        action=_ACTION,
+        system=SYSTEM,
+        question=("query", query[:QUERY_CHARS]),
+        candidates=("messages", listed),
         max_tokens=MOST_TOKENS,
-        cache_marks=False,
-        is_given_up=is_given_up,
     )
 
 

@@ -12,9 +12,10 @@ from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.tools import Caller, Tool
+from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import Count, longest
 from loom_worker.memory.recall_facts import update_tool
-from loom_worker.memory.recall_rerank import MOST_CANDIDATES, PREVIEW_CHARS, Candidate, Reranker
+from loom_worker.memory.recall_rerank import MOST_CANDIDATES, PREVIEW_CHARS, Candidate, ranked
 from loom_worker.memory.recalled import MOST_BYTES, Entry, Room, answer, compact, moment_of, recalled_tokens, text_of
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import Found, Search
@@ -95,7 +96,7 @@ def _search(parts: RecallParts, caller: Caller, query: str, *, limit: int, is_pr
         return compact({"found": [], "note": "The query has no word to look for, so nothing was searched."})
     found = _candidates(parts, caller, query, limit=limit)
     shown = [_candidate(each) for each in found[: parts.candidates]]
-    ranking = parts.rerank.ranked(query, shown, caller) if parts.rerank else None
+    ranking = ranked(query, shown, parts.rerank, caller) if parts.rerank else None
     order = [*ranking, *((at, None) for at in range(len(shown), len(found)))] if ranking else _as_found(found)
     chosen = [(found[at], score) for at, score in order]
     chosen = chosen[:limit]

@@ -1,6 +1,13 @@
-"""Domain knowledge beside the message.
+"""Patterns: tried ways to answer kinds of questions, as YAML files that are matched to a question.
 
-Files to patterns: library (the folder), entries (formats), flat (one pattern), parts, fields, aliases; lint, lint_keys,
-lint_rules and lint_sql tell what is wrong with them. Patterns to questions: match and index (TF-IDF), words, calibrate,
-rerank, effect; live and watch keep up with the files; render and tools give patterns to the model.
+From files to patterns: ``library`` reads the folder, ``library_entries`` finds the patterns of a document, ``flat``
+builds one, ``chunks`` reads its parts, ``fields`` single values, and ``aliases`` knows the keys and their other names.
+``lint`` reports errors and warnings, by the rules of ``lint_rules``.
+
+From patterns to questions: ``match`` ranks the patterns with ``index`` (numpy alone), which ``fit`` makes with
+scikit-learn and ``index_store`` keeps in files; ``words`` cuts texts into terms, with the meanings of ``synonyms.txt``;
+``effectiveness`` weighs earlier outcomes, and ``rerank`` lets a model decide close calls.
+
+At run time: ``live`` follows the files with ``watch``, ``events`` publishes what changed, ``render`` and ``tools`` show
+patterns to the model.
 """

@@ -1,4 +1,4 @@
-"""The keys of pattern files, the other names that libraries have given them, and how a mapping is sorted by them.
+"""The keys of pattern files and the other names that libraries use for them.
 
 ``useCases``, ``use-cases`` and ``Use Cases`` are spellings of ``use_cases`` and need no entry in these tables.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from loom_worker.core.values.json import Json
 
 Keys = Mapping[str, tuple[str, ...]]
-"""Each key with its other names; of several that are there the first one counts."""
+"""Each key with its other names; if a file has several of them, the first one counts."""
 
 PATTERN: Keys = {
     "name": ("id", "key", "slug"),
@@ -74,7 +74,7 @@ LIBRARY: Keys = {
     "difficulty": PATTERN["difficulty"],
     "backend_type": PATTERN["backend_type"],
 }
-"""Of a library's ``metadata``, or beside its ``patterns``."""
+"""Keys of a library's ``metadata``, or of the mapping that holds its ``patterns``."""
 
 BACKENDS = {
     "sql": (),
@@ -87,25 +87,25 @@ BACKENDS = {
     "documents": ("document", "docs", "files"),
     "mcp": (),
 }
-"""What ``backend_type`` may be, with the other names."""
+"""Values of ``backend_type``, with their other names."""
 DIFFICULTIES = ("beginner", "intermediate", "advanced")
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
-    """A mapping of a file, by the keys that Loom knows; keys without a value are as if they were not there."""
+class SortedKeys:
+    """A mapping of a file, by the keys that Loom knows; keys without a value count as absent."""
 
     values: Json
     written: Mapping[str, str]
-    """Of each key in ``values``: how the file spells it."""
+    """The spelling in the file of each key in ``values``."""
     extra: Json
-    """All other keys with their values, those that were overruled included."""
+    """All other keys with their values, overruled ones included."""
     overruled: Mapping[str, str]
-    """Keys of ``extra`` that mean a key which is there as well, with the one that counts as the file spells it."""
+    """Keys of ``extra`` that mean the same as another key; mapped to the one that counts, as the file spells it."""
 
 
-def sort(mapping: Mapping[Any, Any], keys: Keys) -> Sorted:
-    """Tell which key of a table each key of a mapping means; the key itself counts before its other names."""
+def sort(mapping: Mapping[Any, Any], keys: Keys) -> SortedKeys:
+    """Find which key of a table each key of a mapping means; the key itself counts before its other names."""
     ranks = _ranks(tuple(keys.items()))
     best: dict[str, tuple[int, Any]] = {}
     losing: dict[Any, str] = {}
@@ -126,7 +126,7 @@ def sort(mapping: Mapping[Any, Any], keys: Keys) -> Sorted:
         for key, value in mapping.items()
         if key not in winning and not (value is None and is_known(key, keys))
     }
-    return Sorted(
+    return SortedKeys(
         values={meant: mapping[key] for key, meant in winning.items()},
         written={meant: key for key, meant in winning.items()},
         extra=extra,
@@ -145,22 +145,22 @@ def all_names(keys: Keys) -> tuple[str, ...]:
 
 
 def backend_name(text: str) -> str:
-    """A backend's usual name for any of its names; what is not known stays as it is."""
+    """A backend's usual name for any of its names; an unknown name stays as it is."""
     lowered = text.lower().replace("-", "_")
     return next((name for name, others in BACKENDS.items() if lowered in (name, *others)), text)
 
 
 @lru_cache(maxsize=32)
 def _ranks(keys: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, tuple[str, int]]:
-    """Each name, as it is and folded, with the key it means and its place in line; the key's own spellings are 1st."""
+    """Each name, as it is and folded, to the key it means and its rank; the key's own spellings rank first."""
     ranks: dict[str, tuple[str, int]] = {}
     for key, _ in keys:
         ranks[key] = (key, 0)
         ranks.setdefault(_folded(key), (key, 1))
     for key, others in keys:
-        for place, other in enumerate(others, start=2):
-            ranks.setdefault(other, (key, place))
-            ranks.setdefault(_folded(other), (key, place))
+        for rank, other in enumerate(others, start=2):
+            ranks.setdefault(other, (key, rank))
+            ranks.setdefault(_folded(other), (key, rank))
     return ranks
 
 

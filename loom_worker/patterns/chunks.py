@@ -1,16 +1,17 @@
 """The parts of a pattern that are more than texts: parameters, templates, examples, common errors, rules.
 
-Each reader takes what stands under the key and its place, and returns the part with the keys it has no field for.
+Each reader takes the value of a key and its place, and returns the part with the keys it has no field for.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
+from loom_worker.core.fields import MISSING, InvalidField, Place, kind, mapping
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import CommonError, Example, Parameter, Template
 from loom_worker.patterns import aliases
-from loom_worker.patterns.aliases import Keys, Sorted, sort
-from loom_worker.patterns.fields import MISSING, Misfit, Place, filling, kind, mapping, prose, text, truth
+from loom_worker.patterns.aliases import Keys
+from loom_worker.patterns.fields import PatternFields, prose, text
 
 
 def parameters(value: Any, place: Place) -> tuple[tuple[Parameter, ...], Json]:
@@ -18,64 +19,54 @@ def parameters(value: Any, place: Place) -> tuple[tuple[Parameter, ...], Json]:
     read: list[Parameter] = []
     extra: Json = {}
     for where, name, body in _named(value, place, aliases.PARAMETER):
-        fields = sort({"name": body} if _is_text(body) and name is None else _body(body, where), aliases.PARAMETER)
-        parameter = _parameter(fields, where, name)
+        given = {"name": body} if _is_text(body) and name is None else _body(body, where)
+        fields = PatternFields(given, aliases.PARAMETER, where)
+        parameter = Parameter(
+            name=fields.required("name") if name is None or "name" in fields else name,
+            type=fields.text("type") or "string",
+            is_required=fields.flag("required"),
+            description=fields.text("description"),
+            example=fields.filling("example"),
+            default=fields.filling("default") if "default" in fields else None,
+        )
         if any(parameter.name == other.name for other in read):
-            raise Misfit(where, f"there is another parameter {parameter.name}")
+            raise InvalidField(where, f"there is another parameter {parameter.name}")
         read.append(parameter)
-        extra |= {parameter.name: fields.extra} if fields.extra else {}
+        extra |= {parameter.name: fields.sorted.extra} if fields.sorted.extra else {}
     return tuple(read), extra
-
-
-def _parameter(fields: Sorted, where: Place, name: str | None) -> Parameter:
-    values = fields.values
-    default = values.get("default")
-    return Parameter(
-        name=_required(fields, "name", where) if name is None or "name" in values else name,
-        type=text(values.get("type"), _at(where, fields, "type")) or "string",
-        is_required=truth(values.get("required"), _at(where, fields, "required")),
-        description=text(values.get("description"), _at(where, fields, "description")),
-        example=filling(values.get("example"), _at(where, fields, "example")),
-        default=None if default is None else filling(default, _at(where, fields, "default")),
-    )
 
 
 def templates(value: Any, place: Place) -> tuple[dict[str, Template], Json]:
     """Read a mapping of names, a list, or a single text (under another key than templates a mapping, too)."""
     is_plural = aliases.is_known(place[-1], {"templates": ()})
-    if _is_text(value) or (not is_plural and isinstance(value, dict) and _is_single(value)):
+    if _is_text(value) or (not is_plural and isinstance(value, dict) and _is_template(value)):
         value = {"template" if is_plural else str(place[-1]): value}
     read: dict[str, Template] = {}
     extra: Json = {}
     for where, given, body in _named(value, place, aliases.TEMPLATE):
-        fields = sort({"content": body} if _is_text(body) else _body(body, where), aliases.TEMPLATE)
-        own = text(fields.values.get("name"), _at(where, fields, "name")) if given is None else given
-        name = own or f"template_{len(read) + 1}"
+        fields = PatternFields({"content": body} if _is_text(body) else _body(body, where), aliases.TEMPLATE, where)
+        name = (fields.text("name") if given is None else given) or f"template_{len(read) + 1}"
         if name in read:
-            raise Misfit(where, f"there is another template {name}")
-        read[name] = _template(fields, where)
-        named = {"name": fields.values["name"]} if given is not None and "name" in fields.values else {}
-        extra |= {name: named | fields.extra} if named or fields.extra else {}
+            raise InvalidField(where, f"there is another template {name}")
+        content = fields.get("content")
+        if not isinstance(content, str) or not content.strip():
+            needed = "a text is needed, or a mapping with content or sql"
+            raise InvalidField(where, f"{needed}, not {kind(content)}")
+        required, _ = parameters(fields.get("required_parameters"), fields.place_of("required_parameters"))
+        read[name] = Template(
+            text=content.strip(),
+            description=fields.text("description"),
+            required_parameters=tuple(parameter.name for parameter in required),
+            output_format=fields.prose("output_format"),
+        )
+        own = {"name": fields.get("name")} if given is not None and "name" in fields else {}
+        extra |= {name: own | fields.sorted.extra} if own or fields.sorted.extra else {}
     return read, extra
 
 
-def _template(fields: Sorted, where: Place) -> Template:
-    values = fields.values
-    body = values.get("content")
-    if not isinstance(body, str) or not body.strip():
-        raise Misfit(where, f"a text is needed, or a mapping with content or sql, not {kind(body)}")
-    required, _ = parameters(values.get("required_parameters"), _at(where, fields, "required_parameters"))
-    return Template(
-        text=body.strip(),
-        description=text(values.get("description"), _at(where, fields, "description")),
-        required_parameters=tuple(parameter.name for parameter in required),
-        output_format=prose(values.get("output_format")),
-    )
-
-
-def _is_single(value: Json) -> bool:
+def _is_template(value: Json) -> bool:
     """Whether a mapping is one template rather than names with a template each."""
-    named = sort(value, aliases.TEMPLATE)
+    named = aliases.sort(value, aliases.TEMPLATE)
     return isinstance(named.values.get("content"), str) and not any(isinstance(v, dict) for v in named.extra.values())
 
 
@@ -84,25 +75,21 @@ def examples(value: Any, place: Place) -> tuple[tuple[Example, ...], Json]:
     read: list[Example] = []
     extra: Json = {}
     for where, name, body in _several(value, place, aliases.EXAMPLE):
-        fields = sort(_body(body, where) if isinstance(body, dict) else {"description": body}, aliases.EXAMPLE)
-        if fields.extra:
-            extra[str(len(read))] = fields.extra
-        read.append(_example(fields, where, name))
+        given = _body(body, where) if isinstance(body, dict) else {"description": body}
+        fields = PatternFields(given, aliases.EXAMPLE, where)
+        if fields.sorted.extra:
+            extra[str(len(read))] = fields.sorted.extra
+        # Some write the values of the parameters where others describe the example.
+        is_filled = isinstance(fields.get("description"), dict) and "parameters" not in fields
+        example = Example(
+            name=fields.text("name") or name or "",
+            description="" if is_filled else fields.prose("description"),
+            parameters=fields.mapping("description" if is_filled else "parameters"),
+            expected_result=fields.prose("expected_result"),
+            notes=fields.prose("notes"),
+        )
+        read.append(example)
     return tuple(read), extra
-
-
-def _example(fields: Sorted, where: Place, name: str | None) -> Example:
-    values = dict(fields.values)
-    if isinstance(values.get("description"), dict) and "parameters" not in values:
-        values["parameters"] = values.pop("description")
-    given = values.get("parameters", {})
-    return Example(
-        name=text(values.get("name"), _at(where, fields, "name")) or name or "",
-        description=prose(values.get("description")),
-        parameters=mapping(given, _at(where, fields, "parameters")),
-        expected_result=prose(values.get("expected_result")),
-        notes=prose(values.get("notes")),
-    )
 
 
 def common_errors(value: Any, place: Place) -> tuple[tuple[CommonError, ...], Json]:
@@ -110,15 +97,14 @@ def common_errors(value: Any, place: Place) -> tuple[tuple[CommonError, ...], Js
     read: list[CommonError] = []
     extra: Json = {}
     for where, name, body in _several(value, place, aliases.COMMON_ERROR):
-        key = "error" if name is None else "solution"
-        fields = sort(_body(body, where) if isinstance(body, dict) else {key: body}, aliases.COMMON_ERROR)
-        if fields.extra:
-            extra[str(len(read))] = fields.extra
-        values = fields.values
-        error = prose(values.get("error")) or name
+        given = _body(body, where) if isinstance(body, dict) else {"error" if name is None else "solution": body}
+        fields = PatternFields(given, aliases.COMMON_ERROR, where)
+        if fields.sorted.extra:
+            extra[str(len(read))] = fields.sorted.extra
+        error = fields.prose("error") or name
         if not error:
-            raise Misfit((*where, "error"), MISSING)
-        read.append(CommonError(error, prose(values.get("cause")), prose(values.get("solution"))))
+            raise InvalidField((*where, "error"), MISSING)
+        read.append(CommonError(error, fields.prose("cause"), fields.prose("solution")))
     return tuple(read), extra
 
 
@@ -131,17 +117,18 @@ def rules(value: Any, place: Place) -> str:
 def _rule(value: Any, place: Place) -> str:
     if not isinstance(value, dict):
         return text(value, place)
-    fields = sort(value, aliases.RULE)
-    condition, action, rationale = (prose(fields.values.get(key)) for key in aliases.RULE)
+    fields = PatternFields(value, aliases.RULE, place)
+    condition, action, rationale = (fields.prose(key) for key in aliases.RULE)
     if not action:
-        raise Misfit((*place, "action"), MISSING)
-    told = f"When {condition}: {action}" if condition else action
-    told = told if told.endswith((".", "!", "?")) else f"{told}."
-    return " ".join([told, *([rationale] if rationale else []), *map(prose, [fields.extra] if fields.extra else [])])
+        raise InvalidField((*place, "action"), MISSING)
+    line = f"When {condition}: {action}" if condition else action
+    line = line if line.endswith((".", "!", "?")) else f"{line}."
+    extra = prose(fields.sorted.extra) if fields.sorted.extra else ""
+    return " ".join(part for part in (line, rationale, extra) if part)
 
 
 def _named(value: Any, place: Place, keys: Keys) -> Iterator[tuple[Place, str | None, Any]]:
-    """Place, name and body of each part; the name is None where the body has to tell it."""
+    """Place, name and body of each part; the name is None if the body has to give it."""
     if isinstance(value, dict):
         for name, body in value.items():
             yield (*place, str(name)), str(name), body
@@ -153,7 +140,7 @@ def _named(value: Any, place: Place, keys: Keys) -> Iterator[tuple[Place, str | 
             else:
                 yield (*place, n), None, body
     elif value is not None:
-        raise Misfit(place, f"a list or a mapping is needed, not {kind(value)}")
+        raise InvalidField(place, f"a list or a mapping is needed, not {kind(value)}")
 
 
 def _several(value: Any, place: Place, keys: Keys) -> Iterator[tuple[Place, str | None, Any]]:
@@ -171,14 +158,3 @@ def _body(value: Any, where: Place) -> Json:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, (str, int, float)) and not isinstance(value, bool)
-
-
-def _at(where: Place, fields: Sorted, key: str) -> Place:
-    return (*where, fields.written.get(key, key))
-
-
-def _required(fields: Sorted, key: str, where: Place) -> str:
-    value = text(fields.values.get(key), _at(where, fields, key))
-    if not value:
-        raise Misfit(_at(where, fields, key), MISSING)
-    return value

@@ -1,6 +1,6 @@
-"""How far the outcomes of earlier turns move a pattern among candidates that are alike. Pure.
+"""How the outcomes of earlier turns change a pattern's rank among similar candidates. Pure.
 
-A factor on the score, between 0.9 and 1.1: it settles close calls and can bring no pattern up that does not fit.
+A factor on the score, between 0.9 and 1.1: it decides close calls and cannot raise a pattern that does not fit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,10 +10,10 @@ from loom_worker.core.values.patterns import Effect, Pattern
 LEAST_JUDGED = 10
 """Turns that succeeded or failed before a pattern's outcomes count at all."""
 PRIOR_TURNS = 10
-"""Turns of typical outcome that each pattern is credited with beside its own (the weight of the Beta prior): after ten
-turns half of what is seen is believed, after ninety nine tenths."""
+"""Turns of typical outcome that are added to each pattern's own (the weight of the Beta prior): after ten turns the
+observed rate counts half, after ninety turns nine tenths."""
 GAIN = 0.5
-"""Factor per unit of rate: 20 points better than typical is worth 10 %, which is also the most."""
+"""Factor per unit of rate: 20 points better than typical adds 10 %, which is also the maximum."""
 LEAST, MOST = 0.9, 1.1
 EVEN = 0.5
 """The typical rate where no turn was judged."""
@@ -37,7 +37,7 @@ def boost(effect: Effect, typical: float) -> float:
     """The factor on a pattern's score, LEAST to MOST; 1 while fewer than LEAST_JUDGED turns were judged.
 
     Args:
-        typical: the workspace's rate of success, 0-1; a pattern that does just so well stays where it is.
+        typical: the workspace's rate of success, 0-1; a pattern with that rate has the factor 1.
     """
     turns = judged(effect)
     if turns < LEAST_JUDGED:
@@ -55,10 +55,10 @@ def boosts(patterns: Iterable[Pattern], effects: Effects) -> dict[str, float]:
 
 
 def why(effect: Effect, factor: float, typical: float | None = None) -> str:
-    """One line for a person on where a factor comes from.
+    """One line that explains a factor to a person.
 
     Args:
-        typical: the rate it was measured against; None: it is not told.
+        typical: the rate it was measured against; None leaves it out.
     """
     turns = judged(effect)
     if not turns:

@@ -1,6 +1,6 @@
-"""Telling what became of the pattern library: to the log, and through Redis to whoever listens or asks.
+"""Updates of the pattern library: into the log, and through Redis to whoever listens or asks.
 
-Redis gets the news from a thread of their own that lives while there are any: a Redis that is away or slow holds up
+Redis receives them from a thread of their own, which lives while there are any: a Redis that is away or slow delays
 nothing, and learns of the library once it is back.
 """
 
@@ -18,41 +18,42 @@ from loom_worker.core.text import one_line
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.patterns import PatternUpdateEvent
-from loom_worker.patterns.library import COMPLAINT_CHARS
+from loom_worker.patterns.library import MAX_PROBLEM_CHARS
 
 log = logging.getLogger(__name__)
 
 CHANNEL = "loom:patterns"
 """Where each event is published."""
 RELOADS = "loom:patterns:reloads"
-"""Hash of ok and failed to how often the files were read anew after a process' first load. Failed is a reload with an
-error that the process had not told in the event before: one that stands does not make failures of the good ones."""
+"""Hash of ``ok`` and ``failed`` to how often files were read again after a process' first load. A reload has failed if
+it has an error that the process' previous event did not have: an error that stays does not make failures of the good
+ones."""
 AT = "loom:patterns:at:"
-"""And the name of a process: what it has loaded."""
+"""Prefix of the key, followed by the name of a process, of what that process has loaded."""
 KEPT_S = 7 * 86_400
 MOST_ERRORS = 50
-"""Of a process that are told through Redis; its log has all of them."""
+"""Errors of a process that Redis receives; its log has all of them."""
 MOST_UNSENT = 100
-"""Events kept for a Redis that is away; older ones are forgotten."""
+"""Events kept while Redis is away; older ones are dropped."""
 LEAST_PAUSE_S, MOST_PAUSE_S = 1.0, 30.0
-"""Between two tries to reach it."""
+"""Between two attempts to reach Redis."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
-    """An event as Redis is told it."""
+class _Update:
+    """What Redis receives for one event."""
 
     message: str
     state: str
     result: str | None
-    """What it counts as; None: it was the first load."""
+    """``ok`` or ``failed``; None for the first load."""
 
 
-class News:
-    """What one process tells of its library, and what all of them told. Any thread may use it."""
+class LibraryEvents:
+    """Publishes the updates of one process' library, and reads those of all. Any thread may use it."""
 
     def __init__(self, client: Any, *, process: str) -> None:
-        """Nothing is sent yet.
+        """Send nothing yet.
 
         Args:
             client: a redis-py client that decodes responses.
@@ -61,29 +62,29 @@ class News:
         self._client = client
         self._process = process
         self._lock = threading.Lock()
-        self._unsent: deque[_Item] = deque(maxlen=MOST_UNSENT)
+        self._unsent: deque[_Update] = deque(maxlen=MOST_UNSENT)
         self._is_sending = False
         self._is_closed = threading.Event()
         self._is_loaded = False
         self._errors: frozenset[str] = frozenset()
 
-    def tell(self, event: PatternUpdateEvent) -> None:
-        """Log an event, and have Redis told of it; returns at once."""
+    def publish(self, event: PatternUpdateEvent) -> None:
+        """Log an event and send it to Redis; returns at once."""
         with self._lock:
             is_first, self._is_loaded = not self._is_loaded, True
             new = [error for error in event.errors if error not in self._errors]
             self._errors = frozenset(event.errors)
-            self._unsent.append(self._item(event, None if is_first else "failed" if new else "ok"))
+            self._unsent.append(self._update(event, None if is_first else "failed" if new else "ok"))
             starts, self._is_sending = not self._is_sending, True
         done = "loaded" if is_first else "reloaded"
         log.info("Pattern library %s (%d patterns, %.0f ms)", done, event.patterns, event.duration_ms)
         for error in new:
-            log.warning("pattern library: %s", one_line(error, COMPLAINT_CHARS))  # of a file whose name may be no text
+            log.warning("pattern library: %s", one_line(error, MAX_PROBLEM_CHARS))  # the file's name may be no text
         if starts:
-            threading.Thread(target=self._send, name="loom-patterns-news", daemon=True).start()
+            threading.Thread(target=self._send, name="loom-patterns-events", daemon=True).start()
 
     def processes(self, alive: Collection[str]) -> list[Json]:
-        """What each of these processes has loaded, by name; those that have not told yet are left out.
+        """What each of these processes has loaded, by name; those that have not published yet are left out.
 
         Raises:
             Unavailable: Redis did not answer.
@@ -92,11 +93,11 @@ class News:
             return []
         with in_our_words():
             found = self._client.mget([AT + name for name in sorted(alive)])
-        told = [json.loads(text) for text in found if text is not None]
-        return [{**each, "loaded_at": rfc3339(each["loaded_at"])} for each in told]
+        states = [json.loads(text) for text in found if text is not None]
+        return [{**each, "loaded_at": rfc3339(each["loaded_at"])} for each in states]
 
     def counts(self) -> Json:
-        """How often any process has read its files anew since Redis began; nothing while Redis does not answer."""
+        """How often any process has read its files again since Redis was started; empty while Redis is away."""
         try:
             with in_our_words():
                 counts = self._client.hgetall(RELOADS)
@@ -105,15 +106,15 @@ class News:
         return {result: int(counts.get(result, 0)) for result in ("ok", "failed")}
 
     def close(self) -> None:
-        """Send nothing any more; what a Redis that is away has not been told stays untold."""
+        """Send nothing any more; what a Redis that is away has not received is lost."""
         self._is_closed.set()
 
-    def _item(self, event: PatternUpdateEvent, result: str | None) -> _Item:
+    def _update(self, event: PatternUpdateEvent, result: str | None) -> _Update:
         errors = list(event.errors[:MOST_ERRORS])
         if len(event.errors) > MOST_ERRORS:
             errors.append(f"… and {len(event.errors) - MOST_ERRORS} more")
         duration_ms = round(event.duration_ms, 1)
-        told = {**asdict(event), "duration_ms": duration_ms, "errors": errors}
+        changes = {**asdict(event), "duration_ms": duration_ms, "errors": errors}
         state = {
             "process": self._process,
             "patterns": event.patterns,
@@ -121,8 +122,8 @@ class News:
             "duration_ms": duration_ms,
             "errors": errors,
         }
-        return _Item(
-            message=json.dumps({"type": "PatternUpdateEvent", "process": self._process, **told}),
+        return _Update(
+            message=json.dumps({"type": "PatternUpdateEvent", "process": self._process, **changes}),
             state=json.dumps(state),
             result=result,
         )
@@ -130,33 +131,33 @@ class News:
     def _send(self) -> None:
         """Send what is unsent, in order; a new event starts another thread once this one has ended."""
         pause_s = LEAST_PAUSE_S
-        while (item := self._next()) is not None and not self._is_closed.is_set():
-            trouble = self._said(item)
-            if trouble is None:
+        while (update := self._next()) is not None and not self._is_closed.is_set():
+            failure = self._sent(update)
+            if failure is None:
                 pause_s = LEAST_PAUSE_S
                 continue
             if pause_s == LEAST_PAUSE_S:
-                log.warning("pattern library: its news wait for Redis: %s", trouble)
+                log.warning("pattern library: its events wait for Redis: %s", failure)
             self._is_closed.wait(pause_s)
             pause_s = min(2 * pause_s, MOST_PAUSE_S)
 
-    def _next(self) -> _Item | None:
+    def _next(self) -> _Update | None:
         with self._lock:
             self._is_sending = bool(self._unsent)
             return self._unsent[0] if self._unsent else None
 
-    def _said(self, item: _Item) -> Unavailable | None:
-        """Send one, which then is no longer unsent; or why it could not be."""
+    def _sent(self, update: _Update) -> Unavailable | None:
+        """Send one, which then is no longer unsent; or return why it could not be sent."""
         try:
             with in_our_words(), self._client.pipeline() as pipe:
-                pipe.set(AT + self._process, item.state, ex=KEPT_S)
-                if item.result is not None:
-                    pipe.hincrby(RELOADS, item.result, 1)
-                pipe.publish(CHANNEL, item.message)
+                pipe.set(AT + self._process, update.state, ex=KEPT_S)
+                if update.result is not None:
+                    pipe.hincrby(RELOADS, update.result, 1)
+                pipe.publish(CHANNEL, update.message)
                 pipe.execute()
         except Unavailable as error:
             return error
         with self._lock:
-            if self._unsent[0] is item:  # else newer ones have pushed it out meanwhile
+            if self._unsent[0] is update:  # else newer ones have pushed it out meanwhile
                 self._unsent.popleft()
         return None

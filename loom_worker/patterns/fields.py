@@ -1,15 +1,13 @@
-"""Reading single values of a pattern file; what does not fit is told with the place where it stands."""
+"""Values of a pattern file as authors and other systems write them: one text for a list, a word for a truth value."""
 
 import base64
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from loom_worker.core.errors import BadFile
+from loom_worker.core.fields import Fields, InvalidField, Place, kind, mapping
 from loom_worker.core.values.json import Json
-
-Place = tuple[str | int, ...]
-"""Keys and positions that lead to a value, as the file spells them."""
+from loom_worker.patterns.aliases import Keys, sort
 
 _YES = ("true", "yes", "on", "1", "required")
 _NO = ("false", "no", "off", "0", "optional")
@@ -17,38 +15,68 @@ _SCALARS = (str, int, float, bool)
 _PRIORITIES = {"low": 25, "normal": 50, "medium": 50, "high": 75, "critical": 100}
 
 
-class Misfit(BadFile):
-    """A value that cannot be used; made of its place and the reason."""
+class PatternFields(Fields):
+    """A mapping of a pattern file, read by the keys of a table and their other names."""
 
-    def __str__(self) -> str:
-        colon = "" if self.args[1] == MISSING else ":"
-        return f"{spelled(self.place)}{colon} {self.args[1]}" if self.place else str(self.args[1])
+    def __init__(self, value: Any, keys: Keys, place: Place = (), *, what: str = "") -> None:
+        """Sort the mapping by a table of ``aliases``."""
+        super().__init__(value, place, what=what)
+        self.sorted = sort(self._value, keys)
+        self._value = self.sorted.values
 
-    @property
-    def place(self) -> Place:
-        """Where it stands, or would stand, within its pattern."""
-        return tuple(self.args[0])
+    def place_of(self, key: str) -> Place:
+        """Where the value of a key stands, as the file spells the key."""
+        return (*self.place, self.sorted.written.get(key, key))
 
+    def text(self, key: str) -> str:
+        """A text without space around it; a number or truth value is its text, nothing is the empty one."""
+        return text(self.get(key), self.place_of(key))
 
-MISSING = "is missing"
+    def texts(self, key: str, *, separator: str = "\n") -> tuple[str, ...]:
+        """A list of texts; a single text is one of them for each line or, with another separator, for each part."""
+        value, place = self.get(key), self.place_of(key)
+        if isinstance(value, str):
+            value = [part.strip().removeprefix("- ") for part in value.split(separator)]
+        entries = value if isinstance(value, list) else [] if value is None else [value]
+        read = (_entry(entry, (*place, n)) for n, entry in enumerate(entries))
+        return tuple(entry for entry in read if entry)
 
+    def flag(self, key: str) -> bool:
+        """True or false, or a word for one of them; nothing is false."""
+        value = self.get(key)
+        word = str(value).strip().lower() if isinstance(value, _SCALARS) else ""
+        if value is None or (isinstance(value, _SCALARS) and word in ("", *_NO)):
+            return False
+        if word not in _YES:
+            raise InvalidField(self.place_of(key), f"true or false is needed, not {value if word else kind(value)}")
+        return True
 
-def spelled(place: Place) -> str:
-    """A place as one text: ``parameters[0].name``."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+    def priority(self, key: str) -> int:
+        """A whole number from 0 to 100, or low, medium, high, critical; nothing is 50."""
+        value = self.get(key)
+        if value is None:
+            return 50
+        if isinstance(value, str):
+            word = value.strip().lower()
+            value = _PRIORITIES.get(word, int(word) if word.isascii() and word.isdigit() else value)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 100:
+            shown = value if isinstance(value, _SCALARS) else kind(value)
+            raise InvalidField(self.place_of(key), f"a whole number from 0 to 100 is needed, not {shown}")
+        return value
 
+    def mapping(self, key: str) -> Json:
+        """A mapping; nothing is the empty one."""
+        return mapping(self._value.get(key, {}), self.place_of(key))
 
-def kind(value: Any) -> str:
-    """What a value is, in a word."""
-    return "nothing" if value is None else type(value).__name__
+    def prose(self, key: str) -> str:
+        """Any value as text to read."""
+        return prose(self.get(key))
 
-
-def mapping(value: Any, place: Place, what: str = "") -> Json:
-    """The value, which must be a mapping; ``what`` names it where it has no place of its own."""
-    if not isinstance(value, dict):
-        reason = f"a mapping is needed, not {kind(value)}"
-        raise Misfit(place, reason if place or not what else f"{what}: {reason}")
-    return value
+    def filling(self, key: str) -> str:
+        """A default or example as it stands in a template: true and false in lower case, lists with commas."""
+        return _filling(self.get(key), self.place_of(key))
 
 
 def text(value: Any, place: Place) -> str:
@@ -56,31 +84,21 @@ def text(value: Any, place: Place) -> str:
     if value is None:
         return ""
     if not isinstance(value, _SCALARS):
-        raise Misfit(place, f"a text is needed, not {kind(value)}")
+        raise InvalidField(place, f"a text is needed, not {kind(value)}")
     return str(value).strip()
-
-
-def texts(value: Any, place: Place, *, separator: str = "\n") -> tuple[str, ...]:
-    """A list of texts; a single text is one of them for each line or, with another separator, for each part."""
-    if isinstance(value, str):
-        value = [part.strip().removeprefix("- ") for part in value.split(separator)]
-    entries = value if isinstance(value, list) else [] if value is None else [value]
-    read = (_entry(entry, (*place, n)) for n, entry in enumerate(entries))
-    return tuple(entry for entry in read if entry)
 
 
 def _entry(value: Any, place: Place) -> str:
     """An entry of a list; ``- Optimize: the slow part`` is a mapping to YAML and a sentence to its author."""
     if isinstance(value, dict) and len(value) == 1:
-        [(key, told)] = value.items()
-        return f"{text(key, place)}: {text(told, place)}"
+        [(key, rest)] = value.items()
+        return f"{text(key, place)}: {text(rest, place)}"
     return text(value, place)
 
 
-def filling(value: Any, place: Place) -> str:
-    """A default or example as it stands in a template: true and false in lower case, lists with commas."""
+def _filling(value: Any, place: Place) -> str:
     if isinstance(value, list):
-        inside = [text(entry, place) if isinstance(entry, list) else filling(entry, place) for entry in value]
+        inside = [text(entry, place) if isinstance(entry, list) else _filling(entry, place) for entry in value]
         return ", ".join(inside)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -88,7 +106,7 @@ def filling(value: Any, place: Place) -> str:
 
 
 def prose(value: Any) -> str:
-    """Any value as text to read: lists line by line, mappings as ``key: value``; what is inside is moved in."""
+    """Any value as text to read: lists line by line, mappings as ``key: value``, what is inside them indented."""
     if isinstance(value, list):
         return "\n".join(prose(entry) for entry in value)
     if isinstance(value, dict):
@@ -100,31 +118,6 @@ def prose(value: Any) -> str:
 
 def _line(key: str, *, value: str) -> str:
     return f"{key}:\n  " + value.replace("\n", "\n  ") if "\n" in value else f"{key}: {value}".rstrip()
-
-
-def truth(value: Any, place: Place) -> bool:
-    """True or false, or a word for one of them; nothing is false."""
-    word = str(value).strip().lower() if isinstance(value, _SCALARS) else ""
-    if value is None or (isinstance(value, _SCALARS) and word in ("", *_NO)):
-        return False
-    if word not in _YES:
-        raise Misfit(place, f"true or false is needed, not {value if word else kind(value)}")
-    return True
-
-
-def priority(value: Any, place: Place) -> int:
-    """A whole number from 0 to 100, or low, medium, high, critical; nothing is 50."""
-    if value is None:
-        return 50
-    if isinstance(value, str):
-        word = value.strip().lower()
-        value = _PRIORITIES.get(word, int(word) if word.isascii() and word.isdigit() else value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 100:
-        shown = value if isinstance(value, _SCALARS) else kind(value)
-        raise Misfit(place, f"a whole number from 0 to 100 is needed, not {shown}")
-    return value
 
 
 def plain(value: Any) -> Any:

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WHOLE = 0.7
-"""Share (0-1) of a pattern's texts as one document in its model, against the support vectors, which tell it from others
-but forget what they share. On the development questions: 0.4 to 0.7 differ by a question or two."""
+"""Weight (0-1) of a pattern's texts as one document in its model, against the support vectors, which separate it from
+others and ignore what they share. On the development questions, 0.4 to 0.7 differ by a question or two."""
 MOST_TEXTS = 8_000
-"""Of about 300 patterns: 8 s and 370 MiB. Both grow with the product of texts and patterns; above, documents serve
-alone."""
+"""Most texts for which models are learned. With about 300 patterns that takes 8 s and 370 MiB, which grow with the
+product of texts and patterns; beyond it the documents serve alone."""
 NOTHING, ITS_WEIGHT = -1, 20.0
-"""The class of an empty text, which even a lone pattern is told from. With this weight the own texts of a lone pattern
-score as they do in the whole library."""
+"""The class of an empty text, from which even a single pattern is separated. With this weight the texts of a single
+pattern score as they do in the whole library."""
 LEAST_VALUE = 0.002
-"""Smaller coefficients are left out: they change no place, and are nine tenths of all."""
+"""Smaller coefficients are left out: they change no rank, and are nine tenths of all."""
 
 
 def fit(patterns: Sequence[Texts]) -> Index:
@@ -64,7 +64,7 @@ def _vectors(patterns: Sequence[Texts]) -> "tuple[Any, Any, list[str], NDArray[f
     wholes = [document(texts) for texts in patterns]
     by_text, by_pattern, vocabulary, rarity = [], [], [], []
     for analyzer in (word_terms, piece_terms):
-        vectorizer = TfidfVectorizer(analyzer=partial(_analyzed, analyzer), sublinear_tf=True)
+        vectorizer = TfidfVectorizer(analyzer=partial(_terms_of, analyzer), sublinear_tf=True)
         vectorizer.fit(singles)
         names = [str(name) for name in vectorizer.get_feature_names_out()]
         vectorizer.idf_ = vectorizer.idf_ * np.array([gain(name) for name in names])
@@ -75,7 +75,7 @@ def _vectors(patterns: Sequence[Texts]) -> "tuple[Any, Any, list[str], NDArray[f
     return hstack(by_text).tocsr(), hstack(by_pattern).tocsr(), vocabulary, np.concatenate(rarity)
 
 
-def _analyzed(analyzer: Callable[[str], list[str]], texts: Iterable[str]) -> list[str]:
+def _terms_of(analyzer: Callable[[str], list[str]], texts: Iterable[str]) -> list[str]:
     return [term for text in texts for term in analyzer(text)]
 
 
@@ -109,13 +109,10 @@ def _alone(vectors: Any, wholes: Any, classes: Sequence[int]) -> Any:
     return wholes.T.multiply(scale).tocsr()
 
 
-def _read(texts: Iterable[Iterable[Sequence[Any]]]) -> list[Texts]:
-    return [tuple((str(text), float(weight)) for text, weight in each) for each in texts]
-
-
 def main(folder: Path) -> None:
-    """Fit what standard input says, and write it into a folder."""
-    fit(_read(json.load(sys.stdin))).write(folder)
+    """Fit the texts on standard input, and write the index into a folder."""
+    texts = [tuple((str(text), float(weight)) for text, weight in each) for each in json.load(sys.stdin)]
+    fit(texts).write(folder)
 
 
 if __name__ == "__main__":

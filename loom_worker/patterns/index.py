@@ -1,4 +1,4 @@
-"""The fitted index as a few arrays: what scikit-learn learned of the patterns, asked with numpy alone."""
+"""The fitted index as a few arrays: what scikit-learn learned about the patterns, used with numpy alone."""
 
 import json
 from collections import Counter
@@ -8,8 +8,7 @@ from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loom_worker.patterns.related import meanings
-from loom_worker.patterns.words import FUNCTION_WORDS, pieces, terms
+from loom_worker.patterns.words import FUNCTION_WORDS, meanings, pieces, terms
 
 if TYPE_CHECKING:
     from numpy import float64, int64
@@ -24,15 +23,15 @@ Texts = tuple[tuple[str, float], ...]
 PAIR, MEANING, FUNCTION_WORD = 0.6, 0.9, 0.5
 """What a pair of words, a meaning that several words share, and a word of grammar weigh against another word's 1."""
 UNKNOWN_PAIR = 0.3
-"""A new pair of known words is smaller news than a new word."""
+"""Factor on a new pair of known words, which matters less than a new word."""
 OWN = 0.62
-"""What a pattern's own texts score in the median where a model was learned. A document without one is scaled to that,
-so that the confidence means the same of it."""
+"""Median score of a pattern's own texts if a model was learned. A document without one is scaled to that, so that its
+confidence means the same."""
 HALF = sqrt(0.5)
-"""Words and pieces of words count alike, and together have length 1."""
+"""Words and pieces of words have the same weight, and together length 1."""
 
 _DIGITS = 9
-"""Of a score; those behind depend on the order of the patterns."""
+"""Decimal places of a score; further ones depend on the order of the patterns."""
 _ARRAYS = ("rarity", "starts", "columns", "values")
 
 
@@ -53,7 +52,7 @@ def document(texts: Texts) -> tuple[str, ...]:
 
 
 def gain(term: str) -> float:
-    """What a term weighs beside its rarity."""
+    """The factor on a term's rarity."""
     if term.startswith("~"):
         return 1.0
     if " " in term:
@@ -65,16 +64,16 @@ def gain(term: str) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vector:
-    """A question as the index sees it; shorter than 1 by what no pattern says."""
+    """A question in terms of the index; what no pattern says makes it shorter than 1."""
 
     terms: tuple[str, ...]
-    """Those that the index knows, each once."""
+    """The terms that the index knows, each once."""
     numbers: "Numbers"
     weights: "Floats"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class Contributions:
     """What each term of a question adds to the score of each pattern that has a coefficient for it."""
 
     terms: tuple[str, ...]
@@ -154,11 +153,11 @@ class Index:
         """
         import numpy as np
 
-        told = json.loads((folder / "terms.json").read_text("utf-8"))
+        facts = json.loads((folder / "terms.json").read_text("utf-8"))
         mapped = [np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS]
         rarity, starts, columns, values = (np.asarray(array) for array in mapped)  # a view: quicker to ask
-        numbers = {term: number for number, term in enumerate(told["terms"])}
-        return cls(numbers, rarity, starts, columns, values, told["rarest"], told["count"])
+        numbers = {term: number for number, term in enumerate(facts["terms"])}
+        return cls(numbers, rarity, starts, columns, values, facts["rarest"], facts["count"])
 
     def write(self, folder: Path) -> None:
         """Write into a folder that exists.
@@ -168,8 +167,8 @@ class Index:
         """
         import numpy as np
 
-        told = {"terms": list(self.numbers), "rarest": self.rarest, "count": self.count}
-        (folder / "terms.json").write_text(json.dumps(told), "utf-8")
+        facts = {"terms": list(self.numbers), "rarest": self.rarest, "count": self.count}
+        (folder / "terms.json").write_text(json.dumps(facts), "utf-8")
         for name in _ARRAYS:
             np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
 
@@ -217,12 +216,14 @@ class Index:
         """A model without learning: the terms of all that a pattern says, with their weights."""
         import numpy as np
 
-        said = document(texts)
-        halves = [self._half(Counter(term for text in said for term in cut(text))) for cut in (word_terms, piece_terms)]
+        whole = document(texts)
+        halves = [
+            self._half(Counter(term for text in whole for term in cut(text))) for cut in (word_terms, piece_terms)
+        ]
         numbers, weights = (np.concatenate([half[part] for half in halves]) for part in (1, 2))
         row = np.zeros(len(self.numbers))
         row[numbers] = weights
-        scores = [float(row[asked.numbers] @ asked.weights) for asked in (self.vector(text) for text, _ in texts)]
+        scores = [float(row[each.numbers] @ each.weights) for each in (self.vector(text) for text, _ in texts)]
         return numbers, weights * (OWN * len(scores) / (sum(scores) or 1.0))
 
     def vector(self, question: str) -> Vector:
@@ -236,7 +237,7 @@ class Index:
             np.concatenate([weights for _, _, weights in halves]),
         )
 
-    def asked(self, question: str) -> Asked:
+    def contributions(self, question: str) -> Contributions:
         """What a question adds to the score of each pattern."""
         import numpy as np
 
@@ -246,7 +247,8 @@ class Index:
         ends = np.cumsum(lengths)
         at = np.repeat(starts - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
         places = np.repeat(np.arange(len(lengths)), lengths)
-        return Asked(vector.terms, places, self.columns[at], self.values[at] * vector.weights[places], self.count)
+        added = self.values[at] * vector.weights[places]
+        return Contributions(vector.terms, places, self.columns[at], added, self.count)
 
     def _half(self, counts: Counter[str]) -> "tuple[list[str], Numbers, Floats]":
         """Term, number and weight of what is known of the words, or of the pieces; as long at most as HALF."""
@@ -256,9 +258,10 @@ class Index:
         numbers = np.fromiter((self.numbers[term] for term in known), np.int64, len(known))
         rarity = self.rarity[numbers]
         weights = rarity * (1 + np.log(np.fromiter((counts[term] for term in known), np.float64, len(known))))
-        told, length = float(rarity @ rarity), sqrt(float(weights @ weights))
-        against = sum(self._against(term) for term in counts if term not in self.numbers)
-        return known, numbers, weights * (HALF * sqrt(told / (told + against)) / length if told else 0.0)
-
-    def _against(self, term: str) -> float:
-        return float((self.rarest * gain(term)) ** 2 * (UNKNOWN_PAIR if " " in term else 1.0))
+        found, length = float(rarity @ rarity), sqrt(float(weights @ weights))
+        unknown = sum(
+            float((self.rarest * gain(term)) ** 2 * (UNKNOWN_PAIR if " " in term else 1.0))
+            for term in counts
+            if term not in self.numbers
+        )
+        return known, numbers, weights * (HALF * sqrt(found / (found + unknown)) / length if found else 0.0)

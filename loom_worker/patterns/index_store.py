@@ -1,6 +1,6 @@
 """Fitted indexes of a machine, kept as files: one process fits with scikit-learn, all others map the arrays.
 
-An index is named by the patterns' texts and by the code that fits, so no process reads one that is not its own.
+An index is named by a digest of the patterns' texts and of the code that fits, so no process reads another's index.
 """
 
 import fcntl
@@ -12,66 +12,55 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from loom_worker.core.isolation import process_env
-from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns.index import Index, Texts
-from loom_worker.patterns.match import InProcess, Matcher
+from loom_worker.patterns.match import InProcess
 
 log = logging.getLogger(__name__)
 
 KEPT = 4
-"""Indexes that stay, those used last: the library as it is, and as it was a few changes ago."""
+"""Most recently used indexes that are kept: of the library as it is, and as it was a few changes ago."""
 FIT_S = 120.0
-"""For the process that fits; the shipped library takes it two seconds."""
-_CODE = ("fit.py", "index.py", "related.py", "words.py")
+"""Timeout of the process that fits; the shipped library takes two seconds."""
+_CODE = ("fit.py", "index.py", "synonyms.txt", "words.py")
 
 
-class Shelf:
-    """The indexes in one folder, which is made when the first is fitted. Any number of processes may share it."""
+class IndexStore:
+    """The indexes in one folder, which is created with the first. Any number of processes may share it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def matcher(self, patterns: Iterable[Pattern], before: Matcher | None) -> Matcher:
-        """A matcher whose index comes from here."""
-        return Matcher(patterns, before, fits=self)
-
     def found(self, patterns: Sequence[Texts]) -> Index | None:
-        """The index of patterns that say this, if it is there."""
-        place = self._folder / _name(patterns)
+        """The index of patterns with these texts, if it is there."""
+        folder = self._folder / _name(patterns)
         try:
-            index = Index.read(place)
-            os.utime(place)
+            index = Index.read(folder)
+            os.utime(folder)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError) as error:
-            log.warning("the fitted index of the patterns cannot be read, so it is fitted anew: %s", error)
+            log.warning("the fitted index of the patterns cannot be read, so it is fitted again: %s", error)
             return None
         return index
 
     def fitted(self, patterns: Sequence[Texts]) -> Index:
         """The index, fitted by a process of its own unless it is there; in this process where that fails."""
         try:
-            with self._alone():
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with (self._folder / "lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # whoever waited finds what the other process wrote
                 return self.found(patterns) or self._fit(patterns)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             log.warning("the patterns are fitted in this process, as no index could be kept: %s", error)
             return InProcess().fitted(patterns)
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """While no other process fits; whoever waited finds what that one wrote."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self._folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
     def _fit(self, patterns: Sequence[Texts]) -> Index:
-        place = self._folder / _name(patterns)
+        """Fit in a process of its own; the index appears under its name once it is complete."""
+        folder = self._folder / _name(patterns)
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="new-", ignore_cleanup_errors=True) as made:
             whole = Path(made) / "index"
             whole.mkdir()
@@ -84,22 +73,18 @@ class Shelf:
                 timeout=FIT_S,
                 check=True,
             )
-            shutil.rmtree(place, ignore_errors=True)  # there, but could not be read
-            whole.rename(place)
-        index = Index.read(place)
-        self._tidy()
+            shutil.rmtree(folder, ignore_errors=True)  # there, but could not be read
+            whole.rename(folder)
+        index = Index.read(folder)
+        found = [each for each in self._folder.iterdir() if each.is_dir()]
+        found.sort(key=lambda each: each.stat().st_mtime, reverse=True)
+        for old in found[KEPT:]:
+            shutil.rmtree(old, ignore_errors=True)  # a process that has mapped it keeps its pages
         return index
-
-    def _tidy(self) -> None:
-        """Remove all but the newest; who maps one of them keeps its pages."""
-        there = [each for each in self._folder.iterdir() if each.is_dir()]
-        there.sort(key=lambda each: each.stat().st_mtime, reverse=True)
-        for old in there[KEPT:]:
-            shutil.rmtree(old, ignore_errors=True)
 
 
 def _name(patterns: Sequence[Texts]) -> str:
-    told = hashlib.sha256(json.dumps(patterns).encode())
+    digest = hashlib.sha256(json.dumps(patterns).encode())
     for name in _CODE:
-        told.update((Path(__file__).parent / name).read_bytes())
-    return told.hexdigest()[:32]
+        digest.update((Path(__file__).parent / name).read_bytes())
+    return digest.hexdigest()[:32]

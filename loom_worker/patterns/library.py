@@ -1,30 +1,31 @@
-"""The pattern library: YAML files under one folder, read into patterns; what cannot be read is told, not fatal."""
+"""The pattern library: YAML files under one folder, read into patterns; what cannot be read is reported, not fatal."""
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Any
 
+from loom_worker.core.fields import InvalidField, mapping
 from loom_worker.core.text import one_line
 from loom_worker.core.values.patterns import Pattern
 from loom_worker.core.yaml_files import Document, Unreadable, marked_documents
 from loom_worker.patterns import aliases
-from loom_worker.patterns.fields import Misfit, mapping
+from loom_worker.patterns.fields import PatternFields
 from loom_worker.patterns.flat import pattern
 from loom_worker.patterns.library_entries import Unit, units
 
 _SUFFIXES = (".yaml", ".yml")
-_NOT_OURS = (".", "#", "~")
-"""How the names of hidden files and of editors' temporary ones begin."""
-MOST_COMPLAINTS = 20
-"""Of one file that are told one by one; of the others, how many there are."""
-COMPLAINT_CHARS = 500
-"""Longest complaint; of what it quotes from a file the beginning is enough to find it."""
+_IGNORED = (".", "#", "~")
+"""Prefixes of the names of hidden files and of editors' temporary ones."""
+MOST_PROBLEMS = 20
+"""Problems of one file that are listed one by one; the others are counted."""
+MAX_PROBLEM_CHARS = 500
+"""Longest text of a problem; the beginning of what it quotes from a file is enough to find it."""
 _PATH_CHARS = 300
-"""Of them for the path, so that a deep folder leaves room for the reason."""
+"""Most of it for the path, so that a deep folder leaves room for the reason."""
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -35,7 +36,7 @@ class Library:
     patterns: tuple[Pattern, ...]
     """In the order of their files, each id once."""
     problems: tuple[str, ...]
-    """Why files or patterns were left out, each as ``complaint`` makes it, at most ``MOST_COMPLAINTS`` of a file."""
+    """Why files or patterns were left out, each by ``problem_text``, at most ``MOST_PROBLEMS`` of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class FileContent:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FileProblem:
     """Why a file or a pattern of it is left out."""
 
     path: Path
@@ -57,18 +58,18 @@ class Problem:
     reason: str
 
     def __str__(self) -> str:
-        return complaint(self.path, self.line, self.reason)
+        return problem_text(self.path, self.line, self.reason)
 
 
-def complaint(path: Path, line: int, reason: str, *, outcome: str = "") -> str:
-    """``file:line: reason; outcome`` for a log, a terminal or an answer: one short line with nothing unseen in it."""
+def problem_text(path: Path, line: int, reason: str, *, outcome: str = "") -> str:
+    """``file:line: reason; outcome`` for a log, a terminal or a response: one short line, all of it visible."""
     where = f"{one_line(str(path), _PATH_CHARS)}:{line}: "
-    return with_outcome(where + reason, outcome) if outcome else one_line(where + reason, COMPLAINT_CHARS)
+    return with_outcome(where + reason, outcome) if outcome else one_line(where + reason, MAX_PROBLEM_CHARS)
 
 
-def with_outcome(told: str, outcome: str) -> str:
-    """A complaint with what became of the matter at its end, no longer than complaints may be."""
-    return f"{one_line(told, COMPLAINT_CHARS - len(outcome) - 2)}; {outcome}"
+def with_outcome(problem: str, outcome: str) -> str:
+    """The text of a problem followed by its outcome, no longer than such texts may be."""
+    return f"{one_line(problem, MAX_PROBLEM_CHARS - len(outcome) - 2)}; {outcome}"
 
 
 def packaged_root() -> Path:
@@ -85,13 +86,13 @@ def load(root: Path) -> Library:
     as its folder stands between them. A file, document or pattern that cannot be used is left out and named in
     ``problems``; the rest loads.
     """
-    if fault := root_fault(root):
-        return Library((), (complaint(root, 1, fault),))
+    if error := root_error(root):
+        return Library((), (problem_text(root, 1, error),))
     return merged(read_file(path, root) for path in library_files(root))
 
 
-def root_fault(root: Path) -> str:
-    """Why there is no folder of this name; empty: there is."""
+def root_error(root: Path) -> str:
+    """Why there is no folder of this name; empty if there is one."""
     try:
         return "" if S_ISDIR(root.stat().st_mode) else "no such folder"
     except FileNotFoundError:
@@ -104,8 +105,8 @@ def library_files(root: Path) -> list[Path]:
     """The ``.yaml`` and ``.yml`` files under a folder, sorted, without hidden ones and editors' temporary ones.
 
     Links to folders are followed, and no folder is entered twice: one that lies under the root counts there, and
-    not where a link leads to it. A folder that cannot be listed, or a link that cannot be followed, stands in the list:
-    reading it tells why.
+    not where a link leads to it. A folder that cannot be listed, or a link that cannot be followed, is in the list:
+    reading it says why.
     """
     found: list[Path] = []
     entered: set[tuple[int, int]] = set()
@@ -114,30 +115,28 @@ def library_files(root: Path) -> list[Path]:
         folder = folders.pop() if folders else links.pop(0)
         try:
             facts = folder.stat()
-            inside = [] if (facts.st_dev, facts.st_ino) in entered else sorted(os.scandir(folder), key=_by_name)
+            inside = (
+                [] if (facts.st_dev, facts.st_ino) in entered else sorted(os.scandir(folder), key=attrgetter("name"))
+            )
         except OSError:
             found.append(folder)
             continue
         entered.add((facts.st_dev, facts.st_ino))
-        ours = [entry for entry in inside if not entry.name.startswith(_NOT_OURS)]
-        for entry in ours:
-            goes_to = _sort(entry, files=found, folders=folders, links=links)
-            goes_to.append(Path(entry.path))
+        for entry in inside:
+            if not entry.name.startswith(_IGNORED):
+                _assign(entry, files=found, folders=folders, links=links)
     return sorted(found)
 
 
-def _sort(entry: os.DirEntry[str], *, files: list[Path], folders: list[Path], links: list[Path]) -> list[Path]:
-    """Which of the lists an entry belongs in; a new one for what is none of them."""
+def _assign(entry: os.DirEntry[str], *, files: list[Path], folders: list[Path], links: list[Path]) -> None:
+    """Put an entry of a folder into the list it belongs in, if any."""
     try:
         if entry.is_dir():
-            return links if entry.is_symlink() else folders
-        return files if entry.name.lower().endswith(_SUFFIXES) and entry.is_file() else []
+            (links if entry.is_symlink() else folders).append(Path(entry.path))
+        elif entry.name.lower().endswith(_SUFFIXES) and entry.is_file():
+            files.append(Path(entry.path))
     except OSError:  # a link to itself, or into a folder that is closed
-        return files
-
-
-def _by_name(entry: os.DirEntry[str]) -> str:
-    return entry.name
+        files.append(Path(entry.path))
 
 
 def read_file(path: Path, root: Path) -> FileContent:
@@ -151,15 +150,16 @@ def merged(files: Iterable[FileContent]) -> Library:
     first: dict[str, Pattern] = {}
     problems: list[str] = []
     for content in files:
-        told = list(content.problems)
+        of_file = list(content.problems)
         for found in content.patterns:
             if found.id in first:
-                told.append(str(_repeat(found, first[found.id], content.path)))
+                path = content.path if content.path.name else Path(found.source)
+                of_file.append(problem_text(path, found.line, repeated(found, first[found.id])))
             else:
                 first[found.id] = found
-        problems += told[:MOST_COMPLAINTS]
-        if len(told) > MOST_COMPLAINTS:
-            problems.append(complaint(content.path, 1, unlisted(len(told))))
+        problems += of_file[:MOST_PROBLEMS]
+        if len(of_file) > MOST_PROBLEMS:
+            problems.append(problem_text(content.path, 1, unlisted(len(of_file))))
     return Library(tuple(first.values()), tuple(problems))
 
 
@@ -171,68 +171,61 @@ def with_shipped(own: Library, shipped: Library) -> Library:
 
 
 def unlisted(count: int) -> str:
-    """How many of so many complaints about one file are not told one by one."""
-    return f"… and {count - MOST_COMPLAINTS} more"
+    """Says how many of the problems of one file are not listed."""
+    return f"… and {count - MOST_PROBLEMS} more"
 
 
-def _repeat(found: Pattern, first: Pattern, path: Path) -> Problem:
-    reason = f"{found.id} is already defined in {first.source}; this one is left out"
-    return Problem(path if path.name else Path(found.source), found.line, reason)
+def repeated(found: Pattern, first: Pattern) -> str:
+    """Why a pattern is left out whose id another one has."""
+    return f"{found.id} is already defined in {first.source}; this one is left out"
 
 
-def read(path: Path, root: Path) -> tuple[list[tuple[Unit, Pattern]], list[Problem]]:
+def read(path: Path, root: Path) -> tuple[list[tuple[Unit, Pattern]], list[FileProblem]]:
     """Read one file: its patterns, each with what the file says of it, and what is left out."""
     relative = path.relative_to(root)
-    problems = _misplaced(path, relative)
+    if not str(relative).isprintable():
+        reason = "the name of the file or its folder has characters that cannot be shown"
+        return [], [FileProblem(path, 1, reason)]
+    if len(relative.parts) == 1 and os.path.isfile(path):  # Path.is_file() raises for what a closed folder holds
+        return [], [FileProblem(path, 1, f"a pattern file belongs in a library folder, such as sql/{path.name}")]
+    try:
+        documents = marked_documents(path)
+    except Unreadable as error:
+        return [], [FileProblem(path, error.line, error.reason)]
+    problems: list[FileProblem] = []
     found: list[tuple[Unit, Pattern]] = []
-    for document in [] if problems else _documents(path, problems):
+    for document in documents:
         for unit in _units(document, path, problems):
             try:
-                made = _built(unit, relative.parent.as_posix())
+                made = _pattern(unit, relative.parent.as_posix())
                 found.append((unit, replace(made, source=relative.as_posix(), line=unit.line)))
-            except Misfit as error:
-                problems.append(Problem(path, unit.line_of(error.place), unit.told(error)))
+            except InvalidField as error:
+                problems.append(FileProblem(path, unit.line_of(error.place), unit.explain(error)))
             except ValueError as error:  # a number too long to be written in digits
-                problems.append(Problem(path, unit.line, str(error)))
+                problems.append(FileProblem(path, unit.line, str(error)))
     return found, problems
 
 
-def _misplaced(path: Path, relative: Path) -> list[Problem]:
-    if not str(relative).isprintable():
-        return [Problem(path, 1, "the name of the file or its folder has characters that cannot be shown")]
-    if len(relative.parts) == 1 and os.path.isfile(path):  # Path.is_file() raises for what a closed folder holds
-        return [Problem(path, 1, f"a pattern file belongs in a library folder, such as sql/{path.name}")]
-    return []
-
-
-def _documents(path: Path, problems: list[Problem]) -> list[Document]:
-    try:
-        return marked_documents(path)
-    except Unreadable as error:
-        problems.append(Problem(path, error.line, error.reason))
-        return []
-
-
-def _units(document: Document, path: Path, problems: list[Problem]) -> list[Unit]:
-    """The patterns a document says, without those that say a thing twice; what is left out is added to the problems."""
+def _units(document: Document, path: Path, problems: list[FileProblem]) -> list[Unit]:
+    """The patterns of a document, without those that repeat a key; what is left out is added to the problems."""
     try:
         found = list(units(document))
-    except Misfit as error:
-        problems.append(Problem(path, document.nearest_line(*error.place), str(error)))
+    except InvalidField as error:
+        problems.append(FileProblem(path, document.nearest_line(*error.place), str(error)))
         return []
-    problems += [Problem(path, line, f"the key {key} stands twice in one mapping") for key, line in document.repeated()]
+    problems += [
+        FileProblem(path, line, f"the key {key} stands twice in one mapping") for key, line in document.repeated()
+    ]
     return [unit for unit in found if not unit.has_repeats]
 
 
-def _built(unit: Unit, folder: str) -> Pattern:
-    fields = aliases.sort(mapping(unit.body, (), "" if unit.label else "a pattern"), aliases.PATTERN)
+def _pattern(unit: Unit, folder: str) -> Pattern:
+    fields = PatternFields(mapping(unit.body, (), "" if unit.label else "a pattern"), aliases.PATTERN)
+    name = folder.rsplit("/", 1)[-1]
     inherited = dict(unit.inherited)
     if not unit.is_flat and not inherited.get("category"):
-        inherited["category"] = folder.rsplit("/", 1)[-1]
-    return pattern(fields, folder=_id_folder(folder, unit.library), inherited=inherited, library=unit.library)
-
-
-def _id_folder(folder: str, library: Mapping[str, Any]) -> str:
-    """What stands before a pattern's name in its id: two libraries in one folder may use the same names."""
-    name = _NOT_IN_IDS.sub("-", str(library.get("name") or "")).strip("-.")
-    return f"{folder}/{name}" if name and name != folder.rsplit("/", 1)[-1] else folder
+        inherited["category"] = name
+    # Two libraries in one folder may use the same names, so a library not called as its folder stands in the id.
+    library = _NOT_IN_IDS.sub("-", str(unit.library.get("name") or "")).strip("-.")
+    folder = f"{folder}/{library}" if library and library != name else folder
+    return pattern(fields, folder=folder, inherited=inherited, library=unit.library)

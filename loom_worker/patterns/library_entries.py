@@ -1,15 +1,15 @@
-"""Which patterns a document holds: it may be one, wrap one, or be a library of many."""
+"""Which patterns a document holds: it may be one pattern, wrap one, or be a library of many."""
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from loom_worker.core.fields import MISSING, InvalidField, Place, mapping
 from loom_worker.core.values.json import Json
 from loom_worker.core.yaml_files import Document
 from loom_worker.patterns import aliases
 from loom_worker.patterns.aliases import sort
-from loom_worker.patterns.fields import Misfit, Place, mapping
 
 _WRAPPING = ("apiVersion", "kind", "metadata", "spec")
 _LISTS: tuple[Place, ...] = (("spec", "entries"), ("spec", "patterns"), ("entries",), ("patterns",))
@@ -23,14 +23,14 @@ class Unit:
     body: Any
     """Its mapping, if it is one."""
     roots: tuple[Place, ...] = ((),)
-    """Where its keys stand: one place, or more where metadata and spec are one mapping here."""
+    """Where its keys stand: one place, or two where metadata and spec are read as one mapping."""
     label: Place = ()
-    """Its place in a library, which goes before the place of what is wrong with it."""
+    """Its place in a library, which errors begin with."""
     inherited: Mapping[str, str] = field(default_factory=dict)
-    """What stands in for a category, difficulty or backend_type of its own."""
+    """Values for a category, difficulty or backend_type that it lacks."""
     library: Json = field(default_factory=dict)
     is_flat: bool = True
-    """Whether it has to name its category itself."""
+    """Whether it must name its category itself."""
 
     @property
     def line(self) -> int:
@@ -38,7 +38,7 @@ class Unit:
         return self.document.line_of(*self.roots[0]) or self.document.line
 
     def line_of(self, place: Place) -> int:
-        """The line of a key within it, or of what would be around that key if it were there."""
+        """The line of a key within it, or of what would surround a key that is missing."""
         for length in range(len(place), 0, -1):
             lines = (self.document.line_of(*root, *place[:length]) for root in self.roots)
             line = next((line for line in lines if line is not None), None)
@@ -51,18 +51,16 @@ class Unit:
         """Whether a key stands twice in one of its mappings."""
         return any(self.document.repeated(*root) for root in self.roots)
 
-    def told(self, misfit: Misfit) -> str:
-        """What is wrong, with the pattern's place in its library before it."""
-        if not self.label:
-            return str(misfit)
-        return str(Misfit((*self.label, *misfit.place), misfit.args[1]))
+    def explain(self, error: InvalidField) -> str:
+        """The error, with the pattern's place in its library before it."""
+        return str(InvalidField((*self.label, *error.place), error.reason)) if self.label else str(error)
 
 
 def units(document: Document) -> Iterator[Unit]:
-    """Give what each pattern of a document says, in the document's order.
+    """What each pattern of a document says, in the document's order.
 
     Raises:
-        Misfit: the document is no pattern and no library of them; the place is within the document.
+        InvalidField: the document is no pattern and no library of them; the place is within the document.
     """
     content = document.content
     if isinstance(content, list) and all(isinstance(entry, dict) for entry in content):
@@ -70,13 +68,24 @@ def units(document: Document) -> Iterator[Unit]:
         return
     fields = mapping(content, (), "a pattern")
     if is_library(content):
-        yield from _library_file(document, fields)
+        place = _list_place(fields)
+        if place is None:
+            raise InvalidField(("spec", "entries"), MISSING)
+        metadata = fields.get("metadata")
+        about = {key: value for key, value in fields.items() if key not in (*_WRAPPING, "entries", "patterns")}
+        about |= mapping(metadata, ("metadata",)) if metadata is not None else {}
+        entries = _under(fields, place)
+        if not isinstance(entries, (list, dict)):
+            raise InvalidField(place, "a list of patterns is needed")
+        yield from _library(document, entries, root=place, about=about)
     elif set(fields) == {"pattern"}:
         yield Unit(document, mapping(fields["pattern"], ("pattern",)), (("pattern",),))
     elif isinstance(fields.get("spec"), dict) and _kind(fields) == "pattern":
-        yield _wrapped(document, fields)
+        # Metadata and spec are one mapping; what stands in both counts as in spec.
+        metadata = mapping(fields.get("metadata") or {}, ("metadata",))
+        yield Unit(document, {**metadata, **fields["spec"]}, (("spec",), ("metadata",)), is_flat=False)
     elif "kind" in fields and "name" not in fields:
-        raise Misfit(("kind",), f"{fields['kind']} is not read here; Pattern and PatternLibrary are")
+        raise InvalidField(("kind",), f"{fields['kind']} is not read here; Pattern and PatternLibrary are")
     else:
         bare = {key: value for key, value in fields.items() if key not in ("apiVersion", "kind")}
         yield Unit(document, bare)
@@ -109,35 +118,18 @@ def _under(content: Any, place: Place, otherwise: Any = None) -> Any:
     return content if isinstance(content, dict) or otherwise is None else otherwise
 
 
-def _library_file(document: Document, fields: Json) -> Iterator[Unit]:
-    place = _list_place(fields)
-    if place is None:
-        raise Misfit(("spec", "entries"), "is missing")
-    metadata = fields.get("metadata")
-    about = {key: value for key, value in fields.items() if key not in (*_WRAPPING, "entries", "patterns")}
-    about |= mapping(metadata, ("metadata",)) if metadata is not None else {}
-    entries = _under(fields, place)
-    if not isinstance(entries, (list, dict)):
-        raise Misfit(place, "a list of patterns is needed")
-    yield from _library(document, entries, root=place, about=about)
-
-
 def _library(document: Document, entries: Any, *, root: Place, about: Json) -> Iterator[Unit]:
-    told = sort(about, aliases.LIBRARY)
-    scalars = {key: str(value).strip() for key, value in told.values.items() if isinstance(value, (str, int, float))}
+    fields = sort(about, aliases.LIBRARY)
+    scalars = {key: str(value).strip() for key, value in fields.values.items() if isinstance(value, (str, int, float))}
     inherited = {
         "category": scalars.get("domain", ""),
         "difficulty": scalars.get("difficulty", ""),
         "backend_type": scalars.get("backend_type", ""),
     }
-    kept = {key: value for key, value in told.values.items() if key in ("name", "version", "description")} | told.extra
+    kept = {
+        key: value for key, value in fields.values.items() if key in ("name", "version", "description")
+    } | fields.extra
     for key, entry in entries.items() if isinstance(entries, dict) else enumerate(entries):
         place = (*root, key if isinstance(key, int) else str(key))
         body = {"name": key, **entry} if isinstance(entries, dict) and isinstance(entry, dict) else entry
         yield Unit(document, body, (place,), place, inherited, kept, is_flat=False)
-
-
-def _wrapped(document: Document, fields: Json) -> Unit:
-    """``kind: Pattern``: metadata and spec are one mapping, and what stands in both counts as in spec."""
-    metadata = mapping(fields.get("metadata") or {}, ("metadata",))
-    return Unit(document, {**metadata, **fields["spec"]}, (("spec",), ("metadata",)), is_flat=False)

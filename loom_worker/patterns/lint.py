@@ -8,8 +8,16 @@ from typing import Literal
 
 from loom_worker.core.text import one_line
 from loom_worker.core.values.patterns import Pattern
-from loom_worker.patterns import lint_keys, lint_rules
-from loom_worker.patterns.library import COMPLAINT_CHARS, MOST_COMPLAINTS, library_files, read, root_fault, unlisted
+from loom_worker.patterns import lint_rules
+from loom_worker.patterns.library import (
+    MAX_PROBLEM_CHARS,
+    MOST_PROBLEMS,
+    library_files,
+    read,
+    repeated,
+    root_error,
+    unlisted,
+)
 from loom_worker.patterns.library_entries import Unit
 
 _WHAT_CHARS, _ADVICE_CHARS = 300, 100
@@ -19,31 +27,31 @@ Level = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to look at."""
+    """One error or warning."""
 
     path: Path
     line: int
     """Of the key it is about, from 1."""
     level: Level
-    """error: the pattern, or its file, is left out · warning: it loads, and something in it is of no use."""
+    """error: the pattern, or its file, is left out · warning: it loads, and something in it has no effect."""
     what: str
     advice: str = ""
 
     def __str__(self) -> str:
-        told = f"{self.path}:{self.line}: {self.level}: {self.what}"
-        return one_line(f"{told} ({self.advice})" if self.advice else told, COMPLAINT_CHARS)
+        text = f"{self.path}:{self.line}: {self.level}: {self.what}"
+        return one_line(f"{text} ({self.advice})" if self.advice else text, MAX_PROBLEM_CHARS)
 
 
 def lint(root: Path, *, others: Iterable[str] = ()) -> tuple[Finding, ...]:
-    """Look at every pattern file under a folder: all that ``load`` leaves out, and warnings; by file and line.
+    """Check every pattern file under a folder: all that ``load`` leaves out, and warnings; by file and line.
 
     Args:
-        others: ids of patterns that are offered beside those in the folder, which may be named as related.
+        others: ids of patterns from elsewhere, which may be named as related.
 
-    Of a file with more than ``MOST_COMPLAINTS`` errors, or warnings, the first are found, and how many follow.
+    Of a file with more than ``MOST_PROBLEMS`` errors, or warnings, the first are listed and the others counted.
     """
-    if fault := root_fault(root):
-        return (Finding(root, 1, "error", fault),)
+    if error := root_error(root):
+        return (Finding(root, 1, "error", error),)
     found: list[Finding] = []
     loaded: dict[str, tuple[Path, Unit, Pattern]] = {}
     for path in library_files(root):
@@ -51,11 +59,14 @@ def lint(root: Path, *, others: Iterable[str] = ()) -> tuple[Finding, ...]:
         found += [_finding(problem.path, problem.line, "error", problem.reason) for problem in problems]
         for unit, pattern in units:
             if pattern.id in loaded:
-                what = f"{pattern.id} is already defined in {loaded[pattern.id][2].source}; this one is left out"
+                what = repeated(pattern, loaded[pattern.id][2])
                 found.append(_finding(path, pattern.line, "error", what, "give it another name"))
             else:
                 loaded[pattern.id] = (path, unit, pattern)
-    found += _warnings(loaded, others)
+    library = lint_rules.Surroundings.of([pattern for _, _, pattern in loaded.values()], others)
+    for path, unit, pattern in loaded.values():
+        for place, what, advice in lint_rules.warnings(unit, pattern, library):
+            found.append(_finding(path, unit.line_of(place), "warning", what, advice))
     found.sort(key=lambda finding: (str(finding.path), finding.line))
     return tuple(each for _, of_file in groupby(found, key=lambda finding: finding.path) for each in _bounded(of_file))
 
@@ -68,16 +79,8 @@ def _bounded(of_file: Iterable[Finding]) -> Iterator[Finding]:
     counts: dict[Level, int] = {}
     for finding in of_file:
         counts[finding.level] = counts.get(finding.level, 0) + 1
-        if counts[finding.level] <= MOST_COMPLAINTS:
+        if counts[finding.level] <= MOST_PROBLEMS:
             yield finding
     for level, count in counts.items():
-        if count > MOST_COMPLAINTS:
+        if count > MOST_PROBLEMS:
             yield Finding(finding.path, 1, level, unlisted(count))
-
-
-def _warnings(loaded: dict[str, tuple[Path, Unit, Pattern]], others: Iterable[str]) -> Iterator[Finding]:
-    patterns = [pattern for _, _, pattern in loaded.values()]
-    library = lint_rules.Surroundings.of(patterns, others)
-    for path, unit, pattern in loaded.values():
-        for place, what, advice in (*lint_keys.of_keys(unit), *lint_rules.of_pattern(unit, pattern, library)):
-            yield _finding(path, unit.line_of(place), "warning", what, advice)

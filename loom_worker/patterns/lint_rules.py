@@ -1,20 +1,43 @@
-"""Remarks on what a pattern says: what it lacks to be found, what its templates and parameters leave open."""
+"""What is wrong with a pattern that loads: its keys, what it lacks to be found, its parameters and templates."""
 
+import difflib
+import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from loom_worker.core.values.patterns import Pattern
+from loom_worker.core.fields import Place
+from loom_worker.core.values.patterns import Parameter, Pattern
 from loom_worker.patterns import aliases
-from loom_worker.patterns.aliases import sort
-from loom_worker.patterns.fields import Place
+from loom_worker.patterns.aliases import Keys, sort
 from loom_worker.patterns.library_entries import Unit
-from loom_worker.patterns.lint_keys import Remark
-from loom_worker.patterns.lint_sql import DIALECTS, trouble
-from loom_worker.patterns.render import MOST_CHARS, placeholders
+from loom_worker.patterns.render import MOST_CHARS, fill, placeholders
 
+LintWarning = tuple[Place, str, str]
+"""The place within the pattern, what is wrong, and what to do."""
+
+_PARTS: Mapping[str, Keys] = {
+    "parameters": aliases.PARAMETER,
+    "templates": aliases.TEMPLATE,
+    "examples": aliases.EXAMPLE,
+    "common_errors": aliases.COMMON_ERROR,
+}
 _DIRECTIVE = re.compile(r"\{\{-?\s*(?:(?:if|range|with|for|each)\s|[#/])[^}]*\}\}|\{%[^%]*%\}")
 """Conditions and loops of the template engines of other systems."""
+
+DIALECTS: dict[str, tuple[str | None, ...]] = {
+    "sql": (None, "sqlite", "postgres", "mysql", "duckdb"),
+    "sqlite": ("sqlite",),
+    "postgresql": ("postgres",),
+    "mysql": ("mysql",),
+    "mariadb": ("mysql",),
+    "duckdb": ("duckdb",),
+}
+"""sqlglot's dialects for each ``backend_type`` with SQL templates; one that accepts a template is enough."""
+
+_NUMBERS = ("int", "num", "float", "dec", "double", "real")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +46,13 @@ class Surroundings:
 
     ids: frozenset[str]
     names: frozenset[str]
-    """What may stand for an id: the end of one, from its name on."""
+    """The ends of ids, each of which may stand for the whole id."""
     first_with: dict[str, str]
-    """Each intent, in small letters, with the id of the first pattern that has it."""
+    """Each intent, in lower case, with the id of the first pattern that has it."""
 
     @classmethod
     def of(cls, patterns: Sequence[Pattern], others: Iterable[str] = ()) -> "Surroundings":
-        """What a library's patterns are to each other; ``others`` are ids of patterns elsewhere."""
+        """How a library's patterns depend on each other; ``others`` are ids of patterns elsewhere."""
         ids = frozenset((*(pattern.id for pattern in patterns), *others))
         ends = frozenset(pattern_id.split("/", n)[n] for pattern_id in ids for n in range(pattern_id.count("/") + 1))
         first: dict[str, str] = {}
@@ -39,45 +62,70 @@ class Surroundings:
         return cls(ids, ends, first)
 
 
-def of_pattern(unit: Unit, pattern: Pattern, library: Surroundings) -> Iterator[Remark]:
-    """Remark on one pattern of a library."""
+def warnings(unit: Unit, pattern: Pattern, library: Surroundings) -> Iterator[LintWarning]:
+    """All warnings about one pattern of a library."""
     written = sort(unit.body, aliases.PATTERN).written
-    yield from _found(pattern)
-    yield from _words(pattern, written.get("difficulty", ""), written.get("backend_type", ""))
-    yield from _others(
-        pattern, library, related=written.get("related_patterns", ""), intents=written.get("intents", "")
-    )
-    at = _Places(unit, written.get("parameters", "parameters"), written.get("templates", "templates"))
-    yield from _parameters(pattern, at)
-    yield from _templates(pattern, at)
-
-
-def _found(pattern: Pattern) -> Iterator[Remark]:
+    yield from _of_keys(unit)
     if not pattern.description:
         yield ("name",), "no description", "it will hardly be found; say in a sentence what it is for"
     if not pattern.intents:
         yield ("name",), "no intents", "it will hardly be found; give four or more things that people say who need it"
-
-
-def _words(pattern: Pattern, difficulty: str, backend: str) -> Iterator[Remark]:
     if pattern.difficulty and pattern.difficulty not in aliases.DIFFICULTIES:
-        advice = f"one of {', '.join(aliases.DIFFICULTIES)}"
-        yield (difficulty or "difficulty",), f"difficulty {pattern.difficulty} is not known", advice
+        place = (written.get("difficulty", "difficulty"),)
+        yield place, f"difficulty {pattern.difficulty} is not known", f"one of {', '.join(aliases.DIFFICULTIES)}"
     if pattern.backend_type and pattern.backend_type not in aliases.BACKENDS:
         advice = f"one of {', '.join(aliases.BACKENDS)}; nothing, if it works on anything"
-        yield (backend or "backend_type",), f"backend_type {pattern.backend_type} is not known", advice
-
-
-def _others(pattern: Pattern, library: Surroundings, *, related: str, intents: str) -> Iterator[Remark]:
+        place = (written.get("backend_type", "backend_type"),)
+        yield place, f"backend_type {pattern.backend_type} is not known", advice
     for n, other in enumerate(pattern.related_patterns):
+        place_of_other = (written.get("related_patterns", ""), n)
         if other not in library.names:
-            yield (related, n), f"there is no pattern {other}", "related_patterns are ids, such as sql/top_n"
+            yield place_of_other, f"there is no pattern {other}", "related_patterns are ids, such as sql/top_n"
         elif other == pattern.id:
-            yield (related, n), "it is related to itself", "remove it"
+            yield place_of_other, "it is related to itself", "remove it"
     for n, intent in enumerate(pattern.intents):
         first = library.first_with[_same(intent)]
         if first != pattern.id:
-            yield (intents, n), f"{first} has the intent {intent!r} as well", "neither can be told from the other by it"
+            what = f"{first} has the intent {intent!r} as well"
+            yield (written.get("intents", ""), n), what, "neither can be told from the other by it"
+    at = _Places(unit, written.get("parameters", "parameters"), written.get("templates", "templates"))
+    yield from _of_parameters(pattern, at)
+    yield from _of_templates(pattern, at)
+
+
+def _of_keys(unit: Unit) -> Iterator[LintWarning]:
+    """Warn of unknown keys, with the nearest known one, and of a key's other name where the key is there as well."""
+    yield from _of_mapping(unit.body, (), aliases.PATTERN)
+    fields = sort(unit.body, aliases.PATTERN)
+    for part, keys in _PARTS.items():
+        if part in fields.values:
+            for place, body in _bodies(fields.values[part], (fields.written[part],), keys):
+                yield from _of_mapping(body, place, keys)
+
+
+def _of_mapping(body: Mapping[Any, Any], place: Place, keys: Keys) -> Iterator[LintWarning]:
+    fields = sort(body, keys)
+    for key in fields.extra:
+        if key in fields.overruled:
+            winner = fields.overruled[key]
+            advice = f"put all of it under {winner}, and remove {key}"
+            yield (*place, key), f"{key} is another name of {winner}, which is there as well and counts", advice
+        else:
+            near = difflib.get_close_matches(key.lower(), aliases.all_names(keys), n=1, cutoff=0.75)
+            advice = f"did you mean {near[0]}?" if near else "it is kept, and has no effect"
+            yield (*place, key), f"unknown key {key}", advice
+
+
+def _bodies(value: Any, place: Place, keys: Keys) -> Iterator[tuple[Place, Mapping[Any, Any]]]:
+    """The mappings of a part, which is a list, a mapping of names or a single one."""
+    if isinstance(value, dict) and not any(isinstance(inside, dict) for inside in value.values()):
+        if any(aliases.is_known(key, keys) for key in value):
+            yield place, value
+        return
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, body in entries:
+        if isinstance(body, dict) and (len(body) > 1 or any(aliases.is_known(known, keys) for known in body)):
+            yield (*place, key), body
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +147,10 @@ class _Places:
         return one if there else other
 
 
-def _parameters(pattern: Pattern, at: _Places) -> Iterator[Remark]:
+def _of_parameters(pattern: Pattern, at: _Places) -> Iterator[LintWarning]:
     used = {name for template in pattern.templates.values() for name in placeholders(template.text)}
-    inside = {
-        name for template in pattern.templates.values() for name in re.findall(r"\w+", _directives(template.text))
-    }
+    directives = " ".join(each for template in pattern.templates.values() for each in _DIRECTIVE.findall(template.text))
+    inside = set(re.findall(r"\w+", directives))
     for n, parameter in enumerate(pattern.parameters):
         place = at.parameter(n, parameter.name)
         if parameter.name not in used | inside:
@@ -113,7 +160,7 @@ def _parameters(pattern: Pattern, at: _Places) -> Iterator[Remark]:
             yield place, f"{parameter.name} is required and has a default", "keep one of the two"
 
 
-def _templates(pattern: Pattern, at: _Places) -> Iterator[Remark]:
+def _of_templates(pattern: Pattern, at: _Places) -> Iterator[LintWarning]:
     names = {parameter.name for parameter in pattern.parameters}
     for n, (name, template) in enumerate(pattern.templates.items()):
         place = at.template(n, name)
@@ -129,13 +176,60 @@ def _templates(pattern: Pattern, at: _Places) -> Iterator[Remark]:
         if _DIRECTIVE.search(template.text):
             advice = "only {{name}} and {{.name}} are filled in; all else stays as it is"
             yield place, f"template {name} holds {_DIRECTIVE.findall(template.text)[0]}", advice
-        elif pattern.backend_type in DIALECTS and (told := trouble(template.text, pattern)):
-            yield place, f"template {name} is no SQL once it is filled in: {told}", "give defaults or examples that fit"
-
-
-def _directives(text: str) -> str:
-    return " ".join(_DIRECTIVE.findall(text))
+        elif pattern.backend_type in DIALECTS and (error := sql_error(template.text, pattern)):
+            yield (
+                place,
+                f"template {name} is no SQL once it is filled in: {error}",
+                "give defaults or examples that fit",
+            )
 
 
 def _same(intent: str) -> str:
     return " ".join(intent.casefold().split())
+
+
+def sql_error(template: str, pattern: Pattern) -> str:
+    """Why no dialect of the pattern's backend accepts a template, in one line; empty if one does."""
+    first = ""
+    for is_bare in (False, True):
+        values = {parameter.name: _value(parameter, is_bare=is_bare) for parameter in pattern.parameters}
+        filled = fill(template, {**{name: name for name in placeholders(template)}, **values})
+        for dialect in DIALECTS[pattern.backend_type]:
+            error = _parse_error(filled, dialect)
+            if not error:
+                return ""
+            first = first or error
+    return first
+
+
+def _parse_error(sql: str, dialect: str | None) -> str:
+    from sqlglot import ErrorLevel, parse
+    from sqlglot.errors import ParseError, SqlglotError
+
+    try:
+        with _quiet(logging.getLogger("sqlglot")):
+            statements = parse(sql, read=dialect, error_level=ErrorLevel.IMMEDIATE)
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        return f"{first.get('description', 'not readable')} at its line {first.get('line', 1)}"
+    except (SqlglotError, RecursionError) as error:
+        return str(error).splitlines()[0][:120]
+    return "" if any(statements) else "there is no statement in it"
+
+
+@contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Silence warnings of sqlglot about statements of which it knows the first word only, such as EXPLAIN."""
+    was, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = was
+
+
+def _value(parameter: Parameter, *, is_bare: bool) -> str:
+    """The value of a placeholder: its default or example; bare: something that fits everywhere."""
+    given = (parameter.default if parameter.default is not None else parameter.example) if not is_bare else ""
+    if given:
+        return given
+    return "1" if parameter.type.lower().startswith(_NUMBERS) else parameter.name

@@ -1,6 +1,6 @@
-"""The pattern library of a process, kept as its files are: read when they change, swapped as a whole.
+"""The pattern library of a process: read again when its files change, and replaced as a whole.
 
-What lies in the folder is the truth; events of the file system only say that it is time to look. Whatever fails, what
+What lies in the folder is the truth; events of the file system only say that it is time to check. Whatever fails, what
 was loaded last goes on answering.
 """
 
@@ -9,41 +9,46 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
+from loom_worker.core.values.agents import Alone, Content
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.patterns import Pattern, PatternUpdateEvent
 from loom_worker.patterns.library import (
     FileContent,
     Library,
-    complaint,
     load,
     merged,
+    problem_text,
     read_file,
     with_outcome,
     with_shipped,
 )
-from loom_worker.patterns.match import Matcher
-from loom_worker.patterns.watch import Mark, Watch, look
+from loom_worker.patterns.match import IndexSource, InProcess, Matcher
+from loom_worker.patterns.watch import LOOK_S, FileWatcher, Mark, look
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 30.0
-"""The files are looked at this often whatever the system tells: events get lost, and some file systems have none."""
-TICK_S = 2.0
-"""How often it is made sure that the watch still holds, and the files are looked at where there can be none."""
-MOST_QUIET_WAITS = 10
-"""Changes that do not end are waited out for so many times the debounce."""
+PART = "patterns"
+"""The library's name among the content that all processes must have alike."""
 SETTLED_NS = 2_000_000_000
-"""A file that was written less than this before it was read is read once more at the next look: the clocks of file
-systems tick as slowly as every two seconds, and a second change within a tick leaves no mark."""
+"""A file that was written less than this before it was read is read once more at the next check: the clocks of some
+file systems tick every two seconds only, and a second change within a tick leaves no mark."""
 STAYS = "what it said before stays in use"
 
 
+class UpdateListener(Protocol):
+    """Receives the updates of a library."""
+
+    def publish(self, event: PatternUpdateEvent) -> None:
+        """Pass on one update. Called without any lock held, by the watching thread where there is one."""
+
+
 @dataclass(frozen=True, slots=True)
-class State:
+class LibraryState:
     """One version of the library, whole."""
 
     matcher: Matcher
@@ -54,16 +59,6 @@ class State:
     files: int
 
 
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What files are read, indexed and watched with."""
-
-    read: Callable[[Path, Path], FileContent] = read_file
-    index: Callable[[Iterable[Pattern], Matcher | None], Matcher] = Matcher
-    watch: Callable[[Callable[[], object]], Watch] = Watch
-    tick_s: float = TICK_S
-
-
 class LiveLibrary:
     """Patterns that follow their files. Any thread may ask; only the first question waits, for the first load."""
 
@@ -71,45 +66,47 @@ class LiveLibrary:
         self,
         root: Path,
         *,
-        debounce_ms: int,
-        on_update: Callable[[PatternUpdateEvent], None],
-        watches: bool = True,
-        means: Means | None = None,
+        listener: UpdateListener | None = None,
+        watcher: FileWatcher | None = None,
+        index: IndexSource | None = None,
         shipped: Path | None = None,
     ) -> None:
-        """Nothing is read or started before the first question: a process may fork until then.
+        """Read and start nothing before the first question: a process may fork until then.
 
         Args:
-            debounce_ms: changes are read once none has followed for so long.
-            on_update: told of every load that changed patterns or complaints, the first included; without any lock
-                held, and by the watching thread where there is one. What it raises is logged.
-            watches: False: files are only looked at by ``reload``.
+            listener: receives every load that changed patterns or problems, the first included. What it raises is
+                logged.
+            watcher: None: files are only checked by ``reload``.
+            index: where fitted indexes come from; unless given, they are fitted in this process.
             shipped: another folder whose patterns are added; read once, as it changes with the package alone.
         """
         self.root = root
-        self._debounce_s = debounce_ms / 1000
-        self._on_update = on_update
-        self._watches = watches
-        self._means = means or Means()
+        self._listener = listener
+        self._watcher = watcher
+        self._index = index or InProcess()
         self._shipped_root = shipped
         self._shipped: Library | None = None
-        self._state: State | None = None
-        self._files: dict[Path, _Kept] = {}
+        self._content: Content = Alone()
+        self._state: LibraryState | None = None
+        self._files: dict[Path, _LoadedFile] = {}
         self._library = Library((), ())
-        self._trouble: tuple[str, ...] = ()
+        self._watch_problems: tuple[str, ...] = ()
         self._loading = threading.Lock()
-        self._untold: deque[PatternUpdateEvent] = deque()
-        self._wake = threading.Event()
-        self._is_stopped = False
+        self._unpublished: deque[PatternUpdateEvent] = deque()
         self._thread: threading.Thread | None = None
         self._digest: tuple[Matcher | None, str] = None, ""
 
-    def state(self) -> State:
+    def share(self, content: Content) -> None:
+        """Compare this library with those of other processes from now on."""
+        self._content = content
+        content.follow(PART, self)
+
+    def state(self) -> LibraryState:
         """The library as it is now."""
         return self._state or self._first()
 
     def current(self) -> Matcher:
-        """The index as it is now; one that was taken stays as it is."""
+        """The index as it is now; later changes make a new one."""
         return self.state().matcher
 
     def by_id(self, pattern_id: str) -> Pattern | None:
@@ -125,16 +122,16 @@ class LiveLibrary:
         return self.current().patterns
 
     def reload(self) -> None:
-        """Look at the files now, in this thread, and read what has changed; never raises for what it finds."""
+        """Check the files now, in this thread, and read what has changed; never raises for what it finds."""
         if self._state is None:
             self._first()
             return
         with self._loading:
-            self._renew(self._state)
-        self._tell()
+            self._update(self._state)
+        self._publish()
 
     def renew(self) -> None:
-        """As ``reload``, for those who compare this library with that of other processes."""
+        """As ``reload``, for the comparison with other processes."""
         self.reload()
 
     def digest(self) -> str | None:
@@ -151,169 +148,150 @@ class LiveLibrary:
 
     def stop(self) -> None:
         """End the watch; what is loaded goes on answering."""
-        self._is_stopped = True
-        self._wake.set()
+        if self._watcher is not None:
+            self._watcher.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=2)
 
-    def _first(self) -> State:
+    def read_file(self, path: Path) -> FileContent:
+        """Read one file of the library."""
+        return read_file(path, self.root)
+
+    def _first(self) -> LibraryState:
         with self._loading:
             if self._state is None:
-                state = self._renew(None)
-                if self._watches and not self._is_stopped:
-                    self._thread = threading.Thread(target=self._follow, name="loom-patterns", daemon=True)
+                state = self._update(None)
+                if self._watcher is not None and not self._watcher.is_stopped:
+                    name = "loom-patterns"
+                    self._thread = threading.Thread(target=self._follow, args=(self._watcher,), name=name, daemon=True)
                     self._thread.start()
             else:
                 state = self._state
         if self._thread is None:
-            self._tell()
+            self._publish()
         return state
 
-    def _follow(self) -> None:
-        self._tell()
-        watch = self._means.watch(self._wake.set)
-        while not self._is_stopped:
+    def _follow(self, watcher: FileWatcher) -> None:
+        self._publish()
+        while not watcher.is_stopped:
             try:
-                self._go_round(watch)
-            except Exception as error:  # without this thread nothing would ever be read again: tell it, and try anew
-                self._stumble(error)
-        watch.close()
+                self.reload()
+                if not watcher.cover(self.root):
+                    watcher.wait(self.root, most_s=0.0 if self._watch_problems else LOOK_S)
+                    self._watch_problems = ()  # the next round takes the problem back
+            except Exception as error:  # without this thread nothing would ever be read again: report it, and go on
+                self._report(error)
+                watcher.pause()
+        watcher.close()
 
-    def _go_round(self, watch: Watch) -> None:
-        self.reload()
-        if not watch.cover(self.root):
-            self._rest(watch)
-            self._trouble = ()  # the next round takes the complaint back
-
-    def _stumble(self, error: Exception) -> None:
-        """Tell of what ended a round, once while it is the same, and wait for the next tick."""
-        trouble = (complaint(self.root, 1, f"the files could not be followed: {error!r}"),)
-        if trouble != self._trouble:
+    def _report(self, error: Exception) -> None:
+        """Make a problem of what ended a round, once while it is the same."""
+        problems = (problem_text(self.root, 1, f"the files could not be followed: {error!r}"),)
+        if problems != self._watch_problems:
             log.error("the files of the pattern library could not be followed", exc_info=error)
         with self._loading:
-            before, self._trouble = self._trouble, trouble
+            before, self._watch_problems = self._watch_problems, problems
             if (old := self._state) is not None:
                 others = (problem for problem in old.problems if problem not in before)
-                self._use(replace(old, problems=(*trouble, *others)), old, began_s=time.perf_counter())
-        self._tell()
-        self._wake.clear()  # before the look at the flag, as in _settle
-        if not self._is_stopped:
-            self._wake.wait(self._means.tick_s)
+                self._use(replace(old, problems=(*problems, *others)), old, began_s=time.perf_counter())
+        self._publish()
 
-    def _rest(self, watch: Watch) -> None:
-        """Return when the files have changed and are quiet again, or it is time to look anyway."""
-        end_s = time.monotonic() + LOOK_S
-        while not self._wake.wait(self._means.tick_s):
-            if not watch.holds(self.root) or self._trouble or time.monotonic() >= end_s:
-                return
-        self._settle()
-
-    def _settle(self) -> None:
-        end_s = time.monotonic() + MOST_QUIET_WAITS * self._debounce_s
-        while True:
-            self._wake.clear()  # before the look at the flag: stop() sets the flag first
-            if self._is_stopped or time.monotonic() >= end_s or not self._wake.wait(self._debounce_s):
-                return
-
-    def _renew(self, old: State | None) -> State:
-        """Put what the files say now into use and note what to tell of it; the caller holds the lock."""
+    def _update(self, old: LibraryState | None) -> LibraryState:
+        """Put what the files say now into use, and queue what to publish of it; the caller holds the lock."""
         began_s = time.perf_counter()
         try:
             state = self._read(old)
-        except Exception as error:  # whatever trips over the user's files: the library that works goes on working
+        except Exception as error:  # whatever is wrong with the user's files: the library that works goes on working
             state = self._as_before(old, error)
         return self._use(state, old, began_s=began_s)
 
-    def _use(self, state: State, old: State | None, *, began_s: float) -> State:
+    def _use(self, state: LibraryState, old: LibraryState | None, *, began_s: float) -> LibraryState:
         if old is not None and replace(state, loaded_ms=old.loaded_ms) == old:
             return old
         self._state = state
         event = _event(old, state, duration_ms=(time.perf_counter() - began_s) * 1000)
         if old is None or event.added or event.changed or event.removed or state.problems != old.problems:
-            self._untold.append(event)
+            self._unpublished.append(event)
         return state
 
-    def _read(self, old: State | None) -> State:
-        self._files = self._refreshed(look(self.root))
-        self._library = library = with_shipped(merged(kept.content for kept in self._files.values()), self._added())
+    def _read(self, old: LibraryState | None) -> LibraryState:
+        self._files = self._loaded_files(look(self.root))
+        if self._shipped is None:  # its problems are for whoever built the package
+            self._shipped = load(self._shipped_root) if self._shipped_root else Library((), ())
+        self._library = library = with_shipped(merged(file.content for file in self._files.values()), self._shipped)
         before = old.matcher if old else None
         if before is not None and before.patterns == library.patterns:
             matcher = before
         else:
-            matcher = self._means.index(library.patterns, before)
-        return State(matcher, (*self._trouble, *library.problems), now_ms(), len(self._files))
+            matcher = Matcher(library.patterns, before, index=self._index)
+        return LibraryState(matcher, (*self._watch_problems, *library.problems), now_ms(), len(self._files))
 
-    def _added(self) -> Library:
-        """The patterns of the shipped library; its complaints are for who made the package."""
-        if self._shipped is None:
-            self._shipped = load(self._shipped_root) if self._shipped_root else Library((), ())
-        return self._shipped
-
-    def _as_before(self, old: State | None, error: Exception) -> State:
+    def _as_before(self, old: LibraryState | None, error: Exception) -> LibraryState:
         matcher = old.matcher if old else Matcher(())
         usual = error.strerror if isinstance(error, OSError) else None
         reason = usual or f"the library could not be put into use: {error!r}"
-        problem = complaint(self.root, 1, reason, outcome=STAYS if matcher.patterns else "")
-        problems = (problem, *self._trouble, *self._library.problems)
+        problem = problem_text(self.root, 1, reason, outcome=STAYS if matcher.patterns else "")
+        problems = (problem, *self._watch_problems, *self._library.problems)
         if usual is None and (old is None or problems != old.problems):
             log.error("the pattern library could not be put into use", exc_info=error)
-        return State(matcher, problems, now_ms(), old.files if old else 0)
+        return LibraryState(matcher, problems, now_ms(), old.files if old else 0)
 
-    def _refreshed(self, marks: Mapping[Path, Mark | None]) -> "dict[Path, _Kept]":
+    def _loaded_files(self, marks: Mapping[Path, Mark | None]) -> "dict[Path, _LoadedFile]":
         """What each file says, the changed ones read; those in a folder that cannot be listed now stay."""
         closed = {path for path, mark in marks.items() if mark is None}
         hidden = [path for path in self._files if path not in marks and not closed.isdisjoint(path.parents)]
-        kept = {
-            path: self._kept(path, marks[path]) if path in marks else self._files[path]
+        loaded = {
+            path: self._loaded(path, marks[path]) if path in marks else self._files[path]
             for path in sorted([*marks, *hidden])
         }
-        in_use = {folder for path in hidden if kept[path].content.patterns for folder in path.parents}
-        return kept | {path: _staying(kept[path]) for path in closed & in_use}
+        in_use = {folder for path in hidden if loaded[path].content.patterns for folder in path.parents}
+        return loaded | {path: loaded[path].staying() for path in closed & in_use}
 
-    def _kept(self, path: Path, mark: Mark | None) -> "_Kept":
+    def _loaded(self, path: Path, mark: Mark | None) -> "_LoadedFile":
         before = self._files.get(path)
         if before is not None and mark is not None and mark == before.mark and before.is_settled:
             return before
         is_settled = mark is not None and abs(time.time_ns() - mark.mtime_ns) > SETTLED_NS
-        fresh = self._means.read(path, self.root)
+        fresh = self.read_file(path)
         if not fresh.problems:
-            return _Kept(mark, fresh, fresh.patterns, is_settled)
+            return _LoadedFile(mark, fresh, fresh.patterns, is_settled)
         good = before.good if before else ()
         if good:
-            return _staying(_Kept(mark, replace(fresh, patterns=good), good, is_settled))
-        return _Kept(mark, fresh, good, is_settled)
+            return _LoadedFile(mark, replace(fresh, patterns=good), good, is_settled).staying()
+        return _LoadedFile(mark, fresh, good, is_settled)
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         while True:
             try:
-                event = self._untold.popleft()
+                event = self._unpublished.popleft()
             except IndexError:
                 return
             try:
-                self._on_update(event)
-            except Exception:  # the news of a library are no reason to be without it
-                log.exception("an update of the pattern library could not be told")
+                if self._listener is not None:
+                    self._listener.publish(event)
+                self._content.accepted(PART)
+            except Exception:  # a failing listener is no reason to be without the library
+                log.exception("an update of the pattern library could not be published")
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _LoadedFile:
     """What is known of a file."""
 
     mark: Mark | None
     """As it was just before it was read."""
     content: FileContent
-    """The patterns in use, and the complaints about what the file says now."""
+    """The patterns in use, and the problems with what the file says now."""
     good: tuple[Pattern, ...]
-    """Of the last reading without a complaint."""
+    """Of the last reading without a problem."""
     is_settled: bool
 
+    def staying(self) -> "_LoadedFile":
+        problems = tuple(with_outcome(problem, STAYS) for problem in self.content.problems)
+        return replace(self, content=replace(self.content, problems=problems))
 
-def _staying(kept: _Kept) -> _Kept:
-    problems = tuple(with_outcome(problem, STAYS) for problem in kept.content.problems)
-    return replace(kept, content=replace(kept.content, problems=problems))
 
-
-def _event(old: State | None, new: State, *, duration_ms: float) -> PatternUpdateEvent:
+def _event(old: LibraryState | None, new: LibraryState, *, duration_ms: float) -> PatternUpdateEvent:
     was = {pattern.id: pattern.digest for pattern in old.matcher.patterns} if old else {}
     now = {pattern.id: pattern.digest for pattern in new.matcher.patterns}
     return PatternUpdateEvent(

@@ -1,18 +1,17 @@
-"""Which patterns fit a question, and how sure that is."""
+"""Which patterns fit a question, and with what confidence."""
 
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import exp
 from typing import TYPE_CHECKING, Protocol
 
 from loom_worker.core.values.patterns import Pattern, PatternMatch
 from loom_worker.patterns import effectiveness
 from loom_worker.patterns.aliases import BACKENDS
-from loom_worker.patterns.calibrate import confidences
 from loom_worker.patterns.index import Index, Texts
-from loom_worker.patterns.related import meanings
-from loom_worker.patterns.words import FUNCTION_WORDS, stemmed, words
+from loom_worker.patterns.words import FUNCTION_WORDS, meanings, stemmed, words
 
 if TYPE_CHECKING:
     from numpy import bool_, float64
@@ -21,35 +20,66 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _HEAD_CHARS, _TAIL_CHARS = 800, 400
-"""Of a question; what is asked stands before or behind what is pasted, and a long paste must not cost more."""
+"""Characters of a question that are matched: people ask before or after what they paste, and a long paste must not
+cost more."""
 _CONTENDERS = 10
 """Candidates whose scores make the confidence, and among which boosts may change the order."""
 _SHOWN_PIECES = 3
-TOLD_WEIGHT = 0.5
-"""Of use cases and descriptions, which are about the pattern, against the words that people ask with."""
-_SAME = 6
-"""Digits behind the point to which two scores must agree for the priority to decide."""
+DESCRIPTION_WEIGHT = 0.5
+"""Weight of use cases and descriptions, which are about the pattern, against the words that people ask with."""
+_SCORE_DIGITS = 6
+"""Decimal places to which two scores must agree for the priority to decide."""
 
 
-class Fits(Protocol):
-    """Whoever gives the index of texts."""
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Coefficients of a choice among the candidates and "none of them" (a multinomial logit).
+
+    A candidate weighs ``exp(steepness * score) - 1``, "none of them" ``exp(none)``; the chance of each is its share of
+    the sum. So a candidate far ahead of the second is more certain than one of two that are alike, and all chances
+    together never exceed 1. The number of patterns has no part in it: its coefficient came out 0 when it was tried.
+    """
+
+    steepness: float
+    none: float
+
+
+FITTED = Calibration(steepness=21.27, none=6.83)
+"""The most likely coefficients on the development questions, on parts of the library of 1 to 20 patterns, and on
+intents of a public set; then more cautious, until at most 9 % of the questions without a pattern reach one half:
+``python -m bench.matching --fit``."""
+
+
+def confidences(scores: Sequence[float], *, by: Calibration = FITTED) -> list[float]:
+    """The chance (0-1) of each candidate to be the right one, in order.
+
+    Args:
+        scores: 0-1, of the best candidates; those left out should be too weak to matter.
+    """
+    weights = [exp(by.steepness * score) - 1 for score in scores]
+    total = sum(weights) + exp(by.none)
+    return [pull / total for pull in weights]
+
+
+class IndexSource(Protocol):
+    """Provides fitted indexes: this process, or files that all processes of a machine share."""
 
     def found(self, patterns: Sequence[Texts]) -> Index | None:
-        """The index of patterns that say this, or None where it takes its time."""
+        """The index of patterns with these texts; None if it has to be fitted first."""
 
     def fitted(self, patterns: Sequence[Texts]) -> Index:
-        """The same, however long it takes."""
+        """The same, however long it takes to fit."""
 
 
 class InProcess:
     """Fits with scikit-learn in this process, which loads it (a second, 100 MB)."""
 
     def found(self, patterns: Sequence[Texts]) -> Index:
-        """The index, fitted anew."""
+        """The index, newly fitted."""
         return self.fitted(patterns)
 
     def fitted(self, patterns: Sequence[Texts]) -> Index:
-        """The index, fitted anew."""
+        """The index, newly fitted."""
         from loom_worker.patterns.fit import fit
 
         return fit(patterns)
@@ -59,13 +89,13 @@ class Matcher:
     """An index over a fixed set of patterns. Any number of threads may ask it."""
 
     def __init__(
-        self, patterns: Iterable[Pattern], before: "Matcher | None" = None, *, fits: Fits | None = None
+        self, patterns: Iterable[Pattern], before: "Matcher | None" = None, *, index: IndexSource | None = None
     ) -> None:
         """Have the index fitted.
 
         Args:
             before: of an earlier state of the library; its index serves on where the patterns' texts are the same.
-            fits: who fits; unless given, scikit-learn in this process.
+            index: where the fitted index comes from; unless given, scikit-learn in this process.
         """
         self.patterns = tuple(patterns)
         self._by_id = {pattern.id: pattern for pattern in self.patterns}
@@ -76,23 +106,23 @@ class Matcher:
         if not self.patterns:
             return
         self._of_kind = _by_kind(self.patterns)
-        self._take(before, fits or InProcess())
+        self._take(before, index or InProcess())
 
-    def _take(self, before: "Matcher | None", fits: Fits) -> None:
+    def _take(self, before: "Matcher | None", source: IndexSource) -> None:
         """The index of these texts; until a new one is fitted, the one before with the changed patterns put into it."""
         if before is None or before._index is None:
-            self._index = fits.found(self.texts) or fits.fitted(self.texts)
+            self._index = source.found(self.texts) or source.fitted(self.texts)
         elif before.texts == self.texts and not before._is_provisional:
             self._index = before._index
-        elif (found := fits.found(self.texts)) is not None:
+        elif (found := source.found(self.texts)) is not None:
             self._index = found
         else:
             self._index, self._is_provisional = before._index.renewed(before.texts, self.texts), True
-            threading.Thread(target=self._settle, args=(fits,), name="loom-patterns-fit", daemon=True).start()
+            threading.Thread(target=self._settle, args=(source,), name="loom-patterns-fit", daemon=True).start()
 
-    def _settle(self, fits: Fits) -> None:
+    def _settle(self, source: IndexSource) -> None:
         try:
-            self._index = fits.fitted(self.texts)
+            self._index = source.fitted(self.texts)
             self._is_provisional = False
         except Exception:  # the top of a thread; the provisional index goes on serving
             log.exception("the changed patterns could not be fitted, and are matched by their texts alone")
@@ -121,30 +151,33 @@ class Matcher:
         """
         if self._index is None:
             return ()
-        index, excerpt = self._index, _excerpt(question)
-        asked, said = index.asked(excerpt), words(excerpt)
+        index, excerpt = self._index, question
+        if len(question) > _HEAD_CHARS + _TAIL_CHARS:
+            excerpt = f"{question[:_HEAD_CHARS]} {question[-_TAIL_CHARS:]}"
+        asked, asked_words = index.contributions(excerpt), words(excerpt)
         contenders = self._contenders(asked.scores() * self._allowed(kinds), max(k, _CONTENDERS))
         chances = confidences([score for _, score in contenders])
-        factors = [_bounded((boosts or {}).get(self.patterns[n].id, 1.0)) for n, _ in contenders]
+        given = [(boosts or {}).get(self.patterns[n].id, 1.0) for n, _ in contenders]
+        factors = [min(max(factor, effectiveness.LEAST), effectiveness.MOST) for factor in given]
         found = [
             (PatternMatch(self.patterns[n], score, confidence=chance, boost=factor), n)
             for (n, score), chance, factor in zip(contenders, chances, factors, strict=True)
         ]
-        found.sort(key=lambda each: -round(each[0].score * each[0].boost, _SAME))
-        return tuple(replace(match, terms=counted(said, asked.parts(n))) for match, n in found[: max(k, 0)])
+        found.sort(key=lambda each: -round(each[0].score * each[0].boost, _SCORE_DIGITS))
+        return tuple(replace(match, terms=counted(asked_words, asked.parts(n))) for match, n in found[: max(k, 0)])
 
     def _contenders(self, scores: "NDArray[float64]", most: int) -> list[tuple[int, float]]:
         """Position and score of the best patterns, best first."""
         import numpy as np
 
         least = np.partition(scores, -most)[-most] if most < len(scores) else 0.0
-        found = np.flatnonzero((scores > 0) & (scores >= least - 10**-_SAME)).tolist()
+        found = np.flatnonzero((scores > 0) & (scores >= least - 10**-_SCORE_DIGITS)).tolist()
         return sorted(((n, float(scores[n])) for n in found), key=self._place)[:most]
 
     def _place(self, contender: tuple[int, float]) -> tuple[float, int, str]:
         position, score = contender
         pattern = self.patterns[position]
-        return (-round(score, _SAME), -pattern.priority, pattern.id)
+        return (-round(score, _SCORE_DIGITS), -pattern.priority, pattern.id)
 
     def _allowed(self, kinds: frozenset[str] | None) -> "NDArray[bool_]":
         import numpy as np
@@ -162,39 +195,27 @@ def _by_kind(patterns: tuple[Pattern, ...]) -> "dict[str, NDArray[bool_]]":
 
 
 def texts_of(pattern: Pattern) -> Texts:
-    """What a pattern says: what people ask counts in full, what is told about it less."""
+    """What a pattern says: what people ask counts in full, what is said about it less."""
     asked = dict.fromkeys((pattern.name.replace("_", " "), pattern.title, *pattern.intents))
-    told = dict.fromkeys((*pattern.use_cases, pattern.description))
-    return (*((text, 1.0) for text in asked if text), *((text, TOLD_WEIGHT) for text in told if text))
+    about = dict.fromkeys((*pattern.use_cases, pattern.description))
+    return (*((text, 1.0) for text in asked if text), *((text, DESCRIPTION_WEIGHT) for text in about if text))
 
 
 def counted(asked: Sequence[str], parts: Mapping[str, float]) -> tuple[str, ...]:
-    """The question's words that spoke for a pattern, the weightiest first.
+    """The question's words that raised a pattern's score, the weightiest first.
 
-    Words of grammar, and pieces of words, are told only where there is nothing else.
+    Words of grammar, and pieces of words, are given only if there is nothing else.
 
     Args:
         parts: what each term adds to the score.
     """
-    weights = {word: sum(parts.get(term, 0.0) for term in _meant(word)) for word in asked}
+    weights: dict[str, float] = {}
+    for word in asked:
+        stem = stemmed(word)
+        weights[word] = sum(parts.get(term, 0.0) for term in (stem, *meanings(stem)))
     shared = sorted((word for word in weights if weights[word] > 0), key=lambda word: (-weights[word], word))
     telling = tuple(word for word in shared if word not in FUNCTION_WORDS)
     pieces = sorted(
         (term for term in parts if term[0] == "~" and parts[term] > 0), key=lambda term: (-parts[term], term)
     )
     return telling or tuple(shared) or tuple(piece[1:] for piece in pieces[:_SHOWN_PIECES])
-
-
-def _meant(word: str) -> tuple[str, ...]:
-    stem = stemmed(word)
-    return (stem, *meanings(stem))
-
-
-def _excerpt(question: str) -> str:
-    if len(question) <= _HEAD_CHARS + _TAIL_CHARS:
-        return question
-    return f"{question[:_HEAD_CHARS]} {question[-_TAIL_CHARS:]}"
-
-
-def _bounded(boost: float) -> float:
-    return min(max(boost, effectiveness.LEAST), effectiveness.MOST)

@@ -7,21 +7,21 @@ looks like a part of another name.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from loom_worker.core.text import clean, defused, one_line
 from loom_worker.core.values.patterns import CommonError, Example, Parameter, Pattern, PatternMatch, Template
 
 MOST_CHARS = 6_000
-"""Of a pattern beside a message; the rest of it is a call of ``load_pattern`` away."""
+"""Longest text of a pattern beside a message; ``load_pattern`` gives the rest."""
 PARAMETERS = "parameters"
 DESCRIPTION_CHARS = 800
-"""Of the description beside a message."""
+"""Longest description beside a message."""
 FILLED_CHARS = 1_000_000
-"""Of a pattern's templates together, once they are filled: short ones can name a long value without end."""
+"""Longest text of a pattern's filled templates together: short ones can repeat a long value without end."""
 ID_CHARS = 255
-"""Of an id as it is shown; the table of uses keeps as many."""
+"""Longest id that is shown; the table of uses keeps as many characters."""
 
 _NAMES_CHARS = 350
 """For the names of all parts that can be left out, the end tag, and blank lines."""
@@ -76,9 +76,9 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def for_message(match: PatternMatch) -> str:
-    """The pattern of a match as it stands beside the user's message, in at most MOST_CHARS characters.
+    """The pattern of a match as text for the user's message, in at most MOST_CHARS characters.
 
-    What does not fit is left out, the last parts first; a line then says what, and how to get it.
+    What does not fit is left out, the last parts first; a line then names it, and says how to get it.
     """
     pattern = match.pattern
     begin = _begin(pattern, f' score="{match.score:.2f}" confidence="{match.confidence:.2f}"')
@@ -104,14 +104,14 @@ def as_document(pattern: Pattern, values: Mapping[str, str] | None = None) -> st
         values: what to put into the templates, where a value is missing the parameter's default; None: the
             templates are shown with their placeholders.
     """
-    templates, told = (pattern.templates, []) if values is None else _filled(pattern, values)
+    templates, remarks = (pattern.templates, []) if values is None else _filled(pattern, values)
     parts = [
         _title(pattern),
         _prose(pattern.description),
-        "\n".join(told),
+        "\n".join(remarks),
         *_templates(pattern, templates),
         *_texts(_sections(pattern, pattern.examples)),
-        _listed("Use cases:", pattern.use_cases),
+        "\n".join(["Use cases:", *(f"- {_line(each)}" for each in pattern.use_cases)]) if pattern.use_cases else "",
     ]
     return _block(_begin(pattern, ""), parts)
 
@@ -169,7 +169,7 @@ def _left_out(pattern: Pattern, names: list[str]) -> str:
 
 
 def _filled(pattern: Pattern, values: Mapping[str, str]) -> tuple[Mapping[str, Template], list[str]]:
-    """The templates with values, and what is to be said of those that are missing or unknown."""
+    """The templates with values, and remarks on values that are missing or unknown."""
     defaults = {each.name: each.default for each in pattern.parameters if each.default is not None}
     known = {**defaults, **values}
     templates = pattern.templates
@@ -177,21 +177,17 @@ def _filled(pattern: Pattern, values: Mapping[str, str]) -> tuple[Mapping[str, T
     required += [name for template in templates.values() for name in template.required_parameters]
     used = [name for template in templates.values() for name in placeholders(template.text)]
     declared = {each.name for each in pattern.parameters}
-    told = [
+    remarks = [
         _named("Missing required parameters", [name for name in required if name not in known]),
         _named("Without a value", [name for name in used if name not in known and name not in required]),
         _named("Not parameters of this pattern", [name for name in values if name not in declared.union(used)]),
     ]
     longest = max(map(len, known.values()), default=0)
     if sum(len(each.text) + each.text.count("{{") * longest for each in templates.values()) > FILLED_CHARS:
-        told.append(f"The templates are not filled: they could have more than {FILLED_CHARS:,} characters.")
+        remarks.append(f"The templates are not filled: they could have more than {FILLED_CHARS:,} characters.")
     else:
-        templates = {name: _with_text(each, fill(each.text, known)) for name, each in templates.items()}
-    return templates, [line for line in told if line]
-
-
-def _with_text(template: Template, text: str) -> Template:
-    return Template(text, template.description, template.required_parameters, template.output_format)
+        templates = {name: replace(each, text=fill(each.text, known)) for name, each in templates.items()}
+    return templates, [line for line in remarks if line]
 
 
 def _named(what: str, names: list[str]) -> str:
@@ -224,8 +220,8 @@ def _templates(pattern: Pattern, templates: Mapping[str, Template]) -> Iterator[
             _labelled("Needs: ", ", ".join(template.required_parameters)),
             _labelled("Gives: ", template.output_format),
         ]
-        told = " ".join(each if each.endswith((".", "!", "?")) else f"{each}." for each in about if each)
-        yield f"Template {_line(name)}:\n{code}" + (f"\n{_prose(told)}" if told else "")
+        sentences = " ".join(each if each.endswith((".", "!", "?")) else f"{each}." for each in about if each)
+        yield f"Template {_line(name)}:\n{code}" + (f"\n{_prose(sentences)}" if sentences else "")
 
 
 def _is_sql(backend: str, text: str) -> bool:
@@ -246,8 +242,8 @@ def _parameter(parameter: Parameter) -> str:
     if parameter.default is not None:
         facts.append(f"default {_line(parameter.default)}")
     about = [_line(parameter.description), _labelled("Example: ", parameter.example)]
-    told = " ".join(each for each in about if each)
-    return f"- {_line(parameter.name)} ({', '.join(facts)})" + (f": {told}" if told else "")
+    text = " ".join(each for each in about if each)
+    return f"- {_line(parameter.name)} ({', '.join(facts)})" + (f": {text}" if text else "")
 
 
 def _common_error(error: CommonError) -> str:
@@ -273,10 +269,6 @@ def _labelled(label: str, text: str) -> str:
     return f"{label}{shown}" if shown else ""
 
 
-def _listed(heading: str, items: tuple[str, ...]) -> str:
-    return "\n".join([heading, *(f"- {_line(item)}" for item in items)]) if items else ""
-
-
 def _line(text: str) -> str:
     return " ".join(_plain(text).split())
 
@@ -286,5 +278,5 @@ def _prose(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text without what nobody sees, its line ends alike, and without the tags of our blocks."""
+    """Text without invisible characters and without the tags of our blocks, with uniform line ends."""
     return defused(_LINE_END.sub("\n", clean(text)))

@@ -15,15 +15,15 @@ from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.patterns.render import as_document
 
 MOST_LINES = 100
-"""Of an answer of ``list_patterns``."""
-TOLD_CHARS = 100
-"""Of a failure, as the model is told it."""
+"""Lines of a result of ``list_patterns``."""
+FAILURE_CHARS = 100
+"""Longest text of a failure."""
 TITLE_CHARS = 120
 _VALUE_CHARS, _MOST_VALUES = 2_000, 50
 
 
 class Lookup(Protocol):
-    """Where patterns are found; asked anew on each use, so a reloaded library is seen at once."""
+    """Where patterns are found; asked on each use, so a reloaded library is seen at once."""
 
     def by_id(self, pattern_id: str) -> Pattern | None:
         """The pattern, or None."""
@@ -82,7 +82,7 @@ def _in_category(patterns: tuple[Pattern, ...], category: str) -> tuple[Pattern,
     )
     if not chosen:
         known = {name.casefold(): name for each in patterns for name in (_library(each), each.category) if name}
-        raise ToolFailed(_told(f"no category '{one_line(category, 30)}'", wanted, known), "ERROR_NOT_FOUND")
+        raise ToolFailed(_with_hints(f"no category '{one_line(category, 30)}'", wanted, known), "ERROR_NOT_FOUND")
     return chosen
 
 
@@ -95,7 +95,7 @@ def _says(pattern: Pattern, words: list[str]) -> bool:
 
 
 def _lines(patterns: list[Pattern]) -> list[str]:
-    """A line for each library and pattern; where they are too many, a last one counts those that are left out."""
+    """A line for each library and pattern; if there are too many, a last one counts those that are left out."""
     groups: dict[str, list[Pattern]] = {}
     for each in patterns:
         groups.setdefault(_library(each), []).append(each)
@@ -126,14 +126,14 @@ def _unknown_id(wanted: str, ids: tuple[str, ...]) -> str:
     library, _, name = wanted.casefold().rpartition("/")
     ordered = sorted(ids, key=lambda each: each.casefold().startswith(f"{library}/"))  # of one name the asked library's
     names = {each.rpartition("/")[2].casefold(): each for each in ordered}
-    return _told(f"no pattern '{one_line(wanted, 30)}'", name, names)
+    return _with_hints(f"no pattern '{one_line(wanted, 30)}'", name, names)
 
 
-def _told(what: str, wanted: str, known: dict[str, str]) -> str:
-    """One line of at most TOLD_CHARS that names those of the known that are nearest, as far as they fit.
+def _with_hints(what: str, wanted: str, known: dict[str, str]) -> str:
+    """One line of at most FAILURE_CHARS that names the most similar known ones, as far as they fit.
 
     Args:
-        known: what is compared, to what is told.
+        known: what is compared, to what is named.
     """
     near = difflib.get_close_matches(wanted[:100], known, n=3, cutoff=0.5)
     hints = [known[name] for name in near or list(known)[:2]]
@@ -141,8 +141,8 @@ def _told(what: str, wanted: str, known: dict[str, str]) -> str:
         return f"{what}; the library is empty"
     line = f"{what}; there is {hints[0]}"
     for hint in hints[1:]:
-        line = f"{line}, {hint}" if len(line) + len(hint) + 2 <= TOLD_CHARS else line
-    return one_line(line, TOLD_CHARS)
+        line = f"{line}, {hint}" if len(line) + len(hint) + 2 <= FAILURE_CHARS else line
+    return one_line(line, FAILURE_CHARS)
 
 
 _LOAD = ToolSpec(

@@ -1,10 +1,11 @@
-"""What of a text says what it is about: its words without endings, pairs of them, and pieces of words."""
+"""The terms of a text that say what it is about: words without endings, pairs of them, pieces of words, meanings."""
 
 import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 from loom_worker.core.text import RUN, UNSPACED, WORD
 
@@ -21,8 +22,8 @@ FUNCTION_WORDS = frozenset(
     "that the their them then there these they thing this those time to up us use ve was we were what when where which "
     "while who whom whose why will with won would you your".split()
 )
-"""Words of grammar and of asking. They count for less than others, not for nothing: in a short intent "how much" or
-"do you" may be all that tells it from the next."""
+"""Words of grammar and of asking. They count less than others, and still something: in a short intent "how much" or
+"do you" may be all that distinguishes it from the next."""
 PIECE_CHARS = 4
 _KEPT_STEMS = 2**14
 
@@ -44,10 +45,26 @@ def terms(text: str) -> list[str]:
     return found + [f"{one} {other}" for one, other in pairwise(telling)]
 
 
+def meanings(word: str) -> tuple[str, ...]:
+    """The meanings that a word without its ending may have, each as a term that no word is (``=customer.0``)."""
+    return _meanings().get(word, ())
+
+
+@lru_cache(maxsize=1)
+def _meanings() -> dict[str, tuple[str, ...]]:
+    text = Path(__file__).with_name("synonyms.txt").read_text("utf-8")
+    found: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(line for line in text.splitlines() if not line.startswith("#")):
+        synonyms = line.split()
+        for word in dict.fromkeys(map(stemmed, synonyms)):
+            found[word] = (*found.get(word, ()), f"={synonyms[0]}.{number}")
+    return found
+
+
 def pieces(text: str) -> list[str]:
     """Each run of four characters within a word, its edges being characters too (``" ord"``); repeats are kept.
 
-    They meet where words do not: ``refund`` and ``refunded``, ``organise`` and ``reorganisation``, a typing error.
+    They match where words do not: ``refund`` and ``refunded``, ``organise`` and ``reorganisation``, a typing error.
     """
     return [piece for word in _words(_PERIOD.sub(" ", _plain(text))) for piece in _cut(word)]
 
@@ -62,11 +79,10 @@ def _words(lowered: str) -> Iterator[str]:
             yield word
             continue
         for run in RUN.findall(word):
-            yield from _pairs(run) if UNSPACED.match(run) else (run,)
-
-
-def _pairs(run: str) -> Iterator[str]:
-    return (run[start : start + 2] for start in range(max(1, len(run) - 1)))
+            if UNSPACED.match(run):
+                yield from (run[start : start + 2] for start in range(max(1, len(run) - 1)))
+            else:
+                yield run
 
 
 def _cut(word: str) -> Iterator[str]:
@@ -80,19 +96,16 @@ def _cut(word: str) -> Iterator[str]:
 
 @lru_cache(maxsize=_KEPT_STEMS)
 def stemmed(word: str) -> str:
-    """Take off plural, -ed and -ing; more would make strangers meet (``orders`` and ``ordinary``)."""
+    """Remove plural, -ed and -ing; more would confuse unrelated words (``orders`` and ``ordinary``)."""
     if word in FUNCTION_WORDS:
         return word
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
     for ending, shortest in (("ing", 6), ("ed", 5)):
         if len(word) >= shortest + 1 and word.endswith(ending):
-            return _single_end(word[: -len(ending)])
+            stem = word[: -len(ending)]
+            # ``shipp`` of shipping is ``ship``; ``sell`` and ``miss`` are words.
+            return stem[:-1] if stem[-1] == stem[-2] and stem[-1] not in "lsz" else stem
     if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
         return word[:-1]
     return word
-
-
-def _single_end(stem: str) -> str:
-    """``shipp`` of shipping is ``ship``; ``sell`` and ``miss`` are words."""
-    return stem[:-1] if stem[-1] == stem[-2] and stem[-1] not in "lsz" else stem

@@ -5,33 +5,32 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.core.errors import LoomError
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.chat import ToolUse, Usage
-from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, Session
-from loom_worker.core.values.tools import Caller, Occasion, Tool
+from loom_worker.core.values.tools import Occasion, Tool
 from loom_worker.llm import tokens
+from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import tools_tokens
 from loom_worker.memory.pressure import l1_room
-from loom_worker.memory.recall_rerank import DEADLINE_S, Reranker, ranked_at_once
+from loom_worker.memory.recall_rerank import DEADLINE_S, ranked_at_once
 from loom_worker.memory.recall_tools import RecallParts, recall_tools
 from loom_worker.memory.recalled import MOST_BYTES, RECALLED_SHARE
 from loom_worker.memory.results import results_tokens
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.patterns.tools import pattern_tools
 from loom_worker.runtime.models import Absent, Models
-from loom_worker.runtime.prompt_context import Knowledge
+from loom_worker.runtime.prompt_context import Knowledge, RankingAccounts
 from loom_worker.runtime.tool_sets import ToolProvider
 from loom_worker.skills.files import read_skill_file_tool
 from loom_worker.store.database import Database
-from loom_worker.store.ledger import Charge, Ledger
+from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
@@ -268,7 +267,7 @@ class AgentRegistry:
             sessions=sessions,
             rerank=None
             if compressor is None
-            else Reranker(compressor, partial(self._charge, agent.name), sessions.is_there, deadline_s),
+            else Reranker(compressor, RankingAccounts(Ledger(self._database), sessions, agent.name), deadline_s),
             count=self._models.count(chosen),
             recalled_budget_tokens=int(RECALLED_SHARE * (window - reserved)),
             kernel_budget_tokens=int(agent.memory.shares.kernel * (window - reserved)),
@@ -279,11 +278,6 @@ class AgentRegistry:
             has_swap=agent.memory.has_swap,
         )
         return recall_tools(parts)
-
-    def _charge(self, agent: str, caller: Caller, model: str, usage: Usage) -> None:
-        """Enter what a tool's own call of a model cost."""
-        spent = Charge(caller.workspace, caller.session_id, agent, model, usage, caller.turn_id)
-        Ledger(self._database).charge(caller.lane, spent, now_ms=now_ms())
 
 
 def _why_absent(name: str, agents: Agents) -> str:

@@ -99,7 +99,7 @@ def front(settings: Settings) -> Front:
             uses=fitted.knowledge.uses,
             matcher=fitted.knowledge,
             agents=fitted.registry,
-            news=fitted.news,
+            library_events=fitted.library_events,
             workers=LiveWorkers(client),
             learns=fitted.knowledge.learns,
         ),
@@ -107,7 +107,7 @@ def front(settings: Settings) -> Front:
         bodies=WebhookBodies(_base_url(settings)),
         health=Health(database, client),
         figures=Figures(
-            database, client, fitted.breakers, waits, fitted.references, fitted.knowledge.library, fitted.news
+            database, client, fitted.breakers, waits, fitted.references, fitted.knowledge.library, fitted.library_events
         ),
         components=fitted,
     )

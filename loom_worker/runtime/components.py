@@ -13,14 +13,14 @@ from loom_worker.core import redis_client
 from loom_worker.core.isolation import private, process_env
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.patterns import PatternUpdateEvent
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import Rates
-from loom_worker.patterns.events import News
-from loom_worker.patterns.index_store import Shelf
+from loom_worker.patterns.events import LibraryEvents
+from loom_worker.patterns.index_store import IndexStore
 from loom_worker.patterns.library import packaged_root
-from loom_worker.patterns.live import LiveLibrary, Means
+from loom_worker.patterns.live import LiveLibrary
+from loom_worker.patterns.watch import FileWatcher
 from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.content_versions import ContentVersions
 from loom_worker.runtime.models import Models
@@ -56,7 +56,7 @@ class Components:
 
     registry: AgentRegistry
     knowledge: Knowledge
-    news: News
+    library_events: LibraryEvents
     references: References
     errors: Errors
     breakers: Breakers
@@ -74,7 +74,7 @@ class Components:
     def close(self) -> None:
         """End child processes and servers, close connections."""
         self.knowledge.close()
-        self.news.close()
+        self.library_events.close()
         self.executor.close()
         self.registry.close()
 
@@ -105,8 +105,8 @@ def components(
     standing = (*kept, error_detail_tool(errors))
 
     models = Models(settings, breakers=breakers, stopping=stopping)
-    news = News(client, process=process)
-    knowledge = _knowledge(settings, database, news, content)
+    library_events = LibraryEvents(client, process=process)
+    knowledge = _knowledge(settings, database, library_events, content)
     registry = AgentRegistry(
         settings,
         agents,
@@ -132,7 +132,9 @@ def components(
     )
     retention = Retention(database, settings.retention)
     days = settings.tools.error_days
-    return Components(registry, knowledge, news, references, errors, breakers, executor, days, retention, content)
+    return Components(
+        registry, knowledge, library_events, references, errors, breakers, executor, days, retention, content
+    )
 
 
 def _shared(database: Database, stopping: Stopping) -> tuple[Tool, ...]:
@@ -166,21 +168,18 @@ def _pool(settings: Settings) -> Pool:
     )
 
 
-def _knowledge(settings: Settings, database: Database, news: News, content: ContentVersions) -> Knowledge:
+def _knowledge(
+    settings: Settings, database: Database, library_events: LibraryEvents, content: ContentVersions
+) -> Knowledge:
     own = settings.patterns
-
-    def told(event: PatternUpdateEvent) -> None:
-        news.tell(event)
-        content.accepted("patterns")
-
     library = LiveLibrary(
         own.folder or packaged_root(),
-        debounce_ms=own.debounce_ms,
-        on_update=told,
-        means=Means(index=Shelf(settings.home / "pattern_index").matcher),
+        listener=library_events,
+        watcher=FileWatcher(debounce_ms=own.debounce_ms),
+        index=IndexStore(settings.home / "pattern_index"),
         shipped=packaged_root() if own.folder and own.is_shipped_added else None,
     )
-    content.follow("patterns", library)
+    library.share(content)
     return Knowledge(
         library=library,
         skills=Skills(settings.workspaces_dir),

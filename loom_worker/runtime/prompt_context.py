@@ -10,14 +10,14 @@ from typing import Literal
 from loom_worker.core.errors import LoomError
 from loom_worker.core.text import one_line
 from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.chat import Request
+from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.patterns import PatternMatch
 from loom_worker.core.values.skills import Skill, SkillShelf
-from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.core.values.turns import Turn
-from loom_worker.llm.model import Model, whole_reply
-from loom_worker.llm.revocable import Revocable
+from loom_worker.llm.model import Model
+from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import Count
 from loom_worker.patterns.effectiveness import boosts
 from loom_worker.patterns.live import LiveLibrary
@@ -27,7 +27,8 @@ from loom_worker.patterns.rerank import is_close, rerank
 from loom_worker.patterns.tools import pattern_tools
 from loom_worker.skills.files import read_skill_file_tool
 from loom_worker.skills.index import Skills
-from loom_worker.skills.prompt import beside, standing
+from loom_worker.skills.prompt import for_message as skills_for_message
+from loom_worker.skills.prompt import for_system_prompt
 from loom_worker.skills.select import chosen
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.patterns import PatternUses
@@ -49,6 +50,24 @@ MOST_PROBLEM_CHARS = 500
 """Of a complaint about a skill, in the log."""
 RERANK_S = 10.0
 """For the model that settles close calls, its retries included."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankingAccounts:
+    """Sessions on whose behalf a model ranks; what that costs is entered into the ledger."""
+
+    ledger: Ledger
+    sessions: Sessions
+    agent: str
+
+    def is_there(self, lane: str) -> bool:
+        """Whether the session of a lane is not deleted."""
+        return self.sessions.is_there(lane)
+
+    def charge(self, caller: Caller, model: str, usage: Usage) -> None:
+        """Enter what an answer cost."""
+        spent = Charge(caller.workspace, caller.session_id, self.agent, model, usage, caller.turn_id)
+        self.ledger.charge(caller.lane, spent, now_ms=now_ms())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +125,7 @@ class Knowledge:
         shelf, tools = runtime.shelf, _names(runtime)
         most_tokens = int(STANDING_SHARE * runtime.input_budget_tokens)
         return _fitted(
-            lambda most_chars: standing(shelf, most_chars=most_chars, tools=tools), most_tokens, runtime.count
+            lambda most_chars: for_system_prompt(shelf, most_chars=most_chars, tools=tools), most_tokens, runtime.count
         )
 
     def beside(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
@@ -116,7 +135,9 @@ class Knowledge:
         called = _called(turn, runtime)
         if called:
             tools = _names(runtime)
-            told = _fitted(lambda most_chars: beside(called, most_chars=most_chars, tools=tools), room, runtime.count)
+            told = _fitted(
+                lambda most_chars: skills_for_message(called, most_chars=most_chars, tools=tools), room, runtime.count
+            )
             parts.append(told)
             room -= runtime.count(told)
         matches = []
@@ -162,16 +183,9 @@ class Knowledge:
         return good[: agent.max_patterns_per_turn]
 
     def _reranked(self, turn: Turn, found: tuple[PatternMatch, ...], compressor: Model) -> tuple[PatternMatch, ...]:
-        model = Revocable(compressor, lambda: self.sessions.is_there(turn.lane))
-        until_s = time.monotonic() + RERANK_S
-
-        def ask(request: Request) -> str:
-            reply = whole_reply(model, request)
-            charge = Charge(turn.workspace, turn.session_id, turn.agent, reply.model, reply.usage, turn.id)
-            self.ledger.charge(turn.lane, charge, now_ms=now_ms())
-            return reply.text
-
-        return rerank(turn.input, found, ask, is_given_up=lambda: time.monotonic() > until_s)
+        reranker = Reranker(compressor, RankingAccounts(self.ledger, self.sessions, turn.agent), RERANK_S)
+        caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call_id="", agent=turn.agent)
+        return rerank(turn.input, found, reranker, caller)
 
     def _boosts(self, workspace: str, matcher: Matcher) -> Mapping[str, float]:
         """By pattern, from what was known half a minute ago at most; none while the database does not answer."""

@@ -12,7 +12,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.guard.breaker import Breakers
 from loom_worker.lanes import dropped, readiness
 from loom_worker.lanes.lease_renewer import LiveWorkers
-from loom_worker.patterns.events import News
+from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.service.wait_reports import Waits
 from loom_worker.store import counters
@@ -34,7 +34,7 @@ class Figures:
     waits: Waits
     references: References
     library: LiveLibrary
-    news: News
+    library_events: LibraryEvents
 
     def all(self) -> Json:
         """Figures by name; see collected."""
@@ -76,7 +76,7 @@ class Figures:
         return {
             "patterns": len(state.matcher.patterns),
             "pattern_errors": len(state.problems),
-            "pattern_reloads": self.news.counts(),
+            "pattern_reloads": self.library_events.counts(),
         }
 
 

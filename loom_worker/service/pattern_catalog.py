@@ -10,8 +10,8 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
 from loom_worker.lanes.lease_renewer import LiveWorkers
 from loom_worker.patterns.effectiveness import boost, typical_rate, why
-from loom_worker.patterns.events import News
-from loom_worker.patterns.live import LiveLibrary, State
+from loom_worker.patterns.events import LibraryEvents
+from loom_worker.patterns.live import LibraryState, LiveLibrary
 from loom_worker.store.patterns import PatternUses
 from loom_worker.turn.agent_runtime import AgentRuntimes
 
@@ -55,7 +55,7 @@ class PatternCatalog:
     uses: PatternUses
     matcher: PatternMatcher
     agents: AgentRuntimes
-    news: News
+    library_events: LibraryEvents
     workers: LiveWorkers
     learns: bool
     """False: what came of patterns changes nothing."""
@@ -65,7 +65,7 @@ class PatternCatalog:
         kinds = None if agent is None else self.agents.kinds(agent)
         return self.matcher.match(workspace, question, k=k, kinds=kinds)
 
-    def state(self) -> State:
+    def state(self) -> LibraryState:
         """The library as it is now; problems name files by their place in it, not by that on this machine."""
         state = self.library.state()
         return replace(state, problems=tuple(map(self._within, state.problems)))
@@ -74,7 +74,7 @@ class PatternCatalog:
         """What each worker process that is alive has loaded, likewise."""
         return [
             {**each, "errors": [self._within(error) for error in each["errors"]]}
-            for each in self.news.processes(self.workers.alive())
+            for each in self.library_events.processes(self.workers.alive())
         ]
 
     def _within(self, problem: str) -> str:

@@ -1,7 +1,11 @@
 """Skills in the agentskills.io format.
 
-spec.py: what a SKILL.md must hold; folder.py: reading below a folder without being led out of it; shelf.py: the skills
-of each workspace, always up to date; choose.py: which of them a message calls for; tell.py: what the model reads of
-them; files.py: the tool by which it reads their files; bundle.py, gather.py, archive.py, fetch.py: what is
-to be installed, from wherever; place.py, install.py, manage.py: how it gets to its place, and goes.
+Reading: ``spec`` is what a SKILL.md must hold, ``folder`` reads below a folder without being led out of it, and
+``index`` keeps the skills of each workspace up to date.
+
+In a turn: ``select`` finds the skills that a message calls for, ``prompt`` renders them for the model, and ``files`` is
+the tool by which the model reads their files.
+
+Installing: ``collect`` takes the files out of a folder or an archive, ``fetch`` gets an archive over HTTP, ``package``
+holds the files and their limits, ``storage`` changes a workspace's folder, ``install`` and ``manage`` put it together.
 """

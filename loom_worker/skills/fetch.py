@@ -8,11 +8,11 @@ from loom_worker.core.errors import Invalid, Rejected, Transient
 from loom_worker.guard.net.address import Lookup, Private, Target, target
 from loom_worker.guard.net.dial import Deadline, resolve_in_time
 from loom_worker.guard.net.http import Answer, Question, ask
-from loom_worker.skills.archive import MAX_ARCHIVE_BYTES
+from loom_worker.skills.collect import MAX_ARCHIVE_BYTES
 from loom_worker.skills.package import named
 
 TIMEOUT_S: Final = 30.0
-"""For all of it: name servers, connections, redirects, the last byte."""
+"""For everything: name servers, connections, redirects, the last byte."""
 MAX_REDIRECTS: Final = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _QUESTION = {"Accept": "*/*", "Accept-Encoding": "identity"}
@@ -21,14 +21,14 @@ _QUESTION = {"Accept": "*/*", "Accept-Encoding": "identity"}
 def fetch(
     url: str, *, allow_private: bool = False, timeout_s: float = TIMEOUT_S, lookup: Lookup = socket.getaddrinfo
 ) -> bytes:
-    """Return what lies at a URL, at most ``MAX_ARCHIVE_BYTES``.
+    """Get the content of a URL, at most ``MAX_ARCHIVE_BYTES``.
 
     Args:
         allow_private: plain http, loopback and private addresses are no reason to refuse.
 
     Raises:
         Rejected: the URL, or one it redirects to, may not be called; the answer is an error or too large.
-        Transient: there was no whole answer.
+        Transient: there was no complete response.
     """
     deadline = Deadline(timeout_s)
     for _ in range(MAX_REDIRECTS + 1):

@@ -17,7 +17,7 @@ from loom_worker.skills.prompt import READ_TOOL, block, head, lines_of
 from loom_worker.skills.spec import FILE
 
 PAGE_BYTES = 12 * 1024
-"""Of an answer: below what makes a result a reference."""
+"""Size of a result, below that from which results become references."""
 USUAL_LINES, MOST_LINES = 400, 2_000
 MAX_FILE_BYTES = 1024 * 1024
 """Largest file that is read."""
@@ -28,7 +28,7 @@ def read_skill_file_tool(skills: Skills, *, page_bytes: int = PAGE_BYTES) -> Too
     """The tool ``read_skill_file(skill, path, offset_lines, limit_lines)``; it runs nothing.
 
     Args:
-        page_bytes: of an answer, in UTF-8.
+        page_bytes: size of a result in UTF-8.
     """
 
     def run(arguments: Json, caller: Caller) -> str:
@@ -36,13 +36,13 @@ def read_skill_file_tool(skills: Skills, *, page_bytes: int = PAGE_BYTES) -> Too
         skill = _skill(shelf, arguments["skill"])
         path = arguments.get("path", FILE).removeprefix("./")
         lines = lines_of(skill.body) if path == FILE else _lines(skills, skill, path)
-        page = _Page(lines, int(arguments.get("offset_lines", 0)), int(arguments.get("limit_lines", USUAL_LINES)))
-        return page.told(skill, path, most_bytes=page_bytes)
+        page = _SkillPage(lines, int(arguments.get("offset_lines", 0)), int(arguments.get("limit_lines", USUAL_LINES)))
+        return page.text(skill, path, most_bytes=page_bytes)
 
     return Tool(_SPEC, run, is_bounded=True)
 
 
-class _Page:
+class _SkillPage:
     """Lines of a file from an offset on."""
 
     def __init__(self, lines: Sequence[str], offset: int, limit: int) -> None:
@@ -52,8 +52,8 @@ class _Page:
         self._lines, self._offset = lines, offset
         self._end = min(offset + limit, len(lines))
 
-    def told(self, skill: Skill, path: str, *, most_bytes: int) -> str:
-        """As many of them as fit, at least one, in a block that says which they are."""
+    def text(self, skill: Skill, path: str, *, most_bytes: int) -> str:
+        """As many lines as fit, at least one, in a block that says which they are."""
         above = head(skill) if path == FILE and not self._offset else ""
         room = most_bytes - len(above.encode()) - 512  # for the tags and the line that says how to go on
         end = self._offset

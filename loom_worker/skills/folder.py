@@ -1,7 +1,7 @@
 """Reading below a folder without being led out of it: links are not followed, pipes not waited for, devices not opened.
 
-Each part of a path is opened from the descriptor of the part above it, so whoever swaps a folder for a link while it
-is read gets an error, and never another file.
+Each part of a path is opened from the descriptor of the part above it: if a folder is swapped for a link while it is
+read, that is an error, and never another file is read.
 """
 
 import errno
@@ -15,9 +15,9 @@ from pathlib import Path
 from loom_worker.core.text import is_plain
 
 MAX_FILES = 200
-"""Files of a skill that are listed; others can be read all the same."""
+"""Most files of a skill that are listed; others can be read as well."""
 MAX_FOLDERS = 50
-"""Folders of a skill that are looked into for the list."""
+"""Most folders of a skill that are searched for the list."""
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINK = "a link, which is not followed"
 
@@ -29,7 +29,7 @@ class Listing:
     files: tuple[str, ...]
     """Regular files, as paths within the folder, sorted."""
     folders: tuple[str, ...]
-    """The folders in which they were looked for, the folder itself (empty text) first."""
+    """The folders that were searched, the folder itself (empty text) first."""
 
 
 def is_name(part: str) -> bool:
@@ -77,16 +77,16 @@ def listed(top: Path, parts: Sequence[str]) -> Listing:
         OSError: as ``opened``.
     """
     files: list[str] = []
-    looked_into: list[str] = []
+    searched: list[str] = []
     with opened(top, parts) as fd:
         for path, folders, names, at in os.fwalk(".", dir_fd=fd, follow_symlinks=False):
             prefix = path.removeprefix(".").removeprefix("/")
-            looked_into.append(prefix)
+            searched.append(prefix)
             folders[:] = sorted(filter(is_name, folders))
             files += [os.path.join(prefix, name) for name in sorted(filter(is_name, names)) if _is_regular(name, at)]
-            if len(files) >= MAX_FILES or len(looked_into) >= MAX_FOLDERS:
+            if len(files) >= MAX_FILES or len(searched) >= MAX_FOLDERS:
                 break
-    return Listing(tuple(sorted(files[:MAX_FILES])), tuple(looked_into))
+    return Listing(tuple(sorted(files[:MAX_FILES])), tuple(searched))
 
 
 def _checked(part: str) -> str:

@@ -1,10 +1,11 @@
-"""The skills of each workspace, as their files are now: looked at with every question, read when they have changed."""
+"""The skills of each workspace as their files are now: checked with every question, read when they have changed."""
 
 import os
 import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,13 +17,13 @@ from loom_worker.skills.folder import listed, opened, read
 from loom_worker.skills.spec import FILE, ONLY_IN, skill_from, without_itself
 
 SKILLS = "skills"
-"""The folder of a workspace in which they lie."""
+"""The folder of a workspace that holds its skills."""
 MAX_SKILLS = 200
-"""Folders of a workspace that are read, the first by name."""
+"""Most folders of a workspace that are read, in order of their names."""
 MAX_PROBLEM_CHARS = 500
 _WORKSPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SETTLING_NS = 2_000_000_000
-"""Age from which on another change of a file shows in its times, on every file system (FAT: two seconds)."""
+"""Age from which another change of a file shows in its times on every file system (FAT: two seconds)."""
 
 _Stamp = tuple[int, ...] | None
 
@@ -33,13 +34,13 @@ def is_workspace(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedSkill:
     """A folder as it was when it was read."""
 
     source: tuple[str, ...]
     """Its parts below the root, links resolved."""
     stamps: tuple[tuple[str, _Stamp], ...]
-    """Of SKILL.md and of each folder: path, and what changes when that changes."""
+    """Path of SKILL.md and of each folder, with a value that differs once it has changed."""
     found: Skill | str
     """The skill, or why there is none."""
     is_settled: bool
@@ -55,11 +56,11 @@ class Skills:
         self._root = root
         self._now_ns = now_ns
         self._lock = threading.Lock()
-        self._kept: dict[str, dict[str, _Kept]] = {}
+        self._kept: dict[str, dict[str, _CachedSkill]] = {}
 
     @property
     def root(self) -> Path:
-        """Where the workspaces lie."""
+        """The folder of the workspaces."""
         return self._root
 
     def of(self, workspace: str) -> SkillShelf:
@@ -85,7 +86,11 @@ class Skills:
 
     def any(self) -> bool:
         """Whether any workspace has a skill; nothing is read, so one that cannot be used counts too."""
-        return any(self._has_any(workspace) for workspace in self.workspaces())
+        for workspace in self.workspaces():
+            with suppress(OSError):
+                if any((self._root / workspace / SKILLS / name / FILE).is_file() for name in self._names(workspace)):
+                    return True
+        return False
 
     def read_file(self, skill: Skill, path: str, *, most_bytes: int) -> bytes:
         """Read a file of a skill by its path within the skill's folder.
@@ -95,12 +100,6 @@ class Skills:
         """
         parts = (*skill.folder.relative_to(self._root).parts, *path.split("/"))
         return read(self._root, parts, most_bytes=most_bytes)
-
-    def _has_any(self, workspace: str) -> bool:
-        try:
-            return any((self._root / workspace / SKILLS / name / FILE).is_file() for name in self._names(workspace))
-        except OSError:
-            return False
 
     def _names(self, workspace: str) -> dict[str, bool]:
         """Folders and links of a workspace, hidden ones left out, by name; True for links."""
@@ -114,19 +113,19 @@ class Skills:
 
     def _shelf(self, workspace: str, names: dict[str, bool]) -> SkillShelf:
         known = self._kept.get(workspace, {})
-        kept: dict[str, _Kept] = {}
-        found_in: dict[str, Skill | str] = {}
+        kept: dict[str, _CachedSkill] = {}
+        found_by_folder: dict[str, Skill | str] = {}
         for name, is_link in list(names.items())[:MAX_SKILLS]:
             try:
                 source = self._source(workspace, name) if is_link else (workspace, SKILLS, name)
                 was = known.get(name)
                 kept[name] = was if was and was.is_current(source) else self._read(workspace, name, source)
-                found_in[name] = kept[name].found
+                found_by_folder[name] = kept[name].found
             except BadFile as error:
-                found_in[name] = str(error)
+                found_by_folder[name] = str(error)
         skills: dict[str, Skill] = {}
         problems: list[str] = []
-        for name, found in sorted(found_in.items(), key=_own_name_first):
+        for name, found in sorted(found_by_folder.items(), key=_own_name_first):
             if isinstance(found, Skill) and found.name in skills:
                 found = f"{workspace}/{SKILLS}/{name}: there already is a skill {found.name}"
             if isinstance(found, Skill):
@@ -154,7 +153,7 @@ class Skills:
             raise BadFile(f"{where}: the link leads to no skill of a workspace")
         return parts
 
-    def _read(self, workspace: str, name: str, source: tuple[str, ...]) -> _Kept:
+    def _read(self, workspace: str, name: str, source: tuple[str, ...]) -> _CachedSkill:
         started_ns, folder = self._now_ns(), self._root.joinpath(*source)
         folders: tuple[str, ...] = ("",)
         found: Skill | str
@@ -170,7 +169,7 @@ class Skills:
         watched = [str(folder / FILE), *(str(folder / below) for below in folders)]
         stamps = tuple((path, _stamp(path)) for path in watched)
         newest_ns = max((stamp[-1] for _, stamp in stamps if stamp), default=0)
-        return _Kept(source, stamps, found, is_settled=newest_ns < started_ns - _SETTLING_NS)
+        return _CachedSkill(source, stamps, found, is_settled=newest_ns < started_ns - _SETTLING_NS)
 
     def _skill(self, where: Path, workspace: str, source: tuple[str, ...]) -> Skill:
         raw = read(self._root, (*source, FILE), most_bytes=MAX_BYTES)
@@ -184,7 +183,7 @@ class Skills:
 
 
 def _own_name_first(folder: tuple[str, Skill | str]) -> tuple[bool, str]:
-    """A folder called as its skill goes before another that says it holds the same."""
+    """A folder that has its skill's name goes before another with the same skill."""
     name, found = folder
     return (isinstance(found, Skill) and found.name != name, name)
 

@@ -1,20 +1,19 @@
 """Installing a skill: from a folder, an archive or a URL, checked as a whole before anything is put in place."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loom_worker.core.errors import BadFile, Conflict, NotFound, Rejected
 from loom_worker.core.text import one_line
 from loom_worker.core.values.skills import Skill
-from loom_worker.skills.archive import MAX_ARCHIVE_BYTES, unpack
-from loom_worker.skills.collect import gathered
+from loom_worker.skills.collect import MAX_ARCHIVE_BYTES, collected, unpack
+from loom_worker.skills.fetch import fetch
 from loom_worker.skills.folder import read
 from loom_worker.skills.index import SKILLS
-from loom_worker.skills.package import Bundle, Unsafe, named, told_of
+from loom_worker.skills.package import Package, Unsafe, named, naming
 from loom_worker.skills.spec import FILE, ONLY_IN, skill_from, without_itself
-from loom_worker.skills.storage import check_workspace, held
+from loom_worker.skills.storage import check_workspace, locked
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
 
@@ -24,23 +23,26 @@ class Installed:
     """A skill as it lies in a workspace now."""
 
     skill: Skill
-    bundle: Bundle
+    package: Package
     has_replaced: bool
 
 
-def bundle_from(source: str, *, fetch: Callable[[str], bytes]) -> Bundle:
-    """Read all of a source: a folder, an archive or SKILL.md, or what ``fetch`` returns for an http(s) URL.
+def package_from(source: str, *, allow_private: bool = False) -> Package:
+    """Read all of a source: a folder, an archive or SKILL.md, or the http(s) URL of one of the last two.
+
+    Args:
+        allow_private: plain http, loopback and private addresses are no reason to refuse a URL.
 
     Raises:
         NotFound: there is no such file or folder.
         Rejected, Transient: it cannot be had, or is refused; with the reason.
     """
-    with told_of(source):
+    with naming(source):
         if _URL.match(source):
-            return unpack(fetch(source))
+            return unpack(fetch(source, allow_private=allow_private))
         path = Path(source)
         if path.is_dir():
-            return gathered(path)
+            return collected(path)
         if not path.exists():
             raise NotFound(f"{named(source)}: no such file or folder")
         try:
@@ -51,7 +53,7 @@ def bundle_from(source: str, *, fetch: Callable[[str], bytes]) -> Bundle:
             raise Unsafe(str(error.strerror)) from error
 
 
-def checked(bundle: Bundle, workspace: str, *, name: str | None = None) -> Skill:
+def checked(package: Package, workspace: str, *, name: str | None = None) -> Skill:
     """The skill that the files are, by the format's rules.
 
     Args:
@@ -61,12 +63,12 @@ def checked(bundle: Bundle, workspace: str, *, name: str | None = None) -> Skill
         BadFile: ``SKILL.md:line: reason``.
         Rejected: it works in another workspace alone, or has another name.
     """
-    where = Path(bundle.folder, FILE)
-    skill = skill_from(bundle.files[FILE], where=where, folder=None)
+    where = Path(package.folder, FILE)
+    skill = skill_from(package.files[FILE], where=where, folder=None)
     if name is not None and skill.name != name:
         raise BadFile(f"{where}: the skill is called {skill.name}, not {one_line(name)}")
     check_workspace_of(skill, workspace)
-    return replace(skill, files=without_itself(tuple(sorted(bundle.files))))
+    return replace(skill, files=without_itself(tuple(sorted(package.files))))
 
 
 def check_workspace_of(skill: Skill, workspace: str) -> None:
@@ -77,7 +79,7 @@ def check_workspace_of(skill: Skill, workspace: str) -> None:
 
 
 def install(
-    bundle: Bundle, root: Path, workspace: str, *, name: str | None = None, may_replace: bool = False
+    package: Package, root: Path, workspace: str, *, name: str | None = None, may_replace: bool = False
 ) -> Installed:
     """Put a skill into a workspace, whole or not at all; of two at once one waits for the other.
 
@@ -91,16 +93,16 @@ def install(
         LoomError: the file system refuses something.
     """
     check_workspace(workspace)
-    skill = checked(bundle, workspace, name=name)
-    with held(root, workspace, is_made=True) as place:
+    skill = checked(package, workspace, name=name)
+    with locked(root, workspace, is_made=True) as storage:
         try:
-            has_replaced = place.put(skill.name, bundle.files, may_replace=may_replace)
+            has_replaced = storage.put(skill.name, package.files, may_replace=may_replace)
         except Conflict as error:
             raise Conflict(f"{workspace}/{SKILLS}: {error}; --force replaces what is there") from error
-    return Installed(replace(skill, folder=root / workspace / SKILLS / skill.name), bundle, has_replaced)
+    return Installed(replace(skill, folder=root / workspace / SKILLS / skill.name), package, has_replaced)
 
 
-def check_sha256(bundle: Bundle, wanted: str) -> None:
+def check_sha256(package: Package, wanted: str) -> None:
     """Raise Rejected unless the source has this checksum (hexadecimal)."""
-    if bundle.sha256 != wanted.strip().lower():
-        raise Rejected(f"the checksum is {bundle.sha256}, not {wanted.strip()[:64]}")
+    if package.sha256 != wanted.strip().lower():
+        raise Rejected(f"the checksum is {package.sha256}, not {wanted.strip()[:64]}")

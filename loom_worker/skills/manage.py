@@ -7,15 +7,15 @@ from pathlib import Path
 from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.text import one_line
 from loom_worker.core.values.skills import Skill
-from loom_worker.skills.collect import gathered
+from loom_worker.skills.collect import collected
 from loom_worker.skills.index import SKILLS, Skills
 from loom_worker.skills.install import Installed, check_workspace_of, install
-from loom_worker.skills.package import told_of
-from loom_worker.skills.storage import check_skill, check_workspace, held
+from loom_worker.skills.package import naming
+from loom_worker.skills.storage import check_skill, check_workspace, locked
 
 
 def copy(root: Path, name: str, *, source: str, target: str, may_replace: bool = False) -> Installed:
-    """Give the workspace ``target`` files of its own of a skill of ``source``; of a linked one those it leads to.
+    """Copy a skill's files from the workspace ``source`` to ``target``; of a linked skill those it leads to.
 
     Raises:
         NotFound: there is no such skill.
@@ -23,14 +23,14 @@ def copy(root: Path, name: str, *, source: str, target: str, may_replace: bool =
     """
     check_workspace(target)
     skill = _skill(root, source, name)
-    # A linked skill's own workspace is held, not that of the link: nobody changes the files while they are read.
-    with held(root, owner(skill)), told_of(name):
-        bundle = gathered(skill.folder)
-    return install(bundle, root, target, may_replace=may_replace)
+    # The workspace of the files is locked, not that of a link to them: nobody changes them while they are read.
+    with locked(root, owner(skill)), naming(name):
+        package = collected(skill.folder)
+    return install(package, root, target, may_replace=may_replace)
 
 
 def link(root: Path, name: str, *, source: str, target: str) -> Skill:
-    """Let the workspace ``target`` have a skill of ``source`` as it is from now on; a link's source is linked, not it.
+    """Let the workspace ``target`` use a skill of ``source`` in place; for a linked skill, its own source is linked.
 
     Raises:
         NotFound: there is no such skill.
@@ -40,38 +40,38 @@ def link(root: Path, name: str, *, source: str, target: str) -> Skill:
     skill = _skill(root, source, name)
     check_workspace_of(skill, target)
     (root / target / SKILLS).mkdir(parents=True, exist_ok=True)
-    with ExitStack() as holding:
+    with ExitStack() as locks:
         # In one order for all, so that no two wait for each other.
-        places = {each: holding.enter_context(held(root, each)) for each in sorted({owner(skill), target})}
+        storages = {each: locks.enter_context(locked(root, each)) for each in sorted({owner(skill), target})}
         folder = skill.folder.name
-        if places[owner(skill)].what(folder) != "folder":
+        if storages[owner(skill)].what(folder) != "folder":
             raise NotFound(f"{owner(skill)}/{SKILLS}/{folder} is gone")
         try:
-            places[target].put_link(folder, f"../../{owner(skill)}/{SKILLS}/{folder}")
+            storages[target].put_link(folder, f"../../{owner(skill)}/{SKILLS}/{folder}")
         except Conflict as error:
             raise Conflict(f"{target}/{SKILLS}: {error}; remove it first") from error
     return skill
 
 
 def remove(root: Path, name: str, *, workspace: str, is_forced: bool = False) -> tuple[str, ...]:
-    """Take a skill away, also one that cannot be read; of a linked one the link alone.
+    """Remove a skill, also one that cannot be read; of a linked one the link alone.
 
     Args:
-        is_forced: also if other workspaces link to it, which then have none.
+        is_forced: also if other workspaces link to it, which then lose it.
 
     Returns:
-        Those whose links now lead nowhere.
+        The workspaces whose links are broken now.
 
     Raises:
         NotFound: there is no such skill.
         Conflict: other workspaces link to it.
     """
     check_skill(name)
-    with held(root, workspace) as place:
-        if place.what(name) == "nothing":  # a skill may lie in a folder of another name
+    with locked(root, workspace) as storage:
+        if storage.what(name) == "nothing":  # a skill may lie in a folder of another name
             own = Skills(root).of(workspace).skills
             name = next((skill.folder.name for skill in own if skill.name == name), name)
-        what = place.what(name)
+        what = storage.what(name)
         if what not in ("folder", "link"):
             raise NotFound(f"the workspace {workspace} has no skill {name}")
         users = linking(root, workspace, name) if what == "folder" else ()
@@ -79,7 +79,7 @@ def remove(root: Path, name: str, *, workspace: str, is_forced: bool = False) ->
             raise Conflict(
                 f"{workspace}/{SKILLS}/{name} is linked by {', '.join(users)}; --force removes it all the same"
             )
-        place.remove(name)
+        storage.remove(name)
     return users
 
 
@@ -95,7 +95,7 @@ def linking(root: Path, workspace: str, name: str) -> tuple[str, ...]:
 
 
 def owner(skill: Skill) -> str:
-    """The workspace whose folder it is; of a linked skill that of its source."""
+    """The workspace of a skill's folder; of a linked skill that of its source."""
     return skill.folder.parts[-3]
 
 

@@ -1,6 +1,6 @@
-"""The files of a skill that is to be installed, in memory: where they may lie, and how many and how large they may be.
+"""The files of a skill that is to be installed, in memory: their paths, and the limits on their number and size.
 
-Whatever they came from, they are all known, and fit, before the first of them is written.
+All of them are known, and within the limits, before the first one is written.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 """Largest file; the largest that ``read_skill_file`` reads."""
 MAX_TOTAL_BYTES: Final = 10 * 1024 * 1024
 MAX_DEPTH: Final = 8
-"""Parts of a path, the file's name among them."""
+"""Most parts of a path, the file's name included."""
 MAX_SKIPPED: Final = 2_000
-"""Hidden files that are passed over."""
+"""Most hidden files that are left out."""
 _MAX_NAME_BYTES = 255
-"""Of a file's name, on the usual file systems."""
+"""Longest name of a file on the usual file systems."""
 _RESERVED = re.compile(r"(?:CON|PRN|AUX|NUL|COM[0-9¹²³]|LPT[0-9¹²³])(?:\..*)?", re.IGNORECASE)
 """Names of devices on Windows, whatever follows their first dot."""
 _SEPARATORS = frozenset("/\\:")
@@ -35,20 +35,20 @@ _LOGIN = re.compile(
 
 
 class Unsafe(Rejected):
-    """What was to be installed is refused for what its files are, or would do."""
+    """What was to be installed is refused for its files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class Package:
     """Files of a skill, by their paths within its folder; ``SKILL.md`` is one of them."""
 
     files: Mapping[str, bytes]
     folder: str
-    """What the folder was called that SKILL.md lay in; empty where it lay in none."""
+    """Name of the folder that SKILL.md was in; empty if it was in none."""
     skipped: tuple[str, ...]
-    """Hidden files and folders that were there and are left out."""
+    """Hidden files and folders that are left out."""
     sha256: str
-    """Hexadecimal: of the archive's or file's bytes; of a folder that of ``digest_of``."""
+    """Hexadecimal, of the archive's or file's bytes; for a folder that of ``digest_of``."""
 
     @property
     def size_bytes(self) -> int:
@@ -65,7 +65,7 @@ def digest_of(files: Mapping[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-class Gathering:
+class FileCollection:
     """Takes the files of an archive or a folder one by one, and refuses the first that may not be there."""
 
     def __init__(self) -> None:
@@ -77,10 +77,10 @@ class Gathering:
         self._size_bytes = 0
 
     def folder(self, path: str) -> None:
-        """Look at a folder's path; folders are made for what lies in them.
+        """Check a folder's path; folders are created for the files in them.
 
         Raises:
-            Unsafe: it may not be called so.
+            Unsafe: it may not have this name.
         """
         if parts := self._visible(path):
             self._note_folders(path, (*parts, ""))
@@ -89,7 +89,7 @@ class Gathering:
         """Whether a file is to be read; False for a hidden one. Nothing is read before its size is known to fit.
 
         Raises:
-            Unsafe: it may not be called so, there is one already, or it is one too many or too large.
+            Unsafe: it may not have this name, there is one already, or it is one too many or too large.
         """
         parts = self._visible(path)
         if not parts:
@@ -122,7 +122,7 @@ class Gathering:
             raise Unsafe(f"more than {MAX_SKIPPED} hidden files")
         self._skipped.append(one_line(path))
 
-    def bundle(self, *, folder: str = "", sha256: str = "") -> Bundle:
+    def package(self, *, folder: str = "", sha256: str = "") -> Package:
         """The files, as paths within the folder that holds SKILL.md: that of the source, or the only one in it.
 
         Args:
@@ -139,7 +139,7 @@ class Gathering:
             files = {path.removeprefix(f"{folder}/"): content for path, content in files.items()}
             if FILE not in files:
                 raise Unsafe(f"there is no {FILE}, neither at the top nor in an only folder")
-        return Bundle(files, folder, tuple(sorted(set(self._skipped))), sha256 or digest_of(files))
+        return Package(files, folder, tuple(sorted(set(self._skipped))), sha256 or digest_of(files))
 
     def _visible(self, path: str) -> tuple[str, ...]:
         """The parts of a path; none for the top itself, and for what is hidden."""
@@ -168,8 +168,8 @@ def named(source: str) -> str:
 
 
 @contextmanager
-def told_of(source: str) -> Iterator[None]:
-    """Say in front of a refusal what is refused."""
+def naming(source: str) -> Iterator[None]:
+    """Begin the text of a refusal with what is refused."""
     try:
         yield
     except Unsafe as error:
@@ -192,13 +192,13 @@ def _parts(path: str) -> tuple[str, ...]:
     if len(parts) > MAX_DEPTH:
         raise refused(path, f"more than {MAX_DEPTH} parts deep")
     for part in parts:
-        if reason := _flaw(part):
+        if reason := _name_error(part):
             raise refused(path, reason)
     return parts
 
 
-def _flaw(part: str) -> str:
-    """Why nothing may be called so; empty if it may."""
+def _name_error(part: str) -> str:
+    """Why this cannot be a name; empty if it can."""
     if part in ("", ".", ".."):
         return "leads out of the skill's folder"
     if not is_plain(part) or "\0" in part:

@@ -1,19 +1,20 @@
 """What the model reads of skills: a list in the system prompt, whole instructions where they are called for.
 
-A skill is somebody's text. It is cleaned of what nobody sees, and cannot write the tags that delimit it.
+A skill is somebody's text. Invisible characters are removed, and it cannot write the tags that delimit it.
 """
 
 from collections.abc import Collection, Sequence
 from html import escape
+from itertools import accumulate, takewhile
 
 from loom_worker.core.text import clean, defused, one_line
 from loom_worker.core.values.skills import Skill, SkillShelf
 from loom_worker.skills.select import Reason
 
 MAX_LINE_CHARS = 2_000
-"""A longer line is counted, and shown, as several."""
+"""A longer line counts, and is shown, as several."""
 FILES_SHOWN = 40
-"""Of a skill's files, that are named beside its instructions."""
+"""Most files of a skill that are named with its instructions."""
 READ_TOOL = "read_skill_file"
 _INTRO = (
     "Skills are instructions for particular tasks, given by the owner of this workspace. When a task fits a skill's "
@@ -30,7 +31,7 @@ Tools = Collection[str] | None
 """Names of the tools that the agent has; None where that is not known."""
 
 
-def standing(shelf: SkillShelf, *, most_chars: int, tools: Tools = None) -> str:
+def for_system_prompt(shelf: SkillShelf, *, most_chars: int, tools: Tools = None) -> str:
     """What the system prompt of a session says of skills: a list, and the instructions of those with trigger auto.
 
     Manual skills are not listed: the user calls them, the model cannot choose them. Instructions that do not fit give
@@ -40,24 +41,24 @@ def standing(shelf: SkillShelf, *, most_chars: int, tools: Tools = None) -> str:
     auto = [skill for skill in shelf.skills if skill.trigger == "auto"]
     others = [skill for skill in shelf.skills if skill.trigger in ("model", "keyword")]
     entries = {skill.name: _entry(skill) for skill in (*auto, *others)}
-    told: list[str] = []
+    blocks: list[str] = []
     for skill in auto:
         if len(skill.body) > most_chars:
             continue
-        with_it = [*told, _whole(skill, _MARK, tools)]
+        with_it = [*blocks, _whole(skill, _MARK, tools)]
         listed = [entry for name, entry in entries.items() if name != skill.name]
-        if len(_standing(with_it, listed)) <= most_chars:
-            told = with_it
+        if len(_system_text(with_it, listed)) <= most_chars:
+            blocks = with_it
             del entries[skill.name]
     listed = list(entries.values())
-    texts = (_standing(told, listed, shown=shown) for shown in range(len(listed), -1, -1))
+    texts = (_system_text(blocks, listed, shown=shown) for shown in range(len(listed), -1, -1))
     return next((text for text in texts if len(text) <= most_chars), "")
 
 
-def beside(chosen: Sequence[tuple[Skill, Reason]], *, most_chars: int, tools: Tools = None) -> str:
-    """The instructions of chosen skills, as they stand beside the user's message.
+def for_message(chosen: Sequence[tuple[Skill, Reason]], *, most_chars: int, tools: Tools = None) -> str:
+    """The instructions of chosen skills as text for the user's message.
 
-    Short ones are whole and the long ones share what room is left; one that is cut says how to read on. One for
+    Short ones are whole and the long ones share the room that is left; one that is cut says how to read on. One for
     which there is no room at all is left out.
     """
     why = {"manual": "called by the user", "keyword": "its keywords are in the message"}
@@ -82,7 +83,11 @@ def head(skill: Skill, tools: Tools = None) -> str:
     parts = [f"Compatibility: {_line(skill.compatibility)}"] if skill.compatibility else []
     if skill.allowed_tools:
         parts.append(f"Written for the tools: {_line(', '.join(skill.allowed_tools))}")
-        parts += _without(skill, tools)
+        missing = missing_tools(skill, tools or ())
+        if tools is None:
+            parts.append("Those of them that you do not have you do without.")
+        elif missing:
+            parts.append(f"You do not have, and do without: {_line(', '.join(missing))}")
     if skill.files:
         more = len(skill.files) - FILES_SHOWN
         names = _line(", ".join(skill.files[:FILES_SHOWN])) + (f" and {more} more" if more > 0 else "")
@@ -93,7 +98,7 @@ def head(skill: Skill, tools: Tools = None) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Somebody's text, line by line, as it can stand in a block: cleaned, and without the tags that delimit it."""
+    """A text line by line as it can stand in a block: cleaned, and without the tags that delimit it."""
     safe = defused(clean(text.replace("\r\n", "\n").replace("\r", "\n")))
     return [
         line[at : at + MAX_LINE_CHARS] for line in safe.split("\n") for at in range(0, len(line) or 1, MAX_LINE_CHARS)
@@ -105,9 +110,9 @@ def block(skill: Skill, attributes: str, *parts: str) -> str:
     return "\n\n".join(part for part in (f'<skill name="{skill.name}"{attributes}>', *parts) if part) + "\n</skill>"
 
 
-def _standing(told: Sequence[str], listed: Sequence[str], shown: int | None = None) -> str:
-    """The blocks of instructions, and the list, or as many of its entries as are to be shown."""
-    parts = [*told]
+def _system_text(blocks: Sequence[str], listed: Sequence[str], shown: int | None = None) -> str:
+    """The blocks of instructions, and the list, or as many of its entries as ``shown`` says."""
+    parts = [*blocks]
     if listed:
         entries = listed[:shown]
         hidden = len(listed) - len(entries)
@@ -124,19 +129,12 @@ def _entry(skill: Skill) -> str:
     return f'<skill name="{skill.name}"{attributes}>{_line(skill.description)}</skill>'
 
 
-def _without(skill: Skill, tools: Tools) -> list[str]:
-    if tools is None:
-        return ["Those of them that you do not have you do without."]
-    missing = missing_tools(skill, tools)
-    return [f"You do not have, and do without: {_line(', '.join(missing))}"] if missing else []
-
-
 def _whole(skill: Skill, attributes: str, tools: Tools) -> str:
     return block(skill, attributes, head(skill, tools), "\n".join(lines_of(skill.body)))
 
 
 def _cut(skill: Skill, attributes: str, tools: Tools, *, most_chars: int) -> str:
-    """As many lines as there is room for, at least none of them; empty where not even the head has room."""
+    """As many lines as fit, perhaps none of them; empty if not even the head fits."""
     lines = lines_of(skill.body)
 
     def first(shown: int) -> str:
@@ -145,22 +143,15 @@ def _cut(skill: Skill, attributes: str, tools: Tools, *, most_chars: int) -> str
         note = f"[Cut here, after line {shown} of {len(lines)}. Before you go on, read the rest, {why}: {rest}]"
         return block(skill, attributes, head(skill, tools), "\n".join(lines[:shown]), note)
 
-    texts = map(first, range(_fitting(lines, most_chars - len(first(0))), -1, -1))
+    room = most_chars - len(first(0))
+    lengths = accumulate(len(line) + 1 for line in lines)
+    fitting = sum(1 for _ in takewhile(lambda length: length <= room, lengths))
+    texts = map(first, range(fitting, -1, -1))
     return next((text for text in texts if len(text) <= most_chars), "")
 
 
-def _fitting(lines: Sequence[str], most_chars: int) -> int:
-    """How many lines have room in so many characters."""
-    room = most_chars
-    for n, line in enumerate(lines):
-        room -= len(line) + 1
-        if room < 0:
-            return n
-    return len(lines)
-
-
 def _shared(needs: Sequence[int], room: int) -> list[int]:
-    """Who needs little gets it; the others share what is left alike."""
+    """Divide room: small needs are met, the others share the rest equally."""
     given = [0] * len(needs)
     for waiting, at in zip(range(len(needs), 0, -1), sorted(range(len(needs)), key=needs.__getitem__), strict=True):
         given[at] = max(min(needs[at], room // waiting), 0)

@@ -1,4 +1,4 @@
-"""Which skills a message calls for: those the user names, and those whose keywords it has."""
+"""Which skills a message calls for: those it names, and those whose keywords it contains."""
 
 import re
 import unicodedata
@@ -13,7 +13,7 @@ from loom_worker.core.values.skills import Skill, SkillShelf
 Reason = Literal["manual", "keyword"]
 """Why a skill was chosen."""
 MAX_CHARS = 20_000
-"""Of a message, that are searched; of a longer one half of them from its beginning and half from its end."""
+"""Most characters of a message that are searched; of a longer one, half are its beginning and half its end."""
 _HALF = MAX_CHARS // 2
 _CALL = re.compile(r"(?<!\w)use\s+skills?\s*[:：]")
 _QUOTES = "\"'`*“”„‘’«»「」"
@@ -47,7 +47,7 @@ def _folded(text: str) -> str:
 
 
 def _called(text: str, skills: Mapping[str, Skill]) -> dict[str, Skill]:
-    """Skills by name; behind one ``use skill:`` there may be several, with commas or "and" between them."""
+    """Skills by name; one ``use skill:`` may name several, with commas or "and" between them."""
     folded = {_folded(name): skill for name, skill in skills.items()}
     called: dict[str, Skill] = {}
     for call in _CALL.finditer(text):
@@ -70,7 +70,7 @@ def _hits(keywords: tuple[str, ...], text: str, words: AbstractSet[str]) -> int:
 
 @lru_cache(maxsize=1024)
 def _folded_all(keywords: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
-    """Folded keywords, each with its words: where one of those is missing, there is no need to search."""
+    """Folded keywords, each with its words: if one of those is missing, there is no need to search."""
     folded = set(map(_folded, keywords)) - {""}
     return {keyword: frozenset(_WORD.findall(keyword)) for keyword in folded}
 

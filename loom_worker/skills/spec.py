@@ -1,8 +1,8 @@
 """What a SKILL.md must hold, by the specification of agentskills.io, and Loom's extensions under ``metadata``.
 
-As the format's reference validator does, every value is read as the text that stands there (a version 1.10 is not
-1.1), and names may have lower-case letters of any script. What others write and the format does not allow loads where
-its meaning is clear, as clients are told to; ``Skill.warnings`` names it, and ``notes`` what is not read besides.
+As in the format's reference validator, every value is read as the text that stands in the file (a version 1.10 is not
+1.1), and names may have lower-case letters of any script. What others write and the format does not allow loads if its
+meaning is clear, as the specification asks; ``Skill.warnings`` names it, and ``notes`` what else is not read.
 """
 
 import hashlib
@@ -11,15 +11,15 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, get_args
 
 import yaml
 
 from loom_worker.core.errors import BadFile
+from loom_worker.core.fields import Fields, InvalidField
 from loom_worker.core.text import one_line
 from loom_worker.core.values.skills import Skill, Trigger
-from loom_worker.core.yaml_files import MAX_BYTES, Document, marked_documents
+from loom_worker.core.yaml_files import MAX_BYTES, Document, documents_in
 from loom_worker.skills.folder import listed, read
 
 FILE = "SKILL.md"
@@ -43,7 +43,6 @@ _UNQUOTED = re.compile(r"^(name|description|license|compatibility):[ \t]+(?![\"'
 _TOOL = re.compile(r"[^\s,()]+(?:\([^()]*\))?")
 _COMMA = re.compile("[,，、;；]")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_NULL = "tag:yaml.org,2002:null"
 
 
 def parse(path: Path) -> Skill:
@@ -71,22 +70,25 @@ def skill_from(raw: bytes, *, where: Path, folder: Path | None) -> Skill:
         BadFile: ``file:line: reason``.
     """
     front = _front(raw, where)
-    metadata = _metadata(front)
-    name = _name(front)
-    return Skill(
-        name=name,
-        description=front.text("description", is_required=True),
-        body=front.body,
-        folder=folder or Path(name),
-        license=front.text("license"),
-        compatibility=front.text("compatibility"),
-        allowed_tools=_allowed_tools(front),
-        metadata=metadata,
-        trigger=_trigger(front, metadata),
-        keywords=_keywords(front, metadata),
-        digest=hashlib.sha256(raw).hexdigest(),
-        warnings=tuple(_warnings(front, folder)),
-    )
+    try:
+        metadata = _metadata(front)
+        name = _name(front)
+        return Skill(
+            name=name,
+            description=front.fields.required("description"),
+            body=front.body,
+            folder=folder or Path(name),
+            license=front.text("license"),
+            compatibility=front.text("compatibility"),
+            allowed_tools=_allowed_tools(front),
+            metadata=metadata,
+            trigger=_trigger(metadata),
+            keywords=_keywords(metadata),
+            digest=hashlib.sha256(raw).hexdigest(),
+            warnings=tuple(_warnings(front, name, folder)),
+        )
+    except InvalidField as error:
+        raise BadFile(front.about(error.reason, *map(str, error.place))) from error
 
 
 def notes(path: Path) -> tuple[str, ...]:
@@ -98,11 +100,11 @@ def notes(path: Path) -> tuple[str, ...]:
     skill = parse(path)
     front = _front(read(skill.folder, (path.name,), most_bytes=MAX_BYTES), path)
     found = list(skill.warnings)
-    found += [front.told("no field of the format, not read", key) for key in front.nodes if key not in FIELDS]
+    found += [front.about("no field of the format, not read", key) for key in front.fields.names() if key not in FIELDS]
     own = [key for key in skill.metadata if key.startswith("gateway:") and key not in _EXTENSIONS]
-    found += [front.told("is not read", "metadata", key) for key in own]
+    found += [front.about("is not read", "metadata", key) for key in own]
     if skill.keywords and skill.trigger != "keyword":
-        found.append(front.told(f"has no effect with trigger {skill.trigger}", *_KEYWORDS))
+        found.append(front.about(f"has no effect with trigger {skill.trigger}", *_KEYWORDS))
     lines = skill.body.count("\n") + 1
     if lines > ADVISED_LINES:
         found.append(f"{path}: {lines} lines; move what is not always needed to references/, at {ADVISED_LINES} lines")
@@ -126,26 +128,18 @@ class _Front:
 
     where: Path
     document: Document
-    nodes: Mapping[str, yaml.Node]
+    fields: Fields
+    """All values as they are written."""
     body: str
     needs_quotes: tuple[str, ...] = ()
     """Fields that can be read only as if their texts were quoted."""
 
-    def told(self, what: str, *path: str) -> str:
-        """What is to be said of a field, or of one within ``metadata``."""
+    def about(self, what: str, *path: str) -> str:
+        """A remark on a field, or on one within ``metadata``: ``file:line: field: what``."""
         return f"{self.where}:{self.document.nearest_line(*path)}: {one_line(path[-1])}: {what}"
 
-    def refused(self, what: str, *path: str) -> BadFile:
-        return BadFile(self.told(what, *path))
-
-    def text(self, key: str, *, is_required: bool = False) -> str:
-        node = self.nodes.get(key)
-        if node is not None and not isinstance(node, yaml.ScalarNode):
-            raise self.refused("a text is needed", key)
-        text = "" if node is None or node.tag == _NULL else node.value.strip()
-        if is_required and not text:
-            raise self.refused("is missing", key)
-        return text
+    def text(self, key: str) -> str:
+        return (self.fields.text(key) or "").strip()
 
 
 def _front(raw: bytes, where: Path) -> _Front:
@@ -157,24 +151,25 @@ def _front(raw: bytes, where: Path) -> _Front:
     if found is None:
         what = "is not closed by a line ---" if text.startswith("---") else "is missing: the first line must be ---"
         raise BadFile(f"{where}:1: the frontmatter {what}")
-    document, quoted = _mended(found[1], where)
-    nodes = {key.value: value for key, value in document.root.value}
-    return _Front(where, document, nodes, text[found.end() :].strip("\n").rstrip(), quoted)
-
-
-def _mended(front: str, where: Path) -> tuple[Document, tuple[str, ...]]:
-    """The frontmatter, and the fields that had to be read as if they were quoted: a text with ``: `` in it."""
+    front, body = found[1], text[found.end() :].strip("\n").rstrip()
+    quoted: tuple[str, ...] = ()
     try:
-        return _document(front, where), ()
+        document = _document(front, where)
     except BadFile:
-        plain = [field[1] for field in _UNQUOTED.finditer(front) if ": " in field[2]]
-        if not plain:
+        quoted = tuple(field[1] for field in _UNQUOTED.finditer(front) if ": " in field[2])
+        with_quotes = _with_quotes(front, where) if quoted else None
+        if with_quotes is None:
             raise
-        try:
-            return _document(_UNQUOTED.sub(_quoted, front), where), tuple(plain)
-        except BadFile:
-            pass  # what is wrong is something else, or it is a text of several lines: the first error says it
-        raise
+        document = with_quotes
+    return _Front(where, document, Fields(document.as_written()), body, quoted)
+
+
+def _with_quotes(front: str, where: Path) -> Document | None:
+    """The frontmatter with quotes around texts that have ``: `` in them; None if that does not help."""
+    try:
+        return _document(_UNQUOTED.sub(_quoted, front), where)
+    except BadFile:  # something else is wrong, or it is a text of several lines: the first error says it
+        return None
 
 
 def _quoted(field: re.Match[str]) -> str:
@@ -183,7 +178,12 @@ def _quoted(field: re.Match[str]) -> str:
 
 
 def _document(front: str, where: Path) -> Document:
-    documents = _documents(front, where)  # size, nesting and aliases are safe behind this line
+    try:
+        documents = documents_in(front.encode(), where)
+    except BadFile as error:
+        hint = "; a text with ': ' in it needs quotes" if "mapping values are not allowed" in str(error) else ""
+        raise BadFile(f"{error}{hint}") from error
+    # Size, nesting and aliases are safe from here on.
     if len(documents) != 1 or not isinstance(documents[0].content, dict):
         raise BadFile(f"{where}:1: the frontmatter must be fields, each as name: value")
     if "*" in front and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(front, Loader=_Loader)):
@@ -193,93 +193,77 @@ def _document(front: str, where: Path) -> Document:
     return documents[0]
 
 
-def _documents(front: str, where: Path) -> list[Document]:
-    """The guarded reader reads files: the frontmatter becomes one, with the same line numbers."""
-    try:
-        with NamedTemporaryFile("w", encoding="utf-8", newline="\n", suffix=".yaml") as file:
-            file.write(front)
-            file.flush()
-            return marked_documents(Path(file.name))
-    except BadFile as error:
-        hint = "; a text with ': ' in it needs quotes" if "mapping values are not allowed" in str(error) else ""
-        raise BadFile(str(error).replace(file.name, str(where), 1) + hint) from error
-    except OSError as error:
-        raise BadFile(f"{where}: {error.strerror}") from error
-
-
 def _name(front: _Front) -> str:
     """The name as it is used: spaces, which no call of a skill could have, are hyphens."""
-    name = unicodedata.normalize("NFKC", front.text("name", is_required=True))
+    name = unicodedata.normalize("NFKC", front.fields.required("name"))
     if not _USABLE.fullmatch(name) or len(name) > MAX_USED_NAME:
         what = f"{one_line(name)!r}: letters, digits and single hyphens between them are needed, at most {MAX_NAME}"
-        raise front.refused(what, "name")
+        raise InvalidField(("name",), what)
     return "-".join(name.split())
 
 
-def _warnings(front: _Front, folder: Path | None) -> Iterator[str]:
+def _warnings(front: _Front, name: str, folder: Path | None) -> Iterator[str]:
     """What the format does not allow, though its meaning is clear."""
-    written, name = unicodedata.normalize("NFKC", front.text("name")), _name(front)
+    written = unicodedata.normalize("NFKC", front.text("name"))
     if not is_skill_name(written):
         used = "" if written == name else f"; it is used as {name!r}"
         rule = f"the format has lower-case letters, digits and single hyphens, at most {MAX_NAME}"
-        yield front.told(f"{written!r}: {rule}{used}", "name")
+        yield front.about(f"{written!r}: {rule}{used}", "name")
     if folder is not None and unicodedata.normalize("NFKC", folder.name) != name:
-        yield front.told(f"{name!r} is not the name of its folder, {folder.name!r}", "name")
+        yield front.about(f"{name!r} is not the name of its folder, {folder.name!r}", "name")
     for key, most in (("description", MAX_DESCRIPTION), ("compatibility", MAX_COMPATIBILITY)):
         if (length := len(front.text(key))) > most:
-            yield front.told(f"{length} characters, the format has at most {most}", key)
+            yield front.about(f"{length} characters, the format has at most {most}", key)
     for key in front.needs_quotes:
-        yield front.told("a text with ': ' in it needs quotes", key)
+        yield front.about("a text with ': ' in it needs quotes", key)
 
 
 def _allowed_tools(front: _Front) -> tuple[str, ...]:
     """Tools as they are named, such as ``Bash(git:*)``; by spaces, and by commas or as a list, as others write them."""
-    node = front.nodes.get("allowed-tools")
-    if isinstance(node, yaml.SequenceNode):
-        if not all(isinstance(item, yaml.ScalarNode) for item in node.value):
-            raise front.refused("a text is needed, or a list of texts", "allowed-tools")
-        return tuple(dict.fromkeys(item.value.strip() for item in node.value if item.value.strip()))
+    value = front.fields.get("allowed-tools")
+    if isinstance(value, list):
+        if any(isinstance(item, (list, dict)) for item in value):
+            raise InvalidField(("allowed-tools",), "a text is needed, or a list of texts")
+        return tuple(dict.fromkeys(item.strip() for item in value if item and item.strip()))
     return tuple(dict.fromkeys(_TOOL.findall(front.text("allowed-tools"))))
 
 
 def _metadata(front: _Front) -> dict[str, str]:
-    node = front.nodes.get("metadata")
-    if node is None or node.tag == _NULL:
-        return {}
-    if not isinstance(node, yaml.MappingNode):
-        raise front.refused("fields are needed, each as name: value", "metadata")
-    found = {str(key.value): _flat(value) for key, value in node.value}
+    value = front.fields.get("metadata")
+    if value is not None and not isinstance(value, dict):
+        raise InvalidField(("metadata",), "fields are needed, each as name: value")
+    found = {key: _flat(inside) for key, inside in (value or {}).items()}
     size_chars = sum(len(key) + len(value) for key, value in found.items())
     if size_chars > MAX_METADATA_CHARS:
-        raise front.refused(f"{size_chars} characters, at most {MAX_METADATA_CHARS} are read", "metadata")
+        raise InvalidField(("metadata",), f"{size_chars} characters, at most {MAX_METADATA_CHARS} are read")
     return found
 
 
-def _flat(node: Any) -> str:
-    """The text of a value; lists and mappings, which the format does not allow there, with commas between theirs."""
-    if isinstance(node, yaml.SequenceNode):
-        return ", ".join(map(_flat, node.value))
-    if isinstance(node, yaml.MappingNode):
-        return ", ".join(f"{_flat(key)}: {_flat(value)}" for key, value in node.value)
-    return "" if node.tag == _NULL else str(node.value).strip()
+def _flat(value: Any) -> str:
+    """A value as one text; lists and mappings, which the format does not allow there, have commas between theirs."""
+    if isinstance(value, list):
+        return ", ".join(map(_flat, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key.strip()}: {_flat(inside)}" for key, inside in value.items())
+    return "" if value is None else str(value).strip()
 
 
-def _trigger(front: _Front, metadata: Mapping[str, str]) -> Trigger:
+def _trigger(metadata: Mapping[str, str]) -> Trigger:
     wanted = metadata.get(_TRIGGER[1], "").casefold() or "model"
     known: dict[str, Trigger] = {trigger: trigger for trigger in get_args(Trigger)}
     if wanted not in known:
-        raise front.refused(f"{wanted[:40]!r} is none of auto, manual, keyword, model", *_TRIGGER)
+        raise InvalidField(_TRIGGER, f"{wanted[:40]!r} is none of auto, manual, keyword, model")
     if wanted == "keyword" and not metadata.get(_KEYWORDS[1]):
-        raise front.refused("keyword needs gateway:keywords", *_TRIGGER)
+        raise InvalidField(_TRIGGER, "keyword needs gateway:keywords")
     return known[wanted]
 
 
-def _keywords(front: _Front, metadata: Mapping[str, str]) -> tuple[str, ...]:
+def _keywords(metadata: Mapping[str, str]) -> tuple[str, ...]:
     """By commas if there are any, so that a keyword can have several words; else by spaces."""
     text = metadata.get(_KEYWORDS[1], "")
     parts = _COMMA.split(text) if _COMMA.search(text) else text.split()
     words = tuple(dict.fromkeys(word for part in parts if (word := " ".join(part.split()))))
     if len(words) > MAX_KEYWORDS or any(len(word) > MAX_KEYWORD_CHARS for word in words):
         most = f"at most {MAX_KEYWORDS} of at most {MAX_KEYWORD_CHARS} characters are allowed"
-        raise front.refused(most, *_KEYWORDS)
+        raise InvalidField(_KEYWORDS, most)
     return words

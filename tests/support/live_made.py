@@ -5,9 +5,11 @@ import os
 import queue
 import threading
 from pathlib import Path
+from typing import Any
 
 from loom_worker.core.values.patterns import PatternUpdateEvent
-from loom_worker.patterns.library import FileContent, read_file
+from loom_worker.patterns.library import FileContent
+from loom_worker.patterns.live import LiveLibrary
 
 BROKEN = "name: [\n"
 WAIT_S = 10.0
@@ -33,10 +35,13 @@ def exchange(path: Path, content: str) -> None:
 
 
 class Told:
-    """What a library told of itself."""
+    """Receives what a library publishes."""
 
     def __init__(self) -> None:
         self.events: queue.Queue[PatternUpdateEvent] = queue.Queue()
+
+    def publish(self, event: PatternUpdateEvent) -> None:
+        self.events.put(event)
 
     def next(self) -> PatternUpdateEvent:
         return self.events.get(timeout=WAIT_S)
@@ -49,15 +54,16 @@ class Told:
         return self.events.empty()
 
 
-class Reader:
-    """Reads files, and knows which."""
+class RecordingLibrary(LiveLibrary):
+    """A library that knows which files it has read."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path, **options: Any) -> None:
+        super().__init__(root, **options)
         self.read: list[str] = []
 
-    def __call__(self, path: Path, root: Path) -> FileContent:
-        self.read.append(path.relative_to(root).as_posix())
-        return read_file(path, root)
+    def read_file(self, path: Path) -> FileContent:
+        self.read.append(path.relative_to(self.root).as_posix())
+        return super().read_file(path)
 
     def since(self) -> list[str]:
         read, self.read = self.read, []

@@ -8,7 +8,7 @@ from typing import Any
 from loom_worker.core.errors import LoomError, Unavailable
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch, Template
-from loom_worker.patterns.live import State
+from loom_worker.patterns.live import LibraryState
 from loom_worker.patterns.match import Matcher
 from loom_worker.service.pattern_catalog import PatternCatalog
 
@@ -61,14 +61,14 @@ class MemoryPatterns:
     def catalog(self) -> PatternCatalog:
         here: Any = self
         return MemoryCatalog(
-            library=here, uses=here, matcher=here, agents=here, news=here, workers=here, learns=self.learns
+            library=here, uses=here, matcher=here, agents=here, library_events=here, workers=here, learns=self.learns
         )
 
     def alive(self) -> frozenset[str]:
         return frozenset()
 
-    def state(self) -> State:
-        return State(Matcher(self.kept), self.problems, LOADED_MS, len(self.kept))
+    def state(self) -> LibraryState:
+        return LibraryState(Matcher(self.kept), self.problems, LOADED_MS, len(self.kept))
 
     def patterns(self) -> tuple[Pattern, ...]:
         return self.kept

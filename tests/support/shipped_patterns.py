@@ -3,7 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-from loom_worker.patterns.index_store import Shelf
+from loom_worker.patterns.index_store import IndexStore
 from loom_worker.patterns.library import Library, load, packaged_root
 from loom_worker.patterns.match import Matcher
 
@@ -29,4 +29,4 @@ def shipped() -> Library:
 @cache
 def shipped_matcher() -> Matcher:
     """An index over all of them; only a running test may ask for it."""
-    return Shelf(index_folder()).matcher(shipped().patterns, None)
+    return Matcher(shipped().patterns, index=IndexStore(index_folder()))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.patterns.library import COMPLAINT_CHARS
-from loom_worker.patterns.live import STAYS, LiveLibrary, Means
-from loom_worker.patterns.watch import Watch
+from loom_worker.patterns.library import MAX_PROBLEM_CHARS
+from loom_worker.patterns.live import STAYS, LiveLibrary
+from loom_worker.patterns.watch import FileWatcher
 from tests.support.live_made import (
     BROKEN,
     TICK_S,
@@ -42,8 +42,7 @@ def told() -> Told:
 @pytest.fixture
 def live(root: Path, told: Told) -> Iterator[LiveLibrary]:
     """Watches, and is loaded."""
-    means = Means(tick_s=TICK_S)
-    library = LiveLibrary(root, debounce_ms=20, on_update=told.events.put, means=means)
+    library = LiveLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=20, tick_s=TICK_S))
     library.state()
     told.next()
     until(lambda: len(watchers()) == 1 and is_watched(), WAIT_S, "the folder is watched")
@@ -145,7 +144,7 @@ def test_a_volume_of_kubernetes_is_followed_through_its_swap(root: Path, told: T
         put(mount / f"..v{version}" / "sql" / "a.yaml", text("a", f"Version {version}"))
     (mount / "..data").symlink_to("..v1")
     (mount / "sql").symlink_to("..data/sql")
-    library = LiveLibrary(mount, debounce_ms=20, on_update=told.events.put)
+    library = LiveLibrary(mount, listener=told, watcher=FileWatcher(debounce_ms=20))
     assert [pattern.title for pattern in library.patterns()] == ["Version 1"]
     told.next()
     until(is_watched, WAIT_S, "the folder is watched")
@@ -180,7 +179,7 @@ def test_a_link_to_itself_is_told_until_it_is_removed_and_the_watch_goes_on(
 
 def test_a_library_that_begins_with_a_link_to_itself_is_followed(root: Path, told: Told) -> None:
     (root / "sql" / "notes").symlink_to("notes")
-    library = LiveLibrary(root, debounce_ms=20, on_update=told.events.put, means=Means(tick_s=TICK_S))
+    library = LiveLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=20, tick_s=TICK_S))
     assert library.ids() == ("sql/a", "sql/b", "text/c")
     assert len(told.next().errors) == 1
     (root / "sql" / "notes").unlink()
@@ -193,18 +192,18 @@ def test_a_watch_that_fails_in_an_unknown_way_is_told_once_and_tried_again(
 ) -> None:
     faults: list[Exception] = [ZeroDivisionError("no \n folder" + "r" * 9000)]
 
-    class Fails(Watch):
+    class Fails(FileWatcher):
         def cover(self, root: Path) -> bool:
             if faults:
                 raise faults[0]
             return super().cover(root)
 
-    library = LiveLibrary(root, debounce_ms=20, on_update=told.events.put, means=Means(watch=Fails, tick_s=TICK_S))
+    library = LiveLibrary(root, listener=told, watcher=Fails(debounce_ms=20, tick_s=TICK_S))
     library.state()
     assert told.next().errors == ()
     (error,) = told.next().errors
     assert error.startswith(f"{root}:1: the files could not be followed: ZeroDivisionError(")
-    assert len(error) <= COMPLAINT_CHARS
+    assert len(error) <= MAX_PROBLEM_CHARS
     for title in ("Another title", "And another"):
         exchange(root / "sql" / "a.yaml", text("a", title))
         event = told.next()
@@ -219,7 +218,7 @@ def test_a_watch_that_fails_in_an_unknown_way_is_told_once_and_tried_again(
 
 
 def test_a_folder_that_became_a_link_to_itself_stays_until_the_link_is_gone(root: Path, told: Told) -> None:
-    still = LiveLibrary(root, debounce_ms=0, on_update=told.events.put, watches=False)
+    still = LiveLibrary(root, listener=told)
     still.state()
     told.next()
     shutil.rmtree(root / "sql")
@@ -246,7 +245,7 @@ def test_a_burst_of_changes_is_read_in_few_goes(live: LiveLibrary, root: Path, t
 
 
 def test_changes_that_do_not_end_go_live_all_the_same(root: Path, told: Told) -> None:
-    library = LiveLibrary(root, debounce_ms=100, on_update=told.events.put)
+    library = LiveLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=100))
     library.state()
     told.next()
     until(is_watched, WAIT_S, "the folder is watched")
@@ -273,8 +272,8 @@ def test_without_events_the_files_are_looked_at_all_the_same(
     def refuses() -> None:
         raise OSError(24, "inotify instance limit reached")
 
-    means = Means(watch=lambda wake: Watch(wake, observer=refuses), tick_s=TICK_S)  # type: ignore[arg-type, return-value]
-    library = LiveLibrary(root, debounce_ms=20, on_update=told.events.put, means=means)
+    watcher = FileWatcher(debounce_ms=20, tick_s=TICK_S, observer=refuses)  # type: ignore[arg-type]
+    library = LiveLibrary(root, listener=told, watcher=watcher)
     library.state()
     told.next()
     for title in ("Another title", "And another"):
@@ -294,7 +293,7 @@ def test_no_question_ever_meets_a_mixed_or_an_empty_library(root: Path) -> None:
     shutil.rmtree(root / "sql")
     shutil.rmtree(root / "text")
     put(path, version(0))
-    library = LiveLibrary(root, debounce_ms=1, on_update=lambda _event: None)
+    library = LiveLibrary(root, watcher=FileWatcher(debounce_ms=1))
     asked, seen, wrong = itertools.count(1), set[str](), list[object]()
     ends = time.monotonic() + 30
 

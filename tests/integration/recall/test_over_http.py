@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from loom_worker.llm.anthropic import Anthropic
-from loom_worker.memory.recall_rerank import Reranker
+from loom_worker.llm.rerank import Reranker
 from loom_worker.store.database import Database
 from tests.support.messages_server import Hang, MessagesServer, Say
 from tests.unit.memory.recall.made import Talk, Till, answer, apples, parts
@@ -22,7 +22,7 @@ def test_over_http_the_scores_of_a_server_order_what_was_found(talk: Talk) -> No
     script = '```json\n[{"index": 2, "score": 8}]\n```'
     with MessagesServer(script=lambda _: Say(script, usage={"input_tokens": 900, "output_tokens": 20})) as server:
         till, model = Till(), Anthropic(model="claude-test", base_url=server.url)
-        given = parts(talk.database, rerank=Reranker(model, till.charge, lambda lane: True))
+        given = parts(talk.database, rerank=Reranker(model, till, 15.0))
         plain = answer(talk, "search_conversation", parts(talk.database), query="apple answer 7", promote=False)
         read = answer(talk, "search_conversation", given, query="apple answer 7", promote=False)
     assert read["ranked_by"] == "llm"
@@ -37,7 +37,7 @@ def test_over_http_a_server_that_hangs_does_not_keep_the_search_from_answering(t
     release = threading.Event()
     with MessagesServer([Hang(release)]) as server:
         model = Anthropic(model="claude-test", base_url=server.url)
-        given = parts(talk.database, rerank=Reranker(model, Till().charge, lambda lane: True, deadline_s=0.3))
+        given = parts(talk.database, rerank=Reranker(model, Till(), 0.3))
         read = answer(talk, "search_conversation", given, query="apple answer 7")
         release.set()
     assert read["ranked_by"] == "bm25"

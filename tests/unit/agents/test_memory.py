@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from loom_worker.agents.fields import Fields
 from loom_worker.agents.load import load
 from loom_worker.agents.memory import PROFILES, policy
 from loom_worker.core.errors import BadFile
+from loom_worker.core.fields import Fields
 from loom_worker.core.values.memory import MemoryPolicy, Shares
 from tests.unit.docs.pages import text
 
@@ -15,7 +15,7 @@ USUAL = MemoryPolicy()
 
 
 def compressing(**compression: Any) -> MemoryPolicy:
-    return policy(Fields({"memory_compression": compression}, "spec.memory"))
+    return policy(Fields({"memory_compression": compression}, ("spec", "memory")))
 
 
 @pytest.mark.parametrize("memory", [None, {}, {"memory_compression": None, "swap": None}])

@@ -1,4 +1,4 @@
-"""News of the library, on a real Valkey and without one."""
+"""Events of the library, on a real Valkey and without one."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from loom_worker.core.values.patterns import PatternUpdateEvent
-from loom_worker.patterns.events import AT, CHANNEL, KEPT_S, MOST_ERRORS, RELOADS, News
+from loom_worker.patterns.events import AT, CHANNEL, KEPT_S, MOST_ERRORS, RELOADS, LibraryEvents
 from tests.support.until import until
 
 WAIT_S = 15.0
@@ -37,7 +37,7 @@ def done(valkey: redis.Redis) -> Iterator[None]:
 
 
 def senders() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "loom-patterns-news"]
+    return [thread for thread in threading.enumerate() if thread.name == "loom-patterns-events"]
 
 
 def message(heard: Any) -> Any:
@@ -46,8 +46,8 @@ def message(heard: Any) -> Any:
 
 
 def test_each_event_is_published_as_it_is(valkey: redis.Redis, heard: Any) -> None:
-    news = News(valkey, process="w1")
-    news.tell(LOADED)
+    events = LibraryEvents(valkey, process="w1")
+    events.publish(LOADED)
     assert message(heard) == {
         "type": "PatternUpdateEvent",
         "process": "w1",
@@ -59,7 +59,7 @@ def test_each_event_is_published_as_it_is(valkey: redis.Redis, heard: Any) -> No
         "patterns": 2,
     }
     for event in (CHANGED, FAILED):
-        news.tell(event)
+        events.publish(event)
     told = [message(heard) for _ in range(2)]
     assert [(each["added"], each["changed"], each["removed"]) for each in told] == [
         (["sql/c"], ["sql/a"], ["sql/b"]),
@@ -69,28 +69,30 @@ def test_each_event_is_published_as_it_is(valkey: redis.Redis, heard: Any) -> No
 
 
 def test_reloads_of_all_processes_are_counted_and_first_loads_are_not(valkey: redis.Redis, heard: Any) -> None:
-    one, two = News(valkey, process="w1"), News(valkey, process="w2")
+    one, two = LibraryEvents(valkey, process="w1"), LibraryEvents(valkey, process="w2")
     assert one.counts() == {"ok": 0, "failed": 0}
-    for news, event in ((one, LOADED), (one, CHANGED), (one, FAILED), (two, FAILED), (two, CHANGED)):
-        news.tell(event)
+    for events, event in ((one, LOADED), (one, CHANGED), (one, FAILED), (two, FAILED), (two, CHANGED)):
+        events.publish(event)
         message(heard)
     assert one.counts() == two.counts() == {"ok": 2, "failed": 1}
 
 
 def test_a_good_reload_beside_a_complaint_that_stands_is_no_failed_one(valkey: redis.Redis, heard: Any) -> None:
-    news = News(valkey, process="w1")
+    events = LibraryEvents(valkey, process="w1")
     standing = replace(CHANGED, errors=FAILED.errors)
     worse = replace(CHANGED, errors=(*FAILED.errors, "sql/b.yaml:1: no name"))
     for event in (replace(LOADED, errors=FAILED.errors), standing, worse, worse, standing, CHANGED, FAILED):
-        news.tell(event)
+        events.publish(event)
         message(heard)
-    assert news.counts() == {"ok": 4, "failed": 2}
+    assert events.counts() == {"ok": 4, "failed": 2}
 
 
 def test_an_error_is_one_short_line_in_the_log(
     valkey: redis.Redis, heard: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    News(valkey, process="w1").tell(replace(FAILED, errors=("sql/a\nCRITICAL all is lost\u202e: " + "x" * 9000,)))
+    LibraryEvents(valkey, process="w1").publish(
+        replace(FAILED, errors=("sql/a\nCRITICAL all is lost\u202e: " + "x" * 9000,))
+    )
     message(heard)
     (record,) = caplog.records
     assert record.message.isprintable()
@@ -101,9 +103,9 @@ def test_the_log_has_one_line_a_load_and_a_warning_for_each_new_error(
     valkey: redis.Redis, heard: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    news = News(valkey, process="w1")
+    events = LibraryEvents(valkey, process="w1")
     for event in (LOADED, FAILED, FAILED, CHANGED, FAILED):
-        news.tell(event)
+        events.publish(event)
     warning = (logging.WARNING, "pattern library: sql/a.yaml:2: no name")
     assert [(record.levelno, record.message) for record in caplog.records] == [
         (logging.INFO, "Pattern library loaded (2 patterns, 89 ms)"),
@@ -120,31 +122,31 @@ def test_the_log_has_one_line_a_load_and_a_warning_for_each_new_error(
 
 def test_processes_that_live_are_listed_with_what_they_have_loaded_last(valkey: redis.Redis, heard: Any) -> None:
     for name in ("w2", "w1", "dead"):
-        news = News(valkey, process=name)
-        news.tell(LOADED)
+        events = LibraryEvents(valkey, process=name)
+        events.publish(LOADED)
         message(heard)
-    news.tell(CHANGED)
-    News(valkey, process="w2").tell(FAILED)
+    events.publish(CHANGED)
+    LibraryEvents(valkey, process="w2").publish(FAILED)
     for _ in range(2):
         message(heard)
-    found = news.processes({"w1", "w2", "silent"})
+    found = events.processes({"w1", "w2", "silent"})
     assert [(each["process"], each["patterns"], each["duration_ms"], each["errors"]) for each in found] == [
         ("w1", 2, 89.4, []),
         ("w2", 2, 3.0, ["sql/a.yaml:2: no name"]),
     ]
     assert all(each["loaded_at"].endswith("Z") for each in found)
-    assert news.processes(()) == []
+    assert events.processes(()) == []
     assert 0 < valkey.ttl(AT + "w1") <= KEPT_S
     assert valkey.ttl(RELOADS) == -1
 
 
 def test_of_many_errors_redis_is_told_the_first_and_how_many_follow(valkey: redis.Redis, heard: Any) -> None:
     errors = tuple(f"sql/p{number}.yaml:1: broken" for number in range(MOST_ERRORS + 7))
-    News(valkey, process="w1").tell(PatternUpdateEvent((), (), (), 1.0, errors, patterns=0))
+    LibraryEvents(valkey, process="w1").publish(PatternUpdateEvent((), (), (), 1.0, errors, patterns=0))
     assert message(heard)["errors"] == [*errors[:MOST_ERRORS], "… and 7 more"]
 
 
 def test_names_of_files_that_are_no_text_can_be_told(valkey: redis.Redis, heard: Any) -> None:
     error = b"sql/\xff.yaml:1: no".decode(errors="surrogateescape")
-    News(valkey, process="w1").tell(PatternUpdateEvent((), (), (), 1.0, (error,), patterns=0))
+    LibraryEvents(valkey, process="w1").publish(PatternUpdateEvent((), (), (), 1.0, (error,), patterns=0))
     assert message(heard)["errors"] == [error]

@@ -44,7 +44,7 @@ def test_what_no_pattern_says_shortens_a_question() -> None:
 
 def test_the_parts_of_a_score_are_the_score() -> None:
     for question in random.Random(3).sample(SAID, 20):
-        asked = index().asked(question)
+        asked = index().contributions(question)
         scores = asked.scores()
         best = int(scores.argmax())
         assert sum(asked.parts(best).values()) == pytest.approx(scores[best])
@@ -54,25 +54,25 @@ def test_an_index_that_was_written_answers_as_before(tmp_path: Path) -> None:
     index().write(tmp_path)
     again = Index.read(tmp_path)
     for question in SAID[:50]:
-        assert again.asked(question).scores().tolist() == index().asked(question).scores().tolist()
+        assert again.contributions(question).scores().tolist() == index().contributions(question).scores().tolist()
 
 
 def test_a_renewed_index_keeps_the_models_of_patterns_that_stay() -> None:
     fresh = (("a wombat on the moon", 1.0),)
     after = (TEXTS[3], fresh, TEXTS[0])
     renewed = index().renewed(TEXTS, after)
-    asked = index().asked(SAID[0])
-    scores = renewed.asked(SAID[0]).scores()
+    asked = index().contributions(SAID[0])
+    scores = renewed.contributions(SAID[0]).scores()
     assert scores[[0, 2]].tolist() == pytest.approx(asked.scores()[[3, 0]].tolist())
-    assert int(renewed.asked("wombat").scores().argmax()) == 1
+    assert int(renewed.contributions("wombat").scores().argmax()) == 1
 
 
 def test_patterns_that_say_nothing_match_nothing() -> None:
-    assert fit([(), ()]).asked("orders").scores().tolist() == [0.0, 0.0]
+    assert fit([(), ()]).contributions("orders").scores().tolist() == [0.0, 0.0]
 
 
 def test_more_texts_than_are_learned_from_are_matched_as_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loom_worker.patterns.fit.MOST_TEXTS", 10)
     index = fit(TEXTS)
-    found = [int(index.asked(texts[0][0]).scores().argmax()) == n for n, texts in enumerate(TEXTS)]
+    found = [int(index.contributions(texts[0][0]).scores().argmax()) == n for n, texts in enumerate(TEXTS)]
     assert sum(found) >= 0.9 * len(found)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from loom_worker.patterns.library import (
-    COMPLAINT_CHARS,
-    MOST_COMPLAINTS,
+    MAX_PROBLEM_CHARS,
+    MOST_PROBLEMS,
     FileContent,
     Library,
     library_files,
@@ -15,7 +15,7 @@ from loom_worker.patterns.library import (
     merged,
     packaged_root,
     read_file,
-    root_fault,
+    root_error,
 )
 from tests.support.pattern_files import MINIMAL, library, refused, write
 
@@ -196,7 +196,7 @@ def test_a_link_into_a_closed_folder_is_one_complaint_and_all_else_loads(tmp_pat
     (tmp_path / "closed" / "inside").mkdir(parents=True)
     (root / place).symlink_to(tmp_path / "closed" / "inside")
     (tmp_path / "closed").chmod(0)
-    found, fault = load(root), root_fault(tmp_path / "closed" / "inside")
+    found, fault = load(root), root_error(tmp_path / "closed" / "inside")
     (tmp_path / "closed").chmod(0o700)
     assert [pattern.id for pattern in found.patterns] == ["sql/top_n"]
     assert found.problems == (f"{root}/{place}:1: Permission denied",)
@@ -206,10 +206,10 @@ def test_a_link_into_a_closed_folder_is_one_complaint_and_all_else_loads(tmp_pat
 @pytest.mark.parametrize("entry", ["{priority: x}", "{name: same, category: c}"])
 def test_of_a_file_with_many_faults_the_first_are_told_and_how_many_follow(tmp_path: Path, entry: str) -> None:
     good = "- {name: same, category: c}\n"
-    found = library(tmp_path, sql__a=good + f"- {entry}\n" * (MOST_COMPLAINTS + 7), sql__b="{")
+    found = library(tmp_path, sql__a=good + f"- {entry}\n" * (MOST_PROBLEMS + 7), sql__b="{")
     *told, more, other = found.problems
-    assert len(told) == MOST_COMPLAINTS
-    assert told[-1].startswith(f"{tmp_path}/sql/a.yaml:{MOST_COMPLAINTS + 1}: ")
+    assert len(told) == MOST_PROBLEMS
+    assert told[-1].startswith(f"{tmp_path}/sql/a.yaml:{MOST_PROBLEMS + 1}: ")
     assert more == f"{tmp_path}/sql/a.yaml:1: … and 7 more"
     assert other.startswith(f"{tmp_path}/sql/b.yaml:")
 
@@ -228,7 +228,7 @@ def test_of_a_file_with_many_faults_the_first_are_told_and_how_many_follow(tmp_p
 def test_a_complaint_is_one_short_line_with_nothing_unseen_in_it(tmp_path: Path, text: str) -> None:
     (problem,) = library(tmp_path, sql__a=text).problems
     assert problem.startswith(f"{tmp_path}/sql/a.yaml:")
-    assert len(problem) <= COMPLAINT_CHARS
+    assert len(problem) <= MAX_PROBLEM_CHARS
     assert problem.isprintable()
 
 
@@ -238,7 +238,7 @@ def test_a_complaint_about_a_file_with_an_odd_name_can_be_shown(tmp_path: Path, 
     folder.mkdir(parents=True)
     (folder / os.fsdecode(name)).write_text("{")
     (problem,) = load(tmp_path).problems
-    assert len(problem) <= COMPLAINT_CHARS
+    assert len(problem) <= MAX_PROBLEM_CHARS
     assert problem.isprintable()
     assert problem.encode()
     assert re.search(r":[12]: \w", problem)

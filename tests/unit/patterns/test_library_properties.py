@@ -12,9 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_worker.core.fields import InvalidField
 from loom_worker.core.yaml_files import read_documents
 from loom_worker.patterns import aliases
-from loom_worker.patterns.fields import Misfit
+from loom_worker.patterns.fields import PatternFields
 from loom_worker.patterns.flat import pattern
 from loom_worker.patterns.library import library_files, load, merged, packaged_root, read_file
 from tests.support.pattern_files import MINIMAL, library, write
@@ -75,9 +76,9 @@ def mutations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def refused_key(mutated: dict[str, Any]) -> str | int | None:
     """The key at which a flat pattern is refused; None: it is taken."""
     try:
-        pattern(aliases.sort(mutated, aliases.PATTERN), folder="sql", inherited={}, library={})
-    except Misfit as misfit:
-        return misfit.place[0]
+        pattern(PatternFields(mutated, aliases.PATTERN), folder="sql", inherited={}, library={})
+    except InvalidField as error:
+        return error.place[0]
     return None
 
 

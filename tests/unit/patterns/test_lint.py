@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.patterns.library import COMPLAINT_CHARS, MOST_COMPLAINTS, load, packaged_root
+from loom_worker.patterns.library import MAX_PROBLEM_CHARS, MOST_PROBLEMS, load, packaged_root
 from loom_worker.patterns.lint import Finding, lint
 from loom_worker.patterns.render import MOST_CHARS
 from tests.support.pattern_files import write
@@ -140,10 +140,10 @@ def test_a_link_to_itself_is_an_error_of_its_own(tmp_path: Path) -> None:
 
 
 def test_of_a_file_with_many_findings_the_first_of_each_level_are_told(tmp_path: Path) -> None:
-    many = MOST_COMPLAINTS + 7
+    many = MOST_PROBLEMS + 7
     warned = GOOD + "".join(f"odd_{n}: 1\n" for n in range(many))
     told = findings(tmp_path, sql__a=f"{warned}---\n" + "- {priority: x}\n" * many, sql__b="{")
-    assert len(told) == 2 * (MOST_COMPLAINTS + 1) + 1
+    assert len(told) == 2 * (MOST_PROBLEMS + 1) + 1
     assert told[-3:-1] == ["sql/a.yaml:1: warning: … and 7 more", "sql/a.yaml:1: error: … and 7 more"]
     assert told[0] == "sql/a.yaml:5: warning: unknown key odd_0"
 
@@ -152,7 +152,7 @@ def test_of_a_file_with_many_findings_the_first_of_each_level_are_told(tmp_path:
 @pytest.mark.parametrize("times", [1, 2], ids=["warning", "error"])
 def test_a_finding_is_one_short_line_with_nothing_unseen_in_it(tmp_path: Path, key: str, times: int) -> None:
     (found,) = lint(write(tmp_path, sql__a=GOOD + f"? {key}\n: 1\n" * times))
-    assert len(str(found)) <= COMPLAINT_CHARS
+    assert len(str(found)) <= MAX_PROBLEM_CHARS
     assert all(told.isprintable() for told in (str(found), found.what, found.advice))
 
 

@@ -5,18 +5,21 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from loom_worker.core.values.patterns import PatternUpdateEvent
-from loom_worker.patterns.library import COMPLAINT_CHARS
-from loom_worker.patterns.live import STAYS, LiveLibrary, Means
-from loom_worker.patterns.match import Matcher
+from loom_worker.patterns.index import Index, Texts
+from loom_worker.patterns.library import MAX_PROBLEM_CHARS
+from loom_worker.patterns.live import STAYS, LiveLibrary
+from loom_worker.patterns.match import InProcess
+from loom_worker.patterns.watch import FileWatcher
 from tests.support.live_made import (
     BROKEN,
     WAIT_S,
-    Reader,
+    RecordingLibrary,
     Told,
     exchange,
     is_watched,
@@ -40,20 +43,15 @@ def told() -> Told:
 
 
 @pytest.fixture
-def reader() -> Reader:
-    return Reader()
+def still(root: Path, told: Told) -> RecordingLibrary:
+    """Checks its files only when it is asked to."""
+    return RecordingLibrary(root, listener=told)
 
 
-@pytest.fixture
-def still(root: Path, told: Told, reader: Reader) -> LiveLibrary:
-    """Looks only when it is asked to."""
-    return LiveLibrary(root, debounce_ms=0, on_update=told.events.put, watches=False, means=Means(read=reader))
-
-
-def test_nothing_is_read_or_started_before_the_first_question(still: LiveLibrary, reader: Reader, told: Told) -> None:
-    assert (reader.since(), told.nothing()) == ([], True)
+def test_nothing_is_read_or_started_before_the_first_question(still: RecordingLibrary, told: Told) -> None:
+    assert (still.since(), told.nothing()) == ([], True)
     state = still.state()
-    assert sorted(reader.since()) == ["sql/a.yaml", "sql/b.yaml", "text/c.yaml"]
+    assert sorted(still.since()) == ["sql/a.yaml", "sql/b.yaml", "text/c.yaml"]
     assert still.ids() == ("sql/a", "sql/b", "text/c")
     assert (state.problems, state.files) == ((), 3)
     assert abs(state.loaded_ms - time.time() * 1000) < 60_000
@@ -67,8 +65,8 @@ def test_shipped_patterns_are_added_and_ones_own_take_the_place_of_their_namesak
     root: Path, tmp_path: Path, told: Told
 ) -> None:
     shipped = write(tmp_path / "shipped", sql__a=MINIMAL.replace("top_n", "a"), sql__z=MINIMAL.replace("top_n", "z"))
-    library = LiveLibrary(root, debounce_ms=0, on_update=told.events.put, watches=False, shipped=shipped)
-    own = LiveLibrary(root, debounce_ms=0, on_update=told.events.put, watches=False)
+    library = LiveLibrary(root, listener=told, shipped=shipped)
+    own = LiveLibrary(root, listener=told)
     assert library.ids() == (*own.ids(), "sql/z")
     assert library.by_id("sql/a") == own.by_id("sql/a")
     assert library.state().problems == ()
@@ -78,8 +76,8 @@ def test_shipped_patterns_are_added_and_ones_own_take_the_place_of_their_namesak
     assert library.by_id("sql/a") != own.by_id("sql/a")
 
 
-def test_many_first_questions_at_once_make_one_load(root: Path, told: Told, reader: Reader) -> None:
-    library = LiveLibrary(root, debounce_ms=20, on_update=told.events.put, means=Means(read=reader))
+def test_many_first_questions_at_once_make_one_load(root: Path, told: Told) -> None:
+    library = RecordingLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=20))
     together, states = threading.Barrier(8), []
 
     def ask() -> None:
@@ -92,7 +90,7 @@ def test_many_first_questions_at_once_make_one_load(root: Path, told: Told, read
     for thread in threads:
         thread.join()
     assert {id(state) for state in states} == {id(states[0])}
-    assert len(reader.read) == 3
+    assert len(library.read) == 3
     assert len(watchers()) == 1
     told.next()
     library.stop()
@@ -116,27 +114,27 @@ def test_an_event_says_exactly_what_is_different(still: LiveLibrary, root: Path,
     assert [pattern.id for pattern in still.patterns()] == ["new/e", "sql/a", "sql/b", "sql/d"]
 
 
-def test_only_changed_files_are_read(still: LiveLibrary, root: Path, reader: Reader) -> None:
+def test_only_changed_files_are_read(still: RecordingLibrary, root: Path) -> None:
     still.state()
-    reader.since()
+    still.since()
     still.reload()
-    assert reader.since() == []
+    assert still.since() == []
     exchange(root / "sql" / "b.yaml", text("b", "Another title"))
     still.reload()
-    assert reader.since() == ["sql/b.yaml"]
+    assert still.since() == ["sql/b.yaml"]
     put(root / "sql" / "b.yaml", text("b", "And another"))
     put(root / "sql" / "d.yaml", text("d"))
     still.reload()
-    assert reader.since() == ["sql/b.yaml", "sql/d.yaml"]
+    assert still.since() == ["sql/b.yaml", "sql/d.yaml"]
 
 
-def test_a_file_that_was_written_just_now_is_read_once_more(still: LiveLibrary, root: Path, reader: Reader) -> None:
+def test_a_file_that_was_written_just_now_is_read_once_more(still: RecordingLibrary, root: Path) -> None:
     still.state()
-    reader.since()
+    still.since()
     (root / "sql" / "b.yaml").write_text(text("b", "Another title"))
     still.reload()
     still.reload()
-    assert reader.since() == ["sql/b.yaml"] * 2
+    assert still.since() == ["sql/b.yaml"] * 2
 
 
 def test_a_look_that_finds_nothing_new_changes_and_tells_nothing(still: LiveLibrary, root: Path, told: Told) -> None:
@@ -236,7 +234,7 @@ def test_what_can_be_read_is_loaded_first_though_other_files_are_broken(
 
 @pytest.mark.parametrize(("path", "read_again"), [("sql/b.yaml", ["sql/b.yaml"]), ("sql", [])])
 def test_what_may_not_be_read_any_more_stays(
-    still: LiveLibrary, root: Path, told: Told, reader: Reader, path: str, read_again: list[str]
+    still: RecordingLibrary, root: Path, told: Told, path: str, read_again: list[str]
 ) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may read everything")
@@ -250,11 +248,11 @@ def test_what_may_not_be_read_any_more_stays(
     assert (event.added, event.changed, event.removed, event.patterns) == ((), ("text/c",), (), 3)
     assert len(event.errors) == 1
     assert event.errors[0].endswith(f":1: Permission denied; {STAYS}")
-    reader.since()
+    still.since()
     (root / path).chmod(mode)
     still.reload()
     assert told.next().errors == ()
-    assert reader.since() == read_again
+    assert still.since() == read_again
 
 
 def test_complaints_stay_short_whatever_becomes_of_the_matter(still: LiveLibrary, root: Path, told: Told) -> None:
@@ -264,7 +262,7 @@ def test_complaints_stay_short_whatever_becomes_of_the_matter(still: LiveLibrary
     still.reload()
     (error,) = told.next().errors
     assert error.endswith(f"…; {STAYS}")
-    assert len(error) <= COMPLAINT_CHARS
+    assert len(error) <= MAX_PROBLEM_CHARS
 
 
 def test_a_file_that_became_a_folder_takes_its_patterns_along(still: LiveLibrary, root: Path, told: Told) -> None:
@@ -325,12 +323,13 @@ def test_an_index_that_cannot_be_built_leaves_the_old_one_in_use(
 ) -> None:
     faults: list[Exception] = []
 
-    def index(patterns: object, before: Matcher | None) -> Matcher:
-        if faults:
-            raise faults[0]
-        return Matcher(patterns, before)  # type: ignore[arg-type]
+    class Fails(InProcess):
+        def found(self, patterns: Sequence[Texts]) -> Index:
+            if faults:
+                raise faults[0]
+            return super().found(patterns)
 
-    library = LiveLibrary(root, debounce_ms=0, on_update=told.events.put, watches=False, means=Means(index=index))
+    library = LiveLibrary(root, listener=told, index=Fails())
     before = library.current()
     told.next()
     faults.append(ZeroDivisionError("no words"))
@@ -352,14 +351,17 @@ def test_an_index_that_cannot_be_built_leaves_the_old_one_in_use(
 def test_who_asks_while_an_index_is_built_has_the_old_one_at_once(root: Path, told: Told) -> None:
     builds, goes_on = threading.Event(), threading.Event()
 
-    def index(patterns: object, before: Matcher | None) -> Matcher:
-        if before is not None:
-            builds.set()
-            assert goes_on.wait(WAIT_S)
-        return Matcher(patterns, before)  # type: ignore[arg-type]
+    class Slow(InProcess):
+        def found(self, patterns: Sequence[Texts]) -> Index:
+            if is_loaded:
+                builds.set()
+                assert goes_on.wait(WAIT_S)
+            return super().found(patterns)
 
-    library = LiveLibrary(root, debounce_ms=0, on_update=told.events.put, watches=False, means=Means(index=index))
+    is_loaded = False
+    library = LiveLibrary(root, listener=told, index=Slow())
     before = library.state()
+    is_loaded = True
     put(root / "sql" / "a.yaml", text("a", "Another title"))
     thread = threading.Thread(target=library.reload)
     thread.start()
@@ -377,30 +379,33 @@ def test_an_update_is_told_with_no_lock_held_and_what_it_raises_ends_nothing(
 ) -> None:
     told: list[PatternUpdateEvent] = []
 
-    def on_update(event: PatternUpdateEvent) -> None:
-        told.append(event)
-        other = threading.Thread(target=library.reload)
-        other.start()
-        other.join(WAIT_S)
-        assert not other.is_alive()
-        raise IndexError("nobody listens")
+    class Fails:
+        def publish(self, event: PatternUpdateEvent) -> None:
+            told.append(event)
+            other = threading.Thread(target=library.reload)
+            other.start()
+            other.join(WAIT_S)
+            assert not other.is_alive()
+            raise IndexError("nobody listens")
 
-    library = LiveLibrary(root, debounce_ms=0, on_update=on_update, watches=False)
+    library = LiveLibrary(root, listener=Fails())
     library.state()
     put(root / "sql" / "a.yaml", text("a", "Another title"))
     library.reload()
     assert [event.changed for event in told] == [(), ("sql/a",)]
-    assert [record.message for record in caplog.records] == ["an update of the pattern library could not be told"] * 2
+    assert [record.message for record in caplog.records] == [
+        "an update of the pattern library could not be published"
+    ] * 2
 
 
 def test_stopping_is_quick_and_may_be_repeated_or_come_first(root: Path, told: Told) -> None:
-    never = LiveLibrary(root, debounce_ms=60_000, on_update=told.events.put)
+    never = LiveLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=60_000))
     never.stop()
     assert never.ids() == ("sql/a", "sql/b", "text/c")
     told.next()
     assert not watchers()
 
-    library = LiveLibrary(root, debounce_ms=60_000, on_update=told.events.put)
+    library = LiveLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=60_000))
     library.state()
     until(is_watched, WAIT_S, "the folder is watched")
     put(root / "sql" / "a.yaml", text("a", "Another title"))

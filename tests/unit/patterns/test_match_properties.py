@@ -79,7 +79,7 @@ def test_the_index_serves_on_where_texts_are_the_same() -> None:
         fitted = found
 
     moved = [replace(pattern, priority=99) for pattern in LIBRARY]
-    again = Matcher(moved, shipped_matcher(), fits=Never())  # type: ignore[arg-type]
+    again = Matcher(moved, shipped_matcher(), index=Never())  # type: ignore[arg-type]
     for question in QUESTIONS:
         assert [m.score for m in again.match(question)] == [m.score for m in shipped_matcher().match(question)]
 
@@ -97,7 +97,7 @@ def test_a_change_serves_at_once_and_is_fitted_behind_the_scenes() -> None:
             return fit(patterns)
 
     changed = [replace(LIBRARY[0], title="Something else about wombats"), *LIBRARY[1:]]
-    provisional = Matcher(changed, shipped_matcher(), fits=Slow())
+    provisional = Matcher(changed, shipped_matcher(), index=Slow())
     assert asked.wait(30)
     assert provisional.match("wombats")[0].pattern.id == LIBRARY[0].id
     same = [provisional.match(q, 1)[0].pattern.id == shipped_matcher().match(q, 1)[0].pattern.id for q in QUESTIONS]

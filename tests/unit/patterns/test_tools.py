@@ -11,7 +11,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Pattern, Template
 from loom_worker.core.values.tools import Tool
 from loom_worker.patterns.render import as_document
-from loom_worker.patterns.tools import MOST_LINES, TOLD_CHARS, pattern_tools
+from loom_worker.patterns.tools import FAILURE_CHARS, MOST_LINES, pattern_tools
 from tests.support.callers import CALLER
 
 
@@ -122,13 +122,13 @@ def test_a_failure_is_one_line_of_100_characters_at_most(wanted: str, names: lis
     for arguments, at in asked:
         with pytest.raises(ToolFailed) as failed:
             tools(patterns)[at].run(arguments, CALLER)
-        assert len(str(failed.value)) <= TOLD_CHARS
+        assert len(str(failed.value)) <= FAILURE_CHARS
         assert len(str(failed.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(("room", "told"), [(0, ["sql/top_x", "sql/top"]), (1, ["sql/top_x"])])
 def test_as_many_hints_are_given_as_fit(room: int, told: list[str]) -> None:
-    library = "l" * (TOLD_CHARS + room - len("no pattern 'top_n'; there is sql/top_x, /top"))
+    library = "l" * (FAILURE_CHARS + room - len("no pattern 'top_n'; there is sql/top_x, /top"))
     told = [hint.replace("sql/top", f"{library}/top") if hint == "sql/top" else hint for hint in told]
     with pytest.raises(ToolFailed) as failed:
         loaded({"id": "top_n"}, [pattern("sql/top_x"), pattern(f"{library}/top")])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.patterns.watch import MOST_LINKED, Watch, look
+from loom_worker.patterns.watch import MOST_LINKED, FileWatcher, look
 from tests.support.until import until
 
 WAIT_S = 10.0
@@ -24,16 +24,16 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def changed() -> threading.Event:
-    return threading.Event()
-
-
-@pytest.fixture
-def watch(changed: threading.Event) -> Iterator[Watch]:
-    watch = Watch(changed.set)
+def watch() -> Iterator[FileWatcher]:
+    watch = FileWatcher(debounce_ms=0)
     yield watch
     watch.close()
     assert not [thread for thread in threading.enumerate() if type(thread).__module__.startswith("watchdog.")]
+
+
+@pytest.fixture
+def changed(watch: FileWatcher) -> threading.Event:
+    return watch.changed
 
 
 def names(root: Path) -> list[str]:
@@ -114,36 +114,36 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_rings_the_bell(root: Path, watch: Watch, changed: threading.Event, name: str) -> None:
+def test_a_change_is_reported(root: Path, watch: FileWatcher, changed: threading.Event, name: str) -> None:
     assert watch.cover(root)
     assert not changed.is_set()
     CHANGES[name](root)
     assert changed.wait(WAIT_S)
 
 
-def test_looking_and_reading_ring_no_bell(root: Path, watch: Watch, changed: threading.Event) -> None:
+def test_looking_and_reading_report_no_change(root: Path, watch: FileWatcher, changed: threading.Event) -> None:
     watch.cover(root)
     for path in look(root):
         path.read_text()
     assert not changed.wait(0.1)
 
 
-def test_files_in_a_folder_that_was_made_later_ring_the_bell(
-    root: Path, watch: Watch, changed: threading.Event
+def test_changes_in_a_folder_that_was_made_later_are_reported(
+    root: Path, watch: FileWatcher, changed: threading.Event
 ) -> None:
     watch.cover(root)
     new_folder(root)
     assert changed.wait(WAIT_S)
 
-    def rings() -> bool:
+    def is_reported() -> bool:
         changed.clear()
         (root / "new" / "deep" / "x.yaml").write_text("name: x\n")
         return changed.wait(0.2)
 
-    until(rings, WAIT_S, "the new folder is watched")
+    until(is_reported, WAIT_S, "the new folder is watched")
 
 
-def test_a_folder_is_covered_anew_only_when_it_must_be(root: Path, watch: Watch) -> None:
+def test_a_folder_is_covered_anew_only_when_it_must_be(root: Path, watch: FileWatcher) -> None:
     assert not watch.holds(root)
     assert watch.cover(root)
     assert watch.holds(root)
@@ -154,7 +154,7 @@ def test_a_folder_is_covered_anew_only_when_it_must_be(root: Path, watch: Watch)
 
 
 def test_a_folder_that_took_anothers_name_is_not_held_until_it_is_covered(
-    root: Path, watch: Watch, changed: threading.Event
+    root: Path, watch: FileWatcher, changed: threading.Event
 ) -> None:
     watch.cover(root)
     root.rename(root.with_name("old"))
@@ -169,7 +169,9 @@ def test_a_folder_that_took_anothers_name_is_not_held_until_it_is_covered(
     assert changed.wait(WAIT_S)
 
 
-def test_a_folder_that_was_deleted_is_not_held_even_if_the_next_one_has_its_number(root: Path, watch: Watch) -> None:
+def test_a_folder_that_was_deleted_is_not_held_even_if_the_next_one_has_its_number(
+    root: Path, watch: FileWatcher
+) -> None:
     watch.cover(root)
     shutil.rmtree(root)
     root.mkdir()
@@ -178,7 +180,7 @@ def test_a_folder_that_was_deleted_is_not_held_even_if_the_next_one_has_its_numb
 
 
 def test_folders_elsewhere_are_watched_while_links_lead_there(
-    root: Path, watch: Watch, changed: threading.Event
+    root: Path, watch: FileWatcher, changed: threading.Event
 ) -> None:
     elsewhere = root.with_name("elsewhere")
     elsewhere.mkdir()
@@ -199,7 +201,7 @@ def test_folders_elsewhere_are_watched_while_links_lead_there(
     assert not watch.cover(root)
 
 
-def test_of_many_folders_elsewhere_only_some_are_watched(root: Path, watch: Watch) -> None:
+def test_of_many_folders_elsewhere_only_some_are_watched(root: Path, watch: FileWatcher) -> None:
     for number in range(MOST_LINKED + 4):
         folder = root.with_name(f"elsewhere{number}")
         folder.mkdir()
@@ -211,7 +213,7 @@ def test_of_many_folders_elsewhere_only_some_are_watched(root: Path, watch: Watc
 
 
 def test_a_link_to_itself_or_into_a_closed_folder_costs_no_watch(
-    root: Path, watch: Watch, changed: threading.Event, caplog: pytest.LogCaptureFixture
+    root: Path, watch: FileWatcher, changed: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     closed = root.with_name("closed")
     (closed / "inside").mkdir(parents=True)
@@ -230,7 +232,7 @@ def test_a_link_to_itself_or_into_a_closed_folder_costs_no_watch(
     assert not caplog.records
 
 
-def test_a_folder_that_may_only_be_listed_costs_no_watch(root: Path, watch: Watch) -> None:
+def test_a_folder_that_may_only_be_listed_costs_no_watch(root: Path, watch: FileWatcher) -> None:
     (root / "sql").chmod(0o444)
     try:
         assert watch.cover(root)
@@ -242,7 +244,7 @@ def test_a_folder_that_may_only_be_listed_costs_no_watch(root: Path, watch: Watc
     "error", [OSError(24, "inotify instance limit reached"), RuntimeError("can't start new thread")]
 )
 def test_a_system_that_cannot_watch_is_told_of_once_and_asked_again(
-    root: Path, changed: threading.Event, caplog: pytest.LogCaptureFixture, error: Exception
+    root: Path, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     from watchdog.observers import Observer
 
@@ -253,7 +255,7 @@ def test_a_system_that_cannot_watch_is_told_of_once_and_asked_again(
             raise error
         return Observer()
 
-    watch = Watch(changed.set, observer=observer)  # type: ignore[arg-type]
+    watch = FileWatcher(debounce_ms=0, observer=observer)  # type: ignore[arg-type]
     for _ in range(3):
         assert not watch.cover(root)
         assert not watch.holds(root)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.patterns.words import FUNCTION_WORDS, pieces, stemmed, terms, words
+from loom_worker.patterns.words import FUNCTION_WORDS, meanings, pieces, stemmed, terms, words
 
 
 def single(text: str) -> list[str]:
@@ -99,3 +99,25 @@ def test_any_text_has_words_in_small_letters_without_spaces(text: str) -> None:
         assert word
         assert not any(character.isspace() for character in word)
     assert all(0 < len(piece) <= 4 for piece in pieces(text))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("shoppers", "customer"), ("turnover", "revenue"), ("postgres", "postgresql"), ("monthly", "months")],
+)
+def test_words_of_one_meaning_share_a_term(one: str, other: str) -> None:
+    assert set(meanings(stemmed(one))) & set(meanings(stemmed(other)))
+
+
+def test_a_word_of_several_meanings_has_a_term_for_each() -> None:
+    assert len(meanings("purchase")) == 2
+
+
+@pytest.mark.parametrize("word", ["wombat", "", "the", "="])
+def test_other_words_have_no_meaning(word: str) -> None:
+    assert meanings(word) == ()
+
+
+def test_a_meaning_is_never_taken_for_a_word_or_a_pair_of_words() -> None:
+    terms = meanings("customer") + meanings("purchase")
+    assert all(term.startswith("=") and " " not in term and term not in FUNCTION_WORDS for term in terms)

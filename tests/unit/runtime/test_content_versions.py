@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import redis
 from loom_worker.agents.live import SETTLE_S, LiveAgents
 from loom_worker.core import redis_client
 from loom_worker.core.settings import PatternSettings, Settings
-from loom_worker.core.values.patterns import PatternUpdateEvent
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime.content_versions import APART_S, KEY, ContentVersions
 from loom_worker.store.database import Database
@@ -243,12 +241,9 @@ def test_patterns_that_one_process_has_loaded_are_in_all_from_the_next_turn_on(
     contents = [ContentVersions(valkey, process=f"p{n}") for n in range(2)]
     libraries = []
 
-    def told(content: ContentVersions, event: PatternUpdateEvent) -> None:
-        content.accepted("patterns")
-
     for content in contents:
-        library = LiveLibrary(tmp_path, debounce_ms=0, watches=False, on_update=partial(told, content))
-        content.follow("patterns", library)
+        library = LiveLibrary(tmp_path)
+        library.share(content)
         libraries.append(library)
         library.current()
     write(tmp_path / "sql" / "two.yaml", pattern.format("two"), NOW_S)

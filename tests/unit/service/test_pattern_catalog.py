@@ -12,7 +12,7 @@ from loom_worker.core.errors import NotFound, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Effect, PatternUse
-from loom_worker.patterns.events import News
+from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime import build
 from loom_worker.runtime.prompt_context import Knowledge
@@ -54,7 +54,7 @@ class Around:
 
 
 def a_catalog(root: Path, database: Database, *, learns: bool = True) -> PatternCatalog:
-    library = LiveLibrary(root, debounce_ms=0, on_update=lambda event: None, watches=False)
+    library = LiveLibrary(root)
     uses = PatternUses(database)
     knowledge = Knowledge(library, Skills(root), uses, Ledger(database), Sessions(database), learns=learns)
 
@@ -182,9 +182,9 @@ def test_without_redis_only_the_workers_are_unknown(settings: Settings, root: Pa
 
 
 def test_each_process_tells_what_it_has_loaded(root: Path, database: Database, valkey: redis.Redis) -> None:
-    news = News(valkey, process="w1")
-    library = LiveLibrary(root, debounce_ms=0, on_update=news.tell, watches=False)
-    catalog = PatternCatalog(library, PatternUses(database), Around(), Around(), news, Around(), True)
+    events = LibraryEvents(valkey, process="w1")
+    library = LiveLibrary(root, listener=events)
+    catalog = PatternCatalog(library, PatternUses(database), Around(), Around(), events, Around(), True)
     assert len(catalog.patterns()) == 3
     (told,) = until(catalog.loaded, 10, "the process tells what it has")
     assert (told["process"], told["patterns"], told["errors"]) == ("w1", 3, [])
@@ -192,7 +192,7 @@ def test_each_process_tells_what_it_has_loaded(root: Path, database: Database, v
 
 def test_problems_name_files_by_their_place_in_the_library(root: Path, database: Database) -> None:
     (root / "sql" / "broken.yaml").write_text("name: [")
-    library = LiveLibrary(root, debounce_ms=0, on_update=lambda event: None, watches=False)
+    library = LiveLibrary(root)
     told = [{"process": "w1", "errors": [f"{root}/sql/broken.yaml:1: no"]}]
     catalog = PatternCatalog(library, PatternUses(database), Around(), Around(), Around(told), Around(), True)
     (problem,) = catalog.state().problems

@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from loom_worker.skills.install import bundle_from, install
+from loom_worker.skills.install import install, package_from
 
 EVENTS = (
     "open",
@@ -26,12 +26,12 @@ EVENTS = (
 
 def main(root: Path, source: str, how: str) -> None:
     """Until a process lives to the end."""
-    bundle = bundle_from(source, fetch=lambda url: b"")
+    package = package_from(source)
     for n in range(200):
         pid = os.fork()
         if pid == 0:
             die_at(n)
-            install(bundle, root, f"w{n}", may_replace=how == "replace")
+            install(package, root, f"w{n}", may_replace=how == "replace")
             os._exit(0)
         if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != -signal.SIGKILL:
             print(n)  # noqa: T201  # the test reads it

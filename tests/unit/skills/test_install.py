@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import BadFile, Conflict, LoomError, NotFound, Rejected
+from loom_worker.skills.collect import unpack
 from loom_worker.skills.index import Skills
-from loom_worker.skills.install import Installed, bundle_from, check_sha256, checked, install
+from loom_worker.skills.install import Installed, check_sha256, checked, install, package_from
 from loom_worker.skills.package import Unsafe, digest_of
 from loom_worker.skills.spec import parse
+from tests.support.webhook_receiver import Answer, WebhookReceiver
 from tests.unit.skills.archives import GOOD, MAKERS, Entry, zipped
 from tests.unit.skills.parts import put, skill_md
 
@@ -20,12 +22,8 @@ DATA = Path(os.environ.get("LOOM_TEST_DATA", "/nowhere")) / "skills"
 with_data = pytest.mark.skipif(not DATA.is_dir(), reason="LOOM_TEST_DATA names no folder with skills")
 
 
-def no_fetch(url: str) -> bytes:
-    pytest.fail(f"{url} was fetched")
-
-
 def installed(source: Path | str, root: Path, name: str | None = None) -> Installed:
-    return install(bundle_from(str(source), fetch=no_fetch), root, "home", name=name)
+    return install(package_from(str(source)), root, "home", name=name)
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -36,27 +34,23 @@ def test_an_archive_is_installed_and_is_a_skill_at_once(tmp_path: Path, kind: st
     assert skill == done.skill
     assert skill.files == ("references/a.md", "scripts/run.sh")
     assert (skill.folder / "scripts/run.sh").stat().st_mode & 0o7111 == 0
-    assert done.bundle.size_bytes == sum(map(len, GOOD.values()))
+    assert done.package.size_bytes == sum(map(len, GOOD.values()))
 
 
 def test_a_folder_is_installed_with_a_digest_that_anyone_can_compute_again(tmp_path: Path) -> None:
     done = installed(put(tmp_path, "elsewhere", "pdf", references__a="a"), tmp_path / "root")
     content = {path: (done.skill.folder / path).read_bytes() for path in ("SKILL.md", "references/a.md")}
-    assert done.bundle.sha256 == digest_of(content)
+    assert done.package.sha256 == digest_of(content)
 
 
 @pytest.mark.parametrize("content", [skill_md("pdf").encode(), zipped()], ids=["SKILL.md", "zip"])
 def test_what_lies_at_a_url_is_installed(tmp_path: Path, content: bytes) -> None:
-    asked: list[str] = []
-
-    def fetch(url: str) -> bytes:
-        asked.append(url)
-        return content
-
-    bundle = bundle_from("HTTPS://example.com/pdf", fetch=fetch)
-    assert install(bundle, tmp_path, "home").skill.name == "pdf"
-    assert asked == ["HTTPS://example.com/pdf"]
-    assert bundle.sha256 == hashlib.sha256(content).hexdigest()
+    with WebhookReceiver() as server:
+        server.answer_with(Answer(body=content))
+        package = package_from(server.url.replace("http:", "HTTP:"), allow_private=True)
+    assert install(package, tmp_path, "home").skill.name == "pdf"
+    assert [asked.path for asked in server.received] == ["/hook"]
+    assert package.sha256 == hashlib.sha256(content).hexdigest()
 
 
 @with_data
@@ -80,7 +74,7 @@ def test_an_invalid_skill_changes_nothing(tmp_path: Path) -> None:
     for may_replace in (False, True):
         with pytest.raises(BadFile, match=r"pdf/SKILL\.md:\d: description: is missing"):
             install(
-                bundle_from(str(tmp_path / "elsewhere/skills/pdf"), fetch=no_fetch),
+                package_from(str(tmp_path / "elsewhere/skills/pdf")),
                 tmp_path,
                 "home",
                 may_replace=may_replace,
@@ -120,23 +114,23 @@ def test_one_that_is_there_is_refused_with_what_helps(tmp_path: Path) -> None:
     assert installed(source, tmp_path).has_replaced is False
     with pytest.raises(Conflict, match="home/skills: pdf is there already, a folder; --force replaces what is there"):
         installed(source, tmp_path)
-    bundle = bundle_from(str(source), fetch=no_fetch)
-    assert install(bundle, tmp_path, "home", may_replace=True).has_replaced is True
+    package = package_from(str(source))
+    assert install(package, tmp_path, "home", may_replace=True).has_replaced is True
 
 
 def test_a_skill_for_another_workspace_is_refused(tmp_path: Path) -> None:
     source = put(tmp_path, "elsewhere", "pdf", skill_md("pdf", metadata="gateway:workspace: office"))
-    bundle = bundle_from(str(source), fetch=no_fetch)
+    package = package_from(str(source))
     with pytest.raises(Rejected, match="allows it in 'office' alone"):
-        checked(bundle, "home")
-    assert checked(bundle, "office").name == "pdf"
+        checked(package, "home")
+    assert checked(package, "office").name == "pdf"
 
 
 def test_a_checksum_is_compared_whatever_its_case() -> None:
-    bundle = bundle_from("https://example.com", fetch=lambda _: zipped())
-    check_sha256(bundle, f" {bundle.sha256.upper()}\n")
-    with pytest.raises(Rejected, match=f"the checksum is {bundle.sha256}, not 00"):
-        check_sha256(bundle, "00")
+    package = unpack(zipped())
+    check_sha256(package, f" {package.sha256.upper()}\n")
+    with pytest.raises(Rejected, match=f"the checksum is {package.sha256}, not 00"):
+        check_sha256(package, "00")
 
 
 def test_a_name_that_is_none_is_not_printed_as_it_is(tmp_path: Path) -> None:
@@ -156,7 +150,7 @@ def test_whatever_members_are_called_nothing_is_written_outside(names: list[str]
     with TemporaryDirectory() as around:
         root = Path(around, "deep/er/root")
         with suppress(LoomError):
-            install(bundle_from("https://x", fetch=lambda _: raw), root, "home")
+            install(unpack(raw), root, "home")
         skill = root / "home/skills/pdf"
         written = [path for path in Path(around).rglob("*") if path not in skill.parents and path != skill]
         assert [path for path in written if skill not in path.parents] == []

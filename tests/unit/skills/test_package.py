@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.skills.package import MAX_FILE_BYTES, MAX_SKIPPED, Gathering, Unsafe, digest_of, named, told_of
+from loom_worker.skills.package import MAX_FILE_BYTES, MAX_SKIPPED, FileCollection, Unsafe, digest_of, named, naming
 
 PATHS = st.text(st.sampled_from([*"ab./\\: \0"]), min_size=1, max_size=8)
 
 
-def gathered(*paths: str) -> Gathering:
-    found = Gathering()
+def collected(*paths: str) -> FileCollection:
+    found = FileCollection()
     for path in paths:
         if found.wants(path, 1):
             found.add(path, path.encode())
@@ -19,7 +19,7 @@ def gathered(*paths: str) -> Gathering:
 
 @given(st.lists(PATHS, max_size=5))
 def test_paths_that_are_kept_lie_within_and_never_under_each_other(paths: list[str]) -> None:
-    found = Gathering()
+    found = FileCollection()
     for path in paths:
         try:
             if found.wants(path, 1):
@@ -28,24 +28,24 @@ def test_paths_that_are_kept_lie_within_and_never_under_each_other(paths: list[s
             continue
     if found.wants("SKILL.md", 1):
         found.add("SKILL.md", b"x")
-    kept = found.bundle().files
+    kept = found.package().files
     assert all(part.strip(". ") for path in kept for part in path.split("/"))
     assert not any(other.startswith(f"{path}/") for path in kept for other in kept)
 
 
 @pytest.mark.cases("path", ["CONTRIBUTING.md", "a/console.py", "a.b.c", "naïve-日本.md", "100%", "a b.md", "~x"])
 def test_a_usual_name_is_kept(path: str) -> None:
-    assert set(gathered("SKILL.md", path).bundle().files) == {"SKILL.md", path}
+    assert set(collected("SKILL.md", path).package().files) == {"SKILL.md", path}
 
 
 def test_a_size_is_refused_before_anything_is_read() -> None:
     for size in (-1, MAX_FILE_BYTES + 1):
         with pytest.raises(Unsafe, match="'a': larger than"):
-            Gathering().wants("a", size)
+            FileCollection().wants("a", size)
 
 
 def test_hidden_files_are_not_passed_over_without_end() -> None:
-    found = gathered(*[f".{n}" for n in range(MAX_SKIPPED)])
+    found = collected(*[f".{n}" for n in range(MAX_SKIPPED)])
     with pytest.raises(Unsafe, match="hidden"):
         found.wants(".more", 1)
 
@@ -53,11 +53,11 @@ def test_hidden_files_are_not_passed_over_without_end() -> None:
 @pytest.mark.cases("paths", [(), ("a.md",), ("pdf/a.md",), ("a/SKILL.md", "b/SKILL.md"), ("a/b/SKILL.md",)])
 def test_without_a_clear_skill_md_there_is_no_skill(paths: tuple[str, ...]) -> None:
     with pytest.raises(Unsafe, match=r"no SKILL\.md"):
-        gathered(*paths).bundle()
+        collected(*paths).package()
 
 
 def test_a_skill_md_at_the_top_takes_all_that_lies_beside_it() -> None:
-    assert set(gathered("SKILL.md", "other/SKILL.md").bundle(folder="pdf").files) == {"SKILL.md", "other/SKILL.md"}
+    assert set(collected("SKILL.md", "other/SKILL.md").package(folder="pdf").files) == {"SKILL.md", "other/SKILL.md"}
 
 
 def test_the_digest_is_over_sorted_paths_lengths_and_contents() -> None:
@@ -67,8 +67,8 @@ def test_the_digest_is_over_sorted_paths_lengths_and_contents() -> None:
 
 
 def test_a_refusal_says_of_what_in_one_line() -> None:
-    with pytest.raises(Unsafe, match=r"^a b\.zip: 'x': larger"), told_of("a\nb.zip"):
-        Gathering().wants("x", 2**40)
+    with pytest.raises(Unsafe, match=r"^a b\.zip: 'x': larger"), naming("a\nb.zip"):
+        FileCollection().wants("x", 2**40)
 
 
 @pytest.mark.cases(

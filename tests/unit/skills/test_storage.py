@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from loom_worker.core.errors import Conflict, LoomError, NotFound, Rejected
-from loom_worker.skills.collect import gathered
+from loom_worker.skills.collect import collected
 from loom_worker.skills.folder import opened
 from loom_worker.skills.index import MAX_SKILLS, Skills
 from loom_worker.skills.install import install
-from loom_worker.skills.package import Bundle
-from loom_worker.skills.storage import ASIDE, STAGED, Place, held
+from loom_worker.skills.package import Package
+from loom_worker.skills.storage import ASIDE, STAGED, SkillStorage, locked
 from tests.unit.skills.parts import put, skill_md
 
 ROOT = Path(__file__).parents[3]
@@ -29,7 +29,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def put_in(root: Path, content: dict[str, bytes], *, may_replace: bool = False) -> bool:
-    with held(root, "home", is_made=True) as place:
+    with locked(root, "home", is_made=True) as place:
         return place.put("pdf", content, may_replace=may_replace)
 
 
@@ -59,7 +59,7 @@ def test_whoever_is_killed_while_installing_leaves_nothing_or_the_whole(tmp_path
 def test_whoever_is_killed_while_replacing_leaves_the_old_or_the_new(tmp_path: Path) -> None:
     root = tmp_path / "root"
     for n in range(60):
-        with held(root, f"w{n}", is_made=True) as place:
+        with locked(root, f"w{n}", is_made=True) as place:
             place.put("pdf", OLD, may_replace=False)
     deaths = killed(root, source_of(tmp_path, NEW), "replace")
     states = [files(root / f"w{n}/skills/pdf") for n in range(deaths + 1)]
@@ -72,7 +72,7 @@ def test_whoever_is_killed_while_replacing_leaves_the_old_or_the_new(tmp_path: P
 def test_the_next_change_clears_away_what_was_left(tmp_path: Path) -> None:
     folder = put(tmp_path, "home", STAGED + "dead").parent
     (folder / (STAGED + "link")).symlink_to(tmp_path)
-    with held(tmp_path, "home") as place:
+    with locked(tmp_path, "home") as place:
         place.put("pdf", NEW, may_replace=False)
     assert os.listdir(folder) == ["pdf"]
 
@@ -80,14 +80,14 @@ def test_the_next_change_clears_away_what_was_left(tmp_path: Path) -> None:
 def test_a_skill_that_was_put_aside_comes_back(tmp_path: Path) -> None:
     folder = put(tmp_path, "home", ASIDE + "pdf", skill_md("pdf")).parent
     assert Skills(tmp_path).of("home").skills == ()
-    with held(tmp_path, "home"):
+    with locked(tmp_path, "home"):
         assert os.listdir(folder) == ["pdf"]
 
 
 def test_a_skill_that_is_there_is_not_overwritten_by_one_put_aside(tmp_path: Path) -> None:
     folder = put(tmp_path, "home", ASIDE + "pdf").parent
     put(tmp_path, "home", "pdf", skill_md("pdf", "New."))
-    with held(tmp_path, "home"):
+    with locked(tmp_path, "home"):
         assert os.listdir(folder) == ["pdf"]
     assert Skills(tmp_path).of("home").skills[0].body == "New."
 
@@ -148,28 +148,28 @@ def test_a_full_workspace_takes_no_more_but_replaces(tmp_path: Path) -> None:
     for n in range(MAX_SKILLS - 1):
         (tmp_path / f"home/skills/s{n}").mkdir(parents=True)
     put_in(tmp_path, OLD)
-    with held(tmp_path, "home") as place, pytest.raises(Conflict, match=f"{MAX_SKILLS} skills"):
+    with locked(tmp_path, "home") as place, pytest.raises(Conflict, match=f"{MAX_SKILLS} skills"):
         place.put("more", NEW, may_replace=True)
     assert put_in(tmp_path, NEW, may_replace=True) is True
 
 
 def test_of_many_at_once_one_wins_and_nothing_is_mixed(tmp_path: Path) -> None:
-    bundles = []
+    packages = []
     for n in range(8):
         content = {f"f{k}.md": str(n).encode() for k in range(20)} | {"SKILL.md": skill_md("pdf", f"{n}.").encode()}
-        bundles.append((content, gathered(source_of(tmp_path / str(n), content))))
+        packages.append((content, collected(source_of(tmp_path / str(n), content))))
     won: list[dict[str, bytes]] = []
-    gate = threading.Barrier(len(bundles))
+    gate = threading.Barrier(len(packages))
 
-    def run(content: dict[str, bytes], bundle: Bundle) -> None:
+    def run(content: dict[str, bytes], package: Package) -> None:
         gate.wait()
         try:
-            install(bundle, tmp_path / "root", "home")
+            install(package, tmp_path / "root", "home")
         except Conflict:
             return
         won.append(content)
 
-    threads = [threading.Thread(target=run, args=each) for each in bundles]
+    threads = [threading.Thread(target=run, args=each) for each in packages]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -179,7 +179,7 @@ def test_of_many_at_once_one_wins_and_nothing_is_mixed(tmp_path: Path) -> None:
 
 def test_a_workspace_is_held_against_all_others_until_the_end(tmp_path: Path) -> None:
     with (
-        held(tmp_path, "home", is_made=True),
+        locked(tmp_path, "home", is_made=True),
         opened(tmp_path, ("home", "skills")) as fd,
         pytest.raises(BlockingIOError),
     ):
@@ -199,30 +199,36 @@ def test_a_workspace_that_is_a_link_is_not_entered(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0b", "x" * 65, "ä"])
 def test_what_no_workspace_is_called_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(Rejected), held(tmp_path, name, is_made=True):
+    with pytest.raises(Rejected), locked(tmp_path, name, is_made=True):
         pytest.fail("it was entered")
     assert os.listdir(tmp_path) == []
 
 
 def test_a_workspace_without_skills_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="home has no skills"), held(tmp_path, "home"):
+    with pytest.raises(NotFound, match="home has no skills"), locked(tmp_path, "home"):
         pytest.fail("it was entered")
 
 
 def test_where_names_cannot_be_swapped_at_once_it_is_done_in_two_steps(tmp_path: Path) -> None:
     put_in(tmp_path, OLD)
+
+    class CannotSwap(SkillStorage):
+        def swap(self, first: str, second: str) -> bool:
+            return False
+
     with opened(tmp_path, ("home", "skills")) as fd:
-        assert Place(fd, swap=lambda *_: False).put("pdf", NEW, may_replace=True) is True
+        assert CannotSwap(fd).put("pdf", NEW, may_replace=True) is True
     assert (files(tmp_path / "home/skills/pdf"), os.listdir(tmp_path / "home/skills")) == (NEW, ["pdf"])
 
 
 def test_if_the_second_step_fails_the_old_skill_is_put_back(tmp_path: Path) -> None:
     put_in(tmp_path, OLD)
 
-    def lose(fd: int, staged: str, _: str) -> bool:
-        shutil.rmtree(staged, dir_fd=fd)
-        return False
+    class Loses(SkillStorage):
+        def swap(self, first: str, second: str) -> bool:
+            shutil.rmtree(first, dir_fd=self.fd)
+            return False
 
     with opened(tmp_path, ("home", "skills")) as fd, pytest.raises(FileNotFoundError):
-        Place(fd, swap=lose).put("pdf", NEW, may_replace=True)
+        Loses(fd).put("pdf", NEW, may_replace=True)
     assert (files(tmp_path / "home/skills/pdf"), os.listdir(tmp_path / "home/skills")) == (OLD, ["pdf"])

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from loom_worker.core.settings import BlobSettings
 from loom_worker.guard.breaker import State
-from loom_worker.patterns.events import News
+from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.service.metrics import Figures
 from loom_worker.store.blobs import BlobRows
@@ -118,20 +118,20 @@ def test_the_figures_of_patterns_are_those_that_are_told(
     valkey: redis.Redis, database: Database, tmp_path: Path
 ) -> None:
     write(tmp_path, sql__good=MINIMAL, sql__bad="category: ranking")
-    news = News(valkey, process="p1")
-    library = LiveLibrary(tmp_path, debounce_ms=0, on_update=news.tell, watches=False)
-    assert told_of(library, news) == {"loom_patterns": 1, "loom_pattern_errors": 1} | reloads(ok=0, failed=0)
+    events = LibraryEvents(valkey, process="p1")
+    library = LiveLibrary(tmp_path, listener=events)
+    assert told_of(library, events) == {"loom_patterns": 1, "loom_pattern_errors": 1} | reloads(ok=0, failed=0)
     write(tmp_path, sql__bad="name: {")
     library.reload()
     write(tmp_path, sql__bad="name: slow\ncategory: ranking\n")
     library.reload()
-    until(lambda: news.counts() == {"ok": 1, "failed": 1}, 10, "both reloads are counted")
-    assert told_of(library, news) == {"loom_patterns": 2, "loom_pattern_errors": 0} | reloads(ok=1, failed=1)
+    until(lambda: events.counts() == {"ok": 1, "failed": 1}, 10, "both reloads are counted")
+    assert told_of(library, events) == {"loom_patterns": 2, "loom_pattern_errors": 0} | reloads(ok=1, failed=1)
 
 
-def told_of(library: LiveLibrary, news: News) -> dict[str, float]:
+def told_of(library: LiveLibrary, events: LibraryEvents) -> dict[str, float]:
     nothing: Any = None
-    figures = Figures(nothing, nothing, nothing, nothing, nothing, library, news)
+    figures = Figures(nothing, nothing, nothing, nothing, nothing, library, events)
     return samples(exposition(figures.of_patterns())[0].decode())
 
 

@@ -12,8 +12,8 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.values.chat import ChatMessage, Role, ToolUse, Usage
 from loom_worker.core.values.memory import MemoryState
 from loom_worker.core.values.tools import Caller, Outcome, Tool
+from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import Count
-from loom_worker.memory.recall_rerank import Reranker
 from loom_worker.memory.recall_tools import RecallParts, recall_tools
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
@@ -83,6 +83,9 @@ class Till:
 
     def __init__(self) -> None:
         self.charges: list[tuple[str, str, Usage]] = []
+
+    def is_there(self, lane: str) -> bool:
+        return True
 
     def charge(self, caller: Caller, model: str, usage: Usage) -> None:
         self.charges.append((caller.lane, model, usage))

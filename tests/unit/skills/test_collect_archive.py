@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.skills.archive import MAX_ARCHIVE_BYTES, MAX_ENTRIES, unpack
+from loom_worker.skills.collect import MAX_ARCHIVE_BYTES, MAX_ENTRIES, unpack
 from loom_worker.skills.package import MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES, Unsafe
 from tests.unit.skills.archives import GOOD, MAKERS, SKILL, Entry, tarred, zipped
 
@@ -70,9 +70,9 @@ HOSTILE = {
 @pytest.mark.cases("kind", MAKERS)
 def test_a_good_archive_gives_its_files(kind: str) -> None:
     raw = MAKERS[kind]()
-    bundle = unpack(raw)
-    assert (bundle.files, bundle.folder, bundle.skipped) == (INSIDE, "pdf", ())
-    assert bundle.sha256 == hashlib.sha256(raw).hexdigest()
+    package = unpack(raw)
+    assert (package.files, package.folder, package.skipped) == (INSIDE, "pdf", ())
+    assert package.sha256 == hashlib.sha256(raw).hexdigest()
 
 
 @pytest.mark.cases("kind", ["zip", "tar"])
@@ -103,9 +103,9 @@ def test_a_sparse_file_is_refused_before_it_is_read() -> None:
 def test_a_hidden_file_is_left_out_and_told() -> None:
     hidden = [Entry(".git/config"), Entry("pdf/.env"), Entry("__MACOSX/pdf/._SKILL.md"), Entry("./pdf/b.md")]
     for make in (zipped, tarred):
-        bundle = unpack(make(*hidden))
-        assert bundle.files == {**INSIDE, "b.md": b"x"}
-        assert bundle.skipped == (".git", "__MACOSX/pdf/._SKILL.md", "pdf/.env")
+        package = unpack(make(*hidden))
+        assert package.files == {**INSIDE, "b.md": b"x"}
+        assert package.skipped == (".git", "__MACOSX/pdf/._SKILL.md", "pdf/.env")
 
 
 def test_a_skill_at_the_top_of_an_archive_has_no_folder() -> None:
@@ -115,8 +115,8 @@ def test_a_skill_at_the_top_of_an_archive_has_no_folder() -> None:
             info = tarfile.TarInfo(name)
             info.type, info.size = kind, len(SKILL) if kind == tarfile.REGTYPE else 0
             archive.addfile(info, io.BytesIO(SKILL))
-    bundle = unpack(raw.getvalue())
-    assert (bundle.files, bundle.folder) == ({"SKILL.md": SKILL}, "")
+    package = unpack(raw.getvalue())
+    assert (package.files, package.folder) == ({"SKILL.md": SKILL}, "")
 
 
 def test_a_skill_md_alone_is_a_skill() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.patterns.calibrate import FITTED, Calibration, confidences
+from loom_worker.patterns.match import FITTED, Calibration, confidences
 
 SCORES = st.lists(st.floats(0, 1), max_size=12)
 BY = Calibration(steepness=1.0, none=0.0)

@@ -1,4 +1,4 @@
-"""News of the library for a Redis that is away, or that does not answer."""
+"""Events of the library for a Redis that is away, or that does not answer."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ from redis.retry import Retry
 from loom_worker.core import redis_client
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.patterns import PatternUpdateEvent
-from loom_worker.patterns.events import News
+from loom_worker.patterns.events import LibraryEvents
 from tests.support.until import until
 from tests.support.valkey import Valkey
 
@@ -23,36 +23,36 @@ FAILED = PatternUpdateEvent((), (), (), 3.0, ("sql/a.yaml:2: no name",), pattern
 
 
 def senders() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "loom-patterns-news"]
+    return [thread for thread in threading.enumerate() if thread.name == "loom-patterns-events"]
 
 
 def test_a_redis_that_is_away_holds_up_nothing_and_learns_it_all_later(caplog: pytest.LogCaptureFixture) -> None:
     with Valkey() as server, redis_client.client(server.url, connections=4) as client:
         server.kill()
-        news = News(client, process="w1")
+        events = LibraryEvents(client, process="w1")
         began_s = time.monotonic()
         for event in (LOADED, CHANGED, FAILED):
-            news.tell(event)
+            events.publish(event)
         assert time.monotonic() - began_s < 0.5
         until(lambda: "wait for Redis" in caplog.text, WAIT_S, "the log says so")
-        assert news.counts() == {}
+        assert events.counts() == {}
         with pytest.raises(Unavailable):
-            news.processes({"w1"})
+            events.processes({"w1"})
         server.start()
         until(lambda: not senders(), WAIT_S, "all is sent")
-        assert news.counts() == {"ok": 1, "failed": 1}
-        assert [each["errors"] for each in news.processes({"w1"})] == [["sql/a.yaml:2: no name"]]
+        assert events.counts() == {"ok": 1, "failed": 1}
+        assert [each["errors"] for each in events.processes({"w1"})] == [["sql/a.yaml:2: no name"]]
         assert caplog.text.count("wait for Redis") == 1
 
 
 def test_a_redis_that_swallows_what_it_is_sent_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = redis.Redis(port=silent.getsockname()[1], socket_timeout=0.6, retry=Retry(NoBackoff(), 0))
-        news = News(client, process="w1")
+        events = LibraryEvents(client, process="w1")
         began_s = time.monotonic()
-        news.tell(LOADED)
+        events.publish(LOADED)
         assert time.monotonic() - began_s < 0.5
         until(lambda: "wait for Redis" in caplog.text, WAIT_S, "it is told of")
-        news.close()
+        events.close()
         until(lambda: not senders(), WAIT_S, "nobody tries any more")
         client.close()
