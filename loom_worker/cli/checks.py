@@ -15,8 +15,9 @@ from loom_worker.core.isolation import landlock
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.problems import Problem
+from loom_worker.core.variables import without_password
 from loom_worker.supervisor import home, ready, valkey
-from loom_worker.supervisor.screen import model_line, without_password
+from loom_worker.supervisor.screen import model_line
 
 LEAST_PYTHON = (3, 11)
 BACKEND_URL = "LOOM_BACKEND_URL"

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass
 
 import click
@@ -10,11 +10,10 @@ import click
 from loom_worker.cli import setting_checks
 from loom_worker.cli.checks import Check, of_installation, of_settings
 from loom_worker.cli.growth import Growth, growth
-from loom_worker.cli.setting_list import Knob, knobs
-from loom_worker.core import settings as all_settings
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.isolation import process_env
-from loom_worker.core.settings import Settings
+from loom_worker.core.settings import Settings, from_env
+from loom_worker.core.settings_tree import declared
 from loom_worker.core.text import clean
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem
@@ -39,11 +38,39 @@ def doctor(ctx: click.Context, *, is_full: bool, only_problems: bool, as_json: b
 
 
 @dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One variable with its value in effect."""
+
+    name: str
+    value: str
+    source: str
+    """``environment``, ``.env`` or ``default``."""
+
+
+def setting_rows(
+    settings: Settings, environ: Mapping[str, str], *, project: Container[str] = ()
+) -> tuple[SettingRow, ...]:
+    """All variables, secrets masked.
+
+    Args:
+        project: names of those in ``environ`` that come from the `.env` of a project.
+    """
+
+    def source(name: str) -> str:
+        return ".env" if name in project else "environment" if environ.get(name, "").strip() else "default"
+
+    return tuple(
+        SettingRow(variable.name, variable.shown(value), source(variable.name))
+        for variable, value in declared(settings)
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All that was found."""
 
     checks: tuple[Check, ...] = ()
-    settings: tuple[Knob, ...] = ()
+    settings: tuple[SettingRow, ...] = ()
     growth: tuple[Growth, ...] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -59,8 +86,8 @@ class Report:
 
 
 def _show(report: Report) -> None:
-    for knob in report.settings:
-        click.echo(f"{knob.name:<30}{knob.value}  ({knob.source})")
+    for row in report.settings:
+        click.echo(f"{row.name:<30}{row.value}  ({row.source})")
     for check in report.checks:
         click.echo(line(check))
     if report.growth:
@@ -71,19 +98,19 @@ def _show(report: Report) -> None:
 
 def _look(*, is_full: bool, project: Container[str]) -> Report:
     try:
-        settings = all_settings.from_env(judges=(*setting_checks.START, setting_checks.serving))
+        settings = from_env(checks=(*setting_checks.START, setting_checks.serving))
     except BadSettings as error:
         fix = "correct the variable; docs/settings.md lists them all"
         wrong = (Check("settings", False, complaint, fix) for complaint in str(error).splitlines())
         return Report((*of_installation(), *wrong))
-    table = tuple(knobs(settings, os.environ, project=project))
+    rows = setting_rows(settings, os.environ, project=project)
     found = _found(settings)
     checks = (*of_installation(), *of_settings(settings, found, is_full=is_full))
-    return Report(checks, table, tuple(growth(settings)), found)
+    return Report(checks, rows, tuple(growth(settings)), found)
 
 
 def _problems() -> Report:
-    return Report(problems=_found(all_settings.from_env(judges=setting_checks.LIGHT)))
+    return Report(problems=_found(from_env(checks=setting_checks.LIGHT)))
 
 
 def _found(settings: Settings) -> tuple[Problem, ...]:

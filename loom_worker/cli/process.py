@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from loom_worker.cli import setting_checks
-from loom_worker.core import settings as knobs
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.isolation import process_env
+from loom_worker.core.settings import SettingCheck, Settings, from_env
 from loom_worker.core.sqlite_driver import sqlite3
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def prepare(*, is_shrunk: bool) -> None:
     from loom_worker.store import prepare as database
     from loom_worker.supervisor import home
 
-    settings = process_env.keep_to_itself(knobs.from_env(judges=setting_checks.ALL), process_env.PREPARE)
+    settings = process_env.keep_to_itself(from_env(checks=setting_checks.ALL), process_env.PREPARE)
     home.prepare(settings.home)
     database.prepare(settings)
     if is_shrunk:
@@ -62,20 +62,18 @@ def _make_shop(folder: Path) -> None:
         raise Unavailable(f"{file} {failure.text}; {failure.fix}", failure.slug) from error
 
 
-def _settings(needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ...]) -> knobs.Settings:
+def _settings(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...]) -> Settings:
     """The settings of a process that runs long, with the secrets that it needs; its logs are as they say."""
     from loom_worker.core import logs
 
-    settings = process_env.keep_to_itself(knobs.from_env(judges=judged_by), needs)
+    settings = process_env.keep_to_itself(from_env(checks=checks), needs)
     logs.set_up(settings.log)
     for problem in settings.problems:
         log.warning("%s", problem)
     return settings
 
 
-def _with_database(
-    needs: process_env.Needs, *, judged_by: tuple[knobs.Judge, ...] = setting_checks.ALL
-) -> knobs.Settings:
+def _with_database(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...] = setting_checks.ALL) -> Settings:
     """The settings of a process that works on the database, which is fit for it.
 
     Raises:
@@ -83,7 +81,7 @@ def _with_database(
     """
     from loom_worker.store import prepare as database
 
-    settings = _settings(needs, judged_by=judged_by)
+    settings = _settings(needs, checks=checks)
     database.check(settings)
     return settings
 
@@ -95,7 +93,7 @@ def web() -> None:
     from loom_worker.supervisor import ports, web_address
     from web.serve import serve
 
-    settings = _with_database(process_env.WEB, judged_by=(*setting_checks.ALL, setting_checks.serving))
+    settings = _with_database(process_env.WEB, checks=(*setting_checks.ALL, setting_checks.serving))
     # For its complaint about a host that is not this machine's; of a taken port the server tells itself.
     ports.is_free(settings.web.host, settings.web.port)
     with web_address.announced(settings.home, ports.url_of(settings.web.host, settings.web.port)):
@@ -121,7 +119,7 @@ def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int | None,
 
     needs = process_env.of_worker(queues)
     calls_model = process_env.PROVIDER in needs
-    settings = _with_database(needs, judged_by=setting_checks.WITH_MODEL if calls_model else setting_checks.ALL)
+    settings = _with_database(needs, checks=setting_checks.WITH_MODEL if calls_model else setting_checks.ALL)
     threads = concurrency or settings.worker_concurrency
     ctx.exit(run_worker(settings, queues=queues, concurrency=threads, name=name))
 
@@ -142,6 +140,6 @@ def flower(port: int, address: str) -> None:
     from loom_worker.runtime.flower import run_flower
     from loom_worker.supervisor import home
 
-    settings = _settings(process_env.NOTHING, judged_by=setting_checks.LIGHT)
+    settings = _settings(process_env.NOTHING, checks=setting_checks.LIGHT)
     home.prepare(settings.home)
     run_flower(settings, port=port, address=address, password=home.flower_password(settings.home).text)

@@ -1,4 +1,4 @@
-"""What only the rooms that use a setting can judge of it, said at the start with all other complaints."""
+"""Checks of settings that only the packages that use them can make; reported at the start with all other errors."""
 
 from ipaddress import ip_address
 
@@ -107,7 +107,7 @@ def backend(settings: Settings) -> None:
 
 
 LIGHT = (model, ollama, redis, webhook_secret)
-"""For processes that shall stay small: the backend's judge loads SQLAlchemy."""
+"""For processes that must stay small: the check of the backend loads SQLAlchemy."""
 ALL = (*LIGHT, backend)
 WITH_MODEL = (*ALL, provider_key)
 """For workers, which call the model."""

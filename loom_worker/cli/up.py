@@ -5,8 +5,8 @@ import os
 import click
 
 from loom_worker.cli import setting_checks
-from loom_worker.core import settings as knobs
 from loom_worker.core.isolation import process_env
+from loom_worker.core.settings import from_env
 
 
 @click.command()
@@ -23,7 +23,7 @@ def up(ctx: click.Context, port: int | None, *, demo: bool) -> None:
         environ["LOOM_PORT"] = str(port)
     if demo:
         environ["LOOM_PROVIDER"] = "scripted"
-    settings = knobs.from_env(environ, judges=(*setting_checks.START, setting_checks.serving))
+    settings = from_env(environ, checks=(*setting_checks.START, setting_checks.serving))
     # Its children are given theirs from the copy; it needs none of them itself.
     settings = process_env.keep_to_itself(settings, process_env.EVERYTHING)
     ctx.exit(run_all(settings, environ, is_port_explicit=bool(environ.get("LOOM_PORT", "").strip()), say=click.echo))

@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit, urlunsplit
 
 from loom_worker.core import sqlite_driver
 from loom_worker.core.settings import Settings
 from loom_worker.core.text import one_line
 from loom_worker.core.values.problems import Problem
+from loom_worker.core.variables import without_password
 from loom_worker.supervisor.home import Secret
 
 QUESTION = "Which three products sold best last year, and how much did each bring in?"
@@ -128,12 +128,3 @@ def _try_it(facts: Facts) -> str:
         "(no `loom` on your PATH? It is .venv/bin/loom after `make up`.)\n\n"
         "Stop it with Ctrl-C, or `loom stop` with the same LOOM_HOME."
     )
-
-
-def without_password(url: str) -> str:
-    """A URL as it may be shown: the password, if any, as ``***``."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    user, at, place = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.split(':', 1)[0]}:***{at}{place}"))

@@ -1,9 +1,8 @@
 import pytest
 
 from loom_worker.cli import setting_checks
-from loom_worker.core import settings as knobs
 from loom_worker.core.errors import BadSettings
-from loom_worker.core.settings import from_env
+from loom_worker.core.settings import SettingCheck, from_env
 
 SECRET = "whsec_" + "A" * 32
 SOUND = {
@@ -23,30 +22,30 @@ WRONG = {
 
 
 @pytest.mark.cases(("name", "raw"), [(name, raw) for name, values in SOUND.items() for raw in values])
-def test_what_its_room_can_use_is_accepted(name: str, raw: str) -> None:
-    assert from_env({name: raw}, judges=setting_checks.ALL) == from_env({name: raw})
+def test_what_its_package_can_use_is_accepted(name: str, raw: str) -> None:
+    assert from_env({name: raw}, checks=setting_checks.ALL) == from_env({name: raw})
 
 
 @pytest.mark.cases(("name", "raw"), [(name, raw) for name, values in WRONG.items() for raw in values])
-def test_what_its_room_cannot_use_is_refused_and_its_variable_named(name: str, raw: str) -> None:
+def test_what_its_package_cannot_use_is_refused_and_its_variable_named(name: str, raw: str) -> None:
     with pytest.raises(BadSettings) as refused:
-        from_env({name: raw}, judges=setting_checks.ALL)
+        from_env({name: raw}, checks=setting_checks.ALL)
     assert str(refused.value).startswith(name)
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("judged_by", [setting_checks.START, setting_checks.WITH_MODEL])
+@pytest.mark.parametrize("checks", [setting_checks.START, setting_checks.WITH_MODEL])
 def test_what_calls_the_model_needs_a_key_or_another_server_and_nothing_else_does(
-    judged_by: tuple[knobs.Judge, ...],
+    checks: tuple[SettingCheck, ...],
 ) -> None:
     without = {"LOOM_PROVIDER": "anthropic"}
     with pytest.raises(BadSettings, match=r"^LOOM_PROVIDER=anthropic needs ANTHROPIC_API_KEY"):
-        from_env(without, judges=judged_by)
+        from_env(without, checks=checks)
     for name, value in (("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_BASE_URL", "http://h")):
-        assert from_env(without | {name: value}, judges=judged_by).llm.provider == "anthropic"
-    assert from_env(without, judges=setting_checks.ALL).llm.provider == "anthropic"
+        assert from_env(without | {name: value}, checks=checks).llm.provider == "anthropic"
+    assert from_env(without, checks=setting_checks.ALL).llm.provider == "anthropic"
 
 
-def test_the_name_of_another_provider_s_model_is_that_provider_s_to_judge() -> None:
+def test_the_name_of_another_provider_s_model_is_that_provider_s_to_check() -> None:
     environ = {"LOOM_MODEL": "scripted-demo+xx", "LOOM_PROVIDER": "ollama"}
-    assert from_env(environ, judges=setting_checks.ALL).llm.model == "scripted-demo+xx"
+    assert from_env(environ, checks=setting_checks.ALL).llm.model == "scripted-demo+xx"

@@ -171,12 +171,12 @@ def test_all_wrong_values_are_told_at_once() -> None:
     assert len(told.splitlines()) == len(WRONG)
 
 
-def test_what_a_judge_says_is_told_with_all_else() -> None:
+def test_what_a_check_says_is_told_with_all_else() -> None:
     def refuse(settings: Settings) -> None:
         raise BadSettings(f"LOOM_MODEL: not {settings.llm.model} on {settings.web.port}")
 
     with pytest.raises(BadSettings) as refused:
-        from_env({"LOOM_MODEL": "m1", "LOOM_PORT": "x", "LOOM_LEASE_S": "x"}, judges=[refuse, lambda _: None])
+        from_env({"LOOM_MODEL": "m1", "LOOM_PORT": "x", "LOOM_LEASE_S": "x"}, checks=[refuse, lambda _: None])
     told = str(refused.value).splitlines()
     assert len(told) == 3
     assert told[-1] == "LOOM_MODEL: not m1 on 8000"

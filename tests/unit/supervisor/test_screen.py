@@ -6,7 +6,7 @@ import pytest
 from loom_worker.core.settings import from_env
 from loom_worker.core.values.problems import Problem
 from loom_worker.supervisor.home import Secret
-from loom_worker.supervisor.screen import MOST_PROBLEMS, QUESTION, Facts, model_line, screen, without_password
+from loom_worker.supervisor.screen import MOST_PROBLEMS, QUESTION, Facts, model_line, screen
 
 HOME = "/data/loom"
 FACTS = Facts(
@@ -120,16 +120,3 @@ def test_a_backend_is_shown_without_its_password() -> None:
 def test_a_real_model_is_named() -> None:
     settings = from_env({"ANTHROPIC_API_KEY": "k", "LOOM_MODEL": "claude-opus-4-5"})
     assert model_line(settings) == "claude-opus-4-5 (anthropic)"
-
-
-@pytest.mark.cases(
-    ("url", "shown"),
-    [
-        ("sqlite:////data/shop.db", "sqlite:////data/shop.db"),
-        ("redis://:p%40ss@h:6379/0", "redis://:***@h:6379/0"),
-        ("mysql://u:a:b@h/x?y=1", "mysql://u:***@h/x?y=1"),
-        ("https://u@h/x", "https://u@h/x"),
-    ],
-)
-def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
-    assert without_password(url) == shown
