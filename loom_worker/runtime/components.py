@@ -16,7 +16,7 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.patterns import PatternUpdateEvent
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.guard.breaker import Breakers
-from loom_worker.guard.rate import Rates
+from loom_worker.guard.rate import RateLimiter
 from loom_worker.patterns.events import News
 from loom_worker.patterns.index_store import Shelf
 from loom_worker.patterns.library import packaged_root
@@ -125,7 +125,7 @@ def components(
         settings=settings,
         pool=_pool(settings),
         breakers=breakers,
-        rates=Rates(client),
+        rates=RateLimiter(client),
         references=references,
         failures=Failures(errors),
         stopping=stopping,

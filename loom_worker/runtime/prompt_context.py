@@ -16,8 +16,7 @@ from loom_worker.core.values.patterns import PatternMatch
 from loom_worker.core.values.skills import Skill, SkillShelf
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Turn
-from loom_worker.llm.model import Model, whole_reply
-from loom_worker.llm.revocable import Revocable
+from loom_worker.llm.model import Model, Revocable, whole_reply
 from loom_worker.memory.layers import Count
 from loom_worker.patterns.effectiveness import boosts
 from loom_worker.patterns.live import LiveLibrary

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import redis
-from tests.support.registry import made_components
 
 from loom_worker.agents.live import SETTLE_S, LiveAgents
 from loom_worker.core import redis_client
@@ -20,6 +19,7 @@ from loom_worker.runtime.content_versions import APART_S, KEY, ContentVersions
 from loom_worker.store.database import Database
 from loom_worker.tools.live import Times, ToolFiles
 from tests.support.callers import CALLER
+from tests.support.registry import made_components
 from tests.support.valkey import Valkey
 
 NOW_S = 1_800_000_000.0

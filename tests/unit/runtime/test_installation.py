@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.registry import made_components
 
 from loom_worker.agents.load import load
 from loom_worker.core.settings import from_env
@@ -15,6 +14,7 @@ from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.problems import Problem
 from loom_worker.runtime.installation import Found, Inspection, side_by_side
 from loom_worker.store.database import Database
+from tests.support.registry import made_components
 
 HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n"
 SERVER = Path(__file__).parents[2] / "support" / "mcp_servers" / "sdk.py"
