@@ -138,20 +138,23 @@ class WatchedBody:
 
     def _read(self) -> None:
         try:
-            body = self._body = self._call.open()
-            try:
-                for chunk in () if self._is_abandoned.is_set() else body.chunks():
-                    self._put(chunk)
-                    if self._is_abandoned.is_set():
-                        break
-            finally:
-                # Once the body is closed its connection may serve another call, which close() must not hang up.
-                with self._lock:
-                    self._body = None
-                body.close()
+            self._pass_on(self._call.open())
             self._put(None)
         except BaseException as error:  # top of a thread: the caller raises it
             self._put(error)
+
+    def _pass_on(self, body: Body) -> None:
+        self._body = body
+        try:
+            for chunk in () if self._is_abandoned.is_set() else body.chunks():
+                self._put(chunk)
+                if self._is_abandoned.is_set():
+                    return
+        finally:
+            # Once the body is closed its connection may serve another call, which close() must not hang up.
+            with self._lock:
+                self._body = None
+            body.close()
 
     def _put(self, chunk: bytes | BaseException | None) -> None:
         """Hand it to the caller, who may be slow or gone."""

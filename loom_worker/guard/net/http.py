@@ -80,12 +80,7 @@ def send_request(
                 preload_content=False,
                 decode_content=False,
             )
-            with contextlib.closing(connection.getresponse()) as response:
-                if deadline.is_over:  # to the parser, headers that were cut off look complete
-                    raise TimeoutError
-                body, why = _body(response, deadline, max_bytes)
-                is_longer = len(body) > max_bytes
-                return HttpResponse(response.status, response.headers, body[:max_bytes], is_longer, why)
+            return _response(connection, deadline, max_bytes)
     except _FAILURES as error:
         raise NoResponse(_reason(error, deadline), is_sent) from error
 
@@ -116,6 +111,14 @@ def _connected(target: Target, addresses: Sequence[str], deadline: Deadline) -> 
             # dialled.
             connection.sock = ssl_wrap_socket(sock, server_hostname=target.host.removesuffix("."))
         yield connection
+
+
+def _response(connection: HTTPConnection, deadline: Deadline, max_bytes: int) -> HttpResponse:
+    with contextlib.closing(connection.getresponse()) as response:
+        if deadline.is_over:  # to the parser, headers that were cut off look complete
+            raise TimeoutError
+        body, why = _body(response, deadline, max_bytes)
+        return HttpResponse(response.status, response.headers, body[:max_bytes], len(body) > max_bytes, why)
 
 
 def _body(response: BaseHTTPResponse, deadline: Deadline, max_bytes: int) -> tuple[bytes, str | None]:
