@@ -1,1 +1,7 @@
-"""What Loom shows without a key: the sample shop, and a scripted model that answers questions about it."""
+"""What Loom shows without an API key: a sample shop, and a scripted model that answers questions about it.
+
+``scripted`` is the model; ``slots`` reads numbers and periods of a question, ``pattern_queries`` the queries of a
+matched pattern, and ``questions/`` turns questions into SQL. ``shop`` builds the database: ``shop_catalogue`` has its
+products, promotions and employees, ``shop_days`` its trade; ``shop_words.json``, ``shop_tables.sql`` and
+``shop_indexes.sql`` are data, read when the shop is built.
+"""

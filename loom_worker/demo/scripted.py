@@ -1,8 +1,8 @@
 """The model of the demo: no LLM and no network, yet it calls tools and answers from their rows.
 
-It reads what a real model would read - the question, the pattern beside it, the tools' results - and what it says is a
-pure function of the request (``questions/``), so the same conversation always gives the same replies.
-``scripted-demo+1000ms`` takes its time before the first words, as a real model does: a load can be tried without one.
+It reads what a real model would read - the question, the pattern shown with it, the tools' results - and its replies
+are a pure function of the request (``questions/``): the same conversation always gives the same replies.
+``scripted-demo+1000ms`` waits before the first words, as a real model does, so that load can be tested without one.
 """
 
 import json
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 
 from loom_worker.core.errors import Interrupted, ProviderFailed
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, ToolUse, Usage
-from loom_worker.demo.questions.named import named_step
-from loom_worker.demo.questions.steps import Said, next_step
+from loom_worker.demo.questions.steps import ScriptStep, next_step
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
-from loom_worker.llm.watched import POLL_S
+from loom_worker.llm.response import POLL_S
 
 _PIECE = re.compile(r"(?:\S+\s*){1,4}|\s+")
 """What streams at once: up to four words."""
@@ -34,14 +34,14 @@ class Scripted:
         count: Callable[[str], int],
         *,
         model: str = name,
-        is_stopping: Callable[[], bool] = lambda: False,
+        stopping: Stopping | None = None,
         max_reply_bytes: int = MAX_REPLY_BYTES,
     ) -> None:
         """Make the model that ``model`` names; any name is the demo's, and only its own may carry a latency.
 
         Args:
             count: tokens of a text, for the usage that replies report.
-            is_stopping: asked several times a second while a reply waits; True ends it with Interrupted.
+            stopping: asked several times a second while a reply waits, which ends with Interrupted once it is due.
             max_reply_bytes: a longer reply is cut there, its calls are left out.
 
         Raises:
@@ -50,7 +50,7 @@ class Scripted:
         self._count = count
         self._max_reply_bytes = max_reply_bytes
         self._latency_s = latency_s(model)
-        self._is_stopping = is_stopping
+        self._stopping = stopping
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
         """Stream the reply to a request, a few words at a time; nothing costs anything.
@@ -58,16 +58,16 @@ class Scripted:
         Raises:
             Interrupted: this process was asked to stop meanwhile, or the request is given up.
         """
-        whole = named_step(request) or next_step(request)
-        said = _within(whole, self._max_reply_bytes)
+        whole = next_step(request)
+        step = _within(whole, self._max_reply_bytes)
         request.watch.asked()
         self._take_time(request)
-        yield from (TextDelta(piece) for piece in _PIECE.findall(said.text))
-        uses = tuple(ToolUse(_call_id(request, n), name, arguments) for n, (name, arguments) in enumerate(said.calls))
+        yield from (TextDelta(piece) for piece in _PIECE.findall(step.text))
+        uses = tuple(ToolUse(_call_id(request, n), name, arguments) for n, (name, arguments) in enumerate(step.calls))
         yield Reply(
-            text=said.text,
-            stop_reason="reply_too_large" if said is not whole else "tool_use" if uses else "end_turn",
-            usage=self._usage(request, said),
+            text=step.text,
+            stop_reason="reply_too_large" if step is not whole else "tool_use" if uses else "end_turn",
+            usage=self._usage(request, step),
             model=self.name,
             tool_uses=uses,
         )
@@ -75,16 +75,16 @@ class Scripted:
     def _take_time(self, request: Request) -> None:
         until_s = time.monotonic() + self._latency_s
         while (left_s := until_s - time.monotonic()) > 0:
-            if self._is_stopping() or request.is_given_up():
+            if (self._stopping is not None and self._stopping.is_due) or request.is_given_up():
                 raise Interrupted("The reply was given up: this process stops, or nobody wants the reply any more.")
             request.watch.silent()
-            time.sleep(min(left_s, POLL_S))  # as seldom as a real model's call looks, for a load shall cost the same
+            time.sleep(min(left_s, POLL_S))  # as rarely as a real model's call checks, so that load costs the same
 
-    def _usage(self, request: Request, said: Said) -> Usage:
-        # Text by text: those of earlier turns come again with every call, and a counter may remember them.
+    def _usage(self, request: Request, step: ScriptStep) -> Usage:
+        # Text by text: those of earlier turns recur with every call, and a counter may remember them.
         texts = [request.system, request.memory, *(_as_text(message) for message in request.messages)]
         tools = json.dumps([[tool.name, tool.description, dict(tool.input_schema)] for tool in request.tools])
-        output = said.text + (json.dumps(said.calls) if said.calls else "")
+        output = step.text + (json.dumps(step.calls) if step.calls else "")
         return Usage(
             input_tokens=sum(map(self._count, texts)) + (self._count(tools) if request.tools else 0),
             output_tokens=self._count(output),
@@ -111,11 +111,11 @@ def latency_s(model: str) -> float:
     return int(written[1]) / 1000
 
 
-def _within(said: Said, max_bytes: int) -> Said:
+def _within(step: ScriptStep, max_bytes: int) -> ScriptStep:
     """The same if it is no larger, else the beginning of its text alone."""
-    text = said.text.encode()
-    size_bytes = len(text) + (len(json.dumps(said.calls)) if said.calls else 0)
-    return said if size_bytes <= max_bytes else Said(text[:max_bytes].decode(errors="ignore"))
+    text = step.text.encode()
+    size_bytes = len(text) + (len(json.dumps(step.calls)) if step.calls else 0)
+    return step if size_bytes <= max_bytes else ScriptStep(text[:max_bytes].decode(errors="ignore"))
 
 
 def _as_text(message: ChatMessage) -> str:
@@ -124,6 +124,6 @@ def _as_text(message: ChatMessage) -> str:
 
 
 def _call_id(request: Request, n: int) -> str:
-    """An id that no other call of the conversation has: what was said before is part of it."""
-    said = "\0".join(_as_text(message) for message in request.messages)
-    return "toolu_" + sha256(f"{len(request.messages)} {n} {said}".encode("utf-8", "replace")).hexdigest()[:24]
+    """An id that no other call of the conversation has: it depends on all earlier messages."""
+    earlier = "\0".join(_as_text(message) for message in request.messages)
+    return "toolu_" + sha256(f"{len(request.messages)} {n} {earlier}".encode("utf-8", "replace")).hexdigest()[:24]

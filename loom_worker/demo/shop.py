@@ -4,14 +4,28 @@ import contextlib
 import os
 import tempfile
 from datetime import date, timedelta
+from importlib.resources import files
 from pathlib import Path
 
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.demo import shop_catalogue as catalogue
 from loom_worker.demo.shop_catalogue import Row
 from loom_worker.demo.shop_days import Trade
-from loom_worker.demo.shop_schema import INDEXES, INSERTS, TABLES
-from loom_worker.demo.shop_words import CATEGORIES, STORES, SUPPLIERS
+
+TABLES = (
+    "categories",
+    "suppliers",
+    "products",
+    "stores",
+    "employees",
+    "promotions",
+    "customers",
+    "orders",
+    "order_lines",
+    "payments",
+    "returns",
+)
+"""In an order that satisfies every foreign key."""
 
 
 def ensure(path: Path, *, today: date) -> bool:
@@ -25,8 +39,8 @@ def ensure(path: Path, *, today: date) -> bool:
 def build(path: Path, *, today: date) -> None:
     """Write the shop, from the 1st of January two years before ``today`` to the day before it.
 
-    A date's rows are the same whatever ``today`` within a year. The file is made beside ``path`` and renamed, so
-    that a half-built one never stands there; two processes that build at once do no harm.
+    A date's rows are the same whatever ``today`` is within a year. The file is written under another name and renamed,
+    so ``path`` never holds a half-built one, and two processes may build at once.
 
     Raises:
         OSError: the folder cannot be written.
@@ -43,17 +57,23 @@ def build(path: Path, *, today: date) -> None:
         Path(name).unlink(missing_ok=True)
 
 
+def statements(kind: str) -> str:
+    """The SQL that makes the shop's ``tables`` or its ``indexes``."""
+    return files(__package__).joinpath(f"shop_{kind}.sql").read_text(encoding="utf-8")
+
+
 def _rows(today: date) -> dict[str, list[Row]]:
     first_day = date(today.year - 2, 1, 1)
+    words = catalogue.words()
     products = catalogue.products(first_day.year)
     promotions = catalogue.promotions(first_day.year, today)
     trade = Trade(products, promotions, first_day=first_day)
     for number in range((today - first_day).days):
         trade.day(first_day + timedelta(days=number))
     return trade.rows | {
-        "categories": [(number, each.name) for number, each in enumerate(CATEGORIES, start=1)],
-        "suppliers": [(number, *each) for number, each in enumerate(SUPPLIERS, start=1)],
-        "stores": [(number, *each) for number, each in enumerate(STORES, start=1)],
+        "categories": [(number, each.name) for number, each in enumerate(words.categories, start=1)],
+        "suppliers": [(number, *each) for number, each in enumerate(words.suppliers, start=1)],
+        "stores": [(number, *each) for number, each in enumerate(words.stores, start=1)],
         "products": [each.row() for each in products if each.introduced_on < today],
         "promotions": [each.row() for each in promotions],
         "employees": catalogue.employees(first_day.year),
@@ -61,13 +81,15 @@ def _rows(today: date) -> dict[str, list[Row]]:
 
 
 def _write(connection: sqlite3.Connection, rows: dict[str, list[Row]]) -> None:
-    # No journal: the file is thrown away unless it becomes whole, and no -journal file is left beside it.
+    # No journal: the file is thrown away unless it becomes whole, and no -journal file is left behind.
     connection.execute("PRAGMA journal_mode=OFF")
     connection.execute("PRAGMA synchronous=OFF")
     connection.execute("PRAGMA foreign_keys=ON")
-    connection.executescript(TABLES)
+    connection.executescript(statements("tables"))
     connection.execute("BEGIN")
-    for table, insert in INSERTS.items():
-        connection.executemany(insert, rows[table])
+    for table in TABLES:
+        if rows[table]:
+            values = ", ".join("?" * len(rows[table][0]))
+            connection.executemany(f"INSERT INTO {table} VALUES ({values})", rows[table])  # our own names
     connection.execute("COMMIT")
-    connection.executescript(INDEXES)
+    connection.executescript(statements("indexes"))

@@ -4,25 +4,15 @@ import bisect
 import itertools
 import random
 from collections import defaultdict
+from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
 
-from loom_worker.demo.shop_catalogue import Product, Promotion, Row, dice, person
-from loom_worker.demo.shop_words import (
-    CITIES,
-    COUNTRY_WEIGHTS,
-    PAYMENT_METHODS,
-    PAYMENT_WEIGHTS,
-    RETURN_REASONS,
-    RETURN_WEIGHTS,
-    SEGMENT_WEIGHTS,
-    SEGMENTS,
-    STORES,
-)
+from loom_worker.demo.shop_catalogue import Product, Promotion, Row, person, random_of, words
 
 FIRST_CUSTOMERS = 500
 """Signed up before the first day; one or two a day follow."""
 ORDERS_A_DAY = 13.0
-"""In the mean of the first year, before season and promotions."""
+"""On average in the first year, before season and promotions."""
 GROWTH_A_YEAR = 0.22
 PRICE_RISE_A_YEAR = 0.03
 FREE_SHIPPING_FROM = 80.0
@@ -34,7 +24,7 @@ _HOUR_WEIGHTS = (2, 3, 5, 6, 7, 6, 5, 5, 6, 7, 8, 9, 8, 5, 3)
 
 
 class Trade:
-    """Rows of customers, orders, lines, payments and returns, as the days go by."""
+    """Collects rows of customers, orders, lines, payments and returns, day by day."""
 
     def __init__(self, products: tuple[Product, ...], promotions: tuple[Promotion, ...], *, first_day: date) -> None:
         self.rows: dict[str, list[Row]] = {
@@ -43,19 +33,25 @@ class Trade:
         self._products = products
         self._promotions = promotions
         self._first_day = first_day
+        self._words = words()
         self._returns_due: defaultdict[date, list[Row]] = defaultdict(list)
         self._customers: list[tuple[str, str]] = []
         for number in range(FIRST_CUSTOMERS):
-            roll = dice("first customer", number)
+            roll = random_of("first customer", number)
             self._sign_up(roll, first_day - timedelta(days=1 + (FIRST_CUSTOMERS - number) * 2))
 
     def day(self, day: date) -> None:
         """Add one day; days must come in order, each once."""
-        roll = dice("day", day.isoformat())
+        roll = random_of("day", day.isoformat())
         for _ in range(roll.choices((0, 1, 2, 3), (30, 35, 22, 13))[0]):
             self._sign_up(roll, day)
         promotion = next((each for each in self._promotions if each.starts_on <= day <= each.ends_on), None)
-        weights = list(itertools.accumulate(self._demand(product, day) for product in self._products))
+        year, month = day.year - self._first_day.year, day.month - 1
+        demand = (
+            product.popularity[year] * product.category.months[month] if day >= product.introduced_on else 0.0
+            for product in self._products
+        )
+        weights = list(itertools.accumulate(demand))
         for moment in self._moments(roll, day, promotion):
             self._order(roll, moment, promotion=promotion, weights=weights)
         for row in self._returns_due.pop(day, ()):
@@ -68,16 +64,11 @@ class Trade:
 
     def _sign_up(self, roll: random.Random, day: date) -> None:
         name = person(roll)
-        country, cities = roll.choices(CITIES, COUNTRY_WEIGHTS)[0]
-        segment = roll.choices(SEGMENTS, SEGMENT_WEIGHTS)[0]
+        country, cities = roll.choices(list(self._words.cities.items()), self._words.country_weights)[0]
+        segment = _drawn(roll, self._words.segments)
         email = f"{name.lower().replace(' ', '.')}.{len(self._customers) + 1}@example.com"
         self._customers.append((country, segment))
         self._add("customers", (name, email, roll.choice(cities), country, segment, day.isoformat()))
-
-    def _demand(self, product: Product, day: date) -> float:
-        if day < product.introduced_on:
-            return 0.0
-        return product.popularity[day.year - self._first_day.year] * product.category.months[day.month - 1]
 
     def _moments(self, roll: random.Random, day: date, promotion: Promotion | None) -> list[datetime]:
         years = (day - self._first_day).days / 365.25
@@ -92,7 +83,9 @@ class Trade:
     ) -> None:
         customer = int(len(self._customers) * roll.random() ** 1.35)
         country, segment = self._customers[customer]
-        store = _store(roll, country)
+        # Six orders in ten are placed online (1), and all of those who have no store in their country.
+        near = [number for number, store in enumerate(self._words.stores[1:], start=2) if store[2] == country]
+        store = roll.choice(near) if near and roll.random() > 0.6 else 1
         used = promotion if promotion and roll.random() < 0.7 else None
         status = roll.choices(("completed", "shipped", "cancelled"), (90, 6, 4))[0]
         lines = [self._line(roll, moment.date(), product, segment, used) for product in self._basket(roll, weights)]
@@ -104,7 +97,7 @@ class Trade:
             self._sell(roll, moment.date(), order, line, is_kept=status != "cancelled")
         if status != "cancelled":
             paid_at = (moment + timedelta(seconds=roll.randrange(20, 400))).isoformat(sep=" ")
-            method = roll.choices(PAYMENT_METHODS, PAYMENT_WEIGHTS)[0]
+            method = _drawn(roll, self._words.payment_methods)
             self._add("payments", (order, method, round(total + shipping, 2), paid_at))
 
     def _basket(self, roll: random.Random, weights: list[float]) -> list[Product]:
@@ -130,7 +123,7 @@ class Trade:
             back = roll.randint(1, quantity)
             returned_on = day + timedelta(days=roll.randint(3, 28))
             refund = round(_amount(line) * back / quantity, 2)
-            reason = roll.choices(RETURN_REASONS, RETURN_WEIGHTS)[0]
+            reason = _drawn(roll, self._words.return_reasons)
             self._returns_due[returned_on].append((number, returned_on.isoformat(), back, reason, refund))
 
 
@@ -139,7 +132,5 @@ def _amount(line: tuple[Product, int, float, float]) -> float:
     return round(quantity * price * (1 - discount), 2)
 
 
-def _store(roll: random.Random, country: str) -> int:
-    """A store's id: online (1) for six in ten, and for all who have no store in their country."""
-    near = [number for number, store in enumerate(STORES[1:], start=2) if store[2] == country]
-    return roll.choice(near) if near and roll.random() > 0.6 else 1
+def _drawn(roll: random.Random, weights: Mapping[str, int]) -> str:
+    return roll.choices(list(weights), list(weights.values()))[0]

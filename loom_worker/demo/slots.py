@@ -1,12 +1,17 @@
-"""Numbers and periods said in an English question, for the scripted model; no clock, today comes as an argument."""
+"""Numbers and periods in an English question, for the scripted model; no clock, today comes as an argument."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-from loom_worker.demo.calendar import FOREVER, MONTH, SEASONS, first_day, later, month_number, months_on
-
+MONTHS = "january february march april may june july august september october november december".split()
+MONTH = "|".join([*MONTHS, "jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec"])
+"""Names of months, as part of a regular expression."""
+SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
+"""The first month of each, by the meteorological calendar."""
+FOREVER = (date(1, 1, 1), date(9999, 12, 31))
+"""Stands for an end that a period does not have."""
 _NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _COUNT = "|".join(["[1-9]\\d{0,2}", *_NUMBERS[2:], "fifteen", "twenty", "fifty"])
 _OTHER_NUMBERS = {"fifteen": 15, "twenty": 20, "fifty": 50}
@@ -22,7 +27,7 @@ class Period:
 
     start: date
     end: date
-    said: str
+    wording: str
     """The words of the question it was read from."""
     unit: str = ""
     """day, week, month, quarter, year or season if it is one of the calendar; else empty."""
@@ -32,16 +37,16 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """What a question says beside what it is about."""
+    """The number and the periods of a question, apart from what it is about."""
 
     n: int | None
     periods: tuple[Period, ...]
     marked: str
-    """The question in lower case, ``@p0`` in place of its first period and so on."""
+    """The question in lower case, ``@p0`` instead of its first period and so on."""
 
     @property
     def period(self) -> Period | None:
-        """The period, if there is one and no other: two are never made into one."""
+        """The period, if there is exactly one: two are never made into one."""
         return self.periods[0] if len(self.periods) == 1 else None
 
     @property
@@ -53,7 +58,7 @@ class Slots:
 def read(question: str, today: date | None) -> Slots:
     """Read the first count and all periods of a question.
 
-    Without today, words such as "last year" are not understood and stay in the rest.
+    Without today, words such as "last year" are not understood and remain in the rest.
     """
     text, found = " ".join(question.lower().replace("@", " ").split()), list[Period]()
     for pattern, meaning in _ATOMS:
@@ -69,7 +74,7 @@ def read(question: str, today: date | None) -> Slots:
 
 
 def _until_today(period: Period, today: date | None) -> Period:
-    """A calendar unit that still runs ends with today: there is no more of it yet."""
+    """A calendar unit that is still running ends with today."""
     if today is None or not period.unit or not period.start <= today < period.end:
         return period
     return replace(period, end=today + timedelta(days=1))
@@ -87,12 +92,41 @@ def number_words() -> dict[str, int]:
     return {word: number(word) for word in (*_NUMBERS[2:], *_OTHER_NUMBERS)}
 
 
+def month_number(name: str) -> int:
+    """1 to 12, of a whole name or its beginning."""
+    return next(number for number, month in enumerate(MONTHS, start=1) if month.startswith(name[:3]))
+
+
+def months_on(day: date, months: int) -> date:
+    """The first day of the month that lies so many months from a day's own."""
+    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
+    return date(year, month + 1, 1)
+
+
+def first_day(unit: str, day: date) -> date:
+    """The first day of the week, month, quarter or year that a day lies in."""
+    if unit == "year":
+        return date(day.year, 1, 1)
+    if unit == "quarter":
+        return date(day.year, 3 * ((day.month - 1) // 3) + 1, 1)
+    if unit == "month":
+        return day.replace(day=1)
+    return day - timedelta(days=day.weekday()) if unit == "week" else day
+
+
+def later(unit: str, first: date, count: int) -> date:
+    """So many units on, or back if negative; of months and longer units the first day."""
+    if unit in ("day", "week"):
+        return first + timedelta(days=count * (7 if unit == "week" else 1))
+    return months_on(first, count * {"month": 1, "quarter": 3, "season": 12, "year": 12}[unit])
+
+
 _Meaning = Callable[[re.Match[str], date | None], Period | None]
 _Joined = Callable[[list[Period], date | None], Period | None]
 
 
 def _taker(meaning: _Meaning, today: date | None, found: list[Period]) -> Callable[[re.Match[str]], str]:
-    """Note the period a match stands for and leave a mark in its place; what has no meaning stays."""
+    """Note the period that a match means and replace the match by a mark; a match without a meaning stays."""
 
     def take(match: re.Match[str]) -> str:
         try:
@@ -102,7 +136,7 @@ def _taker(meaning: _Meaning, today: date | None, found: list[Period]) -> Callab
         if period is None:
             return match[0]
         ahead = match.groupdict().get("ahead") or ""
-        found.append(replace(period, said=" ".join(match[0].removeprefix(ahead).split())))
+        found.append(replace(period, wording=" ".join(match[0].removeprefix(ahead).split())))
         return f"{ahead}@p{len(found) - 1}"
 
     return take
@@ -116,8 +150,8 @@ def _joiner(joined: _Joined, today: date | None, found: list[Period]) -> Callabl
         period = joined(parts, today)
         if period is None:
             return match[0]
-        said = _MARK.sub(lambda mark: found[int(mark[1])].said, match[0])
-        found.append(replace(period, said=" ".join(said.split())))
+        wording = _MARK.sub(lambda mark: found[int(mark[1])].wording, match[0])
+        found.append(replace(period, wording=" ".join(wording.split())))
         return f"@p{len(found) - 1}"
 
     return take
@@ -151,16 +185,12 @@ def _to_date(_: re.Match[str], today: date | None) -> Period | None:
     return None if today is None else Period(date(today.year, 1, 1), today + timedelta(days=1), "", "year")
 
 
-def _named_day(match: re.Match[str], today: date | None) -> Period | None:
-    return None if today is None else _one_day(today - timedelta(days=match[0] == "yesterday"))
+def _named_day(found: re.Match[str], today: date | None) -> Period | None:
+    return None if today is None else _one_day(today - timedelta(days=found[0] == "yesterday"))
 
 
 def _one_day(day: date) -> Period:
     return Period(day, day + timedelta(days=1), "", "day")
-
-
-def _iso_day(match: re.Match[str], _: date | None) -> Period:
-    return _one_day(date.fromisoformat(match[0]))
 
 
 def _written_day(match: re.Match[str], _: date | None) -> Period:
@@ -172,17 +202,9 @@ def _iso_month(match: re.Match[str], _: date | None) -> Period:
     return Period(first, months_on(first, 1), "", "month")
 
 
-def _quarter(match: re.Match[str], today: date | None) -> Period | None:
-    return _latest(match["year"], 3 * int(match["quarter"]) - 2, "quarter", today)
-
-
 def _half(match: re.Match[str], _: date | None) -> Period:
     first = date(int(match["year"]), 7 if match["half"] in ("2", "second") else 1, 1)
     return Period(first, months_on(first, 6), "")
-
-
-def _month(match: re.Match[str], today: date | None) -> Period | None:
-    return _latest(match["year"], month_number(match["month"]), "month", today)
 
 
 def _month_of_unit(match: re.Match[str], today: date | None) -> Period | None:
@@ -193,13 +215,25 @@ def _month_of_unit(match: re.Match[str], today: date | None) -> Period | None:
     return Period(first, months_on(first, 1), "", "month")
 
 
-def _season(match: re.Match[str], today: date | None) -> Period | None:
-    return _latest(match["year"], SEASONS[match["season"]], "season", today)
+def _month(found: re.Match[str], today: date | None) -> Period | None:
+    return _latest(found["year"], month_number(found["month"]), "month", today)
+
+
+def _quarter(found: re.Match[str], today: date | None) -> Period | None:
+    return _latest(found["year"], 3 * int(found["quarter"]) - 2, "quarter", today)
+
+
+def _season(found: re.Match[str], today: date | None) -> Period | None:
+    return _latest(found["year"], SEASONS[found["season"]], "season", today)
+
+
+def _year(found: re.Match[str], today: date | None) -> Period | None:
+    return _latest(found["year"], 1, "year", today)
 
 
 def _latest(year: str | None, month: int, unit: str, today: date | None) -> Period | None:
     """The unit that begins with a month of a named year, or the latest one that is over."""
-    months = 1 if unit == "month" else 3
+    months = {"month": 1, "year": 12}.get(unit, 3)
     if year is not None:
         first = date(int(year), month, 1)
         return Period(first, months_on(first, months), "", unit)
@@ -211,11 +245,6 @@ def _latest(year: str | None, month: int, unit: str, today: date | None) -> Peri
     return Period(first, months_on(first, months), "", unit, is_bare=True)
 
 
-def _year(match: re.Match[str], _: date | None) -> Period:
-    year = int(match["year"])
-    return Period(date(year, 1, 1), date(year + 1, 1, 1), "", "year")
-
-
 def _since(parts: list[Period], today: date | None) -> Period | None:
     """Up to and including today; of a month without a year, since the latest that has begun."""
     if today is None:
@@ -224,18 +253,6 @@ def _since(parts: list[Period], today: date | None) -> Period | None:
     if parts[0].is_bare and (again := months_on(start, 12)) <= today:
         start = again
     return Period(start, today + timedelta(days=1), "")
-
-
-def _before(parts: list[Period], _: date | None) -> Period:
-    return Period(FOREVER[0], parts[0].start, "")
-
-
-def _after(parts: list[Period], _: date | None) -> Period:
-    return Period(parts[0].end, FOREVER[1], "")
-
-
-def _until(parts: list[Period], _: date | None) -> Period:
-    return Period(FOREVER[0], parts[0].end, "")
 
 
 def _from_to(parts: list[Period], _: date | None) -> Period | None:
@@ -253,7 +270,7 @@ _SEASON = "|".join(SEASONS)
 _ATOMS: tuple[tuple[re.Pattern[str], _Meaning], ...] = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (
-        (rf"\b{_YEAR}-\d\d-\d\d\b", _iso_day),
+        (rf"\b{_YEAR}-\d\d-\d\d\b", lambda found, _: _one_day(date.fromisoformat(found[0]))),
         (rf"\b(?P<day>\d\d?)(?:st|nd|rd|th)? (?:of )?(?P<month>{MONTH}),? (?P<year>{_YEAR})\b", _written_day),
         (rf"\b(?P<month>{MONTH}) (?P<day>\d\d?)(?:st|nd|rd|th)?,? (?P<year>{_YEAR})\b", _written_day),
         (rf"(?<![-\w])(?P<year>{_YEAR})-(?P<month>\d\d)(?![-\w])", _iso_month),
@@ -262,15 +279,36 @@ _ATOMS: tuple[tuple[re.Pattern[str], _Meaning], ...] = tuple(
         (rf"\b(?P<which>this|current|last|past|previous) (?P<unit>{_UNIT})\b", _one_unit),
         (r"\b(?:year to date|ytd)\b", _to_date),
         (r"\b(?:today|yesterday)\b", _named_day),
-        (rf"\bq(?P<quarter>[1-4])(?:,? (?:of |in )?(?P<year>{_YEAR}))?\b", _quarter),
+        (
+            rf"\bq(?P<quarter>[1-4])(?:,? (?:of |in )?(?P<year>{_YEAR}))?\b",
+            _quarter,
+        ),
         (rf"\bh(?P<half>[12]),? (?:of |in )?(?P<year>{_YEAR})\b", _half),
         (rf"\b(?:the )?(?P<half>first|second) half (?:of |in )?(?P<year>{_YEAR})\b", _half),
-        (rf"\b(?P<season>{_SEASON}) (?:of |in )?(?P<year>{_YEAR})\b", _season),
-        (rf"\blast (?P<season>{_SEASON})(?P<year>(?!))?\b", _season),
-        (rf"\b(?P<month>{MONTH}),? (?:of |in )?(?P<year>{_YEAR})\b", _month),
-        (rf"\b(?P<ahead>(?:{_AHEAD}) )(?P<month>{MONTH})(?P<year>(?!))?\b(?! (?:week|\d))", _month),
-        (rf"\b(?P<month>{MONTH})(?P<year>(?!))?(?= (?:vs|versus|compared|and @p|or @p)\b)", _month),
-        (rf"(?<![-\w@]){_NO_AMOUNT}(?P<year>{_YEAR})(?![-\w])", _year),
+        (
+            rf"\b(?P<season>{_SEASON}) (?:of |in )?(?P<year>{_YEAR})\b",
+            _season,
+        ),
+        (
+            rf"\blast (?P<season>{_SEASON})(?P<year>(?!))?\b",
+            _season,
+        ),
+        (
+            rf"\b(?P<month>{MONTH}),? (?:of |in )?(?P<year>{_YEAR})\b",
+            _month,
+        ),
+        (
+            rf"\b(?P<ahead>(?:{_AHEAD}) )(?P<month>{MONTH})(?P<year>(?!))?\b(?! (?:week|\d))",
+            _month,
+        ),
+        (
+            rf"\b(?P<month>{MONTH})(?P<year>(?!))?(?= (?:vs|versus|compared|and @p|or @p)\b)",
+            _month,
+        ),
+        (
+            rf"(?<![-\w@]){_NO_AMOUNT}(?P<year>{_YEAR})(?![-\w])",
+            _year,
+        ),
     )
 )
 """Tried in this order, each on what the ones before left over."""
@@ -280,9 +318,12 @@ _JOINED: tuple[tuple[re.Pattern[str], _Joined], ...] = tuple(
     for pattern, joined in (
         (rf"(?:from|between) +{_P} +(?:to|and|until|till|through) +{_P}", _from_to),
         (rf"since +(?:the (?:start|beginning) of +)?{_P}", _since),
-        (rf"before +{_P}", _before),
-        (rf"(?:after|later than) +(?:the end of +)?{_P}", _after),
-        (rf"(?:until|till|up to|through) +(?:the end of +)?{_P}", _until),
+        (rf"before +{_P}", lambda parts, _: Period(FOREVER[0], parts[0].start, "")),
+        (rf"(?:after|later than) +(?:the end of +)?{_P}", lambda parts, _: Period(parts[0].end, FOREVER[1], "")),
+        (
+            rf"(?:until|till|up to|through) +(?:the end of +)?{_P}",
+            lambda parts, _: Period(FOREVER[0], parts[0].end, ""),
+        ),
     )
 )
 """Words in front of periods that are one period with them."""

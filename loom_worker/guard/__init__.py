@@ -1,6 +1,6 @@
-"""What keeps faults from spreading.
+"""Guards that keep faults and secrets from spreading.
 
-``breaker`` stops asking what has failed again and again, ``rate`` bounds how often something is asked, both for all
-workers together through Redis; ``tolerant`` lets work go on where Redis does not answer; ``redact`` takes secrets and
-personal data out of texts.
+``breaker`` stops calling what keeps failing, ``rate`` limits how often something is called, both for all workers
+together through Redis; ``tolerant`` lets work go on if Redis does not answer; ``redact`` removes secrets and personal
+data from texts; ``net/`` connects to hosts that others name.
 """

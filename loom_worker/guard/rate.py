@@ -1,8 +1,8 @@
-"""Rates: how often something may be called, over all workers together.
+"""Rate limits: how often something may be called, by all workers together.
 
 A list in Redis per name holds the times of the last calls, read and written by one Lua script on Redis' own clock. It
-is exact: in no stretch of ``per_s`` seconds are more than ``calls`` calls let through. (A leaky bucket, which keeps one
-number, lets nearly twice as many through in its first period.)
+is exact: in no period of ``per_s`` seconds are more than ``calls`` calls allowed. (A leaky bucket, which keeps one
+number, allows nearly twice as many in its first period.)
 """
 
 import math
@@ -18,8 +18,8 @@ from loom_worker.guard.tolerant import Tolerant
 TIMES = "loom:rate:"
 
 
-class Rates:
-    """All rates, on one Redis; while it is away every call may be made. Safe to use from many threads."""
+class RateLimiter:
+    """All rate limits, on one Redis; while it does not answer every call is allowed. Safe to use from many threads."""
 
     def __init__(self, redis: Any, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Nothing is sent yet.
@@ -36,10 +36,10 @@ class Rates:
         """Count one call if it may be made now.
 
         Returns:
-            0 if so; otherwise the seconds after which one may, if nobody else is faster.
+            0 if so; otherwise the seconds after which one may be made, unless another caller is faster.
 
         Raises:
-            ValueError: the rate allows nothing.
+            ValueError: the rate allows no call.
         """
         if rate.calls < 1 or rate.per_s <= 0:
             raise ValueError(f"{name}: a rate must allow a call: {rate}")
@@ -51,11 +51,11 @@ class Rates:
         """Return when one call may be made, and count it.
 
         Args:
-            at_most_s: a longer wait is not begun.
-            pause: waits so many seconds; what it raises ends the wait.
+            at_most_s: if the wait would be longer, it is not begun.
+            pause: waits so many seconds; if it raises, the wait ends.
 
         Raises:
-            ToolFailed: too many others call it.
+            ToolFailed: too many calls are made.
         """
         end_s = self._clock() + at_most_s
         while (wait_s := self.take(name, rate)) > 0:

@@ -1,12 +1,12 @@
-"""Takes secrets and what identifies a person out of text before it is kept or shown. Pure, and linear in the text.
+"""Removes secrets and what identifies a person from text before it is kept or shown. Pure, and linear in the text.
 
-Taken out: passwords in URLs, Authorization, Cookie, Bearer and Basic credentials, keys of known shapes, values of
-names such as password, token and api_key, PEM blocks, JSON Web Tokens, AWS secret keys beside their ids; e-mail
+Removed: passwords in URLs, Authorization, Cookie, Bearer and Basic credentials, keys of known shapes, values of
+names such as password, token and api_key, PEM blocks, JSON Web Tokens, AWS secret keys near their ids; e-mail
 addresses, payment cards (Luhn), IBANs (mod 97), US social security numbers, and telephone numbers with a country
 code, in the North American form or behind a word such as "phone".
 
-Not taken out: names, postal addresses, IP addresses, dates of birth, national telephone numbers that nothing tells
-from other numbers, passwords in plain prose ("the password is hunter2"), and secrets of unknown shape.
+Not removed: names, postal addresses, IP addresses, dates of birth, national telephone numbers that look like any
+other number, passwords in plain prose ("the password is hunter2"), and secrets of unknown shape.
 """
 
 import base64
@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, product
 
-SECRET = "[redacted]"  # noqa: S105 - what stands in the place of one
+SECRET = "[redacted]"  # noqa: S105 - replaces one
 EMAIL = "[redacted email]"
 MARKER = re.compile(r"\[redacted(?: [a-z]{1,10})?\]")
-"""What stands in the place of anything that was taken out, such as ``[redacted email]``."""
+"""Replaces anything that was removed, such as ``[redacted email]``."""
 ROUNDS = 4
-"""A text is looked at again while its rest looks like something; then a stretch that still does goes as a whole."""
+"""A text is searched again while its rest still matches; after that, a stretch that matches is removed as a whole."""
 AWS_NEAR_CHARS = 200
-"""An AWS secret key has no shape of its own but forty characters: it is taken for one so near to a key id."""
+"""Forty characters are taken for an AWS secret key, which has no other shape, only this near to a key id."""
 _GAP = "\0"
-"""Stands for a marker while the rest is looked at: no pattern below matches across it."""
+"""Stands for a marker while the rest is searched: no pattern below matches across it."""
 
 Span = tuple[int, int, str]
 """Begin, end, and the marker for what lies between."""
@@ -34,7 +34,7 @@ Span = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Something to be taken out: the last group that matched, or the whole match if there is none."""
+    """Something to be removed: the last group that matched, or the whole match if there is none."""
 
     pattern: re.Pattern[str]
     marker: str = SECRET
@@ -43,7 +43,7 @@ class _Kind:
 
 
 def redacted(text: str) -> str:
-    """Put a marker in the place of each secret; of what was redacted before nothing changes.
+    """Replace each secret by a marker; what was redacted before does not change.
 
     NUL, which no store of ours can carry, becomes U+FFFD.
     """
@@ -63,7 +63,7 @@ def _filled(rest: str, markers: list[str]) -> str:
 
 
 def _taken(rest: str, spans: list[Span], markers: list[str]) -> tuple[str, list[str]]:
-    """Put gaps in the place of spans, which hold none; the markers of all gaps, in their order."""
+    """Replace spans, which contain no gaps, by gaps; also the markers of all gaps, in their order."""
     parts: list[str] = []
     kept: list[str] = []
     old = iter(markers)
@@ -76,12 +76,14 @@ def _taken(rest: str, spans: list[Span], markers: list[str]) -> tuple[str, list[
 
 
 def _merged(text: str) -> list[Span]:
-    """All spans in order; of those that overlap one over all of them."""
+    """All spans in order; those that overlap become one."""
     merged: list[Span] = []
     for start, end, marker in sorted(_found(text)):
         if not merged or start >= merged[-1][1]:
             merged.append((start, end, marker))
-        elif not (marker == EMAIL and text.startswith("@", merged[-1][1])):  # a URL's password and its host are none
+        elif not (
+            marker == EMAIL and text.startswith("@", merged[-1][1])
+        ):  # a URL's password and its host are no e-mail address
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]), merged[-1][2])
     return merged
 
@@ -118,18 +120,18 @@ def _has_digit(text: str) -> bool:
     return any(char.isdigit() for char in text)
 
 
-def _is_told(value: str) -> bool:
-    """False for what stands in the place of a secret without being one."""
+def _is_value(value: str) -> bool:
+    """False for a word that stands where a secret could but is none."""
     return value.lower() not in {"true", "false", "yes", "no", "null", "none", "nil", "undefined"}
 
 
 def _is_token(value: str) -> bool:
     """False for a count of tokens."""
-    return _is_told(value) and not (value.isdecimal() and len(value) < 6)
+    return _is_value(value) and not (value.isdecimal() and len(value) < 6)
 
 
 def _is_credential(value: str) -> bool:
-    """False for words: "bearer authentication" is none."""
+    """False for words: "bearer authentication" is no credential."""
     return _has_digit(value) or len(value) >= 20 or _is_basic(value)
 
 
@@ -271,7 +273,7 @@ _NAMED_KINDS = (
         is_one=lambda value: "=" in value,
     ),
     _Kind(re.compile(r"b(?:earer|asic)[ \t]{1,5}([a-z0-9._~+/=-]{8,})"), is_one=_is_credential),
-    _Kind(re.compile(rf"{_NAMES}(?:{_VALUE})"), is_one=_is_told),
+    _Kind(re.compile(rf"{_NAMES}(?:{_VALUE})"), is_one=_is_value),
     _Kind(re.compile(rf"token(?:{_VALUE})"), is_one=_is_token),
     _Kind(re.compile(rf"--(?<!\S--)[a-z-]{{0,30}}?(?:{_NAMES}|token)[ \t]{{1,3}}[\"']?([^\s\"'\0]+)")),
     _Kind(

@@ -1,4 +1,4 @@
-"""Asking Redis where the work must go on without an answer: a guard must never be the fault itself."""
+"""Calls of Redis where work must go on without an answer: a guard must not become the fault itself."""
 
 import logging
 import threading
@@ -13,16 +13,16 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PAUSE_S = 5.0
-"""After a failure Redis is not asked for so long: one that swallows bytes costs a caller its timeout, not each call."""
+"""Redis is not asked for this long after a failure: if it hangs, it costs one caller its timeout, not every caller."""
 LOG_S = 60.0
-"""One line in the log per so many seconds."""
+"""At most one line in the log per this many seconds."""
 
 
 class Tolerant:
-    """Asks, and answers by itself while Redis is away. Safe to use from many threads."""
+    """Asks Redis, and gives a default while it does not answer. Safe to use from many threads."""
 
     def __init__(self, what: str, clock: Callable[[], float]) -> None:
-        """Begin with a Redis that is trusted to answer.
+        """Begin as if Redis answered.
 
         Args:
             what: the guard, for the log.
@@ -35,7 +35,7 @@ class Tolerant:
         self._log_at_s = float("-inf")
 
     def ask(self, question: Callable[[], T], *, otherwise: T) -> T:
-        """What Redis says, or ``otherwise``."""
+        """Redis' answer to a question, or ``otherwise``."""
         if self._clock() < self._ask_at_s:
             return otherwise
         try:

@@ -1,8 +1,9 @@
 """Language models.
 
-``model`` says what a model is; ``messages`` asks any server of the Messages API (``anthropic_request`` builds what is
-sent, ``sse`` and ``anthropic_stream`` read what comes back, ``anthropic_errors`` and ``too_long`` what is refused,
-``watched`` keeps the deadline, ``clean`` mends text), and ``anthropic``, ``bedrock`` and ``ollama`` say what is special
-about one; ``scripted`` and ``demo`` answer without network; ``retry`` tries again, ``guarded`` leaves a provider alone
-that keeps failing; ``rerank`` lets a model rank patterns or messages; ``tokens`` counts and ``prices`` prices.
+``model`` says what a model is, and wraps one so that a second stands in or a deleted session is no longer asked about;
+``retry`` repeats failed calls and stops calling a provider that keeps failing. ``messages`` calls any server of the
+Messages API: ``anthropic_request`` builds the request, ``response`` reads the bytes under a deadline, ``sse`` splits
+them into events, ``anthropic_stream`` makes the reply of them and ``anthropic_errors`` translates errors;
+``anthropic``, ``bedrock`` and ``ollama`` are its adapters. ``sanitize`` mends text and JSON of a model, ``rerank``
+lets a model rank patterns or messages, ``tokens`` counts tokens, ``prices`` computes costs.
 """

@@ -1,17 +1,15 @@
-"""What a refusal of the Messages API means to Loom; pure, status and body in, our error out."""
+"""What an error response of the Messages API means to Loom: status and body in, our error out. Pure."""
 
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 
 from loom_worker.core.errors import LoomError, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
-from loom_worker.llm.too_long import excess
+from loom_worker.guard.net.http import retry_after_s as standard_retry_after_s
 
 BUSY_STATUS = frozenset({408, 409, 425, 429})
-"""Beside all of 500 and above: the same request may succeed later."""
+"""Besides 500 and above: the same request may succeed later."""
 BUSY_TYPES = frozenset({"overloaded_error", "rate_limit_error", "api_error", "timeout_error"})
 STATUS_OF_TYPE = {
     "invalid_request_error": 400,
@@ -23,7 +21,7 @@ STATUS_OF_TYPE = {
 }
 """For error events, which come after status 200."""
 WAIT_STATUS = frozenset({429, 529})
-"""These speak of what all requests of an account together may, however they word it."""
+"""These are about the limits of the whole account, however they are worded."""
 ADVICE = {
     401: "It does not accept the API key: set ANTHROPIC_API_KEY.",
     402: "There is a problem with the account's billing or credit.",
@@ -33,18 +31,18 @@ ADVICE = {
 }
 TOO_LONG = "The request is longer than the model's window: lower LOOM_MAX_CONTEXT_TOKENS."
 RATE_LIMIT = "rate-limit"
-"""Third argument of an Overloaded that speaks of the account's share, not of the provider's health."""
+"""Third argument of an Overloaded that is about the account's limits, not about the provider's health."""
 MAX_DETAIL = 200
-"""Characters of the provider's own words that are passed on."""
+"""Characters of the provider's own text that are passed on."""
 SECRETS = re.compile(r"\b(?:sk-[\w-]{4,200}|Bearer\s{1,5}\S{1,500})")
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A refusal as it came over the wire."""
+class ErrorResponse:
+    """An error as the provider sent it."""
 
     status: int
-    """200 for an error event in the stream; its kind decides then."""
+    """200 for an error event in the stream, which is judged by its kind."""
     kind: str = ""
     """The error's ``type``, such as ``overloaded_error``; empty if unknown."""
     message: str = ""
@@ -52,28 +50,28 @@ class Refused:
 
 
 def is_rate_limit(error: Overloaded) -> bool:
-    """True if the account has had its share for now: the provider itself is well."""
+    """True if the account has used up its limit for now: the provider itself is well."""
     return RATE_LIMIT in error.args[2:]
 
 
-def refusal(
-    refused: Refused, *, model: str, now_s: float, secret: str | None, advice: Mapping[int, str] = ADVICE
+def translated(
+    response: ErrorResponse, *, model: str, now_s: float, secret: str | None, advice: Mapping[int, str] = ADVICE
 ) -> LoomError:
     """Return Overloaded for what may succeed later, PromptTooLong or ProviderFailed for what will not.
 
     Args:
         model: the model that was asked.
         now_s: seconds since 1970, for a Retry-After that is a date.
-        secret: the API key in use, to be kept out of the text.
-        advice: what to do about a refusal, by its status.
+        secret: the API key in use, which must not show in the text.
+        advice: what to do about an error, by its status.
     """
-    kind, status = refused.kind, refused.status
-    too_long = None if status in WAIT_STATUS else excess(f"{kind}: {refused.message}")
-    if too_long:  # some servers of one's own answer 500 to it
-        text = f"{TOO_LONG} {safe_detail(refused.message, secret)}".rstrip()
+    kind, status = response.kind, response.status
+    too_long = None if status in WAIT_STATUS else excess(f"{kind}: {response.message}")
+    if too_long:  # some self-hosted servers answer 500 to it
+        text = f"{TOO_LONG} {safe_detail(response.message, secret)}".rstrip()
         return PromptTooLong(text, too_long.tokens, too_long.limit)
     if kind in BUSY_TYPES or status in BUSY_STATUS or status >= 500:
-        wait_s = retry_after_s(refused.headers, now_s=now_s)
+        wait_s = retry_after_s(response.headers, now_s=now_s)
         is_share = kind == "rate_limit_error" or (status == 429 and kind not in BUSY_TYPES)
         text = f"The model's provider is busy ({kind or status})."
         return Overloaded(text, wait_s, RATE_LIMIT) if is_share else Overloaded(text, wait_s)
@@ -83,13 +81,13 @@ def refusal(
     parts = (
         f"The model's provider refuses the request ({status}).",
         advice.get(status, "").format(model=model),
-        safe_detail(refused.message, secret),
+        safe_detail(response.message, secret),
     )
     return ProviderFailed(" ".join(part for part in parts if part))
 
 
 def safe_detail(message: str, secret: str | None) -> str:
-    """One line of the provider's words, at most 200 characters, without anything that looks like a key."""
+    """One line of the provider's own text, at most 200 characters, without anything that looks like a key."""
     line = " ".join(message.split())
     line = SECRETS.sub("***", line.replace(secret, "***") if secret else line)
     return f"It says: {line[:MAX_DETAIL]}" if line else ""
@@ -97,20 +95,86 @@ def safe_detail(message: str, secret: str | None) -> str:
 
 def retry_after_s(headers: Mapping[str, str], *, now_s: float) -> float | None:
     """Seconds from ``retry-after-ms`` or ``Retry-After`` (seconds or an HTTP date); None if absent or nonsense."""
+    in_ms, header = headers.get("retry-after-ms"), headers.get("retry-after", "").strip()
     try:
-        if "retry-after-ms" in headers:
-            return _sensible(float(headers["retry-after-ms"]) / 1000)
-        raw = headers.get("retry-after", "").strip()
-        return _sensible(float(raw)) if re.fullmatch(r"[-+\d.eE]+", raw) else _until(raw, now_s)
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _sensible(seconds: float) -> float | None:
+        seconds = float(header) if in_ms is None else float(in_ms) / 1000
+    except ValueError:
+        return standard_retry_after_s(header, now_s=now_s) if in_ms is None else None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
-def _until(raw: str, now_s: float) -> float:
-    moment = parsedate_to_datetime(raw)
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, aware.timestamp() - now_s)
+_NUMBER = r"([\d,]{1,15})"
+_TOO_LONG = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"(?:prompt|input|request) (?:is |was )?too long",
+        r"input length and .{1,20} exceed context limit",
+        r"maximum (?:context|model|input) length",
+        r"context (?:length|size|window)[^.]{0,40}exceed",
+        r"exceed(?:s|ed|ing)? (?:the |its |max(?:imum)? )*(?:available |model'?s? )*context (?:length|size|window)",
+        r"exceeds? the maximum number of (?:input )?tokens",
+        r"context (?:length|size) (?:is|of) only",
+        r"exceed_context_size|context_length_exceeded|contextwindowexceeded",
+    )
+)
+"""Texts of Anthropic, Bedrock, OpenAI, Gemini, vLLM, llama.cpp, LM Studio and Ollama, as bug reports quote them."""
+_SUM = re.compile(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")
+"""Input, output, window: ``199759 + 8192 > 200000``."""
+_COMPARED = re.compile(rf"{_NUMBER} tokens > {_NUMBER}")
+_TOKENS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\({_NUMBER} in (?:the|your) (?:messages|prompt)",
+        rf"(?:resulted in|request has|passed|contains at least) {_NUMBER} (?:input )?tokens",
+        rf"\((?:length )?{_NUMBER}(?: tokens)?\) (?:is |exceeds)",
+        rf"requested(?: tokens \(| ){_NUMBER}",
+        rf"token count \({_NUMBER}\)",
+    )
+)
+_LIMITS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"(?:maximum (?:context|model|input) length|context length|context window)(?: is| of)(?: only)? {_NUMBER}",
+        rf"context size \({_NUMBER}",
+        rf"tokens allowed \({_NUMBER}\)",
+    )
+)
+_OUTPUT = re.compile(
+    rf"(?:[,;] |requested |too large: ){_NUMBER}(?: (?:in|for) the completion| output tokens|\. This model)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """By how much a prompt is too long, as the provider counted; None where it did not say."""
+
+    tokens: int | None = None
+    """Input tokens of the request."""
+    limit: int | None = None
+    """Input tokens that it would have accepted along with the output that was asked for."""
+
+
+def excess(message: str) -> Excess | None:
+    """Read an error's text; None if it is about something else, or about an output that leaves room for no prompt."""
+    if not any(pattern.search(message) for pattern in _TOO_LONG):
+        return None
+    if summed := _SUM.search(message):
+        tokens, output, window = map(_number, summed.groups())
+        found = Excess(tokens, window - output)
+    elif compared := _COMPARED.search(message):
+        found = Excess(*map(_number, compared.groups()))
+    else:
+        limit = _first(_LIMITS, message)
+        output_tokens = _first((_OUTPUT,), message) or 0
+        found = Excess(_first(_TOKENS, message), None if limit is None else limit - output_tokens)
+    return None if found.limit is not None and found.limit <= 0 else found
+
+
+def _first(patterns: tuple[re.Pattern[str], ...], message: str) -> int | None:
+    found = next((match for pattern in patterns if (match := pattern.search(message))), None)
+    return None if found is None else _number(found[1])
+
+
+def _number(digits: str) -> int:
+    return int(digits.replace(",", "") or 0)

@@ -1,4 +1,4 @@
-"""A Request in the Messages API's own format; pure.
+"""A Request in the Messages API's own format. Pure.
 
 The API refuses blank text blocks, two messages of one role in a row, a final thinking block, an error result without
 content, a mark on a thinking block and more than four marks, so none of these is ever built.
@@ -7,18 +7,17 @@ content, a mark on a thinking block and more than four marks, so none of these i
 from collections.abc import Iterator
 from itertools import groupby
 
-from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
+from loom_worker.core.values.chat import ChatMessage, Request, ToolUse
 from loom_worker.core.values.json import Json
-from loom_worker.llm.arguments import flaw_of, sendable
-from loom_worker.llm.clean import clean
+from loom_worker.llm.sanitize import clean, json_error, sendable
 
 CACHE_MARK = {"type": "ephemeral"}
 THINKING = frozenset({"thinking", "redacted_thinking"})
-PLACE_KEY = "loom_place"
-"""Key that Loom adds to an opaque block: the model it came from, and where in the reply it stood.
+POSITION_KEY = "loom_place"
+"""Key that Loom adds to an opaque block: the model it came from, and its position in the reply.
 
-Only that model takes the block back, and only if it stands where it stood: ``text`` characters and ``calls`` tool
-uses of the reply came before it. A block without the key goes first.
+Only that model accepts the block, and only in its original position: after ``text`` characters and ``calls`` tool uses
+of the reply. A block without the key goes first.
 """
 NO_CONTENT = "(no output)"
 
@@ -34,7 +33,10 @@ def request_body(request: Request, model: str) -> Json:
     if system := [block | _mark(request) for block in _texts(request.system)]:
         body["system"] = system
     if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+        body["tools"] = [
+            {"name": spec.name, "description": spec.description, "input_schema": dict(spec.input_schema)}
+            for spec in request.tools
+        ]
     if request.tools and not request.may_call_tools:
         body["tool_choice"] = {"type": "none"}
     if request.stop_sequences:
@@ -43,92 +45,70 @@ def request_body(request: Request, model: str) -> Json:
 
 
 def _messages(request: Request, model: str) -> list[Json]:
-    # What is remembered was said by users and tools: it has their rights, not those of the system text.
+    # Remembered text comes from users and tools: it has their rights, not those of the system text.
     flat = [("user", block | _mark(request)) for block in _texts(request.memory)]
-    flat += [(_role(message), block) for message in request.messages for block in _blocks(message, model)]
+    for message in request.messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        flat += [(role, block) for block in _blocks(message, model)]
     messages: list[Json] = [
         {"role": role, "content": [block for _, block in group]}
         for role, group in groupby(flat, key=lambda pair: pair[0])
     ]
-    if messages:
-        last = messages[-1]["content"]
-        last[-1] = _without_tail(messages[-1]["role"], last[-1])
+    if messages and messages[-1]["role"] == "assistant" and (last := messages[-1]["content"])[-1]["type"] == "text":
+        # A reply that the model is to continue (pause_turn) must not end in white space.
+        last[-1] = last[-1] | {"text": last[-1]["text"].rstrip()}
     for n in _ends(messages):
         messages[n]["content"][-1] |= _mark(request)
     return messages
 
 
 def _ends(messages: list[Json]) -> set[int]:
-    """Where the messages of this call end, and where those of the call before ended: the user's before the last reply.
+    """Where the messages of this call end, and where those of the previous call ended, before the last reply.
 
-    The call before left a cache entry there. The provider looks for entries at marks and at the 20 blocks before each,
-    and a reply with ten calls and their results is as many: without a mark of its own the entry would not be found.
+    The previous call left a cache entry there. The provider looks for entries at marks and at the 20 blocks before
+    each, and a reply with ten calls and their results is as many: without its own mark the entry would not be found.
     """
     replies = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
     ends = {len(messages) - 1, replies[-1] - 1} if replies else {len(messages) - 1}
     return {n for n in ends if n >= 0}
 
 
-def _role(message: ChatMessage) -> str:
-    return "assistant" if message.role == "assistant" else "user"
-
-
 def _mark(request: Request) -> Json:
     return {"cache_control": CACHE_MARK} if request.cache_marks else {}
-
-
-def _without_tail(role: str, block: Json) -> Json:
-    # A reply that the model is to go on with (pause_turn) must not end in white space.
-    is_prefill = role == "assistant" and block["type"] == "text"
-    return block | {"text": block["text"].rstrip()} if is_prefill else block
 
 
 def _blocks(message: ChatMessage, model: str) -> Iterator[Json]:
     if message.role == "user":
         yield from _texts(message.context, message.text)
     elif message.role == "tool":
-        yield from (_tool_result(outcome) for outcome in message.outcomes)
+        for outcome in message.outcomes:
+            content = clean(outcome.content if outcome.content.strip() else NO_CONTENT)
+            block: Json = {"type": "tool_result", "tool_use_id": outcome.tool_use_id, "content": content}
+            yield block | {"is_error": True} if outcome.is_error else block
     else:
-        yield from _without_last_thoughts(list(_assistant(message, model)))
+        blocks = list(_assistant(message, model))
+        while blocks and blocks[-1]["type"] in THINKING:
+            blocks.pop()
+        yield from blocks
 
 
 def _assistant(message: ChatMessage, model: str) -> Iterator[Json]:
     text_length = calls = 0
     for block in message.opaque:
-        place = block.get(PLACE_KEY, {})
-        if block.get("type") not in THINKING or place.get("model", model) != model or flaw_of(block):
+        position = block.get(POSITION_KEY, {})
+        if block.get("type") not in THINKING or position.get("model", model) != model or json_error(block):
             continue
-        yield from _texts(message.text[text_length : place.get("text", 0)])
-        yield from map(_tool_use, message.tool_uses[calls : place.get("calls", 0)])
-        yield {key: part for key, part in block.items() if key != PLACE_KEY}
-        text_length, calls = place.get("text", 0), place.get("calls", 0)
+        yield from _texts(message.text[text_length : position.get("text", 0)])
+        yield from map(_tool_use, message.tool_uses[calls : position.get("calls", 0)])
+        yield {key: part for key, part in block.items() if key != POSITION_KEY}
+        text_length, calls = position.get("text", 0), position.get("calls", 0)
     yield from _texts(message.text[text_length:])
     yield from map(_tool_use, message.tool_uses[calls:])
 
 
-def _without_last_thoughts(blocks: list[Json]) -> list[Json]:
-    while blocks and blocks[-1]["type"] in THINKING:
-        blocks.pop()
-    return blocks
-
-
 def _texts(*parts: str) -> Iterator[Json]:
-    return (_text(part) for part in parts if part.strip())
-
-
-def _text(text: str) -> Json:
-    return {"type": "text", "text": clean(text)}
+    return ({"type": "text", "text": clean(part)} for part in parts if part.strip())
 
 
 def _tool_use(use: ToolUse) -> Json:
     return {"type": "tool_use", "id": use.id, "name": clean(use.name), "input": sendable(use.arguments)}
-
-
-def _tool_result(outcome: ToolOutcome) -> Json:
-    content = outcome.content if outcome.content.strip() else NO_CONTENT
-    block: Json = {"type": "tool_result", "tool_use_id": outcome.tool_use_id, "content": clean(content)}
-    return block | {"is_error": True} if outcome.is_error else block
-
-
-def _tool(spec: ToolSpec) -> Json:
-    return {"name": spec.name, "description": spec.description, "input_schema": dict(spec.input_schema)}

@@ -1,20 +1,18 @@
-"""The events of the Messages API's stream, read into a Reply; pure.
+"""The events of the Messages API's stream, assembled into a Reply. Pure.
 
-The events are read as plain dictionaries rather than through the SDK's models: unknown events and blocks then need
-no care, pings stay visible to the deadline, and a call costs half the processor time (measured: 1.5 ms for 3.5).
+The docstring of ``anthropic`` explains why the SDK does not do this.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from loom_worker.core.errors import StreamBroken
 from loom_worker.core.values.chat import Reply, StopReason, ToolUse, Usage
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_request import PLACE_KEY, THINKING
-from loom_worker.llm.arguments import checked, flaw_of, read_arguments
-from loom_worker.llm.clean import clean
+from loom_worker.llm.anthropic_request import POSITION_KEY, THINKING
+from loom_worker.llm.sanitize import checked, clean, json_error, read_arguments
 from loom_worker.llm.sse import MALFORMED
 
 STOP_REASONS: dict[str, StopReason] = {
@@ -28,26 +26,27 @@ STOP_REASONS: dict[str, StopReason] = {
 }
 FINISHED: frozenset[StopReason] = frozenset({"end_turn", "tool_use"})
 MOST_TOKENS = 10**12
-"""Of a figure of usage; a larger one is nonsense, which no sum or column could hold."""
+"""Of a usage figure; a larger one is nonsense, which no sum or column could hold."""
 MAX_REPLY_BYTES = 2 * 1024 * 1024
 """See LlmSettings.max_reply_bytes."""
 MAX_BLOCKS = 1_000
-"""Content blocks of one reply. Each tool call becomes a row, three events and a result that is sent back; calls beyond
-some tens are refused anyway."""
+"""Content blocks of one reply. Each tool call becomes a row, three events and a result that is sent back; more than a
+few dozen calls are refused anyway."""
 BYTES_A_TOKEN = 4
-"""Of English text, for the output of a reply that was cut: the provider tells what it cost only at the end."""
+"""Of English text, to estimate the output of a reply that was cut: the provider reports it only at the end."""
 MAX_NAME_CHARS = 200
 """Of the model's name as the provider gives it."""
 COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+"""In the order of the fields of Usage."""
 
 
 class ErrorEvent(Exception):
-    """The stream carried an error event: its type and its message. The adapter translates it, no caller sees it."""
+    """The stream carried an error event: its type and its message. The adapter translates it."""
 
 
 @contextmanager
 def _well_formed() -> Iterator[None]:
-    # An object of another shape than the API's shows as one of these, wherever it is read.
+    # An object that does not have the API's shape raises one of these, wherever it is read.
     try:
         yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -56,7 +55,7 @@ def _well_formed() -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Block:
-    """A content block as it grows: how it began, and the pieces of each field that streams."""
+    """A content block as it grows: its opening, and the pieces of each field that streams."""
 
     opening: Json
     pieces: dict[str, list[str]] = field(default_factory=dict)
@@ -64,7 +63,7 @@ class _Block:
 
     def add(self, name: str, piece: str) -> None:
         pieces = self.pieces.setdefault(name, [])
-        if piece:  # empty ones take no part of the reply's bytes, so they must not pile up
+        if piece:  # empty ones count no bytes, so they must not pile up
             pieces.append(piece)
 
     def joined(self, name: str) -> str:
@@ -72,10 +71,6 @@ class _Block:
 
     def whole(self) -> Json:
         return self.opening | {name: self.opening.get(name, "") + self.joined(name) for name in self.pieces}
-
-    @property
-    def is_opaque(self) -> bool:
-        return self.opening["type"] in THINKING
 
 
 DELTA_FIELDS = {
@@ -88,13 +83,13 @@ DELTA_FIELDS = {
 
 
 class Assembly:
-    """A reply as it comes in: feed it every event, then ask for the reply."""
+    """A reply as it arrives: feed it every event, then ask for the reply."""
 
     def __init__(self, model: str, *, max_bytes: int = MAX_REPLY_BYTES) -> None:
         """Begin a reply of the model that was asked.
 
         Args:
-            max_bytes: of all that the reply holds, in UTF-8.
+            max_bytes: of the whole reply, in UTF-8.
         """
         self._max_bytes = max_bytes
         self._size_bytes = 0
@@ -109,35 +104,77 @@ class Assembly:
         """True once there was more than may be kept: nothing further needs to be fed."""
 
     def feed(self, event: Json) -> str:
-        """Take in one event; return the text that it adds, mostly none. Unknown events add nothing.
+        """Take in one event; return the text that it adds, usually none. Unknown events add nothing.
 
         Raises:
             ErrorEvent: it is an error event.
             StreamBroken: it lacks what an event of its type has.
         """
-        read = READERS.get(str(event.get("type")))
         with _well_formed():
-            return read(self, event) if read else ""
+            match event.get("type"):
+                case "message_start":
+                    message = event["message"]
+                    self._model = _text(message.get("model") or self._asked)[:MAX_NAME_CHARS]
+                    self._add_counts(message.get("usage"))
+                case "content_block_start":
+                    return self._start_block(event["index"], dict(event["content_block"]))
+                case "content_block_delta":
+                    return self._extend_block(self._blocks[event["index"]], event["delta"])
+                case "content_block_stop":
+                    self._blocks[event["index"]].is_stopped = True
+                case "message_delta":
+                    self._stop_reason = event["delta"].get("stop_reason") or self._stop_reason
+                    self._add_counts(event.get("usage"))
+                case "message_stop":
+                    self.is_complete = True
+                case "error":
+                    error = event.get("error") or {}
+                    raise ErrorEvent(str(error.get("type")), str(error.get("message")))
+        return ""
 
     def reply(self) -> Reply:
-        """The reply, its cost not yet known; of one that is too large, the text until then, without any tool call.
+        """The reply, its cost not yet known; of one that is too large, the text so far, without any tool call.
 
         Raises:
             StreamBroken: the stream ended before the provider had finished, or a block lacks what it must have.
         """
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        text = "".join(block.joined("text") for block in blocks)
         if self.is_too_large:
-            return self._cut()
+            # Neither a call nor a block of thinking may go back to the provider in part.
+            usage = self._usage()
+            written = max(usage.output_tokens, self._size_bytes // BYTES_A_TOKEN)
+            return Reply(text, "reply_too_large", replace(usage, output_tokens=written), self._model)
         if not self.is_complete or self._stop_reason is None:
             raise StreamBroken("The model's reply ended before it was complete.")
         with _well_formed():
-            return self._reply([self._blocks[index] for index in sorted(self._blocks)])
+            tool_uses = tuple(self._tool_use(block) for block in blocks if block.opening["type"] == "tool_use")
+            # A reason not known here still ended a complete message; asking again would get the same, paid twice.
+            reason = STOP_REASONS.get(self._stop_reason, "end_turn")
+            if reason in FINISHED:  # some servers of this API say end_turn with calls, so the calls decide
+                reason = "tool_use" if tool_uses else "end_turn"
+            opaque = tuple(self._opaque(blocks))
+            return Reply(text, reason, self._usage(), self._model, tool_uses=tool_uses, opaque=opaque)
 
-    def _cut(self) -> Reply:
-        # Neither a call nor a block of thinking may go back to the provider in part.
-        usage = self._usage()
-        written = max(usage.output_tokens, self._size_bytes // BYTES_A_TOKEN)
-        text = "".join(self._blocks[index].joined("text") for index in sorted(self._blocks))
-        return Reply(text, "reply_too_large", replace(usage, output_tokens=written), self._model)
+    def _start_block(self, index: int, opening: Json) -> str:
+        text = clean(opening.pop("text", None) or "") if opening["type"] == "text" else ""
+        written = json.dumps(opening)
+        if len(self._blocks) >= MAX_BLOCKS or len(self._room_for(written)) < len(written):
+            self.is_too_large = True
+            return ""
+        block = self._blocks[index] = _Block(opening)
+        if text:
+            text = self._room_for(text)
+            block.add("text", text)
+        return text
+
+    def _extend_block(self, block: _Block, delta: Json) -> str:
+        name = DELTA_FIELDS.get(delta["type"])
+        if name is None:
+            return ""
+        piece = self._room_for(clean(delta[name]) if name == "text" else delta[name])
+        block.add(name, piece)
+        return piece if name == "text" else ""
 
     def _room_for(self, text: str) -> str:
         """The part of a text that the reply may still hold."""
@@ -149,132 +186,46 @@ class Assembly:
         self._size_bytes += min(size_bytes, room)
         return text
 
-    def _reply(self, blocks: list[_Block]) -> Reply:
-        tool_uses = tuple(self._tool_use(block) for block in blocks if block.opening["type"] == "tool_use")
-        return Reply(
-            text="".join(block.joined("text") for block in blocks),
-            stop_reason=self._settled(bool(tool_uses)),
-            usage=self._usage(),
-            model=self._model,
-            tool_uses=tool_uses,
-            opaque=tuple(self._opaque(blocks)),
-        )
-
-    def _settled(self, has_calls: bool) -> StopReason:
-        # A reason not known here still ended a message that is complete; asking again would get the same, paid twice.
-        # Some servers of this API say end_turn beside calls, so for a finished message the calls themselves decide.
-        reason = STOP_REASONS.get(self._stop_reason or "", "end_turn")
-        if reason not in FINISHED:
-            return reason
-        return "tool_use" if has_calls else "end_turn"
-
     def _tool_use(self, block: _Block) -> ToolUse:
-        was_cut = self._stop_reason in {"max_tokens", "model_context_window_exceeded"} and block is self._last_block()
+        is_last = block is self._blocks[max(self._blocks)]
+        was_cut = self._stop_reason in {"max_tokens", "model_context_window_exceeded"} and is_last
         return read_tool_use(block.opening, block.joined("partial_json"), was_cut=was_cut or not block.is_stopped)
-
-    def _last_block(self) -> _Block:
-        return self._blocks[max(self._blocks)]
 
     def _opaque(self, blocks: list[_Block]) -> Iterator[Json]:
         for n, block in enumerate(blocks):
-            whole = block.whole() if block.is_opaque else None
+            whole = block.whole() if block.opening["type"] in THINKING else None
             # It must go back as it came: what cannot be sent is left out, for a changed one would be refused.
-            if whole is not None and flaw_of(whole) is None:
-                yield whole | {PLACE_KEY: self._place(blocks[:n])}
+            if whole is not None and json_error(whole) is None:
+                text_length = sum(len(each.joined("text")) for each in blocks[:n])
+                calls = sum(each.opening["type"] == "tool_use" for each in blocks[:n])
+                yield whole | {POSITION_KEY: {"model": self._asked, "text": text_length, "calls": calls}}
 
-    def _place(self, before: list[_Block]) -> Json:
-        text_length = sum(len(each.joined("text")) for each in before)
-        calls = sum(each.opening["type"] == "tool_use" for each in before)
-        return {"model": self._asked, "text": text_length, "calls": calls}
+    def _add_counts(self, usage: Json | None) -> None:
+        # Both ends of the stream report usage, the later one is final; fields that it leaves out keep their value.
+        reported = usage or {}
+        self._counts |= {name: reported[name] for name in COUNTS if reported.get(name) is not None}
 
     def _usage(self) -> Usage:
-        return Usage(
-            input_tokens=self._count("input_tokens"),
-            output_tokens=self._count("output_tokens"),
-            cache_read_tokens=self._count("cache_read_input_tokens"),
-            cache_write_tokens=self._count("cache_creation_input_tokens"),
-            cost_usd=None,
-            llm_calls=1,
+        counts = (self._counts.get(name) for name in COUNTS)
+        sent, written, cache_read, cache_write = (
+            count if isinstance(count, int) and 0 < count <= MOST_TOKENS else 0 for count in counts
         )
-
-    def _count(self, name: str) -> int:
-        count = self._counts.get(name)
-        return count if isinstance(count, int) and 0 < count <= MOST_TOKENS else 0
-
-    def _take_counts(self, usage: Json | None) -> None:
-        # Both ends of the stream report usage, the later is the final one; fields it leaves out or null keep.
-        told = usage or {}
-        self._counts |= {name: told[name] for name in COUNTS if told.get(name) is not None}
-
-    def _read_start(self, event: Json) -> str:
-        message = event["message"]
-        self._model = _text(message.get("model") or self._asked)[:MAX_NAME_CHARS]
-        self._take_counts(message.get("usage"))
-        return ""
-
-    def _read_block_start(self, event: Json) -> str:
-        opening = dict(event["content_block"])
-        text = clean(opening.pop("text", None) or "") if opening["type"] == "text" else ""
-        written = json.dumps(opening)
-        if len(self._blocks) >= MAX_BLOCKS or len(self._room_for(written)) < len(written):
-            self.is_too_large = True
-            return ""
-        block = self._blocks[event["index"]] = _Block(opening)
-        if text:
-            text = self._room_for(text)
-            block.add("text", text)
-        return text
-
-    def _read_block_delta(self, event: Json) -> str:
-        block, delta = self._blocks[event["index"]], event["delta"]
-        name = DELTA_FIELDS.get(delta["type"])
-        if name is None:
-            return ""
-        piece = self._room_for(clean(delta[name]) if name == "text" else delta[name])
-        block.add(name, piece)
-        return piece if name == "text" else ""
-
-    def _read_block_stop(self, event: Json) -> str:
-        self._blocks[event["index"]].is_stopped = True
-        return ""
-
-    def _read_message_delta(self, event: Json) -> str:
-        self._stop_reason = event["delta"].get("stop_reason") or self._stop_reason
-        self._take_counts(event.get("usage"))
-        return ""
-
-    def _read_message_stop(self, _: Json) -> str:
-        self.is_complete = True
-        return ""
-
-    def _read_error(self, event: Json) -> str:
-        error = event.get("error") or {}
-        raise ErrorEvent(str(error.get("type")), str(error.get("message")))
-
-
-READERS: dict[str, Callable[[Assembly, Json], str]] = {
-    "message_start": Assembly._read_start,
-    "content_block_start": Assembly._read_block_start,
-    "content_block_delta": Assembly._read_block_delta,
-    "content_block_stop": Assembly._read_block_stop,
-    "message_delta": Assembly._read_message_delta,
-    "message_stop": Assembly._read_message_stop,
-    "error": Assembly._read_error,
-}
+        return Usage(sent, written, cache_read, cache_write, cost_usd=None, llm_calls=1)
 
 
 def read_tool_use(opening: Json, raw: str, *, was_cut: bool) -> ToolUse:
-    """Read a call's arguments from the JSON that streamed; what cannot be read becomes its flaw, never ``{}``.
+    """Read a call's arguments from the JSON that streamed; if they cannot be read, the call says why.
 
     Args:
         opening: the block as it began; some servers put the whole input there and stream nothing.
-        raw: the pieces joined; an empty text is how a tool without arguments streams.
+        raw: the pieces joined; a tool without arguments streams an empty text.
         was_cut: the reply ended inside this block.
     """
-    arguments, flaw = read_arguments(raw) if raw.strip() else checked(opening.get("input") or {})
-    if was_cut and (flaw or not raw.strip()):
-        flaw = "the reply was cut off before the arguments were complete"
-    return ToolUse(id=_text(opening["id"]), name=_text(opening["name"]), arguments={} if flaw else arguments, flaw=flaw)
+    arguments, error = read_arguments(raw) if raw.strip() else checked(opening.get("input") or {})
+    if was_cut and (error or not raw.strip()):
+        error = "the reply was cut off before the arguments were complete"
+    arguments = {} if error else arguments
+    return ToolUse(id=_text(opening["id"]), name=_text(opening["name"]), arguments=arguments, flaw=error)
 
 
 def _text(part: object) -> str:

@@ -1,34 +1,33 @@
-"""The Bedrock adapter: Claude models of one's own AWS account, through the SDK's Bedrock client.
+"""The Bedrock adapter: Claude models of the user's own AWS account, through the SDK's Bedrock client.
 
 The request is the Messages API's, signed by AWS' own packages (the extra ``bedrock``) with whatever credentials they
-find; the events of the stream come base64-encoded in binary frames with checksums. AWS speaks of errors by names of
-its own, over HTTP and in frames.
+find; the events of the stream arrive base64-encoded in binary frames with checksums. AWS has its own names for errors,
+over HTTP and in frames.
 https://docs.aws.amazon.com/bedrock/latest/userguide/inference-messages-api.html
 """
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from loom_worker.core.errors import BadSettings, LoomError, ProviderFailed, StreamBroken
 from loom_worker.core.values.chat import Request
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_errors import ADVICE, Refused, safe_detail
+from loom_worker.llm.anthropic_errors import ADVICE, ErrorResponse, safe_detail
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES, ErrorEvent
-from loom_worker.llm.messages import CALL_TIMEOUT_S, MessagesModel, Server, shared_client
-from loom_worker.llm.response import bounded_client
+from loom_worker.llm.anthropic_stream import ErrorEvent
+from loom_worker.llm.messages import CallOptions, MessagesModel, Server
+from loom_worker.llm.response import TooLong, bounded_client
 from loom_worker.llm.sse import MALFORMED, json_object
-from loom_worker.llm.watched import TooLong
 
 if TYPE_CHECKING:
     from anthropic._base_client import SyncAPIClient
 
 VERSION = "bedrock-2023-05-31"
-"""The only ``anthropic_version`` that all of Bedrock's models take; the SDK's default is refused by most of them."""
+"""The only ``anthropic_version`` that all of Bedrock's models accept; most of them refuse the SDK's default."""
 PACKAGES = ("boto3", "botocore")
 NO_PACKAGES = "provider bedrock needs AWS' packages: pip install boto3"
 NO_REGION = "Bedrock needs a region: set AWS_REGION, or region in the AWS profile."
@@ -46,46 +45,35 @@ KINDS = {
     "accessdeniedexception": "permission_error",
     "resourcenotfoundexception": "not_found_error",
 }
-"""AWS' names, in lower case (frames write them otherwise than HTTP does), to the API's."""
+"""AWS' names, in lower case (frames spell them differently from HTTP), to the API's."""
 
 
 class Bedrock(MessagesModel):
     """A Model that Bedrock runs, by its id, inference profile or ARN there."""
 
     def __init__(
-        self,
-        *,
-        model: str,
-        region: str | None = None,
-        base_url: str | None = None,
-        call_timeout_s: float = CALL_TIMEOUT_S,
-        is_stopping: Callable[[], bool] = lambda: False,
-        max_reply_bytes: int = MAX_REPLY_BYTES,
+        self, *, model: str, region: str | None = None, base_url: str | None = None, **options: Unpack[CallOptions]
     ) -> None:
         """Nothing is imported or connected before the first reply; AWS' packages read their own settings then.
 
         Args:
             region: None: as AWS' own settings say.
-            base_url: None: the region's own; else a VPC endpoint, say.
-            model, call_timeout_s, is_stopping, max_reply_bytes: see MessagesModel.
+            base_url: None: the region's own; otherwise a VPC endpoint, for example.
 
         Raises:
             BadSettings: AWS' packages are not installed.
         """
         if any(find_spec(name) is None for name in PACKAGES):
             raise BadSettings(NO_PACKAGES)
-        server = BedrockServer(region, base_url)
-        super().__init__(
-            server,
-            model=model,
-            call_timeout_s=call_timeout_s,
-            is_stopping=is_stopping,
-            max_reply_bytes=max_reply_bytes,
-        )
+        super().__init__(BedrockServer(region, base_url), model=model, **options)
 
 
+@dataclass(frozen=True, slots=True)
 class BedrockServer(Server):
     """Bedrock's runtime in one region."""
+
+    region: str | None
+    base_url: str | None
 
     advice = ADVICE | {
         401: "The AWS credentials are not valid.",
@@ -93,15 +81,29 @@ class BedrockServer(Server):
         404: "There is no model {model!r} in this region: set LOOM_MODEL or AWS_REGION.",
     }
     bad_address = "The address of Bedrock is no URL: set ANTHROPIC_BEDROCK_BASE_URL."
-    unreachable = "The connection to Bedrock failed"
 
-    def __init__(self, region: str | None, base_url: str | None) -> None:
-        self._region = region
-        self._base_url = base_url
+    @property
+    def unreachable(self) -> str:
+        """See Server.unreachable."""
+        return "The connection to Bedrock failed"
 
-    def client(self) -> "SyncAPIClient":
-        """See Server.client."""
-        return shared_client(_build, self._region, self._base_url)
+    def new_client(self) -> "SyncAPIClient":
+        """See Server.new_client."""
+        import anthropic
+
+        try:
+            client = anthropic.AnthropicBedrock(
+                aws_region=self.region, base_url=self.base_url, max_retries=0, http_client=bounded_client()
+            )
+        except ValueError as error:
+            raise ProviderFailed(NO_REGION) from error
+        # The SDK finds out at the first request only, and raises a bare RuntimeError then.
+        if (
+            client.api_key is None
+            and import_module("boto3").Session(region_name=client.aws_region).get_credentials() is None
+        ):
+            raise ProviderFailed(NO_CREDENTIALS)
+        return client
 
     def body(self, request: Request, model: str) -> Json:
         """See Server.body."""
@@ -124,25 +126,26 @@ class BedrockServer(Server):
         except eventstream.ParserError as error:
             raise StreamBroken(MALFORMED) from error
 
-    def refused(self, refused: Refused) -> Refused:
-        """See Server.refused."""
+    def normalized(self, response: ErrorResponse) -> ErrorResponse:
+        """See Server.normalized."""
         # As in "com.amazon.coral#ThrottlingException:http://internal/…".
-        name = refused.headers.get("x-amzn-errortype", "").partition(":")[0].rpartition("#")[2]
-        return replace(refused, kind=KINDS.get(name.lower(), refused.kind))
+        name = response.headers.get("x-amzn-errortype", "").partition(":")[0].rpartition("#")[2]
+        return replace(response, kind=KINDS.get(name.lower(), response.kind))
 
     def failures(self) -> tuple[type[Exception], ...]:
         """See Server.failures."""
-        return (import_module("botocore.exceptions").BotoCoreError,)
+        return (*Server.failures(self), import_module("botocore.exceptions").BotoCoreError)
 
     def translated(self, error: Exception, model: str) -> LoomError | None:
         """See Server.translated."""
-        if isinstance(error, self.failures()):  # a login that has run out is mended while the turn waits
+        if isinstance(error, import_module("botocore.exceptions").BotoCoreError):
+            # An expired login is renewed while the turn waits.
             return StreamBroken(f"AWS gives no credentials. {safe_detail(str(error), None)}")
         return None
 
 
 def _events(headers: Mapping[str, object], payload: bytes) -> Iterator[Json]:
-    """What one frame holds: an event mostly, nothing if it is of a kind not known here."""
+    """What one frame holds: usually an event, nothing if its kind is not known here."""
     kind = headers.get(":message-type")
     if kind == "exception":
         name = str(headers.get(":exception-type"))
@@ -150,29 +153,8 @@ def _events(headers: Mapping[str, object], payload: bytes) -> Iterator[Json]:
     if kind == "error":
         raise ErrorEvent("api_error", str(headers.get(":error-message") or ""))
     if headers.get(":event-type") == "chunk":
-        yield json_object(_decoded(json_object(payload).get("bytes")))
-
-
-def _decoded(text: object) -> bytes:
-    try:
-        return base64.b64decode(str(text), validate=True)
-    except ValueError as error:
-        raise StreamBroken(MALFORMED) from error
-
-
-def _build(region: str | None, base_url: str | None) -> "SyncAPIClient":
-    import anthropic
-
-    try:
-        client = anthropic.AnthropicBedrock(
-            aws_region=region, base_url=base_url, max_retries=0, http_client=bounded_client()
-        )
-    except ValueError as error:
-        raise ProviderFailed(NO_REGION) from error
-    # The SDK finds out at the first request only, and raises a bare RuntimeError then.
-    if (
-        client.api_key is None
-        and import_module("boto3").Session(region_name=client.aws_region).get_credentials() is None
-    ):
-        raise ProviderFailed(NO_CREDENTIALS)
-    return client
+        try:
+            event = base64.b64decode(str(json_object(payload).get("bytes")), validate=True)
+        except ValueError as error:
+            raise StreamBroken(MALFORMED) from error
+        yield json_object(event)

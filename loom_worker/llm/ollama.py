@@ -1,26 +1,25 @@
-"""The Ollama adapter: models on one's own machine, through the Messages API that Ollama speaks since 0.14.
+"""The Ollama adapter: models on the user's own machine, through the Messages API that Ollama has spoken since 0.14.
 
 It has no key, no price, no prompt cache and no ``tool_choice``. It joins the text blocks of a message without any
-space between them, and cuts a prompt that is longer than its window without a word, at the front. What is sent heeds
-the first, docs/providers.md tells of the window. https://docs.ollama.com/api/anthropic-compatibility
+space between them, and silently cuts the front off a prompt that is longer than its window. The requests sent here take
+the first into account; docs/providers.md explains the window. https://docs.ollama.com/api/anthropic-compatibility
 """
 
 import ipaddress
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from loom_worker.core.errors import BadSettings, LoomError, ProviderFailed
 from loom_worker.core.values.chat import Reply, Request
 from loom_worker.core.values.json import Json
 from loom_worker.llm.anthropic_errors import ADVICE, safe_detail
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
-from loom_worker.llm.messages import CALL_TIMEOUT_S, NO_KEY, MessagesModel, Server, kind_and_message, shared_client
+from loom_worker.llm.messages import NO_KEY, CallOptions, MessagesModel, Server, kind_and_message
 from loom_worker.llm.prices import OLLAMA, with_cost
 from loom_worker.llm.response import bounded_client
 
@@ -32,46 +31,30 @@ log = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 PORT = 11434
 PORTS = {"http": 80, "https": 443}
-"""Of an address with a scheme and no port, as Ollama's own commands read it."""
+"""Of an address with a scheme and without a port, as Ollama's own commands read it."""
 ADDRESS = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]*)(?::(?P<port>\d{1,5}))?/*")
-EVERYWHERE = {"0.0.0.0": HOST, "[::]": "[::1]", "": HOST}  # noqa: S104  # what a server listens on, none can call
+EVERYWHERE = {"0.0.0.0": HOST, "[::]": "[::1]", "": HOST}  # noqa: S104  # addresses to listen on, which no client can call
 LACKS_MEMORY = "requires more system memory"
 MOST_CHARS_A_TOKEN = 8
-"""No tokenizer gets more out of prose, code or JSON (4 to 5 are usual): if so, not all of the prompt was read."""
+"""No tokenizer packs more into one token of prose, code or JSON (4 to 5 are usual): otherwise the prompt was cut."""
 CUT = (
     "Ollama cut the prompt: of %d characters it read %d tokens. Raise its OLLAMA_CONTEXT_LENGTH, see docs/providers.md"
 )
 
 
 class Ollama(MessagesModel):
-    """A Model that Ollama runs; its name is ``ollama/<model>``, so that no price of another's is taken for its own."""
+    """A Model that Ollama runs; its name is ``ollama/<model>``, so that it is never taken for another model's price."""
 
-    def __init__(
-        self,
-        *,
-        model: str,
-        host: str | None = None,
-        call_timeout_s: float = CALL_TIMEOUT_S,
-        is_stopping: Callable[[], bool] = lambda: False,
-        max_reply_bytes: int = MAX_REPLY_BYTES,
-    ) -> None:
+    def __init__(self, *, model: str, host: str | None = None, **options: Unpack[CallOptions]) -> None:
         """Nothing is imported or connected before the first reply.
 
         Args:
             host: as in OLLAMA_HOST, see address.
-            model, call_timeout_s, is_stopping, max_reply_bytes: see MessagesModel.
 
         Raises:
             BadSettings: the host is no address.
         """
-        server = OllamaServer(address(host))
-        super().__init__(
-            server,
-            model=model,
-            call_timeout_s=call_timeout_s,
-            is_stopping=is_stopping,
-            max_reply_bytes=max_reply_bytes,
-        )
+        super().__init__(OllamaServer(address(host)), model=model, **options)
 
     @property
     def name(self) -> str:
@@ -79,8 +62,11 @@ class Ollama(MessagesModel):
         return OLLAMA + self._model
 
 
+@dataclass(frozen=True, slots=True)
 class OllamaServer(Server):
     """Ollama at one address."""
+
+    url: str
 
     advice = ADVICE | {
         401: "It needs to be signed in for this model: `ollama signin`.",
@@ -89,13 +75,17 @@ class OllamaServer(Server):
     }
     bad_address = "The address of Ollama is no URL: set OLLAMA_HOST."
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self.unreachable = f"Ollama does not answer at {url}: start it with `ollama serve`, or set OLLAMA_HOST"
+    @property
+    def unreachable(self) -> str:
+        """See Server.unreachable."""
+        return f"Ollama does not answer at {self.url}: start it with `ollama serve`, or set OLLAMA_HOST"
 
-    def client(self) -> "SyncAPIClient":
-        """See Server.client."""
-        return shared_client(_build, self._url)
+    def new_client(self) -> "SyncAPIClient":
+        """See Server.new_client."""
+        import anthropic
+
+        # The key is given, so that one of Anthropic's in the environment is never sent to this server.
+        return anthropic.Anthropic(api_key=NO_KEY, base_url=self.url, max_retries=0, http_client=bounded_client())
 
     def body(self, request: Request, model: str) -> Json:
         """See Server.body: without marks, texts in one block, and without tools where none may be called."""
@@ -120,7 +110,7 @@ class OllamaServer(Server):
             return None
         if error.status_code == 404 and not isinstance(error.body, dict):
             return ProviderFailed(
-                f"The Ollama at {self._url} does not know the Messages API: update it to 0.14 or later."
+                f"The Ollama at {self.url} does not know the Messages API: update it to 0.14 or later."
             )
         if LACKS_MEMORY in str(error.body):  # answered as 500, but no waiting helps
             detail = safe_detail(kind_and_message(error.body)[1], None)
@@ -129,13 +119,17 @@ class OllamaServer(Server):
 
 
 def address(host: str | None) -> str:
-    """The URL of an OLLAMA_HOST in any of its spellings: host, host:port, :port or a URL; none: this machine.
+    """The URL of an OLLAMA_HOST in any of its forms: host, host:port, :port or a URL; None: this machine.
 
     Raises:
-        BadSettings: it is none of these.
+        BadSettings: it has none of these forms.
     """
     raw = (host or "").strip().strip("\"'").strip()
-    found = ADDRESS.fullmatch(f"[{raw}]" if _is_ipv6(raw) else raw)
+    try:
+        is_ipv6 = ipaddress.ip_address(raw).version == 6
+    except ValueError:
+        is_ipv6 = False
+    found = ADDRESS.fullmatch(f"[{raw}]" if is_ipv6 else raw)
     if found is None or int(found["port"] or 1) > 65_535:
         raise BadSettings(f"OLLAMA_HOST={raw!r}: expected host, host:port or http(s)://host[:port]")
     name = EVERYWHERE.get(found["host"], found["host"])
@@ -143,25 +137,11 @@ def address(host: str | None) -> str:
     return f"{found['scheme'] or 'http'}://{name}:{port}"
 
 
-def _is_ipv6(raw: str) -> bool:
-    try:
-        return ipaddress.ip_address(raw).version == 6
-    except ValueError:
-        return False
-
-
 def _joined(blocks: list[Json], role: str) -> Iterator[Json]:
-    """Texts that follow each other as one block; those of an assistant are pieces of one text already."""
+    """The blocks, consecutive texts joined into one; those of an assistant are already pieces of one text."""
     between = "" if role == "assistant" else "\n\n"
     for is_text, group in groupby(blocks, key=lambda block: block["type"] == "text"):
         if is_text:
             yield {"type": "text", "text": between.join(block["text"] for block in group)}
         else:
             yield from group
-
-
-def _build(url: str) -> "SyncAPIClient":
-    import anthropic
-
-    # The key is given, so that one of Anthropic's in the environment is never sent to this server.
-    return anthropic.Anthropic(api_key=NO_KEY, base_url=url, max_retries=0, http_client=bounded_client())

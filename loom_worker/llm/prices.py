@@ -6,26 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from typing import cast
 
 from loom_worker.core.values.chat import Reply, Usage
 from loom_worker.core.values.json import Json
 
 OLLAMA = "ollama/"
-"""What the names of Ollama's models begin with here."""
+"""Prefix of the names of Ollama's models in Loom."""
 FREE = re.compile(rf"scripted|{OLLAMA}(?!.*\bcloud\Z)")
-"""Models of Loom's own and on one's own machine, which cost nothing; Ollama's ``cloud`` models run elsewhere."""
+"""Scripted models and those on the user's own machine cost nothing; Ollama's ``cloud`` models run elsewhere."""
 BEDROCK = re.compile(
     r"(?:arn:aws[\w-]*:bedrock:[\w-]*:\d*:[\w-]+/)?(?:[a-z-]{2,10}\.)?anthropic\.(claude-[\w-]+?)(?:-v\d+(?::\d+)?)?"
 )
-"""Bedrock's name for a model: perhaps an ARN, perhaps where it runs, the vendor's own name, perhaps a version."""
-BEDROCK_PLACE = re.compile(r"(?:[a-z-]{2,10}\.)?anthropic\.(?=claude-)")
-"""What stands before the vendor's own name there; it says which regions may run a model."""
+"""Bedrock's name for a model: the vendor's own name, after an optional ARN and region, before an optional version."""
+BEDROCK_REGION = re.compile(r"(?:[a-z-]{2,10}\.)?anthropic\.(?=claude-)")
+"""The part before the vendor's own name; it says which regions may run a model."""
 SNAPSHOT = re.compile(r"[-@](?:\d{8}|latest)\Z")
-"""What may follow a family's name; ``-4-9`` after ``claude-opus`` is another family, whose price is not known."""
+"""What may follow a family's name; ``claude-opus-4-9`` is another family than ``claude-opus``, of unknown price."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class TokenPrices:
     """USD per million tokens."""
 
     input: float
@@ -46,17 +47,18 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """A family's rates, and those that hold for a whole call with a longer prompt."""
+    """A family's prices, and those of a whole call with a long prompt."""
 
-    rates: Rates
-    long_rates: Rates | None = None
+    tokens: TokenPrices
+    long_tokens: TokenPrices | None = None
     above_tokens: int = 0
+    """A prompt of more tokens is a long one."""
 
     def cost_usd(self, usage: Usage) -> float:
         """The price of one call."""
         prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        is_long = self.long_rates is not None and prompt > self.above_tokens
-        return (self.long_rates if self.long_rates and is_long else self.rates).cost_usd(usage)
+        prices = self.long_tokens if self.long_tokens and prompt > self.above_tokens else self.tokens
+        return prices.cost_usd(usage)
 
 
 def cost_usd(model: str, usage: Usage) -> float | None:
@@ -74,18 +76,18 @@ def plain_name(model: str) -> str:
 
 
 def small_model(name: str) -> str | None:
-    """The provider's small model beside one of its models, named as that is: for summaries and for ranking.
+    """The small model of the provider of a model, named in the same way: for summaries and for ranking.
 
     Returns:
-        None where none is known: another vendor's model, a name that says nothing of its model, or one that is no
-        dearer itself.
+        None if none is known: for another vendor's model, a name that does not say which model it is, or a model that
+        is no more expensive itself.
     """
     vendors, prices = plain_name(name), table()
     own, small = _price(vendors, prices), prices[small_name()]
-    if not vendors.startswith("claude-") or (own and own.rates.input <= small.rates.input):
+    if not vendors.startswith("claude-") or (own and own.tokens.input <= small.tokens.input):
         return None
-    where = BEDROCK_PLACE.search(name)
-    return f"{where[0]}{small_name()}" if where else small_name()
+    region = BEDROCK_REGION.search(name)
+    return f"{region[0]}{small_name()}" if region else small_name()
 
 
 def with_cost(reply: Reply) -> Reply:
@@ -94,25 +96,28 @@ def with_cost(reply: Reply) -> Reply:
 
 
 @cache
+def _file() -> Json:
+    text = files(__package__).joinpath("prices.json").read_text(encoding="utf-8")
+    return cast("Json", json.loads(text))
+
+
 def small_name() -> str:
     """The current small model of the packaged table."""
-    return str(json.loads(files(__package__).joinpath("prices.json").read_text(encoding="utf-8"))["small"])
+    return str(_file()["small"])
 
 
 @cache
 def table() -> Mapping[str, Price]:
     """The packaged table, family name to price; read once."""
-    raw = json.loads(files(__package__).joinpath("prices.json").read_text(encoding="utf-8"))
-    return {family: _read(entry) for family, entry in raw["models"].items()}
+    found = {}
+    for family, entry in _file()["models"].items():
+        long = entry.get("long_prompt")
+        found[family] = Price(_tokens(entry), _tokens(long), long["above_tokens"]) if long else Price(_tokens(entry))
+    return found
 
 
-def _read(entry: Json) -> Price:
-    long = entry.get("long_prompt")
-    return Price(_rates(entry), _rates(long), long["above_tokens"]) if long else Price(_rates(entry))
-
-
-def _rates(entry: Json) -> Rates:
-    return Rates(**{name: float(entry[name]) for name in Rates.__slots__})
+def _tokens(entry: Json) -> TokenPrices:
+    return TokenPrices(**{name: float(entry[name]) for name in TokenPrices.__slots__})
 
 
 def _price(model: str, prices: Mapping[str, Price]) -> Price | None:

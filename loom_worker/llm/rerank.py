@@ -10,8 +10,7 @@ from loom_worker.core.errors import LoomError
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, Usage
 from loom_worker.core.values.json import untagged
 from loom_worker.core.values.tools import Caller
-from loom_worker.llm.model import Model, whole_reply
-from loom_worker.llm.revocable import Revocable
+from loom_worker.llm.model import Model, Revocable, whole_reply
 
 log = logging.getLogger(__name__)
 

@@ -1,41 +1,182 @@
-"""An open response of the SDK's, as WatchedBody wants it, and bounds for what the SDK itself reads of one."""
+"""A streamed HTTP response, read within a total deadline and given up at once when nobody wants it any more.
+
+An HTTP client's timeout is per read, so a slow drip outlives it, and nothing bounds the lookup of a host name. The
+blocking part therefore runs in a thread of its own and the caller waits for that thread: no fault of the server's,
+in no phase of a call, holds the caller longer than its deadline.
+"""
 
 import socket
 import struct
+import threading
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from queue import Empty, Full, Queue
+from typing import TYPE_CHECKING, Protocol
 
-from loom_worker.core.errors import StreamBroken
+from loom_worker.core.errors import Interrupted, StreamBroken
+from loom_worker.core.values.chat import UNWATCHED, Watch
 
 if TYPE_CHECKING:
     import anthropic
     import httpx2
 
+POLL_S = 0.25
+"""How often the caller checks whether it must stop."""
+MAX_BYTES = 64 * 1024 * 1024
+"""Longest body that is read; a million tokens are a tenth of it."""
+MAX_WAITING = 16
+"""Chunks (64 KiB each at most) that are read ahead, so that a fast server cannot fill the memory."""
 PLAIN = {"Accept-Encoding": "identity"}
 """Header of each call: some kilobytes that are compressed can become gigabytes."""
 GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
-"""For zlib: find out from the first bytes which of the two it is."""
+"""Makes zlib find out from the first bytes which of the two it is."""
 CHUNK_BYTES = 64 * 1024
 AT_ONCE = struct.pack("ii", 1, 0)
 """For SO_LINGER: closing resets the connection."""
 MAX_ERROR_BYTES = 64 * 1024
-"""Of the body of a refusal; the SDK reads all of it. 200 characters of its message are used."""
+"""Of the body of an error response; the SDK reads all of it. 200 characters of its message are used."""
+
+
+class Body(Protocol):
+    """An open response."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """The body, as it arrives."""
+
+    def close(self) -> None:
+        """Give the connection back, or drop it if the body was not read to its end."""
+
+    def hang_up(self) -> None:
+        """Wake a thread that waits for the next chunk; called from another thread."""
+
+
+class Call(Protocol):
+    """A call of a model's server."""
+
+    def open(self) -> Body:
+        """Send the request and return the open response; may block as long as it likes."""
+
+    def is_given_up(self) -> bool:
+        """True: nobody wants the reply any more. Asked every POLL_S and with each chunk."""
+
+
+class TooLate(Exception):
+    """The deadline passed."""
+
+
+class TooLong(Exception):
+    """The body has more bytes than may be read."""
+
+
+class WatchedBody:
+    """The chunks of one response. Use it in one thread, iterate once, and close it."""
+
+    def __init__(self, call: Call, *, deadline: float, max_bytes: int = MAX_BYTES, watch: Watch = UNWATCHED) -> None:
+        """Begin the call.
+
+        Args:
+            deadline: ``time.monotonic()`` at which the whole must be over.
+            watch: is informed of each chunk, and of each POLL_S without one.
+        """
+        self._call = call
+        self._deadline = deadline
+        self._max_bytes = max_bytes
+        self._watch = watch
+        self._chunks: Queue[bytes | BaseException | None] = Queue(MAX_WAITING)
+        self._is_abandoned = threading.Event()
+        self._lock = threading.Lock()
+        self._body: Body | None = None
+        threading.Thread(target=self._read, name="loom-llm-read", daemon=True).start()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the chunks.
+
+        Raises:
+            TooLate, TooLong: see above.
+            Interrupted: the call is given up.
+            Exception: whatever opening or reading raised.
+        """
+        size_bytes = 0
+        while (chunk := self._next()) is not None:
+            size_bytes += len(chunk)
+            if size_bytes > self._max_bytes:
+                raise TooLong(f"more than {self._max_bytes} bytes")
+            yield chunk
+
+    def finish_by(self, deadline: float) -> None:
+        """Read and drop the rest, so that the connection can serve the next call; a failure of the rest is ignored."""
+        with suppress(Empty):
+            while isinstance(self._chunks.get(timeout=max(0.0, deadline - time.monotonic())), bytes):
+                continue
+
+    def close(self) -> None:
+        """Give up what still runs; the thread ends by itself, at the latest with its client's own timeout."""
+        self._is_abandoned.set()
+        with self._lock:
+            if self._body is not None:
+                self._body.hang_up()
+
+    def _next(self) -> bytes | None:
+        while True:
+            if self._call.is_given_up():
+                raise Interrupted("The call was given up: this process stops, or nobody wants the reply any more.")
+            left_s = self._deadline - time.monotonic()
+            if left_s <= 0:
+                raise TooLate("deadline")
+            try:
+                chunk = self._chunks.get(timeout=min(left_s, POLL_S))
+            except Empty:
+                self._watch.silent()
+                continue
+            if isinstance(chunk, BaseException):
+                raise chunk
+            self._watch.heard()
+            return chunk
+
+    def _read(self) -> None:
+        try:
+            self._pass_on(self._call.open())
+            self._put(None)
+        except BaseException as error:  # top of a thread: the caller raises it
+            self._put(error)
+
+    def _pass_on(self, body: Body) -> None:
+        self._body = body
+        try:
+            for chunk in () if self._is_abandoned.is_set() else body.chunks():
+                self._put(chunk)
+                if self._is_abandoned.is_set():
+                    return
+        finally:
+            # Once the body is closed its connection may serve another call, which close() must not hang up.
+            with self._lock:
+                self._body = None
+            body.close()
+
+    def _put(self, chunk: bytes | BaseException | None) -> None:
+        """Hand it to the caller, who may be slow or gone."""
+        while not self._is_abandoned.is_set():
+            try:
+                self._chunks.put(chunk, timeout=POLL_S)
+            except Full:
+                continue
+            return
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A stream of status 200."""
+    """A streamed response of status 200, as the SDK gives it."""
 
     stream: "anthropic.Stream[object]"
 
     def chunks(self) -> Iterator[bytes]:
-        """The body, as it comes in; of a compressed one too never more at a time than CHUNK_BYTES.
+        """The body, as it arrives; a compressed one, too, never yields more than CHUNK_BYTES at a time.
 
         Raises:
-            StreamBroken: it is compressed in a way that nobody asked for.
+            StreamBroken: it is compressed in a way that was not asked for.
         """
         response = self.stream.response
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
@@ -77,36 +218,31 @@ def _inflated(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def bounded_client() -> "httpx2.Client":
-    """The HTTP client that the SDK would make, but for the bodies of refusals and redirects: those end early."""
+    """The HTTP client that the SDK would make, except that the bodies of errors and redirects end early."""
     import anthropic
-
-    return anthropic.DefaultHttpxClient(event_hooks={"response": [_bound]})
-
-
-def _bound(response: "httpx2.Response") -> None:
-    import httpx2
-
-    if response.status_code >= 300 and isinstance(response.stream, httpx2.SyncByteStream):
-        # Not even looked into where it is compressed; such bytes are no JSON, so the status alone speaks.
-        response.headers.pop("content-encoding", None)
-        response.stream = _beginning_of(response.stream)
-
-
-def _beginning_of(stream: "httpx2.SyncByteStream") -> "httpx2.SyncByteStream":
     import httpx2
 
     class Beginning(httpx2.SyncByteStream):
         """The first bytes of a body."""
 
+        def __init__(self, stream: httpx2.SyncByteStream) -> None:
+            self._stream = stream
+
         def __iter__(self) -> Iterator[bytes]:
             left = MAX_ERROR_BYTES
-            for chunk in stream:
+            for chunk in self._stream:
                 yield chunk[:left]
                 left -= len(chunk)
                 if left <= 0:
                     return
 
         def close(self) -> None:
-            stream.close()
+            self._stream.close()
 
-    return Beginning()
+    def shorten_error(response: httpx2.Response) -> None:
+        if response.status_code >= 300 and isinstance(response.stream, httpx2.SyncByteStream):
+            # A compressed body is not unpacked; such bytes are no JSON, so only the status counts.
+            response.headers.pop("content-encoding", None)
+            response.stream = Beginning(response.stream)
+
+    return anthropic.DefaultHttpxClient(event_hooks={"response": [shorten_error]})

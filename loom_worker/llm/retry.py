@@ -1,28 +1,31 @@
-"""Trying a call again when that may help, within bounds that the caller sets."""
+"""Models that repeat failed calls, and that stop calling a provider that keeps failing."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from loom_worker.core.errors import Overloaded, StreamBroken, Transient
-from loom_worker.core.values.chat import ReplyEvent, Request, Restarted, TextDelta
-from loom_worker.llm.model import Model
+from loom_worker.core.errors import LeftAlone, Overloaded, ProviderFailed, StreamBroken, Transient
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta
+from loom_worker.guard.breaker import Breakers
+from loom_worker.llm.anthropic_errors import is_rate_limit
+from loom_worker.llm.model import Model, NotSent
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long and how often to try."""
 
     tries: int = 3
     first_wait_s: float = 0.5
     """The longest first wait; each further one may be twice as long."""
     max_wait_s: float = 5.0
-    """The longest single wait; a provider that asks for more gets its request from the caller, who parks the turn."""
+    """The longest single wait. If a provider asks for more, the caller gets its error and parks the turn."""
     total_s: float = 240.0
     """No try begins later than this after the first: two whole calls at the default deadline."""
 
 
 class Retrying:
-    """A Model that tries another Model's calls again."""
+    """A Model that repeats another Model's failed calls."""
 
     def __init__(
         self,
@@ -31,13 +34,13 @@ class Retrying:
         pause: Callable[[float, Callable[[], bool]], None],
         chance: Callable[[], float],
         clock: Callable[[], float],
-        patience: Patience = Patience(),
+        policy: RetryPolicy = RetryPolicy(),
     ) -> None:
         """Wrap a model.
 
         Args:
-            pause: waits so many seconds, unless the request is given up meanwhile: then it raises Interrupted, which
-                ends the call.
+            pause: waits so many seconds, and raises Interrupted, which ends the call, once its second argument says
+                that the reply is no longer wanted.
             chance: a random number in 0-1, for the jitter.
             clock: monotonic seconds.
         """
@@ -45,7 +48,7 @@ class Retrying:
         self._pause = pause
         self._chance = chance
         self._clock = clock
-        self._patience = patience
+        self._policy = policy
 
     @property
     def name(self) -> str:
@@ -59,12 +62,12 @@ class Retrying:
             Overloaded: the tries are used up, or the provider wants a longer wait than max_wait_s.
             StreamBroken: the tries or the time are used up.
         """
-        end_s = self._clock() + self._patience.total_s
-        for n in range(self._patience.tries):
-            has_spoken = False
+        end_s = self._clock() + self._policy.total_s
+        for n in range(self._policy.tries):
+            has_text = False
             try:
                 for event in self._model.reply(request):
-                    has_spoken = has_spoken or isinstance(event, TextDelta)
+                    has_text = has_text or isinstance(event, TextDelta)
                     yield event
                 return
             except (Overloaded, StreamBroken) as error:
@@ -72,17 +75,73 @@ class Retrying:
                 if wait_s is None or self._clock() + wait_s >= end_s:
                     raise
                 failure = error
-            if has_spoken:
+            if has_text:
                 yield Restarted(str(failure))
             request.watch.failed(failure, wait_s)
             self._pause(wait_s, request.is_given_up)
 
     def _wait_s(self, error: Transient, n: int) -> float | None:
-        """Seconds before the next try, None if there is none to be."""
-        if n + 1 >= self._patience.tries:
+        """Seconds before the next try, None if there is none."""
+        if n + 1 >= self._policy.tries:
             return None
-        wished_s = error.retry_after_s if isinstance(error, Overloaded) else None
-        if wished_s is not None and wished_s > self._patience.max_wait_s:
+        asked_s = error.retry_after_s if isinstance(error, Overloaded) else None
+        if asked_s is not None and asked_s > self._policy.max_wait_s:
             return None
-        longest_s = min(self._patience.first_wait_s * 2.0**n, self._patience.max_wait_s)
-        return max(wished_s or 0.0, self._chance() * longest_s)
+        longest_s = min(self._policy.first_wait_s * 2.0**n, self._policy.max_wait_s)
+        return max(asked_s or 0.0, self._chance() * longest_s)
+
+
+class Guarded:
+    """A Model that asks another Model while the circuit breaker of its provider allows it.
+
+    While the breaker is open, a request is refused at once, with the time that is left: the turn parks until then.
+    """
+
+    def __init__(self, model: Model, breakers: Breakers, *, provider: str, probe_s: float) -> None:
+        """Wrap a model. Put it inside Retrying: each try counts, and an open breaker ends the tries.
+
+        Args:
+            provider: anthropic, bedrock or ollama; there is a breaker for each provider and model.
+            probe_s: the longest a call may take, and a little more.
+        """
+        self._model = model
+        self._breakers = breakers
+        self._provider = provider
+        self._breaker = f"llm:{provider}:{model.name}"
+        self._probe_s = probe_s
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self._model.name
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        """See Model.reply.
+
+        Raises:
+            LeftAlone: without any request, while the breaker is open.
+        """
+        permit = self._breakers.permit(self._breaker, probe_s=self._probe_s)
+        if permit.open_for_s is not None:
+            raise LeftAlone(
+                f"The model's provider ({self._provider}) keeps failing and is left alone for another "
+                f"{math.ceil(permit.open_for_s)} s.",
+                permit.open_for_s,
+            )
+        report = self._breakers.abandoned  # cancelled, closed early or a bug of ours says nothing about the provider
+        try:
+            for event in self._model.reply(request):
+                if isinstance(event, Reply):
+                    report = self._breakers.succeeded
+                yield event
+        except (StreamBroken, Overloaded) as error:
+            is_well = isinstance(error, Overloaded) and is_rate_limit(error)
+            report = self._breakers.abandoned if is_well else self._breakers.failed
+            raise
+        except NotSent:
+            raise
+        except ProviderFailed:
+            report = self._breakers.succeeded  # it answered, if with a refusal
+            raise
+        finally:
+            report(self._breaker, permit.token)

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from loom_worker.core.errors import StreamBroken
 from loom_worker.core.values.json import Json
-from loom_worker.llm.watched import TooLong
+from loom_worker.llm.response import TooLong
 
 MALFORMED = "The model's provider sent a malformed reply."
-
-
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 """Longest event that is read unless the caller says otherwise."""
 
@@ -61,20 +59,16 @@ def json_object(data: bytes) -> Json:
         StreamBroken: it holds no JSON object.
     """
     try:
-        event = _read(data)
+        try:
+            event = json.loads(data)
+        except ValueError:
+            # Python reads no integer of more than 4300 digits; as an infinity it spoils its call, not the reply.
+            event = json.loads(data, parse_int=_integer)
     except (ValueError, RecursionError) as error:
         raise StreamBroken(MALFORMED) from error
     if not isinstance(event, dict):
         raise StreamBroken(MALFORMED)
     return event
-
-
-def _read(data: bytes) -> object:
-    try:
-        return json.loads(data)
-    except ValueError:
-        # Python reads no integer of more than 4300 digits; as an infinity it spoils the call it is in, not the reply.
-        return json.loads(data, parse_int=_integer)
 
 
 def _integer(digits: str) -> float:

@@ -1,7 +1,7 @@
-"""How many of the provider's tokens a text will be: never fewer than we say, so that a budget is a hard limit.
+"""How many of the provider's tokens a text will be: never more than we say, so that a budget is a hard limit.
 
-Counted with cl100k, which is public, times the most that a family's own tokenizer was measured to need for the same
-text. The ranks come from a file in the package: nothing is downloaded and nothing written.
+Counted with cl100k, which is public, times the highest ratio that a family's own tokenizer was measured to need for the
+same text. The ranks come from a file in the package: nothing is downloaded or written.
 """
 
 import base64
@@ -15,8 +15,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from loom_worker.core.values.chat import Frame
-from loom_worker.llm.clean import clean
 from loom_worker.llm.prices import plain_name
+from loom_worker.llm.sanitize import clean
 
 if TYPE_CHECKING:
     import tiktoken
@@ -35,7 +35,7 @@ FACTORS: tuple[tuple[str, float], ...] = (
     (r"claude-", 1.89),
     (r"", 1.28),
 )
-"""Model-name prefix to the highest ratio of its tokens to cl100k's; the first that matches holds.
+"""Model-name prefix to the highest ratio of its tokens to cl100k's; the first match applies.
 
 Measured: Claude 3-4.6 1.06-1.28 (typical 1.13), Claude 4.7 and later 1.35-1.89 (typical 1.41). Other models were not
 measured: they get the lower of the two, which covers the tokenizers of the current open models for prose and code.
@@ -45,14 +45,14 @@ SCRIPTS: tuple[tuple[str, float], ...] = (
     (r"[\u1e00-\u1eff]", 1.0),
     (r"[\u0370-\u04ff]", 0.05),
 )
-"""Characters to the cl100k tokens that each counts beyond its own: scripts that cl100k knows better than the provider.
+"""Characters to the cl100k tokens that each counts in addition: scripts that cl100k knows better than the provider.
 
 The one tokenizer that Anthropic published (Claude 2) needs 1.96 times cl100k's tokens for a sentence in Thai, 1.39 for
 one in Vietnamese and 1.31 for one in Greek; scripts that were not tried count as Thai. Other Latin, Russian, Arabic,
 Hebrew, Hindi, Chinese, Japanese and Korean sentences, code and data stay below the factor (`python -m bench.tokens`).
 """
 TYPICAL: tuple[tuple[str, float], ...] = ((FACTORS[1][0], 1.13), (r"claude-", 1.41))
-"""The usual ratios, of the same measurements; of other models none is known."""
+"""The usual ratios, of the same measurements; for other models none is known."""
 TOOL_TEXTS: tuple[tuple[str, int], ...] = (
     (r"claude-3-opus", 530),
     (r"claude-3-sonnet", 159),
@@ -63,10 +63,10 @@ TOOL_TEXTS: tuple[tuple[str, int], ...] = (
     (r"claude-", 470),
     (r"", 150),
 )
-"""Model-name prefix to the provider's tokens of its own text about tools; the first that matches holds.
+"""Model-name prefix to the provider's tokens of its own text about tools; the first match applies.
 
-Up to Claude 4.1 as Anthropic's documentation has them, which recordings bear out; from 4.5 on out of recordings (497 to
-514, and of later models 465 to 485). Of other models nothing was measured.
+Up to Claude 4.1 from Anthropic's documentation, which recordings confirm; from 4.5 on from recordings (497 to 514,
+later models 465 to 485). Other models were not measured.
 """
 EXACT_BYTES = 200_000
 """Longer texts are estimated: counting 10 MB takes 0.7 s (measured)."""
@@ -79,16 +79,13 @@ _loading = threading.Lock()
 def count(text: str, model: str) -> int:
     """Return at least as many tokens as the model's own tokenizer makes of a text.
 
-    The provider's frame around it comes on top. The first call in a process loads the ranks (some 0.2 s).
+    The provider's frame around it is not included. The first call in a process loads the ranks (about 0.2 s).
     """
     ratio = factor(model)
-    beyond = 0.0 if ratio == 1 or text.isascii() else _beyond(text)
-    return math.ceil((cl100k_tokens(text) + beyond) * ratio)
-
-
-def _beyond(text: str) -> float:
-    """Tokens to add for scripts that cl100k knows better."""
-    return sum(len(re.findall(characters, text)) * tokens for characters, tokens in SCRIPTS)
+    extra = 0.0
+    if ratio != 1 and not text.isascii():
+        extra = sum(len(re.findall(characters, text)) * tokens for characters, tokens in SCRIPTS)
+    return math.ceil((cl100k_tokens(text) + extra) * ratio)
 
 
 @cache
@@ -111,32 +108,21 @@ def frame(model: str) -> Frame:
 
 
 def cl100k_tokens(text: str) -> int:
-    """Count cl100k tokens; beyond 200 kB an estimate that errs upwards. Special tokens are ordinary text here."""
+    """Count cl100k tokens; beyond 200 kB an estimate that errs upwards. Special tokens count as ordinary text."""
     text = clean(text)
+    with _loading:
+        encoding = _encoding()
     if len(text) <= EXACT_BYTES and len(text.encode()) <= EXACT_BYTES:
-        return _exact(text)
-    return _estimate(text)
-
-
-def _exact(text: str) -> int:
-    return len(_encoding().encode_ordinary(text))
-
-
-def _estimate(text: str) -> int:
-    """Take the whole for as dense as the densest of 40 evenly spaced samples; at most its bytes, which is a bound."""
+        return len(encoding.encode_ordinary(text))
+    # The whole is taken to be as dense as the densest of 40 evenly spaced samples; its bytes are an upper bound.
     step = max(1, (len(text) - SAMPLE_CHARS) // (SAMPLES - 1))
     starts = range(0, len(text) - SAMPLE_CHARS + 1, step)
-    densest = max(_exact(text[start : start + SAMPLE_CHARS]) for start in starts)
+    densest = max(len(encoding.encode_ordinary(text[start : start + SAMPLE_CHARS])) for start in starts)
     return min(math.ceil(densest * len(text) / SAMPLE_CHARS), len(text.encode()))
 
 
-def _encoding() -> "tiktoken.Encoding":
-    with _loading:
-        return _load()
-
-
 @cache
-def _load() -> "tiktoken.Encoding":
+def _encoding() -> "tiktoken.Encoding":
     import tiktoken
 
     zipped = files(__package__).joinpath(RANKS_FILE).read_bytes()
@@ -144,10 +130,10 @@ def _load() -> "tiktoken.Encoding":
 
 
 def read_ranks(zipped: bytes) -> dict[bytes, int]:
-    """Read cl100k's ranks, each token's bytes to its rank, from the gzipped file that was published.
+    """Read cl100k's ranks, each token's bytes to its rank, from the published file, gzipped.
 
     Raises:
-        RuntimeError: it is another file, with which every budget would be wrong.
+        RuntimeError: it is another file, and every budget would be wrong.
     """
     raw = gzip.decompress(zipped)
     if hashlib.sha256(raw).hexdigest() != RANKS_SHA256:

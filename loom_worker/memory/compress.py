@@ -17,7 +17,7 @@ from loom_worker.core.values.ids import new_id, now_ms
 from loom_worker.core.values.memory import Change, MemoryPolicy, MemoryState, Summary
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.lanes.lease_renewer import LiveWorkers
-from loom_worker.llm.revocable import Revocable
+from loom_worker.llm.model import Revocable
 from loom_worker.memory import summarize
 from loom_worker.memory.kernel import kept
 from loom_worker.memory.layers import turns

@@ -15,7 +15,7 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.guard.breaker import Breakers
-from loom_worker.guard.rate import Rates
+from loom_worker.guard.rate import RateLimiter
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.index_store import IndexStore
 from loom_worker.patterns.library import packaged_root
@@ -125,7 +125,7 @@ def components(
         settings=settings,
         pool=_pool(settings),
         breakers=breakers,
-        rates=Rates(client),
+        rates=RateLimiter(client),
         references=references,
         failures=Failures(errors),
         stopping=stopping,

@@ -15,11 +15,9 @@ from loom_worker.demo.scripted import Scripted
 from loom_worker.guard.breaker import Breakers
 from loom_worker.llm import tokens
 from loom_worker.llm.anthropic import Anthropic
-from loom_worker.llm.fallback import Fallback
-from loom_worker.llm.guarded import Guarded
-from loom_worker.llm.model import Model
+from loom_worker.llm.model import Fallback, Model
 from loom_worker.llm.prices import small_model
-from loom_worker.llm.retry import Retrying
+from loom_worker.llm.retry import Guarded, Retrying
 from loom_worker.memory.layers import Count
 
 SHORT_CHARS, SHORT = 2_000, 16_384
@@ -62,7 +60,7 @@ class Models:
             return Scripted(
                 self.count(name),
                 model=name,
-                is_stopping=lambda: self._stopping.is_due,
+                stopping=self._stopping,
                 max_reply_bytes=self._settings.llm.max_reply_bytes,
             )
         try:
@@ -102,7 +100,7 @@ class Models:
             import_module("anthropic")
 
     def _adapter(self, provider: str, name: str) -> Model:
-        llm, is_stopping = self._settings.llm, (lambda: self._stopping.is_due)
+        llm = self._settings.llm
         if provider == "ollama":
             from loom_worker.llm.ollama import Ollama
 
@@ -110,7 +108,7 @@ class Models:
                 model=name,
                 host=llm.ollama_host,
                 call_timeout_s=llm.call_timeout_s,
-                is_stopping=is_stopping,
+                stopping=self._stopping,
                 max_reply_bytes=llm.max_reply_bytes,
             )
         if provider == "bedrock":
@@ -119,7 +117,7 @@ class Models:
             return Bedrock(
                 model=name,
                 call_timeout_s=llm.call_timeout_s,
-                is_stopping=is_stopping,
+                stopping=self._stopping,
                 max_reply_bytes=llm.max_reply_bytes,
             )
         return Anthropic(
@@ -127,7 +125,7 @@ class Models:
             api_key=llm.api_key,
             base_url=llm.base_url,
             call_timeout_s=llm.call_timeout_s,
-            is_stopping=is_stopping,
+            stopping=self._stopping,
             max_reply_bytes=llm.max_reply_bytes,
         )
 

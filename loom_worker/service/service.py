@@ -42,8 +42,8 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
 from loom_worker.tools.references import References
 from loom_worker.turn.agent_runtime import AgentRuntimes
-from loom_worker.webhook.address import check
 from loom_worker.webhook.body import WebhookBodies
+from loom_worker.webhook.send import check
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from urllib.parse import urljoin
 from loom_worker.core.errors import Invalid, Rejected, Transient
 from loom_worker.guard.net.address import Lookup, Private, Target, target
 from loom_worker.guard.net.dial import Deadline, resolve_in_time
-from loom_worker.guard.net.http import Answer, Question, ask
+from loom_worker.guard.net.http import HttpRequest, HttpResponse, send_request
 from loom_worker.skills.collect import MAX_ARCHIVE_BYTES
 from loom_worker.skills.package import named
 
@@ -42,7 +42,7 @@ def fetch(
     raise Rejected(f"{where.host}: more than {MAX_REDIRECTS} redirects")
 
 
-def _asked(url: str, deadline: Deadline, *, allow_private: bool, lookup: Lookup) -> tuple[Answer, Target]:
+def _asked(url: str, deadline: Deadline, *, allow_private: bool, lookup: Lookup) -> tuple[HttpResponse, Target]:
     """One hop; the addresses that were checked are the ones that are dialled."""
     shown = named(url)
     try:
@@ -50,8 +50,8 @@ def _asked(url: str, deadline: Deadline, *, allow_private: bool, lookup: Lookup)
         if where.scheme != "https" and not allow_private:
             raise Rejected(f"{shown}: only https is fetched; --allow-private allows http, too")
         addresses = resolve_in_time(where, deadline, allow_private=allow_private, lookup=lookup)
-        question = Question("GET", where.path, headers=_QUESTION)
-        return ask(where, addresses, question, deadline=deadline, max_bytes=MAX_ARCHIVE_BYTES), where
+        question = HttpRequest("GET", where.path, headers=_QUESTION)
+        return send_request(where, addresses, question, deadline=deadline, max_bytes=MAX_ARCHIVE_BYTES), where
     except Private as error:
         raise Rejected(f"{shown}: {error}; --allow-private allows loopback and private networks") from error
     except Invalid as error:
@@ -60,13 +60,13 @@ def _asked(url: str, deadline: Deadline, *, allow_private: bool, lookup: Lookup)
         raise Transient(f"{shown}: {error}") from error
 
 
-def _body(answer: Answer, where: Target) -> bytes:
+def _body(answer: HttpResponse, where: Target) -> bytes:
     if answer.status != 200:
         raise Rejected(f"{where.host}: HTTP {answer.status}")
     if answer.is_longer:
         raise Rejected(f"{where.host}: the answer is larger than {MAX_ARCHIVE_BYTES} bytes")
-    if answer.flaw is not None:
-        raise Transient(f"{where.host}: the answer is not whole: {answer.flaw}")
+    if answer.error is not None:
+        raise Transient(f"{where.host}: the answer is not whole: {answer.error}")
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise Rejected(f"{where.host}: the answer is packed, though that was not asked for")
     return answer.body

@@ -12,7 +12,7 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tools import Caller, Outcome, StoredError, Tool
 from loom_worker.guard.redact import redacted
-from loom_worker.llm.clean import clean
+from loom_worker.llm.sanitize import clean
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.memory.layers import longest
 from loom_worker.store.errors import Errors, NewError

@@ -15,7 +15,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call
 from loom_worker.guard.breaker import Breakers
-from loom_worker.guard.rate import Rates
+from loom_worker.guard.rate import RateLimiter
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.tools.error_channel import Failures
 from loom_worker.tools.outcome import run, timed_out
@@ -38,7 +38,7 @@ class ToolExecutor:
     settings: Settings
     pool: Pool
     breakers: Breakers
-    rates: Rates
+    rates: RateLimiter
     references: References
     failures: Failures
     stopping: Stopping
@@ -58,17 +58,17 @@ class ToolExecutor:
 
     def _guarded(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
         limit_s = self.settings.limits.tool_timeout_s
-        verdict = self.breakers.look(_breaker(tool), probe_s=min(tool.timeout_s, limit_s) + PROBE_SLACK_S)
-        if verdict.open_for_s is not None:
-            text = f"{tool.spec.name} has failed several times in a row and is not tried for {verdict.open_for_s:.0f} s"
+        permit = self.breakers.permit(_breaker(tool), probe_s=min(tool.timeout_s, limit_s) + PROBE_SLACK_S)
+        if permit.open_for_s is not None:
+            text = f"{tool.spec.name} has failed several times in a row and is not tried for {permit.open_for_s:.0f} s"
             return Outcome("failed", text, code="UNAVAILABLE")
         try:
             outcome = self._run(tool, arguments, caller)
         except BaseException:  # a worker that stops says nothing of the tool, and must not keep the probe
-            self.breakers.let_go(_breaker(tool), verdict.token)
+            self.breakers.abandoned(_breaker(tool), permit.token)
             raise
         told = self.breakers.failed if outcome.is_fault else self.breakers.succeeded
-        told(_breaker(tool), verdict.token)
+        told(_breaker(tool), permit.token)
         return outcome
 
     def _run(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
@@ -94,7 +94,7 @@ class ToolExecutor:
 
     def open_breakers(self, names: Sequence[str]) -> Mapping[str, float]:
         """Of these circuit breakers those that are open, with the seconds left."""
-        found = self.breakers.peek([f"tool:{name}" for name in names])
+        found = self.breakers.open_now([f"tool:{name}" for name in names])
         return {name.removeprefix("tool:"): left_s for name, left_s in found.items()}
 
     def close(self) -> None:

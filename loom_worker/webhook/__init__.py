@@ -1,5 +1,5 @@
-"""Telling the caller how a turn ended.
+"""Webhooks: they tell the caller how a turn ended.
 
-body.py says it, sign.py signs it, address.py guards where it goes, send.py tries once,
-schedule.py says what follows.
+``body`` writes what they say, ``sign`` signs it, ``send`` checks where it may go and makes one attempt, ``schedule``
+decides what follows an attempt, ``deliver`` takes deliveries from the outbox and stores what became of them.
 """

@@ -1,27 +1,27 @@
-"""What follows an attempt: the next one, the end, or silence because the receiver asked for it. Pure."""
+"""What follows an attempt: another one, the end, or none because the receiver asked for it. Pure."""
 
 from dataclasses import dataclass, replace
 
 from loom_worker.core.values.notifications import Delivery
 
 DELAYS_S = (0, 5, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 14 * 3600, 20 * 3600, 24 * 3600)
-"""Pause before each attempt: 75 hours and a half in all. Standard Webhooks 1.0.0, Retries."""
+"""Pause before each attempt: 75.5 hours in all. Standard Webhooks 1.0.0, Retries."""
 JITTER = 0.1
-"""Share by which a pause is longer or shorter, so that those that failed together do not return together."""
+"""Share by which a pause is longer or shorter, so that deliveries that failed together are not repeated together."""
 MAX_RETRY_AFTER_S = 24 * 3600.0
-"""A receiver may ask for no longer pause than the schedule's own longest."""
+"""The longest pause that a receiver may ask for: the schedule's own longest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one attempt gave."""
+    """The outcome of one attempt."""
 
     status: int | None
-    """HTTP status; None if no answer came."""
+    """HTTP status; None if there was no response."""
     error: str | None = None
     """Why it does not count as delivered, for people; None if it does."""
     retry_after_s: float | None = None
-    """Seconds the receiver asked to be left alone."""
+    """Seconds that the receiver asked to wait."""
 
     @property
     def is_delivered(self) -> bool:
@@ -45,8 +45,8 @@ def next_attempt_ms(attempts: int, now_ms: int, *, retry_after_s: float | None, 
     if attempts >= len(DELAYS_S):
         return None
     pause_s = DELAYS_S[attempts] * (1 + JITTER * (2 * chance - 1))
-    wished_s = min(retry_after_s or 0.0, MAX_RETRY_AFTER_S)
-    return now_ms + round(max(pause_s, wished_s) * 1000)
+    asked_s = min(retry_after_s or 0.0, MAX_RETRY_AFTER_S)
+    return now_ms + round(max(pause_s, asked_s) * 1000)
 
 
 def after(attempt: Attempt, delivery: Delivery, *, now_ms: int, chance: float) -> Delivery:

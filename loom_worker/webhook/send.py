@@ -1,18 +1,45 @@
-"""One attempt at a delivery. Whatever the receiver does ends in an Attempt, within the deadline."""
+"""Where a webhook may go, and one attempt at a delivery; whatever the receiver does ends within the deadline."""
 
 import socket
 
-from loom_worker.core.errors import Invalid, Transient
+from loom_worker.core.errors import Flaw, Invalid, Transient
 from loom_worker.core.values.notifications import Delivery
-from loom_worker.guard.net.address import Lookup, target
+from loom_worker.core.values.turns import Webhook
+from loom_worker.guard.net.address import Lookup, Private, target
 from loom_worker.guard.net.dial import Deadline, resolve_in_time
-from loom_worker.guard.net.http import Question, ask, retry_after_s
-from loom_worker.webhook.address import reason
+from loom_worker.guard.net.http import HttpRequest, retry_after_s, send_request
 from loom_worker.webhook.schedule import Attempt
-from loom_worker.webhook.sign import headers
+from loom_worker.webhook.sign import check_secret, headers
 
-MAX_ANSWER_BYTES = 64 * 1024
-"""Read of an answer's body so that its sender is not cut off; only status and Retry-After are used."""
+MAX_RESPONSE_BYTES = 64 * 1024
+"""Read of a response's body so that its sender is not cut off; only status and Retry-After are used."""
+
+
+def check(webhook: Webhook, *, allow_private: bool) -> None:
+    """Refuse a webhook that could never be delivered: a private target, a malformed URL, a malformed secret.
+
+    Raises:
+        Invalid: ``webhook-url-refused``, with the reason.
+    """
+    try:
+        check_url(webhook.url, allow_private=allow_private)
+        if webhook.secret is not None:
+            check_secret(webhook.secret)
+    except Invalid as error:
+        raise Invalid(str(error), error.flaws, "webhook-url-refused") from error
+
+
+def check_url(url: str, *, allow_private: bool) -> None:
+    """Refuse a URL as far as this needs no name server.
+
+    Raises:
+        Invalid: with the reason, at ``/webhook/url``.
+    """
+    try:
+        target(url, allow_private=allow_private)
+    except Invalid as error:
+        detail = _reason(error)
+        raise Invalid(f"webhook URL refused: {detail}", (Flaw("/webhook/url", detail),)) from error
 
 
 def send(
@@ -24,36 +51,34 @@ def send(
     now_s: float,
     lookup: Lookup = socket.getaddrinfo,
 ) -> Attempt:
-    """Post the body once, to an address that was checked, following no redirect and using no proxy.
+    """Post the body once, to an address that was checked, without following redirects or using a proxy.
 
     Args:
-        secret: signs when the delivery has none of its own.
-        timeout_s: for all of it: name server, connection, TLS, answer.
-        now_s: seconds since 1970; signed, and what a date in Retry-After counts from.
+        secret: signs the body if the delivery has no secret of its own.
+        timeout_s: for the whole attempt: name server, connection, TLS, response.
+        now_s: seconds since 1970; it is signed, and a date in Retry-After counts from it.
     """
     deadline = Deadline(timeout_s)
+    body = delivery.body.encode()
     try:
-        where = target(delivery.url, allow_private=allow_private)
-        question = _question(delivery, where.path, secret=secret, now_s=now_s)
-        addresses = resolve_in_time(where, deadline, allow_private=allow_private, lookup=lookup)
-        answer = ask(where, addresses, question, deadline=deadline, max_bytes=MAX_ANSWER_BYTES)
+        receiver = target(delivery.url, allow_private=allow_private)
+        signature = headers(delivery.id, int(now_s), body=body, secret=delivery.secret or secret)
+        request = HttpRequest("POST", receiver.path, {"Content-Type": "application/json", **signature}, body)
+        addresses = resolve_in_time(receiver, deadline, allow_private=allow_private, lookup=lookup)
+        response = send_request(receiver, addresses, request, deadline=deadline, max_bytes=MAX_RESPONSE_BYTES)
     except Invalid as error:
-        return Attempt(None, error=reason(error))
+        return Attempt(None, error=_reason(error))
     except Transient as error:
         return Attempt(None, error=str(error))
-    if Attempt(answer.status).is_delivered:
-        return Attempt(answer.status)
-    wished_s = retry_after_s(answer.headers.get("Retry-After"), now_s=now_s)
-    return Attempt(answer.status, error=_refusal(answer.status), retry_after_s=wished_s)
+    if Attempt(response.status).is_delivered:
+        return Attempt(response.status)
+    detail = f"HTTP {response.status}"
+    if 300 <= response.status < 400:
+        detail += "; redirects are not followed"
+    pause_s = retry_after_s(response.headers.get("Retry-After"), now_s=now_s)
+    return Attempt(response.status, error=detail, retry_after_s=pause_s)
 
 
-def _question(delivery: Delivery, path: str, *, secret: str, now_s: float) -> Question:
-    body = delivery.body.encode()
-    signed = headers(delivery.id, int(now_s), body=body, secret=delivery.secret or secret)
-    return Question("POST", path, {"Content-Type": "application/json", **signed}, body)
-
-
-def _refusal(status: int) -> str:
-    if 300 <= status < 400:
-        return f"HTTP {status}; redirects are not followed"
-    return f"HTTP {status}"
+def _reason(error: Invalid) -> str:
+    hint = " (LOOM_ALLOW_PRIVATE_WEBHOOKS=1 opens private ones)" if isinstance(error, Private) else ""
+    return f"{error}{hint}"

@@ -16,8 +16,8 @@ def headers(delivery_id: str, timestamp_s: int, *, body: bytes, secret: str) -> 
     """Return the three headers that let the receiver check origin, age and repetition.
 
     Args:
-        delivery_id: the same in every attempt; the receiver drops what it has seen.
-        timestamp_s: of this attempt, seconds since 1970; receivers refuse what is minutes off.
+        delivery_id: the same in every attempt; the receiver ignores one that it has seen.
+        timestamp_s: of this attempt, seconds since 1970; receivers refuse one that is minutes off.
         body: exactly the bytes that are sent.
 
     Raises:

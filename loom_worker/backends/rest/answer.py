@@ -8,7 +8,7 @@ from email.message import Message
 
 from loom_worker.backends.rest.auth import Veil
 from loom_worker.core.errors import ToolFailed
-from loom_worker.guard.net.http import Answer
+from loom_worker.guard.net.http import HttpResponse
 
 MAX_SHOWN_CHARS = 500
 """Of the body of an answer that is a failure."""
@@ -36,7 +36,7 @@ class _Content:
         return self.data.decode(self.charset, "replace")
 
 
-def read(answer: Answer, *, method: str, veil: Veil, max_bytes: int) -> object:
+def read(answer: HttpResponse, *, method: str, veil: Veil, max_bytes: int) -> object:
     """Return what the model gets of an answer of status 2xx.
 
     Args:
@@ -58,7 +58,7 @@ def read(answer: Answer, *, method: str, veil: Veil, max_bytes: int) -> object:
     return _parsed(content, veil)
 
 
-def failure(answer: Answer, *, veil: Veil, max_bytes: int) -> str:
+def failure(answer: HttpResponse, *, veil: Veil, max_bytes: int) -> str:
     """The beginning of the text that explains a failure, in one line; empty if there is none."""
     try:
         content = _content(answer, max_bytes)
@@ -85,7 +85,7 @@ def _refuse(constant: str) -> float:
     raise ValueError(constant)
 
 
-def _content(answer: Answer, max_bytes: int) -> _Content:
+def _content(answer: HttpResponse, max_bytes: int) -> _Content:
     data, is_longer = answer.body[:max_bytes], answer.is_longer or len(answer.body) > max_bytes
     packed = answer.headers.get("Content-Encoding", "").strip().lower()
     if data and packed in ("gzip", "x-gzip"):

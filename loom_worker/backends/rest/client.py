@@ -10,7 +10,7 @@ from loom_worker.backends.rest.openapi import READING
 from loom_worker.core.errors import Invalid, ToolFailed, Transient
 from loom_worker.guard.net.address import Lookup, Target, target
 from loom_worker.guard.net.dial import Deadline, resolve_in_time
-from loom_worker.guard.net.http import Answer, NoAnswer, Question, ask, retry_after_s
+from loom_worker.guard.net.http import HttpRequest, HttpResponse, NoResponse, retry_after_s, send_request
 
 MAX_ANSWER_BYTES = 10_000_000
 """Read of an answer, as it is sent and once it is unpacked."""
@@ -32,7 +32,7 @@ class Client:
     """The base may be a loopback or private address. Redirects never leave its origin, so it opens no other."""
     lookup: Lookup = socket.getaddrinfo
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: HttpRequest) -> HttpResponse:
         """Return the answer, whatever its status, except for a redirect that is not followed.
 
         Raises:
@@ -48,23 +48,23 @@ class Client:
             sent = replace(sent, path=self._next(sent, answer))
         raise _unavailable(f"more than {MAX_REDIRECTS} redirects")
 
-    def _once(self, question: Question, deadline: Deadline) -> Answer:
+    def _once(self, question: HttpRequest, deadline: Deadline) -> HttpResponse:
         """Resolve and ask anew at each hop: the addresses that were checked are the ones that are dialled."""
         may_be_private = self.allow_private
         try:
             addresses = resolve_in_time(self.base, deadline, allow_private=may_be_private, lookup=self.lookup)
-            answer = ask(self.base, addresses, question, deadline=deadline, max_bytes=MAX_ANSWER_BYTES)
+            answer = send_request(self.base, addresses, question, deadline=deadline, max_bytes=MAX_ANSWER_BYTES)
         except Invalid as error:
             raise _unavailable(f"{self.base.host} may not be called: {error}") from error
-        except NoAnswer as error:
+        except NoResponse as error:
             raise _unavailable(str(error) + _doubt(question.method, error.may_have_arrived)) from error
         except Transient as error:
             raise _unavailable(str(error)) from error
-        if answer.flaw is not None and not answer.is_longer:
-            raise _unavailable(f"HTTP {answer.status}, but {_cut(answer.flaw)}{_doubt(question.method, True)}")
+        if answer.error is not None and not answer.is_longer:
+            raise _unavailable(f"HTTP {answer.status}, but {_cut(answer.error)}{_doubt(question.method, True)}")
         return answer
 
-    def _next(self, question: Question, answer: Answer) -> str:
+    def _next(self, question: HttpRequest, answer: HttpResponse) -> str:
         """The path a redirect leads to, within the same origin."""
         location = answer.headers.get("Location", "")
         try:
@@ -77,7 +77,7 @@ class Client:
         return hop.path
 
 
-def retry_advice(answer: Answer) -> str:
+def retry_advice(answer: HttpResponse) -> str:
     """What an answer's Retry-After asks for, in words; empty if it asks for nothing."""
     wished_s = retry_after_s(answer.headers.get("Retry-After"), now_s=time.time())
     return "" if wished_s is None else f" (asks to wait {wished_s:.0f} s)"

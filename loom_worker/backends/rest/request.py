@@ -10,7 +10,7 @@ from loom_worker.backends.rest.openapi import Operation
 from loom_worker.backends.rest.values import encoded, pairs, simple
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.json import Json
-from loom_worker.guard.net.http import Question
+from loom_worker.guard.net.http import HttpRequest
 
 MAX_PATH_CHARS = 8_000
 """With the query; servers refuse longer ones."""
@@ -21,7 +21,7 @@ _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 _SHOWN = re.compile(r"\{([^{}]*)\}")
 
 
-def question(operation: Operation, arguments: Json, *, prefix: str) -> Question:
+def question(operation: Operation, arguments: Json, *, prefix: str) -> HttpRequest:
     """Return what is to be sent.
 
     Args:
@@ -44,7 +44,7 @@ def question(operation: Operation, arguments: Json, *, prefix: str) -> Question:
     whole = f"{path}?{query}" if query else path
     if len(whole) > MAX_PATH_CHARS:
         raise _invalid(f"path and query are longer than {MAX_PATH_CHARS} characters")
-    return Question(operation.method, whole, headers, body)
+    return HttpRequest(operation.method, whole, headers, body)
 
 
 def _path(template: str, filled: dict[str, str]) -> str:

@@ -87,7 +87,7 @@ _GROUP = re.compile(
 class Value:
     """A word of the question that the database holds, as what and how it is written there."""
 
-    said: str
+    wording: str
     kinds: Mapping[str, str]
     """Kind (city, category …) to the value."""
 
@@ -98,23 +98,23 @@ class Clauses:
 
     rest: str
     wheres: tuple[Where, ...]
-    listed: tuple["Listed", ...]
+    listed: tuple["ValueGroup", ...]
     group: str
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ValueGroup:
     """Values that stand together, and the noun behind them: Audio and Lighting; Norwegian suppliers."""
 
     values: tuple[Value, ...]
     noun: str
-    said: str
+    wording: str
 
 
 def read_clauses(text: str, values: tuple[Value, ...]) -> Clauses:
     """Read the conditions and the grouping of a text of terms; every condition leaves nothing behind but its noun."""
     wheres: list[Where] = []
-    listed: list[Listed] = []
+    listed: list[ValueGroup] = []
     for rule, pattern in RULED:
         text = re.sub(rf"(?<![\w@])(?:{pattern})(?![\w%])", partial(_noted, rule=rule, wheres=wheres), text)
     if (found := _ON_DAYS.search(text)) is not None:
@@ -163,12 +163,12 @@ def _noted(found: re.Match[str], *, rule: str, wheres: list[Where]) -> str:
     return f" {parts.get('keep') or ''} "
 
 
-def _valued(text: str, found: re.Match[str], values: tuple[Value, ...], listed: list[Listed]) -> str:
+def _valued(text: str, found: re.Match[str], values: tuple[Value, ...], listed: list[ValueGroup]) -> str:
     """Note values that stand together; a noun behind them that is what the question is about stays."""
     group = tuple(values[int(each)] for each in re.findall(r"@v(\d+)", found["listed"]))
     noun = found["noun"] or found["ahead"] or ("CUSTOMER" if found["whose"] else "")
-    said = " and ".join(each.said for each in group)
-    listed.append(Listed(group, noun, said))
+    said = " and ".join(each.wording for each in group)
+    listed.append(ValueGroup(group, noun, said))
     is_about_noun = (
         bool(noun)
         and not (found["link"] or found["whose"] or found["ahead"])

@@ -1,28 +1,27 @@
-"""A plan as SQL for the shop's tables; what the question said enters as digits, days and values of the database."""
+"""A plan as SQL for the shop's tables; the question enters only as digits, days and values of the database."""
 
 import re
 from datetime import timedelta
 
 from loom_worker.core.errors import LoomError
-from loom_worker.demo.calendar import FOREVER
 from loom_worker.demo.questions.plan import Plan, Where
 from loom_worker.demo.questions.shop import FACTS, PER_LINE, RULES, TIMES, Dimension, Fact
-from loom_worker.demo.slots import Period
+from loom_worker.demo.slots import FOREVER, Period
 
 MOST_LISTED = 40
 """Rows that a list shows; the column ``rows_in_all`` says how many there are."""
 _JOIN = re.compile(r"JOIN (?:(?!\bJOIN\b).)+")
 
 
-class NoPlace(LoomError):
-    """The query has no place for a part of the question; the message names it."""
+class NotQueryable(LoomError):
+    """The query cannot express a part of the question, which the message names."""
 
 
 def compose(plan: Plan) -> str:
     """The statement that answers a plan.
 
     Raises:
-        NoPlace: a condition, a period or a grouping does not belong to what is asked for.
+        NotQueryable: a condition, a period or a grouping does not belong to what is asked for.
     """
     if not plan.is_compared:
         return _Query(plan, plan.periods[0] if plan.periods else None).sql()
@@ -52,7 +51,7 @@ class _Query:
         self._name = (plan.head.measures[0] if plan.head.measures else plan.head.fact).replace("_", " ")
 
     def sql(self, *, label: str = "") -> str:
-        """Raises NoPlace; ``label`` becomes the first column."""
+        """Raises NotQueryable; ``label`` becomes the first column."""
         head, fact = self._head, self._fact
         wheres = self._conditions()
         for measure in head.measures:
@@ -91,7 +90,7 @@ class _Query:
             return None
         if name in TIMES:
             if not self._fact.day or not (self._fact.is_day_plain or self._head.has_day):
-                raise NoPlace(f'group {self._name} by "{name}"')
+                raise NotQueryable(f'group {self._name} by "{name}"')
             return Dimension(TIMES[name].format(day=self._fact.day))
         return self._dimension(name, f'group {self._name} by "{name}"')
 
@@ -99,7 +98,7 @@ class _Query:
         dimension = self._fact.dimensions.get(name)
         is_of_lines = dimension is not None and dimension.needs in PER_LINE
         if dimension is None or (is_of_lines and "average_order_value" in self._head.measures):
-            raise NoPlace(what)
+            raise NotQueryable(what)
         if dimension.needs:
             self._needs[dimension.needs] = None
         return dimension
@@ -113,12 +112,12 @@ class _Query:
                 made.append(sql)
                 is_period_taken = is_period_taken or took
             else:
-                dimension = self._dimension(where.dimension, f'restrict {self._name} to "{where.said}"')
+                dimension = self._dimension(where.dimension, f'restrict {self._name} to "{where.wording}"')
                 quoted = ", ".join("'" + value.replace("'", "''") + "'" for value in where.values)
                 made.append(f"{dimension.column} IN ({quoted})")
         if self._period is not None and not is_period_taken:
             if not fact.day or not (fact.is_day_plain or self._head.has_day):
-                raise NoPlace(f'restrict {self._name} to the period "{self._period.said}"')
+                raise NotQueryable(f'restrict {self._name} to the period "{self._period.wording}"')
             made += _days(fact.day, self._period)
         return made
 
@@ -126,7 +125,7 @@ class _Query:
         """A rule's SQL, and whether it took the period."""
         rule = RULES[where.rule]
         if self._head.fact not in rule.facts or (self._head.has_day and rule.day and self._period):
-            raise NoPlace(f'restrict {self._name} to "{where.said}"')
+            raise NotQueryable(f'restrict {self._name} to "{where.wording}"')
         takes = bool(rule.day) and self._period is not None
         days = "".join(f" AND {each}" for each in _days(rule.day, self._period)) if takes and self._period else ""
         filled = rule.sql.format(period=days, sign=where.sign, amount=where.amount, own_day=self._fact.day)

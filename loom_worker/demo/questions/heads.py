@@ -1,4 +1,4 @@
-"""What a question asks for, once its conditions are read out of it: the whole rest must be one of these forms."""
+"""What a question asks for once its conditions are read: the whole rest must match one of these forms."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ _MEASURES: Mapping[str, tuple[str, str]] = {
     "REFUND": ("returns", "refunds"),
     "AVGPRICE": ("products", "average_list_price"),
 }
-_BESIDE: Mapping[str, tuple[str, ...]] = {
+_SHOWN_WITH: Mapping[str, tuple[str, ...]] = {
     "revenue": ("units",),
     "units": ("revenue",),
     "profit": ("revenue",),
@@ -34,7 +34,7 @@ _BESIDE: Mapping[str, tuple[str, ...]] = {
     "average_order_value": ("orders",),
     "orders": (),
 }
-"""What stands beside a measure that ranks."""
+"""What is shown along with a measure that ranks."""
 _E = "|".join(_FACTS)
 _M = "|".join(_MEASURES)
 _D = "PRODUCT|CATEGORY|SUPPLIER|CUSTOMER|COUNTRY|CITY|SEGMENT|STORE|DAY|MONTH|QUARTER|YEAR|WEEKDAY"
@@ -75,9 +75,23 @@ def known_words() -> frozenset[str]:
     return frozenset(re.findall(r"[a-z]{2,}", re.sub(r"\?P<\w+>", "", sources)))
 
 
-def _beside(measure: str, dimension: str) -> tuple[str, ...]:
+_Form = Callable[[re.Match[str], str], Head | None]
+"""Makes a Head of a match and the dimension that the question groups by; None if the two do not go together."""
+
+
+def _always(fact: str, *measures: str) -> _Form:
+    """The same measures, grouped as the question says."""
+    return lambda _, group: Head(fact, measures, group)
+
+
+def _grouped(dimension: str, fact: str, *measures: str) -> _Form:
+    """The same measures, grouped by a dimension that the question need not name."""
+    return lambda _, group: Head(fact, measures, dimension) if group in ("", dimension) else None
+
+
+def _shown_with(measure: str, dimension: str) -> tuple[str, ...]:
     is_of_products = dimension in ("product", "category", "supplier")
-    return ("orders",) if measure == "revenue" and not is_of_products else _BESIDE.get(measure, ())
+    return ("orders",) if measure == "revenue" and not is_of_products else _SHOWN_WITH.get(measure, ())
 
 
 def _count(found: re.Match[str], group: str) -> Head | None:
@@ -87,21 +101,13 @@ def _count(found: re.Match[str], group: str) -> Head | None:
     return None if has_day and fact not in _WITH_DAY else Head(fact, (measure,), group, has_day=has_day)
 
 
-def _buyers(_: re.Match[str], group: str) -> Head:
-    return Head("sales", ("customers",), group)
-
-
-def _pieces(_: re.Match[str], group: str) -> Head:
-    return Head("sales", ("units", "products"), group)
-
-
 def _measure(found: re.Match[str], group: str) -> Head | None:
     fact, measure = measured(found["m"])
     if found["trend"] and group not in _TIMES:
         return None
     if fact == "products" and group not in ("", "category", "supplier"):
         return None
-    measures = (measure, *(_beside(measure, group) if group or measure == "average_order_value" else ()))
+    measures = (measure, *(_shown_with(measure, group) if group or measure == "average_order_value" else ()))
     also = found.groupdict().get("also")
     if also:
         other_fact, other = measured(also)
@@ -109,14 +115,6 @@ def _measure(found: re.Match[str], group: str) -> Head | None:
             return None
         measures = tuple(dict.fromkeys((measure, other)))
     return Head(fact, measures, group)
-
-
-def _sold(_: re.Match[str], group: str) -> Head:
-    return Head("sales", ("revenue", "units"), group)
-
-
-def _amounts(_: re.Match[str], group: str) -> Head:
-    return Head("payments", ("amount", "payments"), group)
 
 
 def _rank(found: re.Match[str], group: str) -> Head | None:
@@ -131,10 +129,10 @@ def _rank(found: re.Match[str], group: str) -> Head | None:
     if measure == "customers" and fact == "customers" and dimension not in ("country", "city", "segment"):
         return None
     limit = int(parts.get("n") or parts.get("k") or _FEW)
-    return Head(fact, (measure, *_beside(measure, dimension)), dimension, limit=limit) if limit else None
+    return Head(fact, (measure, *_shown_with(measure, dimension)), dimension, limit=limit) if limit else None
 
 
-def _sells_best(_: re.Match[str], group: str) -> Head | None:
+def _best_selling(_: re.Match[str], group: str) -> Head | None:
     return None if group else Head("sales", ("units", "revenue"), "product", limit=_FEW)
 
 
@@ -170,18 +168,6 @@ def _rows(found: re.Match[str], group: str) -> Head | None:
     return Head(fact, has_day=has_day)
 
 
-def _methods(_: re.Match[str], group: str) -> Head | None:
-    return Head("payments", ("payments", "amount"), "method") if group in ("", "method") else None
-
-
-def _reasons(_: re.Match[str], group: str) -> Head | None:
-    return Head("returns", ("returns", "units_returned", "refunds"), "reason") if group in ("", "reason") else None
-
-
-def _statuses(_: re.Match[str], group: str) -> Head | None:
-    return Head("orders", ("orders",), "status") if group in ("", "status") else None
-
-
 def _where_from(found: re.Match[str], group: str) -> Head | None:
     return None if group else Head("customers", ("customers",), found["d"].lower())
 
@@ -194,13 +180,12 @@ def _first(found: re.Match[str], group: str) -> Head | None:
     return Head(_FACTS[found["e"]][0], limit=1, is_ascending=is_old, rank_by=days[found["e"]])
 
 
-_Form = Callable[[re.Match[str], str], Head | None]
 _FORMS: tuple[tuple[re.Pattern[str], _Form], ...] = tuple(
     (re.compile(pattern), form)
     for pattern, form in (
-        (r"how many CUSTOMER (?:bought|ordered|purchased)(?: something| anything)?", _buyers),
-        (r"how many (?:different )?PRODUCT (?:sold|sell)", _pieces),
-        (r"(?:how many|number of) UNITS(?: sold| sell)?", lambda found, group: Head("sales", ("units",), group)),
+        (r"how many CUSTOMER (?:bought|ordered|purchased)(?: something| anything)?", _always("sales", "customers")),
+        (r"how many (?:different )?PRODUCT (?:sold|sell)", _always("sales", "units", "products")),
+        (r"(?:how many|number of) UNITS(?: sold| sell)?", _always("sales", "units")),
         (
             rf"(?:how many|total number of|number of|count) (?P<new>new )?(?P<e>{_E})"
             r"(?: exist| in all| placed| place| made| come in| get| receive| work| live)?"
@@ -209,8 +194,11 @@ _FORMS: tuple[tuple[re.Pattern[str], _Form], ...] = tuple(
         ),
         (rf"(?P<new>new )?(?P<e>{_E}) (?P<day>(?:signed up |joined |hired ))?(?:how many|count)", _count),
         (rf"(?:(?:bigger|larger|stronger) (?:for )?)?by number of (?P<e>{_E})", _count),
-        (r"PAYMENT(?: total)? amount|total(?: amount of)? PAYMENT|amount of PAYMENT", _amounts),
-        (r"how much (?:sell|sold|take in|took in)", _sold),
+        (
+            r"PAYMENT(?: total)? amount|total(?: amount of)? PAYMENT|amount of PAYMENT",
+            _always("payments", "amount", "payments"),
+        ),
+        (r"how much (?:sell|sold|take in|took in)", _always("sales", "revenue", "units")),
         (
             rf"(?:(?:show|give|list|what|how much|calculate|how high|compare) )?(?:all )?(?:total )?(?P<m>{_M})"
             rf"(?: total| made| make| generated| to CUSTOMER)?(?P<trend> trend| development)?"
@@ -224,7 +212,7 @@ _FORMS: tuple[tuple[re.Pattern[str], _Form], ...] = tuple(
         (rf"{_SHOW}{_N}(?P<best>best selling|most sold|most popular) {_K}(?P<d>{_D}){_EACH}", _rank),
         (rf"{_SHOW}{_N}(?P<profit>most profitable) {_K}(?P<d>{_D})", _rank),
         (rf"(?:which|what) {_N}(?P<d>{_D}) (?P<best>sold|sell|sells) (?:best|most){_EACH}", _rank),
-        (r"what (?:sells|sell|sold) (?:best|most)", _sells_best),
+        (r"what (?:sells|sell|sold) (?:best|most)", _best_selling),
         (
             rf"(?:which|what) {_N}(?P<d>{_D}) (?:(?:brought in|brings? in|brought|generates?|generated|with|makes?"
             rf"|made|sold) )?{_MOST} (?P<m>REVENUE|PROFIT|UNITS|AOV)",
@@ -245,10 +233,16 @@ _FORMS: tuple[tuple[re.Pattern[str], _Form], ...] = tuple(
         (
             r"(?:(?:show|list|what|which) )?(?:all )?(?:most (?:popular|used|common) )?"
             r"METHOD(?: (?:CUSTOMER )?(?:use|used|accepted|exist|available))?",
-            _methods,
+            _grouped("method", "payments", "payments", "amount"),
         ),
-        (r"(?:(?:show|list|what|which) )?(?:all )?(?:most common )?REASON(?: most common first)?", _reasons),
-        (r"(?:(?:show|list|what) )?(?:ORDER by STATUS|STATUS of ORDER|ORDER STATUS)", _statuses),
+        (
+            r"(?:(?:show|list|what|which) )?(?:all )?(?:most common )?REASON(?: most common first)?",
+            _grouped("reason", "returns", "returns", "units_returned", "refunds"),
+        ),
+        (
+            r"(?:(?:show|list|what) )?(?:ORDER by STATUS|STATUS of ORDER|ORDER STATUS)",
+            _grouped("status", "orders", "orders"),
+        ),
         (r"(?:which|what) (?P<d>COUNTRY|CITY) CUSTOMER (?:come|live|are)(?: from| in)?", _where_from),
         (
             r"(?:when |what |show )?(?:very )?(?P<which>first|earliest|oldest|latest|newest|most recent|last) "

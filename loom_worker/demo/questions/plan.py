@@ -9,7 +9,7 @@ from loom_worker.demo.slots import Period
 class Where:
     """A condition of a question: one dimension has one of some values, or a piece of SQL holds."""
 
-    said: str
+    wording: str
     """As the answer names it."""
     dimension: str = ""
     values: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Plan:
     wheres: tuple[Where, ...] = ()
     periods: tuple[Period, ...] = ()
     is_compared: bool = False
-    """The periods stand beside each other, the first one against the second."""
+    """The periods are compared, the first one with the second."""
     is_change: bool = False
     """The second period is the one before the first."""
     asked: str = ""

@@ -1,6 +1,6 @@
 """The tables of a shop, as questions speak of them: what can be counted, summed, grouped and restricted.
 
-They are the sample shop's; a database that lacks one of the tables is told so, and nothing is asked of it.
+They are the sample shop's; if a database lacks one of the tables, the model says so and runs no query.
 """
 
 from collections.abc import Mapping

@@ -22,13 +22,13 @@ _HOLDS: tuple[tuple[str, str, str], ...] = (
     ("status", "orders", "status"),
 )
 TABLES = tuple(dict.fromkeys(table for _, table, _ in _HOLDS))
-"""The tables that a look reads."""
+"""The tables that the lookup reads."""
 _MOST_WORDS = 4
-_MOST_GRAMS = 120
+_MOST_NGRAMS = 120
 _SPELLED = "lower(replace(replace(replace({column}, '_', ' '), '&', 'and'), '''', ' '))"
 
 
-def grams(text: str, unknown: frozenset[str]) -> tuple[str, ...]:
+def ngrams(text: str, unknown: frozenset[str]) -> tuple[str, ...]:
     """The runs of up to four words of a plain text that hold an unknown one, the longest first."""
     words = text.split()
     found: dict[str, None] = {}
@@ -37,10 +37,10 @@ def grams(text: str, unknown: frozenset[str]) -> tuple[str, ...]:
             run = words[start : start + size]
             if unknown.intersection(run) and all(re.fullmatch(r"[a-z0-9-]+", word) for word in run):
                 found[" ".join(run)] = None
-    return tuple(found)[:_MOST_GRAMS]
+    return tuple(found)[:_MOST_NGRAMS]
 
 
-def look(runs: tuple[str, ...]) -> str:
+def lookup_query(runs: tuple[str, ...]) -> str:
     """The statement that finds which runs of words the database holds, and as what."""
     spellings = dict.fromkeys(spelling for run in runs for spelling in _spellings(run))
     listed = ", ".join(f"'{spelling}'" for spelling in spellings)
@@ -53,11 +53,11 @@ def look(runs: tuple[str, ...]) -> str:
 
 
 def marked(text: str, runs: tuple[str, ...], result: Json) -> tuple[str, tuple[Value, ...]]:
-    """The text with ``@v0`` and so on in place of what the look found, the longest runs first."""
-    held = [(str(row[0]), str(row[1])) for row in result["rows"]]
+    """The text with ``@v0`` and so on in place of what the lookup found, the longest runs first."""
+    known = [(str(row[0]), str(row[1])) for row in result["rows"]]
     values: list[Value] = []
     for run in runs:
-        kinds = {kind: value for kind, value in held if _plain(value) in _spellings(run)}
+        kinds = {kind: value for kind, value in known if _plain(value) in _spellings(run)}
         pattern = re.compile(rf"(?<![\w@-]){re.escape(run)}(?![\w-])")
         if kinds and pattern.search(text):
             text = pattern.sub(f"@v{len(values)}", text)

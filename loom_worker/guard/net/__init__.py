@@ -1,5 +1,5 @@
-"""Going out to hosts that others name.
+"""Connections to hosts that others name.
 
-address.py says where one may go, dial.py connects so that nothing outlives its deadline, http.py asks one question
-over such a connection.
+``address`` decides which hosts may be contacted, ``dial`` connects so that nothing outlives its deadline, ``http``
+sends one request over such a connection.
 """

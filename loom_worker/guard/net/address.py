@@ -1,6 +1,6 @@
-"""Where one may go: a URL that others name must not reach what only this machine's network can reach.
+"""Which hosts may be contacted: a URL that others name must not reach what only this machine's network can reach.
 
-A URL is refused when it is submitted, as far as that needs no name server, and again at every attempt, when its
+A URL is checked when it is submitted, as far as that needs no name server, and again at every attempt, after its
 name has been resolved: names change. Whoever connects uses the addresses that ``resolve`` gave, so that no second
 answer of the name server can slip in between.
 """
@@ -82,13 +82,13 @@ class Target:
 
 
 def target(url: str, *, allow_private: bool) -> Target:
-    """Take a URL apart, by the one parser whose result is also what is connected to.
+    """Split a URL into its parts; the connection uses the same parts that are checked here.
 
     Args:
-        allow_private: loopback and private networks are no reason to refuse.
+        allow_private: loopback and private networks are allowed.
 
     Raises:
-        Invalid: with the reason, as far as it can be known without a name server; Private where that is it.
+        Invalid: with the reason, as far as it can be known without a name server; Private for a private target.
     """
     _check_characters(url)
     try:
@@ -110,7 +110,7 @@ def target(url: str, *, allow_private: bool) -> Target:
 def resolve(host: str, port: int, *, allow_private: bool, lookup: Lookup = socket.getaddrinfo) -> tuple[str, ...]:
     """Return the addresses of a host, each checked, in the order of the name server.
 
-    One address that is not allowed refuses the host: which of them would be used is up to chance.
+    One address that is not allowed refuses the host, since any of them could be used.
 
     Raises:
         Invalid: an address is not allowed; Private unless it could not be written as one.

@@ -11,7 +11,7 @@ from loom_worker.core.errors import LoomError, Transient
 from loom_worker.guard.net.address import Lookup, Target, resolve
 
 MAX_DIALLED = 4
-"""Addresses tried in one attempt: a name with a thousand of them must not make a port scanner of us."""
+"""Addresses tried in one attempt: a name with a thousand of them must not turn Loom into a port scanner."""
 
 
 class Deadline:
@@ -33,7 +33,7 @@ class Deadline:
 
 
 def resolve_in_time(target: Target, deadline: Deadline, *, allow_private: bool, lookup: Lookup) -> tuple[str, ...]:
-    """Resolve in a thread that is left behind at the deadline: a lookup cannot be interrupted, slow servers take 30 s.
+    """Resolve in a thread that is abandoned at the deadline: a lookup cannot be interrupted, slow servers take 30 s.
 
     Raises:
         Invalid, Transient: as address.resolve; Transient too at the deadline.
@@ -63,11 +63,11 @@ def dial(addresses: Sequence[str], port: int, deadline: Deadline) -> socket.sock
         OSError: none did; the last one's reason.
     """
     tried = addresses[:MAX_DIALLED]
-    for place, address in enumerate(tried, start=1):
+    for number, address in enumerate(tried, start=1):
         try:
-            return socket.create_connection((address, port), timeout=deadline.left_s / (len(tried) - place + 1))
+            return socket.create_connection((address, port), timeout=deadline.left_s / (len(tried) - number + 1))
         except OSError:
-            if place == len(tried):
+            if number == len(tried):
                 raise
     raise OSError("no address to connect to")
 
@@ -76,11 +76,16 @@ def dial(addresses: Sequence[str], port: int, deadline: Deadline) -> socket.sock
 def cut_at(deadline: Deadline, sock: socket.socket) -> Iterator[None]:
     """Shut the connection down at the deadline, whatever it is doing.
 
-    Timeouts of sockets are for each read: a byte a second outlives any of them, in the TLS handshake as in the
-    headers. A shutdown wakes the reader. It goes through a second handle, since TLS takes the first one over.
+    A socket's timeout applies to each read: a byte a second outlives it, in the TLS handshake as in the headers. A
+    shutdown wakes the reader. It uses a second handle, since TLS takes over the first one.
     """
     handle = sock.dup()
-    timer = threading.Timer(deadline.left_s, _shut, (handle,))
+
+    def shut() -> None:
+        with contextlib.suppress(OSError):  # the receiver may have closed first
+            handle.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(deadline.left_s, shut)
     timer.daemon = True
     timer.start()
     try:
@@ -89,8 +94,3 @@ def cut_at(deadline: Deadline, sock: socket.socket) -> Iterator[None]:
         timer.cancel()
         timer.join()
         handle.close()
-
-
-def _shut(handle: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # the receiver may have closed first
-        handle.shutdown(socket.SHUT_RDWR)

@@ -1,8 +1,7 @@
-"""One question over HTTP to an address that was checked: no proxy, no redirect, and nothing outlives the deadline."""
+"""One HTTP request to an address that was checked: no proxy, no redirect, and nothing outlives the deadline."""
 
 import contextlib
 import re
-import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +24,8 @@ _FAILURES = (OSError, HTTPException, HTTPError)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked; ``Host`` and ``User-Agent`` are added."""
+class HttpRequest:
+    """What is sent; ``Host`` and ``User-Agent`` are added."""
 
     method: str
     path: str
@@ -36,48 +35,58 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What came back, as it was on the wire."""
 
     status: int
     headers: Mapping[str, str]
-    """Any case finds them."""
+    """Looked up in any case."""
     body: bytes
     is_longer: bool = False
     """True: the body is only the beginning of what was sent."""
-    flaw: str | None = None
-    """Why the body is not whole: it was cut off or garbled; status and headers stand."""
+    error: str | None = None
+    """Why the body is incomplete: it was cut off or garbled; status and headers are valid all the same."""
 
 
-class NoAnswer(Transient):
-    """There was no answer, or none that is HTTP; ``args[1]`` is True if the question may have arrived."""
+class NoResponse(Transient):
+    """There was no response, or none that is HTTP; ``args[1]`` is True if the request may have arrived."""
 
     @property
     def may_have_arrived(self) -> bool:
-        """False: the other side cannot have begun what it was asked for."""
+        """False: the server cannot have begun to process the request."""
         return bool(self.args[1])
 
 
-def ask(where: Target, addresses: Sequence[str], question: Question, *, deadline: Deadline, max_bytes: int) -> Answer:
-    """Connect to one of the addresses, which the caller has had checked, and ask there under the target's name.
+def send_request(
+    target: Target, addresses: Sequence[str], request: HttpRequest, *, deadline: Deadline, max_bytes: int
+) -> HttpResponse:
+    """Connect to one of the addresses, which the caller has checked, and send the request under the target's name.
 
     Args:
-        max_bytes: of the answer's body; what follows is not read.
+        max_bytes: of the response's body; the rest is not read.
 
     Raises:
-        NoAnswer: in words of ours, never in the other side's, which might be another service's secrets.
+        NoResponse: in our own words, never in the server's, which might be another service's secrets.
     """
-    sent = False
+    is_sent = False
     try:
-        with _connected(where, addresses, deadline) as connection:
-            sent = True
-            return _asked(connection, where, question, deadline=deadline, max_bytes=max_bytes)
+        with _connected(target, addresses, deadline) as connection:
+            is_sent = True
+            connection.request(
+                request.method,
+                request.path,
+                body=request.body,
+                headers={"Host": target.authority, "User-Agent": f"Loom/{__version__}", **request.headers},
+                preload_content=False,
+                decode_content=False,
+            )
+            return _response(connection, deadline, max_bytes)
     except _FAILURES as error:
-        raise NoAnswer(_reason(error, deadline), sent) from error
+        raise NoResponse(_reason(error, deadline), is_sent) from error
 
 
 def retry_after_s(header: str | None, *, now_s: float) -> float | None:
-    """Return the pause a ``Retry-After`` asks for, whether in seconds or as a date; None if it cannot be read."""
+    """Return the pause that a ``Retry-After`` asks for, in seconds or as a date; None if it cannot be read."""
     text = (header or "").strip()
     if re.fullmatch(r"[0-9]{1,10}", text):
         return float(text)
@@ -89,49 +98,38 @@ def retry_after_s(header: str | None, *, now_s: float) -> float | None:
 
 
 @contextlib.contextmanager
-def _connected(where: Target, addresses: Sequence[str], deadline: Deadline) -> Iterator[HTTPConnection]:
+def _connected(target: Target, addresses: Sequence[str], deadline: Deadline) -> Iterator[HTTPConnection]:
     with contextlib.ExitStack() as opened:
-        sock = opened.enter_context(dial(addresses, where.port, deadline))
+        sock = opened.enter_context(dial(addresses, target.port, deadline))
         sock.settimeout(deadline.left_s)
         opened.enter_context(cut_at(deadline, sock))
-        connection = HTTPConnection(where.host, where.port, timeout=deadline.left_s)
+        connection = HTTPConnection(target.host, target.port, timeout=deadline.left_s)
         opened.callback(connection.close)
-        connection.sock = _secured(sock, where.host) if where.scheme == "https" else sock
+        connection.sock = sock
+        if target.scheme == "https":
+            # The certificate must name the URL's host and come from the system's authorities, though an address was
+            # dialled.
+            connection.sock = ssl_wrap_socket(sock, server_hostname=target.host.removesuffix("."))
         yield connection
 
 
-def _secured(sock: socket.socket, host: str) -> ssl.SSLSocket:
-    """TLS with the URL's name in it, checked against the system's authorities, though an address was dialled."""
-    return ssl_wrap_socket(sock, server_hostname=host.removesuffix("."))
-
-
-def _asked(
-    connection: HTTPConnection, where: Target, question: Question, *, deadline: Deadline, max_bytes: int
-) -> Answer:
-    connection.request(
-        question.method,
-        question.path,
-        body=question.body,
-        headers={"Host": where.authority, "User-Agent": f"Loom/{__version__}", **question.headers},
-        preload_content=False,
-        decode_content=False,
-    )
+def _response(connection: HTTPConnection, deadline: Deadline, max_bytes: int) -> HttpResponse:
     with contextlib.closing(connection.getresponse()) as response:
         if deadline.is_over:  # to the parser, headers that were cut off look complete
             raise TimeoutError
-        body, flaw = _body(response, deadline, max_bytes)
-        return Answer(response.status, response.headers, body[:max_bytes], len(body) > max_bytes, flaw)
+        body, why = _body(response, deadline, max_bytes)
+        return HttpResponse(response.status, response.headers, body[:max_bytes], len(body) > max_bytes, why)
 
 
 def _body(response: BaseHTTPResponse, deadline: Deadline, max_bytes: int) -> tuple[bytes, str | None]:
-    """What came of the body, at most a piece more than ``max_bytes``, and why there is not all of it."""
+    """The body, up to one piece more than ``max_bytes``, and why it is incomplete."""
     body = bytearray()
     try:
         while len(body) <= max_bytes and (piece := response.read(_PIECE_BYTES)):
             body += piece
     except _FAILURES as error:
         return bytes(body), _reason(error, deadline)
-    # A shutdown at the deadline looks like the end of a body whose length was not told.
+    # A shutdown at the deadline looks like the end of a body of unknown length.
     return bytes(body), _late(deadline) if deadline.is_over else None
 
 

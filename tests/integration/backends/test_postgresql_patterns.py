@@ -19,7 +19,7 @@ from loom_worker.backends.sql import SqlBackend
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.patterns import Pattern
-from loom_worker.demo import shop, shop_schema
+from loom_worker.demo import shop
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.render import fill
 from tests.support.callers import CALLER
@@ -107,7 +107,7 @@ def server(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iter
     shop.build(shop_path, today=date(2026, 1, 1))
     with server.connect() as connection:
         copy(shop_path, connection)
-        for statements in (shop_schema.INDEXES, EVENTS, "CREATE SCHEMA ops", *views(), USERS, WORK):
+        for statements in (shop.statements("indexes"), EVENTS, "CREATE SCHEMA ops", *views(), USERS, WORK):
             connection.execute(statements)
     # A session hands in what it counted when it ends, at the latest.
     until(lambda: counted(server), 20, "the server has counted the scans and dead rows")
@@ -117,9 +117,9 @@ def server(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def copy(shop_path: Path, connection: Any) -> None:
     """Tables and rows of the shop, as they are."""
-    connection.execute(shop_schema.TABLES)
+    connection.execute(shop.statements("tables"))
     with closing(sqlite3.connect(shop_path)) as source:
-        for table in shop_schema.INSERTS:
+        for table in shop.TABLES:
             with connection.cursor().copy(f"COPY {table} FROM STDIN") as target:
                 for row in source.execute(f"SELECT * FROM {table}"):
                     target.write_row(row)

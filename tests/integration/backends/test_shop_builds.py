@@ -2,6 +2,8 @@
 
 import contextlib
 import hashlib
+import subprocess
+import sys
 import time
 from datetime import date
 from pathlib import Path
@@ -94,3 +96,12 @@ def test_a_build_that_fails_leaves_neither_a_file_nor_a_half_one(tmp_path: Path)
     with pytest.raises(OSError, match=r"shop\.db"):
         shop.build(taken, today=date(2026, 1, 1))
     assert [each.name for each in tmp_path.iterdir()] == ["shop.db"]
+
+
+def test_a_process_that_builds_no_shop_reads_none_of_its_words() -> None:
+    code = "import sys, loom_worker.runtime.build; print('loom_worker.demo.shop_catalogue' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout == "False\n"
+    code = "import loom_worker.demo.shop; print(loom_worker.demo.shop_catalogue.words.cache_info().currsize)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout == "0\n"

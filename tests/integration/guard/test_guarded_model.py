@@ -7,10 +7,9 @@ import pytest
 
 from loom_worker.core.errors import Overloaded
 from loom_worker.core.values.chat import ChatMessage, Request
-from loom_worker.guard.breaker import Breakers, Pace
+from loom_worker.guard.breaker import BreakerPolicy, Breakers
 from loom_worker.llm.anthropic import Anthropic
-from loom_worker.llm.guarded import Guarded
-from loom_worker.llm.retry import Retrying
+from loom_worker.llm.retry import Guarded, Retrying
 from tests.support.messages_server import Hang, MessagesServer, failure
 from tests.support.until import until
 
@@ -51,7 +50,7 @@ def test_after_five_failures_no_worker_asks_and_the_turn_is_told_how_long(server
 
 
 def test_a_provider_that_is_well_again_is_asked_by_everyone_after_two_probes(server, valkey):
-    breakers = Breakers(valkey, pace=Pace(failures=1, open_s=0.05))
+    breakers = Breakers(valkey, policy=BreakerPolicy(failures=1, open_s=0.05))
     server.then(failure(500, "api_error"))
     with pytest.raises(Overloaded):
         ask(retrying(server, breakers))
@@ -61,14 +60,14 @@ def test_a_provider_that_is_well_again_is_asked_by_everyone_after_two_probes(ser
 
 
 def test_a_cancelled_probe_makes_room_for_the_next_one(server, valkey):
-    breakers = Breakers(valkey, pace=Pace(failures=1, open_s=0.05))
+    breakers = Breakers(valkey, policy=BreakerPolicy(failures=1, open_s=0.05))
     breakers.failed(NAME)
     until(lambda: breakers.states()[NAME] == "half-open", 5.0, "half-open")
     release = threading.Event()
     server.then(Hang(release, after_bytes=600))
     replies = retrying(server, breakers).reply(REQUEST)
     next(replies)
-    assert breakers.look(NAME).state == "open"
+    assert breakers.permit(NAME).state == "open"
     replies.close()
     assert ask(retrying(server, breakers)) == "echo: hello"
     release.set()

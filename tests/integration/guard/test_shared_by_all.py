@@ -8,8 +8,8 @@ import time
 import pytest
 
 from loom_worker.core.values.tools import Rate
-from loom_worker.guard.breaker import Breakers, Pace
-from loom_worker.guard.rate import Rates
+from loom_worker.guard.breaker import BreakerPolicy, Breakers
+from loom_worker.guard.rate import RateLimiter
 from tests.support.until import until
 
 pytestmark = pytest.mark.integration
@@ -19,7 +19,7 @@ FAILING = """
 import sys, redis
 from loom_worker.guard.breaker import Breakers
 breakers = Breakers(redis.Redis.from_url(sys.argv[1], decode_responses=True))
-print(breakers.look("x").state)
+print(breakers.permit("x").state)
 for _ in range(5):
     breakers.failed("x")
 """
@@ -32,32 +32,32 @@ def failing_process(url):
 
 def test_what_two_processes_saw_fail_all_leave_alone(valkey_server, valkey):
     assert failing_process(valkey_server.url) == "closed"
-    assert Breakers(valkey).look("x").state == "closed"
+    assert Breakers(valkey).permit("x").state == "closed"
     assert failing_process(valkey_server.url) == "closed"
-    assert Breakers(valkey).look("x").state == "open"
+    assert Breakers(valkey).permit("x").state == "open"
     assert failing_process(valkey_server.url) == "open"
 
 
 def test_a_breaker_lives_through_its_whole_life_in_real_time(valkey):
-    breakers = Breakers(valkey, pace=Pace(failures=2, open_s=0.05, max_open_s=0.08))
+    breakers = Breakers(valkey, policy=BreakerPolicy(failures=2, open_s=0.05, max_open_s=0.08))
     breakers.failed("x")
     breakers.failed("x")
-    assert breakers.look("x").state == "open"
+    assert breakers.permit("x").state == "open"
     until(lambda: breakers.states()["x"] == "half-open", 5.0, "half-open")
-    breakers.failed("x", breakers.look("x", probe_s=9).token)
-    assert breakers.peek(["x"])["x"] > 0.05
+    breakers.failed("x", breakers.permit("x", probe_s=9).token)
+    assert breakers.open_now(["x"])["x"] > 0.05
     for _ in range(2):
-        probe = until(lambda: breakers.look("x").token, 5.0, "a probe")
+        probe = until(lambda: breakers.permit("x").token, 5.0, "a probe")
         breakers.succeeded("x", probe)
     assert breakers.states() == {}
 
 
 def test_a_probe_of_a_worker_that_died_is_taken_over(valkey):
-    breakers = Breakers(valkey, pace=Pace(failures=1, open_s=0.02))
+    breakers = Breakers(valkey, policy=BreakerPolicy(failures=1, open_s=0.02))
     breakers.failed("x")
-    until(lambda: breakers.look("x", probe_s=0.1).token, 5.0, "the probe that nobody hears of again")
-    assert breakers.look("x").state == "open"
-    assert until(lambda: breakers.look("x").token, 5.0, "another probe")
+    until(lambda: breakers.permit("x", probe_s=0.1).token, 5.0, "the probe that nobody hears of again")
+    assert breakers.permit("x").state == "open"
+    assert until(lambda: breakers.permit("x").token, 5.0, "another probe")
 
 
 def test_many_clients_together_never_exceed_the_rate(valkey_server, valkey):
@@ -65,7 +65,7 @@ def test_many_clients_together_never_exceed_the_rate(valkey_server, valkey):
 
     def client():
         with valkey_server.client() as own:
-            rates = Rates(own)
+            rates = RateLimiter(own)
             while time.monotonic() < end_s:
                 before_s = time.monotonic()
                 if rates.take("x", RATE) == 0:
@@ -90,7 +90,7 @@ def test_clients_that_wait_all_get_through(valkey_server, valkey):
 
     def client():
         with valkey_server.client() as own:
-            Rates(own).wait("x", RATE, at_most_s=10.0, pause=time.sleep)
+            RateLimiter(own).wait("x", RATE, at_most_s=10.0, pause=time.sleep)
             done.append(time.monotonic())
 
     began_s = time.monotonic()

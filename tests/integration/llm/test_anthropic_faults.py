@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import (
     ChatMessage,
     Reply,
@@ -22,9 +23,8 @@ from loom_worker.core.values.chat import (
     ToolUse,
 )
 from loom_worker.llm.anthropic import NO_KEY, Anthropic
-from loom_worker.llm.guarded import Guarded
 from loom_worker.llm.model import NotSent
-from loom_worker.llm.retry import Retrying
+from loom_worker.llm.retry import Guarded, Retrying
 from tests.support.messages_server import (
     Cut,
     Drip,
@@ -228,13 +228,13 @@ def test_no_slowness_outlives_the_deadline(server, kind):
 
 @pytest.mark.parametrize("after_bytes", [None, 300])
 def test_a_stopping_process_does_not_wait_for_a_silent_server(server, after_bytes):
-    release, stopping = threading.Event(), threading.Event()
+    release, stopping = threading.Event(), Stopping(0.0)
     server.then(Hang(release, body=WHOLE, after_bytes=after_bytes))
-    replies = model_of(server, is_stopping=stopping.is_set, call_timeout_s=LONG_S).reply(REQUEST)
+    replies = model_of(server, stopping=stopping, call_timeout_s=LONG_S).reply(REQUEST)
     with ThreadPoolExecutor(1) as pool:
         seen = pool.submit(list, replies)
         until(lambda: server.requests, 5.0, "the request")
-        stopping.set()
+        stopping.ask()
         with pytest.raises(Interrupted):
             seen.result(timeout=LONG_S / 3)
     release.set()
@@ -303,14 +303,14 @@ def test_a_journal_that_holds_an_infinity_already_can_be_sent(server):
 
 
 class Unasked:
-    """A breaker that is closed, and keeps what it is told."""
+    """A breaker that is closed, and keeps what is reported to it."""
 
     open_for_s = token = None
 
     def __init__(self):
         self.told = []
 
-    def look(self, name, *, probe_s):
+    def permit(self, name, *, probe_s):
         return self
 
     def succeeded(self, name, token):
@@ -319,8 +319,8 @@ class Unasked:
     def failed(self, name, token):
         self.told.append("failed")
 
-    def let_go(self, name, token):
-        self.told.append("let_go")
+    def abandoned(self, name, token):
+        self.told.append("abandoned")
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, "\ud800", object()])
@@ -331,7 +331,7 @@ def test_a_request_that_cannot_be_written_is_refused_at_once_and_is_no_failure_o
     model = Retrying(guarded, pause=lambda *pause: pauses.append(pause), chance=lambda: 0.0, clock=time.monotonic)
     with pytest.raises(NotSent, match="not sent"):
         list(model.reply(Request("", REQUEST.messages, tools=(spec,))))
-    assert (breaker.told, pauses, server.requests) == (["let_go"], [], [])
+    assert (breaker.told, pauses, server.requests) == (["abandoned"], [], [])
 
 
 IMPORT = """

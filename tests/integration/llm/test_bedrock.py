@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from loom_worker.core.errors import Interrupted, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ToolSpec
 from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.bedrock import Bedrock
@@ -257,13 +258,13 @@ def test_no_slowness_outlives_the_deadline(server, kind):
 
 
 def test_a_call_given_up_in_the_middle_is_interrupted(server):
-    release, stopping = threading.Event(), threading.Event()
+    release, stopping = threading.Event(), Stopping(0.0)
     server.then(Hang(release, WHOLE, 300))
-    replies = model_of(server, is_stopping=stopping.is_set).reply(REQUEST)
+    replies = model_of(server, stopping=stopping).reply(REQUEST)
     with ThreadPoolExecutor(1) as pool:
         seen = pool.submit(list, replies)
         until(lambda: server.requests, 5.0, "the request")
-        stopping.set()
+        stopping.ask()
         with pytest.raises(Interrupted):
             seen.result(timeout=10)
     release.set()

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ToolSpec
 from loom_worker.llm.model import NotSent
 from loom_worker.llm.ollama import Ollama
@@ -163,13 +164,13 @@ def test_no_slowness_outlives_the_deadline(server, kind):
 
 
 def test_a_call_given_up_in_the_middle_is_interrupted(server):
-    release, stopping = threading.Event(), threading.Event()
+    release, stopping = threading.Event(), Stopping(0.0)
     server.then(Hang(release, WHOLE, 300))
-    replies = model_of(server, is_stopping=stopping.is_set).reply(REQUEST)
+    replies = model_of(server, stopping=stopping).reply(REQUEST)
     with ThreadPoolExecutor(1) as pool:
         seen = pool.submit(list, replies)
         until(lambda: asked(server), 5.0, "the request")
-        stopping.set()
+        stopping.ask()
         with pytest.raises(Interrupted):
             seen.result(timeout=10)
     release.set()

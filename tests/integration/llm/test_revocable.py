@@ -8,8 +8,7 @@ import pytest
 from loom_worker.core.errors import Interrupted
 from loom_worker.core.values.chat import ChatMessage, Request
 from loom_worker.llm.anthropic import Anthropic
-from loom_worker.llm.model import whole_reply
-from loom_worker.llm.revocable import Revocable
+from loom_worker.llm.model import Revocable, whole_reply
 from tests.support.messages_server import Hang, MessagesServer
 from tests.support.until import until
 

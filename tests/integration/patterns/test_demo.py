@@ -5,7 +5,7 @@ import json
 import pytest
 
 from loom_worker.core.values.patterns import Pattern, PatternMatch
-from loom_worker.demo.model import answer, choose, read_tasks
+from loom_worker.demo.pattern_queries import choose, pattern_answer, read_queries
 from loom_worker.demo.slots import Slots
 from loom_worker.patterns.render import for_message
 from tests.support.demo_model import call
@@ -19,8 +19,8 @@ NOTHING = Slots(None, (), "")
 
 @pytest.mark.parametrize("pattern", SQL, ids=[pattern.id for pattern in SQL])
 def test_the_demo_model_answers_by_every_pattern_of_the_shop(pattern: Pattern) -> None:
-    tasks = read_tasks(for_message(PatternMatch(pattern, 1.0)))
+    tasks = read_queries(for_message(PatternMatch(pattern, 1.0)))
     task = choose(tasks, pattern.title.lower(), NOTHING)
     assert task is not None
     result = json.loads(call(copy_shop(), "execute_sql", {"sql": task.query(NOTHING)}))
-    assert f"({pattern.id})" in answer(task, NOTHING, result)
+    assert f"({pattern.id})" in pattern_answer(task, NOTHING, result)

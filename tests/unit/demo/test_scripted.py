@@ -1,16 +1,16 @@
 import json
 import re
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from loom_worker.core.errors import Interrupted, ProviderFailed
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ToolOutcome, ToolSpec
 from loom_worker.core.values.patterns import Pattern, PatternMatch
-from loom_worker.demo.model import missing_tables, read_tasks
+from loom_worker.demo.pattern_queries import missing_tables, read_queries
 from loom_worker.demo.scripted import Scripted, latency_s
 from loom_worker.patterns.render import for_message
 from tests.support.shipped_patterns import shipped, shipped_matcher
@@ -74,7 +74,7 @@ SQL = [pattern for pattern in shipped().patterns if pattern.backend_type in KIND
 
 @pytest.mark.cases("pattern", SQL, ids=[pattern.id for pattern in SQL])
 def test_no_shipped_pattern_is_taken_to_read_tables_that_the_shop_does_not_have(pattern: Pattern) -> None:
-    tasks = read_tasks(for_message(PatternMatch(pattern, 1.0)))
+    tasks = read_queries(for_message(PatternMatch(pattern, 1.0)))
     assert tasks
     assert missing_tables(tasks[0].tables(), call(open_shop(), "list_tables", {})) == ()
 
@@ -329,8 +329,8 @@ def test_arguments_are_json() -> None:
     assert all(json.dumps(use.arguments) for use in reply(request(user(BEST))).tool_uses)
 
 
-def named(model: str, *, is_stopping: Callable[[], bool] = lambda: False) -> Scripted:
-    return Scripted(len, model=model, is_stopping=is_stopping)
+def named(model: str, *, stopping: Stopping | None = None) -> Scripted:
+    return Scripted(len, model=model, stopping=stopping)
 
 
 @pytest.mark.cases(
@@ -379,9 +379,10 @@ def test_a_reply_that_is_given_up_while_it_waits_does_not_wait_to_its_end() -> N
 
 
 def test_a_waiting_reply_ends_with_its_worker() -> None:
-    stopping = named("scripted-demo+99999ms", is_stopping=lambda: True)
+    stopping = Stopping(0.0)
+    stopping.ask()
     with pytest.raises(Interrupted):
-        next(stopping.reply(request(user("hello"))))
+        next(named("scripted-demo+99999ms", stopping=stopping).reply(request(user("hello"))))
 
 
 def test_a_reply_without_latency_asks_nobody_whether_to_wait() -> None:

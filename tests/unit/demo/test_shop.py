@@ -7,7 +7,7 @@ import pytest
 
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.demo import shop_days
-from loom_worker.demo.shop_words import CATEGORIES
+from loom_worker.demo.shop_catalogue import words
 
 BEST = """
 SELECT p.name FROM order_lines l JOIN orders o ON o.id = l.order_id JOIN products p ON p.id = l.product_id
@@ -46,7 +46,7 @@ def test_the_shop_has_the_size_it_promises(connection: sqlite3.Connection) -> No
     }
     assert counts["products"] == 120
     assert 1300 <= counts["customers"] <= 2000
-    assert counts["categories"] == len(CATEGORIES)
+    assert counts["categories"] == len(words().categories)
     assert counts["stores"] == 8
 
 
@@ -94,7 +94,7 @@ def test_clothing_comes_back_more_often_than_stationery(connection: sqlite3.Conn
                LEFT JOIN returns r ON r.order_line_id = l.id GROUP BY 1"""
         )
     )
-    for category in CATEGORIES:
+    for category in words().categories:
         assert category.return_rate * 0.6 < rates[category.name] < category.return_rate * 1.3
 
 

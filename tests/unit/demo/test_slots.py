@@ -49,7 +49,7 @@ PERIODS = {
 def test_a_period_is_the_days_it_says(question: str) -> None:
     period = read(question, TODAY).period
     assert period is not None
-    assert (period.start.isoformat(), period.end.isoformat(), period.said) == PERIODS[question]
+    assert (period.start.isoformat(), period.end.isoformat(), period.wording) == PERIODS[question]
 
 
 @pytest.mark.cases(

@@ -10,7 +10,7 @@ import redis as redis_py
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.guard.breaker import HASH, NAMES, Breakers, Pace, Verdict
+from loom_worker.guard.breaker import HASH, NAMES, BreakerPolicy, Breakers, CallPermit
 
 OWN = f"|{socket.gethostname()}-{os.getpid()}"
 """What the breaker of this process has behind its name."""
@@ -41,23 +41,23 @@ def half_open(breakers, valkey, name="x"):
 
 
 def test_what_never_failed_is_closed_and_leaves_no_key(breakers, valkey):
-    assert breakers.look("x") == Verdict()
+    assert breakers.permit("x") == CallPermit()
     breakers.succeeded("x")
     assert valkey.keys() == []
 
 
 def test_the_fifth_failure_in_a_row_opens_for_thirty_seconds(breakers):
     fail(breakers, times=4)
-    assert breakers.look("x").state == "closed"
+    assert breakers.permit("x").state == "closed"
     breakers.failed("x")
-    assert breakers.look("x").open_for_s == pytest.approx(30, abs=1)
+    assert breakers.permit("x").open_for_s == pytest.approx(30, abs=1)
 
 
 def test_a_success_in_between_begins_a_new_row(breakers):
     fail(breakers, times=4)
     breakers.succeeded("x")
     fail(breakers, times=4)
-    assert breakers.look("x").state == "closed"
+    assert breakers.permit("x").state == "closed"
 
 
 def test_failures_are_forgotten_when_none_followed_for_a_minute(breakers, valkey):
@@ -67,29 +67,29 @@ def test_failures_are_forgotten_when_none_followed_for_a_minute(breakers, valkey
 
 def test_one_name_says_nothing_of_another(breakers):
     fail(breakers, "x")
-    assert breakers.look("y") == Verdict()
+    assert breakers.permit("y") == CallPermit()
 
 
 def test_after_its_time_one_call_alone_is_the_probe(breakers, valkey):
     half_open(breakers, valkey)
-    first, second = breakers.look("x", probe_s=2.0), breakers.look("x")
+    first, second = breakers.permit("x", probe_s=2.0), breakers.permit("x")
     assert (first.state, second.state) == ("half-open", "open")
     assert second.open_for_s == pytest.approx(2, abs=0.5)
 
 
 def test_while_a_long_probe_runs_others_ask_again_soon(breakers, valkey):
     half_open(breakers, valkey)
-    breakers.look("x", probe_s=120.0)
-    assert breakers.look("x").open_for_s == 6.0
+    breakers.permit("x", probe_s=120.0)
+    assert breakers.permit("x").open_for_s == 6.0
 
 
 def test_two_successful_probes_close_it_and_one_does_not(breakers, valkey):
     half_open(breakers, valkey)
-    breakers.succeeded("x", breakers.look("x").token)
-    second = breakers.look("x")
+    breakers.succeeded("x", breakers.permit("x").token)
+    second = breakers.permit("x")
     assert second.state == "half-open"
     breakers.succeeded("x", second.token)
-    assert breakers.look("x") == Verdict()
+    assert breakers.permit("x") == CallPermit()
     assert valkey.keys() == []
 
 
@@ -97,40 +97,40 @@ def test_a_failed_probe_opens_it_for_twice_as_long_up_to_a_minute(breakers, valk
     half_open(breakers, valkey)
     spans = []
     for _ in range(3):
-        breakers.failed("x", breakers.look("x").token)
-        spans.append(breakers.look("x").open_for_s)
+        breakers.failed("x", breakers.permit("x").token)
+        spans.append(breakers.permit("x").open_for_s)
         pass_time(valkey, "x", 60)
     assert spans == [pytest.approx(60, abs=1)] * 3
 
 
 def test_a_failed_probe_undoes_the_successful_one_before_it(breakers, valkey):
     half_open(breakers, valkey)
-    breakers.succeeded("x", breakers.look("x").token)
-    breakers.failed("x", breakers.look("x").token)
+    breakers.succeeded("x", breakers.permit("x").token)
+    breakers.failed("x", breakers.permit("x").token)
     pass_time(valkey, "x", 60)
-    breakers.succeeded("x", breakers.look("x").token)
-    assert breakers.look("x").state == "half-open"
+    breakers.succeeded("x", breakers.permit("x").token)
+    assert breakers.permit("x").state == "half-open"
 
 
-def test_a_probe_that_was_let_go_leaves_its_place_to_the_next_call(breakers, valkey):
+def test_a_probe_that_was_abandoned_leaves_its_place_to_the_next_call(breakers, valkey):
     half_open(breakers, valkey)
-    breakers.let_go("x", breakers.look("x").token)
-    assert breakers.look("x").state == "half-open"
+    breakers.abandoned("x", breakers.permit("x").token)
+    assert breakers.permit("x").state == "half-open"
 
 
 def test_a_probe_that_never_reports_loses_its_right_and_its_voice(breakers, valkey):
     half_open(breakers, valkey)
-    lost = breakers.look("x", probe_s=5.0)
+    lost = breakers.permit("x", probe_s=5.0)
     pass_time(valkey, "x", 5)
-    second = breakers.look("x")
+    second = breakers.permit("x")
     assert second.state == "half-open"
     breakers.failed("x", lost.token)
-    assert breakers.look("x").open_for_s <= 6.0
+    assert breakers.permit("x").open_for_s <= 6.0
     breakers.succeeded("x", second.token)
-    assert breakers.look("x").state == "half-open"
+    assert breakers.permit("x").state == "half-open"
 
 
-@pytest.mark.parametrize("report", ["failed", "succeeded", "let_go"])
+@pytest.mark.parametrize("report", ["failed", "succeeded", "abandoned"])
 def test_calls_from_before_it_opened_change_nothing(breakers, valkey, report):
     fail(breakers)
     before = valkey.hgetall(HASH + "x" + OWN)
@@ -142,20 +142,20 @@ def test_calls_from_before_it_opened_change_nothing(breakers, valkey, report):
 def test_a_clock_that_was_set_back_keeps_nothing_shut(breakers, valkey):
     fail(breakers)
     pass_time(valkey, "x", -3600)
-    assert breakers.peek(["x"]) == {}
-    assert breakers.look("x", probe_s=5).state == "half-open"
+    assert breakers.open_now(["x"]) == {}
+    assert breakers.permit("x", probe_s=5).state == "half-open"
     pass_time(valkey, "x", -3600)
-    assert breakers.look("x", probe_s=5).state == "half-open"
+    assert breakers.permit("x", probe_s=5).state == "half-open"
 
 
-def test_peek_names_what_is_open_and_never_becomes_the_probe(breakers, valkey):
+def test_open_now_names_what_is_open_and_never_becomes_the_probe(breakers, valkey):
     fail(breakers, "open")
     half_open(breakers, valkey, "half-open")
     breakers.failed("failed once")
-    found = breakers.peek(["open", "half-open", "failed once", "never heard of", "open"])
+    found = breakers.open_now(["open", "half-open", "failed once", "never heard of", "open"])
     assert found == {"open": pytest.approx(30, abs=1)}
-    assert breakers.peek([]) == {}
-    assert breakers.look("half-open").state == "half-open"
+    assert breakers.open_now([]) == {}
+    assert breakers.permit("half-open").state == "half-open"
 
 
 def test_states_name_every_breaker_that_heard_of_a_failure(breakers, valkey):
@@ -176,7 +176,7 @@ def test_every_key_goes_by_itself(breakers, valkey):
     fail(breakers, "open")
     breakers.failed("failed once")
     half_open(breakers, valkey, "probe")
-    breakers.look("probe", probe_s=3000)
+    breakers.permit("probe", probe_s=3000)
     assert [key for key in valkey.scan_iter() if valkey.pttl(key) < 0] == []
     assert valkey.pttl(HASH + "probe" + OWN) > 3_000_000
 
@@ -184,14 +184,14 @@ def test_every_key_goes_by_itself(breakers, valkey):
 def test_lost_memory_means_closed(breakers, valkey):
     fail(breakers)
     valkey.flushall()
-    assert breakers.look("x") == Verdict()
+    assert breakers.permit("x") == CallPermit()
 
 
 def test_scripts_that_redis_lost_are_sent_again(breakers, valkey):
     breakers.failed("x")
     valkey.script_flush()
     fail(breakers, times=4)
-    assert breakers.look("x").state == "open"
+    assert breakers.permit("x").state == "open"
 
 
 class Clock:
@@ -208,29 +208,29 @@ def test_while_redis_is_away_every_breaker_is_closed_and_the_log_has_one_line_a_
         breakers = Breakers(nowhere, clock=clock)
         for clock.now_s in range(100, 160, 6):
             breakers.failed("x")
-            assert breakers.look("x") == Verdict()
-            assert (breakers.peek(["x"]), breakers.states()) == ({}, {})
+            assert breakers.permit("x") == CallPermit()
+            assert (breakers.open_now(["x"]), breakers.states()) == ({}, {})
         assert len(caplog.records) == 1
         clock.now_s = 161
-        breakers.look("x")
+        breakers.permit("x")
     assert len(caplog.records) == 2
 
 
 def test_a_key_of_another_kind_is_no_fault_of_the_caller(breakers, valkey):
     valkey.set(HASH + "x", "text")
-    assert breakers.look("x") == Verdict()
+    assert breakers.permit("x") == CallPermit()
 
 
 def test_redis_is_asked_again_once_it_was_away_for_a_while(valkey):
     clock = Clock()
     breakers = Breakers(valkey, clock=clock)
     valkey.set(HASH + "x", "text")
-    breakers.look("x")
+    breakers.permit("x")
     valkey.delete(HASH + "x")
-    Breakers(valkey, pace=Pace(failures=1)).failed("x")
-    assert breakers.look("x").state == "closed"
+    Breakers(valkey, policy=BreakerPolicy(failures=1)).failed("x")
+    assert breakers.permit("x").state == "closed"
     clock.now_s += 5.1
-    assert breakers.look("x").state == "open"
+    assert breakers.permit("x").state == "open"
 
 
 def test_of_many_threads_one_gets_the_probe(valkey_server, valkey):
@@ -238,11 +238,11 @@ def test_of_many_threads_one_gets_the_probe(valkey_server, valkey):
     half_open(breakers, valkey)
     start, states = threading.Barrier(8), []
 
-    def look():
+    def call():
         start.wait()
-        states.append(breakers.look("x").state)
+        states.append(breakers.permit("x").state)
 
-    threads = [threading.Thread(target=look) for _ in range(8)]
+    threads = [threading.Thread(target=call) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -259,17 +259,17 @@ def test_one_sick_process_shuts_nobody_else_out(three):
     sick, well, _ = three
     for _ in range(20):
         sick.failed("x")
-    assert sick.look("x").state == "open"
-    assert well.look("x") == Verdict()
-    assert (sick.peek(["x"]), well.peek(["x"])) == ({"x": pytest.approx(30, abs=1)}, {})
+    assert sick.permit("x").state == "open"
+    assert well.permit("x") == CallPermit()
+    assert (sick.open_now(["x"]), well.open_now(["x"])) == ({"x": pytest.approx(30, abs=1)}, {})
 
 
 def test_once_a_second_process_sees_it_fail_all_leave_it_alone(three):
     one, two, third = three
     fail(one)
     fail(two)
-    assert [each.look("x").state for each in (one, two, third)] == ["open"] * 3
-    assert third.peek(["x"]) == {"x": pytest.approx(30, abs=1)}
+    assert [each.permit("x").state for each in (one, two, third)] == ["open"] * 3
+    assert third.open_now(["x"]) == {"x": pytest.approx(30, abs=1)}
     assert third.states() == {"x": "open"}
 
 
@@ -278,7 +278,7 @@ def test_failures_of_two_processes_are_no_row_if_a_third_succeeds_in_between(thr
     fail(one)
     third.succeeded("x")
     fail(two)
-    assert [each.look("x").state for each in (one, two, third)] == ["open", "open", "closed"]
+    assert [each.permit("x").state for each in (one, two, third)] == ["open", "open", "closed"]
 
 
 def test_of_all_processes_one_call_is_the_probe(three, valkey):
@@ -286,7 +286,7 @@ def test_of_all_processes_one_call_is_the_probe(three, valkey):
     fail(one)
     fail(two)
     pass_time(valkey, "x", 30)
-    assert [each.look("x").state for each in (third, one, two)] == ["half-open", "open", "open"]
+    assert [each.permit("x").state for each in (third, one, two)] == ["half-open", "open", "open"]
 
 
 def test_a_sick_process_does_not_keep_all_others_out_by_failing_their_probes(three, valkey):
@@ -294,11 +294,11 @@ def test_a_sick_process_does_not_keep_all_others_out_by_failing_their_probes(thr
     fail(sick)
     fail(two)
     pass_time(valkey, "x", 30)
-    sick.failed("x", sick.look("x").token)
-    assert sick.look("x").state == "open"
+    sick.failed("x", sick.permit("x").token)
+    assert sick.permit("x").state == "open"
     for _ in range(2):
-        third.succeeded("x", third.look("x").token)
-    assert third.look("x") == Verdict()
+        third.succeeded("x", third.permit("x").token)
+    assert third.permit("x") == CallPermit()
 
 
 def test_failed_probes_of_two_processes_open_it_for_all_twice_as_long(three, valkey):
@@ -307,8 +307,8 @@ def test_failed_probes_of_two_processes_open_it_for_all_twice_as_long(three, val
     fail(two)
     pass_time(valkey, "x", 30)
     for each in (one, two):
-        each.failed("x", each.look("x").token)
-    assert third.look("x").open_for_s == pytest.approx(60, abs=1)
+        each.failed("x", each.permit("x").token)
+    assert third.permit("x").open_for_s == pytest.approx(60, abs=1)
 
 
 EVENTS = st.lists(st.sampled_from(["fail", "succeed", "let go", "time", "stray"]), max_size=40)
@@ -329,22 +329,22 @@ def test_it_does_what_its_description_says(valkey_server, events):
                 pass_time(client, "x", 60)
                 is_over = True
             else:
-                verdict = breakers.look("x")
+                permit = breakers.permit("x")
                 expected = "closed" if not span_s else "half-open" if is_over else "open"
-                assert verdict.state == expected
+                assert permit.state == expected
                 if expected == "open":
-                    assert verdict.open_for_s == pytest.approx(span_s, abs=1)
+                    assert permit.open_for_s == pytest.approx(span_s, abs=1)
                     continue
                 if event == "fail":
-                    breakers.failed("x", verdict.token)
+                    breakers.failed("x", permit.token)
                     row += not span_s
                     span_s, wins, is_over = min(span_s * 2, 60), 0, False
                 elif event == "succeed":
-                    breakers.succeeded("x", verdict.token)
+                    breakers.succeeded("x", permit.token)
                     row, wins = 0, wins + bool(span_s)
                     span_s = 0 if wins == 2 else span_s
                     wins = wins % 2
                 else:
-                    breakers.let_go("x", verdict.token)
+                    breakers.abandoned("x", permit.token)
             if row == 5:
                 row, span_s, is_over = 0, 30, False

@@ -1,4 +1,4 @@
-"""Rates, on a real Valkey whose clock is not waited for: the times that are kept are moved back instead."""
+"""RateLimiter, on a real Valkey whose clock is not waited for: the times that are kept are moved back instead."""
 
 import pytest
 import redis as redis_py
@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.tools import Rate
-from loom_worker.guard.rate import TIMES, Rates
+from loom_worker.guard.rate import TIMES, RateLimiter
 
 THREE_A_MINUTE = Rate(3, 60.0)
 
 
 @pytest.fixture
 def rates(valkey):
-    return Rates(valkey)
+    return RateLimiter(valkey)
 
 
 def pass_time(client, seconds, name="x"):
@@ -81,7 +81,7 @@ def test_a_rate_that_allows_nothing_is_a_mistake(rates, rate):
 
 def test_while_redis_is_away_calls_are_made():
     with redis_py.Redis.from_url("unix:///nowhere/at/all.sock") as nowhere:
-        assert Rates(nowhere).take("x", Rate(1, 3600.0)) == 0
+        assert RateLimiter(nowhere).take("x", Rate(1, 3600.0)) == 0
 
 
 class Waiting:
@@ -103,7 +103,7 @@ class Waiting:
 
 def test_a_call_waits_until_it_may_be_made(valkey):
     waiting = Waiting(valkey)
-    rates = Rates(valkey, clock=waiting.clock)
+    rates = RateLimiter(valkey, clock=waiting.clock)
     for _ in range(5):
         rates.wait("x", Rate(2, 10.0), at_most_s=15.0, pause=waiting.pause)
     assert waiting.now_s == pytest.approx(20, abs=1)
@@ -112,7 +112,7 @@ def test_a_call_waits_until_it_may_be_made(valkey):
 
 def test_a_wait_that_would_be_too_long_is_not_begun(valkey):
     waiting = Waiting(valkey)
-    rates = Rates(valkey, clock=waiting.clock)
+    rates = RateLimiter(valkey, clock=waiting.clock)
     rates.take("weather", Rate(1, 60.0))
     with pytest.raises(ToolFailed, match=r"1 call in 60 s may be made, .* try again in 60 s") as caught:
         rates.wait("weather", Rate(1, 60.0), at_most_s=20.0, pause=waiting.pause)
@@ -122,7 +122,7 @@ def test_a_wait_that_would_be_too_long_is_not_begun(valkey):
 
 def test_who_is_overtaken_again_and_again_gives_up_in_time(valkey):
     waiting = Waiting(valkey)
-    rates = Rates(valkey, clock=waiting.clock)
+    rates = RateLimiter(valkey, clock=waiting.clock)
     rate = Rate(1, 4.0)
 
     def overtaken(wait_s):
@@ -142,7 +142,7 @@ STEPS = st.lists(st.one_of(st.just("take"), st.floats(0.01, 15.0)), max_size=60)
 def test_no_period_ever_has_more_calls_than_allowed(valkey_server, calls, per_s, steps):
     with valkey_server.client() as client:
         client.flushall()
-        rates, rate, now_s, taken = Rates(client), Rate(calls, per_s), 0.0, []
+        rates, rate, now_s, taken = RateLimiter(client), Rate(calls, per_s), 0.0, []
         for step in steps:
             if step != "take":
                 now_s += step

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
-from loom_worker.llm.anthropic_request import PLACE_KEY, request_body
+from loom_worker.llm.anthropic_request import POSITION_KEY, request_body
 from tests.support.messages_rules import complaint
 
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -160,15 +160,15 @@ def test_thinking_goes_back_unchanged_before_text_and_calls():
 
 
 def test_thinking_goes_back_to_where_it_stood():
-    later = {"type": "redacted_thinking", "data": "xyz", PLACE_KEY: {"model": "m", "text": 3, "calls": 1}}
+    later = {"type": "redacted_thinking", "data": "xyz", POSITION_KEY: {"model": "m", "text": 3, "calls": 1}}
     content = contents(asked(), called("a", "b", text="one two", opaque=(THOUGHT, later)), answered("a", "b"))[1]
     shown = [block.get("text") or block.get("id") or block["type"] for block in content]
     assert shown == ["thinking", "one", "a", "redacted_thinking", " two", "b"]
-    assert PLACE_KEY not in json.dumps(content)
+    assert POSITION_KEY not in json.dumps(content)
 
 
 def test_thinking_of_another_model_or_provider_is_left_out():
-    foreign = ({**THOUGHT, PLACE_KEY: {"model": "other", "text": 0, "calls": 0}}, {"type": "scratch"})
+    foreign = ({**THOUGHT, POSITION_KEY: {"model": "other", "text": 0, "calls": 0}}, {"type": "scratch"})
     content = contents(asked(), called("a", opaque=foreign), answered("a"))[1]
     assert [block["type"] for block in content] == ["tool_use"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from loom_worker.core.errors import StreamBroken
 from loom_worker.core.values.chat import ChatMessage, Request
-from loom_worker.llm.anthropic_request import PLACE_KEY, request_body
+from loom_worker.llm.anthropic_request import POSITION_KEY, request_body
 from loom_worker.llm.anthropic_stream import Assembly, ErrorEvent, read_tool_use
 from loom_worker.llm.sse import json_object
 from tests.support.messages_wire import (
@@ -188,7 +188,7 @@ def test_thinking_is_kept_with_its_signature_and_goes_back_as_it_came():
         {"type": "redacted_thinking", "data": "opaque"},
         {"type": "tool_use", "id": "c1", "name": "find", "input": {}},
     ]
-    assert [each[PLACE_KEY]["model"] for each in reply.opaque] == ["claude-asked"] * 2
+    assert [each[POSITION_KEY]["model"] for each in reply.opaque] == ["claude-asked"] * 2
 
 
 def test_unknown_events_blocks_and_deltas_are_passed_over():

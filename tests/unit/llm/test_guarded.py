@@ -1,4 +1,4 @@
-"""A model behind a circuit breaker, with a breaker that keeps what it is told."""
+"""A model behind a circuit breaker, with a breaker that keeps what is reported to it."""
 
 from dataclasses import dataclass, field
 
@@ -13,31 +13,26 @@ from loom_worker.core.errors import (
     StreamBroken,
 )
 from loom_worker.core.values.chat import ChatMessage, Reply, Request
-from loom_worker.llm.anthropic_errors import Refused, refusal
-from loom_worker.llm.guarded import Guarded
+from loom_worker.guard.breaker import CLOSED, CallPermit
+from loom_worker.llm.anthropic_errors import ErrorResponse, translated
 from loom_worker.llm.model import NotSent, whole_reply
+from loom_worker.llm.retry import Guarded
 from tests.support.models import Plays, says
 
 REQUEST = Request("", (ChatMessage("user", "hello"),))
 
 
 @dataclass
-class Allows:
-    open_for_s: float | None = None
-    token: str | None = None
-
-
-@dataclass
 class Told:
-    """A breaker with one verdict for all."""
+    """Breakers with one permit for all."""
 
-    verdict: Allows = field(default_factory=Allows)
+    permitted: CallPermit = CLOSED
     asked: list = field(default_factory=list)
     told: list = field(default_factory=list)
 
-    def look(self, name, *, probe_s):
+    def permit(self, name, *, probe_s):
         self.asked.append((name, probe_s))
-        return self.verdict
+        return self.permitted
 
     def succeeded(self, name, token):
         self.told.append(("succeeded", name, token))
@@ -45,8 +40,8 @@ class Told:
     def failed(self, name, token):
         self.told.append(("failed", name, token))
 
-    def let_go(self, name, token):
-        self.told.append(("let_go", name, token))
+    def abandoned(self, name, token):
+        self.told.append(("abandoned", name, token))
 
 
 def guarded(breaker, *scenes):
@@ -54,7 +49,7 @@ def guarded(breaker, *scenes):
 
 
 def refused(status, kind=""):
-    return refusal(Refused(status, kind), model="m", now_s=0.0, secret=None)
+    return translated(ErrorResponse(status, kind), model="m", now_s=0.0, secret=None)
 
 
 def test_it_is_the_model_that_it_guards():
@@ -66,19 +61,19 @@ def test_it_is_the_model_that_it_guards():
 
 @pytest.mark.parametrize("token", [None, "probe"])
 def test_a_whole_reply_is_a_success(token):
-    breaker = Told(Allows(token=token))
+    breaker = Told(CallPermit(token=token))
     list(guarded(breaker, says("hello")).reply(REQUEST))
     assert breaker.told == [("succeeded", "llm:anthropic:played", token)]
 
 
 def test_a_caller_that_stops_at_the_reply_is_told_of_all_the_same():
-    breaker = Told(Allows(token="probe"))
+    breaker = Told(CallPermit(token="probe"))
     assert isinstance(whole_reply(guarded(breaker, says("hello")), REQUEST), Reply)
     assert [verb for verb, *_ in breaker.told] == ["succeeded"]
 
 
 def test_an_open_breaker_refuses_without_a_request_and_names_the_time():
-    breaker = Told(Allows(open_for_s=12.4))
+    breaker = Told(CallPermit(open_for_s=12.4))
     model = Guarded(played := Plays(), breaker, provider="bedrock", probe_s=1.0)
     with pytest.raises(Overloaded, match=r"bedrock.* another 13 s") as caught:
         list(model.reply(REQUEST))
@@ -87,7 +82,7 @@ def test_an_open_breaker_refuses_without_a_request_and_names_the_time():
 
 
 def test_nothing_is_asked_before_the_first_next():
-    breaker = Told(Allows(open_for_s=1.0))
+    breaker = Told(CallPermit(open_for_s=1.0))
     guarded(breaker).reply(REQUEST)
     assert breaker.asked == []
 
@@ -102,21 +97,21 @@ def test_nothing_is_asked_before_the_first_next():
         (refused(529, "overloaded_error"), "failed"),
         (refused(429, "overloaded_error"), "failed"),
         (refused(200, "overloaded_error"), "failed"),
-        (refused(429), "let_go"),
-        (refused(429, "rate_limit_error"), "let_go"),
-        (refused(200, "rate_limit_error"), "let_go"),
+        (refused(429), "abandoned"),
+        (refused(429, "rate_limit_error"), "abandoned"),
+        (refused(200, "rate_limit_error"), "abandoned"),
         (refused(400, "invalid_request_error"), "succeeded"),
         (refused(401), "succeeded"),
         (ProviderFailed("no"), "succeeded"),
         (PromptTooLong("long", 2, 1), "succeeded"),
-        (NotSent("not JSON"), "let_go"),
-        (Interrupted("stop"), "let_go"),
-        (BudgetExceeded("much"), "let_go"),
-        (KeyError("a bug"), "let_go"),
+        (NotSent("not JSON"), "abandoned"),
+        (Interrupted("stop"), "abandoned"),
+        (BudgetExceeded("much"), "abandoned"),
+        (KeyError("a bug"), "abandoned"),
     ],
 )
 def test_only_what_the_provider_failed_at_is_a_failure(error, verb):
-    breaker = Told(Allows(token="probe"))
+    breaker = Told(CallPermit(token="probe"))
     with pytest.raises(type(error)) as caught:
         list(guarded(breaker, [*says("half")[:1], error]).reply(REQUEST))
     assert caught.value is error
@@ -125,10 +120,10 @@ def test_only_what_the_provider_failed_at_is_a_failure(error, verb):
 
 @pytest.mark.parametrize("pieces", [0, 1])
 def test_a_call_that_is_closed_early_leaves_no_probe_hanging(pieces):
-    breaker = Told(Allows(token="probe"))
+    breaker = Told(CallPermit(token="probe"))
     model = guarded(breaker, says("hello there"))
     replies = model.reply(REQUEST)
     for _ in range(pieces):
         next(replies)
     replies.close()
-    assert breaker.told == [("let_go", "llm:anthropic:played", "probe")] * pieces
+    assert breaker.told == [("abandoned", "llm:anthropic:played", "probe")] * pieces

@@ -116,7 +116,7 @@ def test_the_table_says_when_and_whence():
 
 @pytest.mark.cases("family", sorted(table()))
 def test_reading_the_cache_costs_less_and_writing_it_more_than_plain_input(family):
-    rates = table()[family].rates
+    rates = table()[family].tokens
     assert rates.cache_read <= 0.12 * rates.input
     assert rates.input < rates.cache_write <= 1.25 * rates.input
     assert rates.output == pytest.approx(5 * rates.input)
@@ -144,5 +144,5 @@ def test_a_claude_has_a_small_model_beside_it_named_as_it_is(model: str, small: 
 
 
 def test_the_small_model_is_the_one_with_the_lowest_list_price() -> None:
-    cheapest = min(table(), key=lambda family: table()[family].rates.input)
+    cheapest = min(table(), key=lambda family: table()[family].tokens.input)
     assert small_name() == cheapest

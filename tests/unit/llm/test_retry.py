@@ -6,7 +6,7 @@ import pytest
 
 from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, Restarted, TextDelta, Usage
-from loom_worker.llm.retry import Patience, Retrying
+from loom_worker.llm.retry import Retrying, RetryPolicy
 
 REQUEST = Request("", (ChatMessage("user", "hi"),))
 REPLY = Reply("Hello", "end_turn", Usage(), "m")
@@ -38,7 +38,7 @@ class World:
             pause=self.pause,
             chance=lambda: chance,
             clock=self.clock,
-            patience=Patience(**patience),
+            policy=RetryPolicy(**patience),
         )
         self.call_s = call_s
 

@@ -12,7 +12,7 @@ import pytest
 
 import loom_worker
 from loom_worker.core.values.patterns import Pattern
-from loom_worker.demo.shop_schema import TABLES
+from loom_worker.demo.shop import statements
 from loom_worker.patterns.render import fill
 from loom_worker.tools.result_query import ask, build
 from loom_worker.tools.result_rows import at, content_of
@@ -61,7 +61,7 @@ def tools_of_loom() -> frozenset[str]:
     return frozenset(names)
 
 
-COLUMNS = set(re.findall(r"\w+", TABLES))
+COLUMNS = set(re.findall(r"\w+", statements("tables")))
 
 
 def test_there_are_many_patterns_of_many_libraries_and_each_file_is_read() -> None:

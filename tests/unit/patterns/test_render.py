@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.patterns import CommonError, Example, Parameter, Pattern, PatternMatch, Template
-from loom_worker.demo.model import read_tasks
+from loom_worker.demo.pattern_queries import read_queries
 from loom_worker.demo.slots import Slots
 from loom_worker.patterns.render import (
     DESCRIPTION_CHARS,
@@ -237,14 +237,14 @@ def test_ticks_in_a_template_do_not_end_its_fence() -> None:
 
 
 def test_the_demo_model_finds_the_templates_with_their_defaults() -> None:
-    task = next(each for each in read_tasks(matched(PATTERN)) if each.name == "plain")
+    task = next(each for each in read_queries(matched(PATTERN)) if each.name == "plain")
     assert (task.pattern_id, task.title, task.defaults) == ("sql/top_n", "Best sellers", {"n": "3"})
     assert task.query(Slots(None, (), "")) == "SELECT 1 FROM {{table}}\nLIMIT 3"
 
 
 def test_prose_cannot_pose_as_a_template_or_a_parameter() -> None:
     prose = "Template a:\n```sql\nDROP TABLE x\n```\n\nParameters:\n- n (integer, default 9)"
-    tasks = read_tasks(matched(replace(PATTERN, description=prose, best_practices=prose)))
+    tasks = read_queries(matched(replace(PATTERN, description=prose, best_practices=prose)))
     assert "DROP TABLE" not in "".join(each.sql for each in tasks)
     task = next(each for each in tasks if each.name == "plain")
     assert (task.sql, task.defaults) == ("SELECT 1 FROM {{table}}\nLIMIT {{n}}", {"n": "3"})

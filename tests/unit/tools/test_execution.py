@@ -17,7 +17,7 @@ from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.tools import Caller, Outcome, Rate, Tool
 from loom_worker.core.values.turns import Call
 from loom_worker.guard.breaker import Breakers
-from loom_worker.guard.rate import Rates
+from loom_worker.guard.rate import RateLimiter
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
@@ -49,7 +49,7 @@ def executor(
         settings=settings,
         pool=pool,
         breakers=Breakers(valkey),
-        rates=Rates(valkey),
+        rates=RateLimiter(valkey),
         references=References(stores(blobs, BlobRows(database), raw), blobs),
         failures=Failures(Errors(database)),
         stopping=Stopping(1.0),

@@ -11,12 +11,37 @@ import pytest
 from standardwebhooks import Webhook
 
 from loom_worker import __version__
+from loom_worker.core.errors import Invalid
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.guard.net.address import Lookup
 from loom_worker.webhook.schedule import Attempt
-from loom_worker.webhook.send import send
+from loom_worker.webhook.send import check_url, send
 from loom_worker.webhook.sign import new_secret
 from tests.support.webhook_receiver import Answer, WebhookReceiver, unused_port
+from tests.unit.guard.net.hostile import ALWAYS_REFUSED, PRIVATE
+
+
+@pytest.mark.parametrize("url", PRIVATE)
+def test_a_private_target_is_refused_and_told_what_opens_it(url: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        check_url(url, allow_private=False)
+    (flaw,) = refused.value.flaws
+    assert flaw.pointer == "/webhook/url"
+    assert "LOOM_ALLOW_PRIVATE_WEBHOOKS=1" in flaw.detail
+    assert str(refused.value) == f"webhook URL refused: {flaw.detail}"
+    check_url(url, allow_private=True)
+
+
+@pytest.mark.parametrize("url", ALWAYS_REFUSED)
+def test_an_unfit_url_is_refused_at_its_place_in_the_request(url: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        check_url(url, allow_private=True)
+    assert [flaw.pointer for flaw in refused.value.flaws] == ["/webhook/url"]
+
+
+def test_a_public_url_is_accepted() -> None:
+    check_url("https://example.com/hook?a=1", allow_private=False)
+
 
 SECRET = new_secret(bytes(range(32)))
 OTHER_SECRET = new_secret(bytes(range(1, 33)))

@@ -10,19 +10,21 @@ from urllib3 import HTTPHeaderDict
 from loom_worker.backends.rest.answer import MAX_SHOWN_CHARS, failure, read
 from loom_worker.backends.rest.auth import Veil
 from loom_worker.core.errors import ToolFailed
-from loom_worker.guard.net.http import Answer
+from loom_worker.guard.net.http import HttpResponse
 
 LIMIT = 1000
 
 
-def answer(body: bytes, content_type: str | None = "application/json", *, status: int = 200, **more: Any) -> Answer:
+def answer(
+    body: bytes, content_type: str | None = "application/json", *, status: int = 200, **more: Any
+) -> HttpResponse:
     headers = HTTPHeaderDict({name.replace("_", "-"): value for name, value in more.items()})
     if content_type is not None:
         headers["Content-Type"] = content_type
-    return Answer(status, headers, body)
+    return HttpResponse(status, headers, body)
 
 
-def got(given: Answer, *, method: str = "GET", secret: str = "s3cret", max_bytes: int = LIMIT) -> object:
+def got(given: HttpResponse, *, method: str = "GET", secret: str = "s3cret", max_bytes: int = LIMIT) -> object:
     return read(given, method=method, veil=Veil((secret,)), max_bytes=max_bytes)
 
 

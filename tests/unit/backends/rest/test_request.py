@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from loom_worker.backends.rest.request import question
 from loom_worker.core.errors import ToolFailed
-from loom_worker.guard.net.http import Question
+from loom_worker.guard.net.http import HttpRequest
 from tests.unit.backends.rest.documents import body, one, parameter
 
 
-def asked(kind: str, value: Any, **more: Any) -> Question:
+def asked(kind: str, value: Any, **more: Any) -> HttpRequest:
     path = "/things/{v}/parts" if kind == "path" else "/things"
     made = one({"parameters": [parameter("v", kind, {}, **more)]}, path=path)
     return question(made, {"v": value}, prefix="/api/v1")

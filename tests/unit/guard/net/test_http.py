@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loom_worker.guard.net.address import target
 from loom_worker.guard.net.dial import Deadline
-from loom_worker.guard.net.http import Answer, NoAnswer, Question, ask, retry_after_s
+from loom_worker.guard.net.http import HttpRequest, HttpResponse, NoResponse, retry_after_s, send_request
 from tests.support.webhook_receiver import Answer as Told
 from tests.support.webhook_receiver import WebhookReceiver, unused_port
 
@@ -28,24 +28,24 @@ def asked(
     receiver: WebhookReceiver,
     told: Told,
     *,
-    question: Question | None = None,
+    request: HttpRequest | None = None,
     timeout_s: float = 5,
     max_bytes: int = 99,
-) -> Answer:
+) -> HttpResponse:
     receiver.answer_with(told)
     where = target(receiver.url, allow_private=True)
-    question = question or Question("GET", where.path)
-    return ask(where, ["127.0.0.1"], question, deadline=Deadline(timeout_s), max_bytes=max_bytes)
+    request = request or HttpRequest("GET", where.path)
+    return send_request(where, ["127.0.0.1"], request, deadline=Deadline(timeout_s), max_bytes=max_bytes)
 
 
-def test_a_question_arrives_as_it_was_put_and_the_answer_comes_back_whole(receiver: WebhookReceiver) -> None:
-    question = Question("POST", "/a?b=%20", {"X-Mine": "1"}, b"body")
-    answer = asked(receiver, Told(201, {"X-Yours": "2"}, b"done"), question=question)
-    assert (answer.status, answer.headers.get("x-yours"), answer.body) == (201, "2", b"done")
-    assert (answer.is_longer, answer.flaw) == (False, None)
-    (request,) = receiver.received
-    assert (request.method, request.path, request.body) == ("POST", "/a?b=%20", b"body")
-    assert (request.headers["x-mine"], request.headers["host"]) == ("1", f"127.0.0.1:{receiver.port}")
+def test_a_request_arrives_as_it_was_put_and_the_answer_comes_back_whole(receiver: WebhookReceiver) -> None:
+    request = HttpRequest("POST", "/a?b=%20", {"X-Mine": "1"}, b"body")
+    response = asked(receiver, Told(201, {"X-Yours": "2"}, b"done"), request=request)
+    assert (response.status, response.headers.get("x-yours"), response.body) == (201, "2", b"done")
+    assert (response.is_longer, response.error) == (False, None)
+    (received,) = receiver.received
+    assert (received.method, received.path, received.body) == ("POST", "/a?b=%20", b"body")
+    assert (received.headers["x-mine"], received.headers["host"]) == ("1", f"127.0.0.1:{receiver.port}")
 
 
 def test_a_redirect_is_an_answer_like_any_other(receiver: WebhookReceiver) -> None:
@@ -54,8 +54,8 @@ def test_a_redirect_is_an_answer_like_any_other(receiver: WebhookReceiver) -> No
 
 
 def test_of_a_long_body_only_the_beginning_is_kept(receiver: WebhookReceiver) -> None:
-    answer = asked(receiver, Told(body=b"x" * 30_000_000), max_bytes=1000)
-    assert (answer.body, answer.is_longer) == (b"x" * 1000, True)
+    response = asked(receiver, Told(body=b"x" * 30_000_000), max_bytes=1000)
+    assert (response.body, response.is_longer) == (b"x" * 1000, True)
 
 
 def test_an_endless_body_is_left_as_soon_as_it_is_too_long() -> None:
@@ -71,15 +71,15 @@ def test_an_endless_body_is_left_as_soon_as_it_is_too_long() -> None:
         thread.start()
         where = target(f"http://127.0.0.1:{server.getsockname()[1]}/", allow_private=True)
         deadline = Deadline(5)
-        answer = ask(where, ["127.0.0.1"], Question("GET", "/"), deadline=deadline, max_bytes=1000)
+        response = send_request(where, ["127.0.0.1"], HttpRequest("GET", "/"), deadline=deadline, max_bytes=1000)
         thread.join()
-    assert (len(answer.body), answer.is_longer, answer.flaw) == (1000, True, None)
+    assert (len(response.body), response.is_longer, response.error) == (1000, True, None)
     assert not deadline.is_over
 
 
 def test_a_body_of_exactly_the_limit_is_whole(receiver: WebhookReceiver) -> None:
-    answer = asked(receiver, Told(body=b"x" * 100_000), max_bytes=100_000)
-    assert (len(answer.body), answer.is_longer, answer.flaw) == (100_000, False, None)
+    response = asked(receiver, Told(body=b"x" * 100_000), max_bytes=100_000)
+    assert (len(response.body), response.is_longer, response.error) == (100_000, False, None)
 
 
 def test_a_packed_body_stays_packed(receiver: WebhookReceiver) -> None:
@@ -95,35 +95,35 @@ def test_a_packed_body_stays_packed(receiver: WebhookReceiver) -> None:
     ],
 )
 def test_a_body_that_is_cut_off_is_never_taken_for_whole(receiver: WebhookReceiver, body: bytes) -> None:
-    answer = asked(receiver, Told(raw=b"HTTP/1.1 200 OK\r\n" + body))
-    assert answer.status == 200
-    assert answer.flaw
+    response = asked(receiver, Told(raw=b"HTTP/1.1 200 OK\r\n" + body))
+    assert response.status == 200
+    assert response.error
 
 
 def test_a_body_that_drips_is_left_at_the_deadline_and_told_as_cut(receiver: WebhookReceiver) -> None:
     started_s = time.monotonic()
-    answer = asked(receiver, Told(drip="body"), timeout_s=SHORT_S)
+    response = asked(receiver, Told(drip="body"), timeout_s=SHORT_S)
     assert time.monotonic() - started_s < SHORT_S + 1
-    assert answer.flaw == f"no answer within {SHORT_S} s"
+    assert response.error == f"no answer within {SHORT_S} s"
 
 
 def test_a_body_without_a_length_is_whole_when_its_sender_closes(receiver: WebhookReceiver) -> None:
-    answer = asked(receiver, Told(raw=b"HTTP/1.1 200 OK\r\n\r\nall of it"))
-    assert (answer.body, answer.flaw) == (b"all of it", None)
+    response = asked(receiver, Told(raw=b"HTTP/1.1 200 OK\r\n\r\nall of it"))
+    assert (response.body, response.error) == (b"all of it", None)
 
 
-def test_only_a_question_that_left_may_have_arrived(receiver: WebhookReceiver) -> None:
-    with pytest.raises(NoAnswer, match="no answer within") as hung:
+def test_only_a_request_that_left_may_have_arrived(receiver: WebhookReceiver) -> None:
+    with pytest.raises(NoResponse, match="no answer within") as hung:
         asked(receiver, Told(hold=threading.Event()), timeout_s=SHORT_S)
     assert hung.value.may_have_arrived
     where = target(f"http://127.0.0.1:{unused_port()}/", allow_private=True)
-    with pytest.raises(NoAnswer, match="connection refused") as refused:
-        ask(where, ["127.0.0.1"], Question("GET", "/"), deadline=Deadline(5), max_bytes=1)
+    with pytest.raises(NoResponse, match="connection refused") as refused:
+        send_request(where, ["127.0.0.1"], HttpRequest("GET", "/"), deadline=Deadline(5), max_bytes=1)
     assert not refused.value.may_have_arrived
 
 
 def test_what_is_no_http_is_never_repeated(receiver: WebhookReceiver) -> None:
-    with pytest.raises(NoAnswer) as failed:
+    with pytest.raises(NoResponse) as failed:
         asked(receiver, Told(raw=b"-ERR secret banner\r\n"))
     assert str(failed.value) == "the answer is not HTTP"
 

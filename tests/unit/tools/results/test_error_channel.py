@@ -296,14 +296,14 @@ def test_an_error_of_a_lane_without_session_is_not_found(errors: Errors) -> None
 def test_the_log_has_a_failure_with_its_id_without_secrets_and_short(
     database: Database, errors: Errors, caplog: pytest.LogCaptureFixture, *, is_kept: bool, is_fault: bool
 ) -> None:
-    text = f"Refused: password={SECRET}\n" + "x" * 50_000
+    text = f"ErrorResponse: password={SECRET}\n" + "x" * 50_000
     outcome = Outcome("failed", text, detail=f"Traceback\npostgresql://loom:{SECRET}@db/x", is_fault=is_fault)
     with caplog.at_level(logging.INFO):
         _, error_id = Failures(errors if is_kept else None).told(caller(database), "execute_sql", outcome)
     (record,) = [each for each in caplog.records if each.getMessage().startswith("tool ")]
     assert record.levelno == (logging.ERROR if is_fault else logging.INFO)
     assert getattr(record, "error_id", None) == error_id
-    assert record.getMessage().startswith("tool execute_sql failed: Refused: password=")
+    assert record.getMessage().startswith("tool execute_sql failed: ErrorResponse: password=")
     assert record.getMessage().endswith("@db/x")
     assert SECRET not in caplog.text
     assert len(record.getMessage()) < 2_100

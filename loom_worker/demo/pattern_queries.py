@@ -1,7 +1,7 @@
-"""What the scripted model makes of a pattern beside a message: the query it asks for and the answer it words.
+"""What the scripted model makes of a pattern shown with a message: the query it runs and the answer it gives.
 
 A template is used only where each word of the question is one of its own (its title, its name, the columns it gives),
-and the question's period and number have a place in it.
+and only if it takes the question's period and number.
 """
 
 import json
@@ -51,7 +51,7 @@ _MOST_ROWS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PatternQuery:
     """A pattern with the template that fits the question."""
 
     pattern_id: str
@@ -99,46 +99,46 @@ class Task:
         return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), self.sql)
 
 
-def read_tasks(context: str) -> tuple[Task, ...]:
-    """The templates of the first pattern with SQL in what stands beside a message."""
+def read_queries(context: str) -> tuple[PatternQuery, ...]:
+    """The templates of the first pattern with SQL in a message's context."""
     for pattern_id, title, body in _PATTERN.findall(context):
         templates = {name: sql for name, _, sql in _TEMPLATE.findall(body)}
         if templates:
             parameters = body.rpartition("\nParameters:\n")[2].partition("\n\n")[0]
             defaults = {name: default for name, default in _PARAMETER.findall(parameters) if default}
-            return tuple(Task(pattern_id, title, sql, defaults, name) for name, sql in templates.items())
+            return tuple(PatternQuery(pattern_id, title, sql, defaults, name) for name, sql in templates.items())
     return ()
 
 
-def choose(tasks: Sequence[Task], text: str, slots: Slots) -> Task | None:
+def choose(queries: Sequence[PatternQuery], text: str, slots: Slots) -> PatternQuery | None:
     """The template whose own words are all that a question says; None if a word, period or number is left over.
 
     Args:
         text: the question in plain words, without those that say nothing; ``@p0`` stands for a period.
     """
-    fitting = [(task, shared) for task in tasks if (shared := _shared(task, text, slots)) is not None]
+    fitting = [(query, shared) for query in queries if (shared := _shared(query, text, slots)) is not None]
     return max(fitting, key=lambda one: one[1])[0] if fitting else None
 
 
-def _shared(task: Task, text: str, slots: Slots) -> int | None:
+def _shared(query: PatternQuery, text: str, slots: Slots) -> int | None:
     """How many of the question's words name the template itself; None if one is accounted for by nothing.
 
     The title's subject must be among them: of its columns alone, a template asks for something else than the question.
     """
-    if len(slots.periods) > 1 or (slots.period is not None and not task.takes_period()):
+    if len(slots.periods) > 1 or (slots.period is not None and not query.takes_period()):
         return None
-    if _PLACEHOLDER.search(task.query(slots)):
+    if _PLACEHOLDER.search(query.query(slots)):
         return None
     rest = text.replace("@p0", " ")
     if slots.n is not None:
         rest, count = _NUMBERED.subn(lambda found: f" {found['first'] or found['last']} ", rest)
-        if count != 1 or not task.takes("n"):
+        if count != 1 or not query.takes("n"):
             return None
     words = [_stem(word) for word in _words(rest)]
-    title = set(map(_stem, re.findall(r"\w+", task.title.lower())))
-    named = set(map(_stem, task.name.split("_")))
-    own = title | named | {_stem(word) for column in task.columns() for word in column.lower().split("_")}
-    subject = {_stem(word) for word in _words(_TITLE_END.split(task.title)[0])}
+    title = set(map(_stem, re.findall(r"\w+", query.title.lower())))
+    named = set(map(_stem, query.name.split("_")))
+    own = title | named | {_stem(word) for column in query.columns() for word in column.lower().split("_")}
+    subject = {_stem(word) for word in _words(_TITLE_END.split(query.title)[0])}
     is_all_own = bool(words) and subject <= set(words) and all(word in own for word in words)
     negates = {"not", "no", "never", "without"} & set(words)
     if not is_all_own or (negates and set(words) != title - _HARMLESS):
@@ -156,16 +156,16 @@ def _stem(word: str) -> str:
 
 def read_today(context: str) -> date | None:
     """The day of the line ``Today is 2026-11-21.``; None without it."""
-    said = re.search(r"^Today is (\d{4}-\d\d-\d\d)\b", context, re.MULTILINE)
+    line = re.search(r"^Today is (\d{4}-\d\d-\d\d)\b", context, re.MULTILINE)
     try:
-        return date.fromisoformat(said[1]) if said else None
+        return date.fromisoformat(line[1]) if line else None
     except ValueError:
         return None
 
 
-def answer(task: Task, slots: Slots, result: Json) -> str:
+def pattern_answer(query: PatternQuery, slots: Slots, result: Json) -> str:
     """Word an answer from the rows that came back, and say which pattern, period and values it rests on."""
-    heading = f'{_period(task, slots)}, by the pattern "{task.title}" ({task.pattern_id}){_given(task, slots)}:'
+    heading = f'{_period(query, slots)}, by the pattern "{query.title}" ({query.pattern_id}){_given(query, slots)}:'
     if not result["rows"]:
         return f"{heading}\nThe query ran and gave no rows: the data holds nothing for this."
     return "\n".join([heading, *listed(result["columns"], result["rows"], result), "", NO_LLM])
@@ -198,7 +198,7 @@ def read_result(content: str) -> Json | None:
 
 
 def missing_tables(needed: tuple[str, ...], content: str) -> tuple[str, ...]:
-    """The tables that list_tables did not name; none if its text cannot be read: then the query will tell."""
+    """The tables that list_tables did not name; none if its text cannot be read: then the query will fail."""
     try:
         known = {str(table["name"]).lower() for table in json.loads(content)["tables"]}
     except (ValueError, LookupError, TypeError):
@@ -206,19 +206,19 @@ def missing_tables(needed: tuple[str, ...], content: str) -> tuple[str, ...]:
     return tuple(name for name in needed if name.lower() not in known)
 
 
-def _period(task: Task, slots: Slots) -> str:
-    if not task.takes("start"):
+def _period(query: PatternQuery, slots: Slots) -> str:
+    if not query.takes("start"):
         return "From the whole table"
     if slots.period is not None:
-        return f"For {slots.period.start} to {slots.period.end - timedelta(days=1)} ({slots.period.said})"
-    start, end = task.defaults.get("start", _FOREVER[0]), task.defaults.get("end", _FOREVER[1])
+        return f"For {slots.period.start} to {slots.period.end - timedelta(days=1)} ({slots.period.wording})"
+    start, end = query.defaults.get("start", _FOREVER[0]), query.defaults.get("end", _FOREVER[1])
     return "Over all dates on record" if (start, end) == _FOREVER else f"From {start} up to, not including, {end}"
 
 
-def _given(task: Task, slots: Slots) -> str:
+def _given(query: PatternQuery, slots: Slots) -> str:
     """The values of a template's other placeholders: the answer holds for them only."""
-    said = ("start", "end") if slots.n is None else ("start", "end", "n")
-    values = {name: value for name, value in task.values(slots).items() if name not in said}
+    mentioned = ("start", "end") if slots.n is None else ("start", "end", "n")
+    values = {name: value for name, value in query.values(slots).items() if name not in mentioned}
     return f", with {', '.join(f'{name} = {value}' for name, value in values.items())}" if values else ""
 
 

@@ -1,4 +1,4 @@
-"""JSON of a model's own making: what is refused, and what is made of it where it is stored already."""
+"""Text and JSON of a model's own making: what is refused, and what becomes of it where it is already stored."""
 
 import json
 import math
@@ -7,7 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.llm.arguments import MOST_DEPTH, checked, flaw_of, sendable
+from loom_worker.llm.sanitize import MOST_DEPTH, checked, clean, json_error, sendable
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+def test_good_text_stays_as_it_is(text):
+    assert clean(text) == text
+
+
+@given(st.text(st.characters()) | st.text("\ud83d\ude00\0a"))
+def test_any_text_becomes_utf_8_without_nul(text):
+    assert b"\0" not in clean(text).encode()
+
+
+def test_a_split_pair_is_joined():
+    assert clean("\ud83d\ude00") == "😀"
+
+
+def test_what_was_lost_shows():
+    assert clean("a\0b\ud800c") == "a�b�c"
+
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters() | st.just("\ud800"), max_size=4),
@@ -27,8 +46,8 @@ def nested(depth):
 @given(st.dictionaries(st.text(max_size=3), anything, max_size=3))
 def test_whatever_was_stored_can_be_sent_and_what_could_be_is_the_same(arguments):
     sent = sendable(arguments)
-    assert flaw_of(sent) is None
-    assert (sent is arguments) == (flaw_of(arguments) is None)
+    assert json_error(sent) is None
+    assert (sent is arguments) == (json_error(arguments) is None)
 
 
 def test_what_no_json_holds_becomes_null_where_it_stands():
@@ -39,7 +58,7 @@ def test_what_no_json_holds_becomes_null_where_it_stands():
 @pytest.mark.parametrize("depth", [MOST_DEPTH + 1, 400, 5_000])
 def test_what_is_too_deep_is_a_flaw_and_is_cut_where_it_is_stored(depth):
     deep = {"q": nested(depth - 1)}
-    assert flaw_of(deep)
+    assert json_error(deep)
     assert checked(deep)[0] == {}
     text = json.dumps(sendable(deep))
     assert text.count("[") == MOST_DEPTH - 1
@@ -48,5 +67,5 @@ def test_what_is_too_deep_is_a_flaw_and_is_cut_where_it_is_stored(depth):
 
 def test_the_deepest_that_may_be_is_no_flaw():
     deep = {"q": nested(MOST_DEPTH - 1)}
-    assert flaw_of(deep) is None
+    assert json_error(deep) is None
     assert sendable(deep) is deep

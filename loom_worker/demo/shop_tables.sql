@@ -1,6 +1,3 @@
-"""The sample shop's tables, and how a row enters each."""
-
-TABLES = """
 CREATE TABLE categories (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE suppliers (id INTEGER PRIMARY KEY, name TEXT NOT NULL, country TEXT NOT NULL);
 CREATE TABLE products (
@@ -68,31 +65,3 @@ CREATE TABLE returns (
     reason TEXT NOT NULL,
     refund REAL NOT NULL
 );
-"""
-
-INDEXES = """
-CREATE INDEX products_by_category ON products (category_id);
-CREATE INDEX orders_by_time ON orders (ordered_at);
-CREATE INDEX orders_by_customer ON orders (customer_id);
-CREATE INDEX order_lines_by_order ON order_lines (order_id);
-CREATE INDEX order_lines_by_product ON order_lines (product_id);
-CREATE INDEX payments_by_order ON payments (order_id);
-CREATE INDEX returns_by_line ON returns (order_line_id);
-ANALYZE;
-"""
-"""Made after the rows are in: one sort for each instead of 40,000 insertions."""
-
-INSERTS = {
-    "categories": "INSERT INTO categories VALUES (?, ?)",
-    "suppliers": "INSERT INTO suppliers VALUES (?, ?, ?)",
-    "products": "INSERT INTO products VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-    "stores": "INSERT INTO stores VALUES (?, ?, ?, ?)",
-    "employees": "INSERT INTO employees VALUES (?, ?, ?, ?)",
-    "promotions": "INSERT INTO promotions VALUES (?, ?, ?, ?, ?)",
-    "customers": "INSERT INTO customers VALUES (?, ?, ?, ?, ?, ?, ?)",
-    "orders": "INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?)",
-    "order_lines": "INSERT INTO order_lines VALUES (?, ?, ?, ?, ?, ?)",
-    "payments": "INSERT INTO payments VALUES (?, ?, ?, ?, ?)",
-    "returns": "INSERT INTO returns VALUES (?, ?, ?, ?, ?, ?)",
-}
-"""In the order that satisfies every foreign key."""

@@ -1,17 +1,16 @@
-"""A question to a plan: every word is accounted for, or the words that are not are named."""
+"""Makes a plan of a question: every word is accounted for, or the words that are not are named."""
 
 import re
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 
-from loom_worker.demo.calendar import later
 from loom_worker.demo.questions import clauses, heads
-from loom_worker.demo.questions.clauses import Clauses, Listed, Value, read_clauses
+from loom_worker.demo.questions.clauses import Clauses, Value, ValueGroup, read_clauses
 from loom_worker.demo.questions.plan import Head, Plan, Where
 from loom_worker.demo.questions.shop import FACTS
 from loom_worker.demo.questions.words import corrected, plain, terms
-from loom_worker.demo.slots import Period, Slots
+from loom_worker.demo.slots import Period, Slots, later
 
 _MARK = re.compile(r"@p\d+")
 _AGAINST = r"(?:vs|and|with|to|against|compared(?: to| with| against)?|or|than)"
@@ -46,8 +45,8 @@ _OTHER_WORDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What became of a question: a plan, or the words that no rule reads."""
+class ParsedQuestion:
+    """A question as understood: a plan, or the words that no rule reads."""
 
     plan: Plan | None
     unread: str = ""
@@ -65,7 +64,7 @@ def unknown_words(text: str) -> frozenset[str]:
     return frozenset(word for word in found if word not in _known_words())
 
 
-def read_plan(text: str, slots: Slots, values: tuple[Value, ...] = (), notes: tuple[str, ...] = ()) -> Reading:
+def read_plan(text: str, slots: Slots, values: tuple[Value, ...] = (), notes: tuple[str, ...] = ()) -> ParsedQuestion:
     """Read a plain text whose names are marked ``@v0``, ``@v1`` and so on.
 
     Args:
@@ -75,8 +74,8 @@ def read_plan(text: str, slots: Slots, values: tuple[Value, ...] = (), notes: tu
     found = read_clauses(terms(text), values)
     plan = _single(found, slots.periods) or _changed(found, slots.periods) or _compared(found, slots.periods)
     if plan is None:
-        return Reading(None, _unread(found, slots, values))
-    return Reading(replace(plan, notes=notes))
+        return ParsedQuestion(None, _unread(found, slots, values))
+    return ParsedQuestion(replace(plan, notes=notes))
 
 
 def _single(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
@@ -105,7 +104,7 @@ def _changed(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
 
 
 def _compared(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
-    """Two periods beside each other."""
+    """Two periods compared with each other."""
     if len(periods) != 2:
         return None
     head = Head("sales", ("revenue", "units"), found.group) if _BETTER.fullmatch(found.rest) else None
@@ -130,7 +129,7 @@ def _compared_head(what: str, group: str) -> Head | None:
 
 
 def _planned(head: Head | None, found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
-    """The plan of a head with the question's conditions; None if a name's kind cannot be told."""
+    """The plan of a head with the question's conditions; None if a name's kind is ambiguous."""
     if head is None:
         return None
     wheres = list(found.wheres)
@@ -146,7 +145,7 @@ def _planned(head: Head | None, found: Clauses, periods: tuple[Period, ...]) -> 
     return Plan(head, tuple(wheres), periods)
 
 
-def _where(listed: Listed, head: Head) -> Where | None:
+def _where(listed: ValueGroup, head: Head) -> Where | None:
     """Values that stand together as a condition on the one dimension that they all may be of."""
     kinds = set.intersection(*(set(value.kinds) for value in listed.values))
     noun = listed.noun.lower()
@@ -156,7 +155,7 @@ def _where(listed: Listed, head: Head) -> Where | None:
     owner = noun or ("store" if head.group == "store" else "supplier" if head.group == "supplier" else "")
     if places and owner in ("store", "supplier") and head.fact not in ("stores", "employees", "suppliers"):
         kind = places.pop()
-        return Where(listed.said, dimension=f"{owner}_{kind}", values=_spelled(listed, kind))
+        return Where(listed.wording, dimension=f"{owner}_{kind}", values=_spelled(listed, kind))
     if noun in kinds:
         kinds = {noun}
     if len(kinds) > 1:
@@ -164,10 +163,10 @@ def _where(listed: Listed, head: Head) -> Where | None:
     if len(kinds) != 1:
         return None
     kind = kinds.pop()
-    return Where(listed.said, dimension=kind, values=_spelled(listed, kind))
+    return Where(listed.wording, dimension=kind, values=_spelled(listed, kind))
 
 
-def _spelled(listed: Listed, kind: str) -> tuple[str, ...]:
+def _spelled(listed: ValueGroup, kind: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value.kinds[kind] for value in listed.values))
 
 
@@ -188,18 +187,15 @@ def _unread(found: Clauses, slots: Slots, values: tuple[Value, ...]) -> str:
     unknown = sorted(unknown_words(found.rest), key=found.rest.find)
     if unknown:
         return ", ".join(f'"{word}"' for word in unknown)
-    text = re.sub(r"@p(\d+)", lambda mark: slots.periods[int(mark[1])].said, found.rest.lower())
-    text = re.sub(r"@v(\d+)", lambda mark: values[int(mark[1])].said, text)
+    text = re.sub(r"@p(\d+)", lambda mark: slots.periods[int(mark[1])].wording, found.rest.lower())
+    text = re.sub(r"@v(\d+)", lambda mark: values[int(mark[1])].wording, text)
     return f'"{text}"' if text else ""
 
 
 @cache
 def _known_words() -> frozenset[str]:
-    return heads.known_words() | clauses.known_words() | _OTHER_WORDS | _changes()
-
-
-def _changes() -> frozenset[str]:
-    return frozenset(re.findall(r"[a-z]+", f"{_DOWN} {_UP}")) | {"change", "changed", "so", "much"}
+    changes = frozenset(re.findall(r"[a-z]+", f"{_DOWN} {_UP} change changed so much"))
+    return heads.known_words() | clauses.known_words() | _OTHER_WORDS | changes
 
 
 def days_of(period: Period) -> int:

@@ -1,13 +1,12 @@
-"""The answer to a plan in words: what was asked of the database, its rows, and what they are not."""
+"""The answer to a plan in words: what was asked of the database, its rows, and what they do not include."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from loom_worker.core.values.json import Json
-from loom_worker.demo.model import NO_LLM, figure, listed
+from loom_worker.demo.pattern_queries import NO_LLM, figure, listed
 from loom_worker.demo.questions.compose import span
+from loom_worker.demo.questions.parse import days_of
 from loom_worker.demo.questions.plan import Plan, Where
-from loom_worker.demo.questions.reading import days_of
 from loom_worker.demo.questions.shop import FACTS, RULES, TIMES
 
 _NOTHING = "The query ran and gave no rows: the data holds nothing for this."
@@ -15,14 +14,15 @@ _NOUNS = {"revenue": "Sales"}
 _FELL = {"down": "did not drop", "up": "did not rise"}
 
 
-def worded(plan: Plan, result: Json) -> str:
+def answer_text(plan: Plan, result: Json) -> str:
     """Word an answer from the rows that came back."""
     columns, rows = list(result["columns"]), [list(row) for row in result["rows"]]
     in_all = rows[0][-1] if rows and columns[-1] == "rows_in_all" else None
     if in_all is not None:
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     heading = _heading(plan)
-    if not rows or _is_empty(plan, rows):
+    figures = [value for row in rows for value in row[1 if plan.is_compared else 0 :]]
+    if not rows or (plan.head.measures and all(value is None for value in figures)):  # sums over nothing
         return "\n".join([f"{heading}:", _NOTHING, "", _remarks(plan)])
     if in_all is not None and in_all > len(rows) and plan.head.limit is None:
         heading += f"; {in_all:,} in all, the first {len(rows)} are listed"
@@ -46,12 +46,6 @@ CAN_BE_ASKED = (
 )
 
 
-def _is_empty(plan: Plan, rows: Sequence[list[Any]]) -> bool:
-    """Sums over nothing."""
-    figures = [value for row in rows for value in row[1 if plan.is_compared else 0 :]]
-    return bool(plan.head.measures) and all(value is None for value in figures)
-
-
 def _heading(plan: Plan) -> str:
     head = plan.head
     names = [each.replace("_", " ") for each in head.measures] or [head.fact]
@@ -62,20 +56,16 @@ def _heading(plan: Plan) -> str:
     if head.limit:
         what += f", at most {head.limit}"
     conditions = "".join(f"; {_condition(where, head.fact)}" for where in plan.wheres)
-    return f"{what}{_when(plan)}{conditions}"
-
-
-def _when(plan: Plan) -> str:
-    if plan.is_compared:
-        return ", " + " against ".join(f"{span(period)} ({period.said})" for period in plan.periods)
+    when = ", over all dates on record" if FACTS[head.fact].day and head.measures else ""
     if plan.periods:
-        return f", {span(plan.periods[0])} ({plan.periods[0].said})"
-    return ", over all dates on record" if FACTS[plan.head.fact].day and plan.head.measures else ""
+        spans = [f"{span(period)} ({period.wording})" for period in plan.periods]
+        when = ", " + (" against ".join(spans) if plan.is_compared else spans[0])
+    return f"{what}{when}{conditions}"
 
 
 def _condition(where: Where, fact: str) -> str:
     if where.rule:
-        return f"only: {where.said}"
+        return f"only: {where.wording}"
     name = where.dimension.replace("_", " of the ")
     if where.dimension.startswith(("store_", "supplier_")):
         owner, _, place = where.dimension.partition("_")
@@ -86,14 +76,15 @@ def _condition(where: Where, fact: str) -> str:
 
 
 def _verdict(plan: Plan, columns: list[str], rows: list[list[Any]]) -> str:
-    """Did it rise or fall? In the words of the question where it takes one for granted."""
+    """Whether it rose or fell, in the words of the question if it presupposes one."""
     by_period = {row[0]: row[1] for row in rows}
     now, before = (by_period.get(span(period)) or 0 for period in plan.periods)
     name = _NOUNS.get(columns[1], columns[1].replace("_", " ").capitalize())
     change = f" ({100 * (now - before) / before:+,.1f} %)" if before else ""
     amounts = f"{figure(columns[1], now)} against {figure(columns[1], before)}{change}"
     lengths = [days_of(period) for period in plan.periods]
-    if _differ(lengths):
+    # Months, quarters and years differ in length by themselves, but by no more than this.
+    if abs(lengths[0] - lengths[1]) > max(3, lengths[0] // 60):
         return (
             f"{amounts}. The periods have {lengths[0]} and {lengths[1]} days, so I call it neither a rise nor a drop."
         )
@@ -102,18 +93,13 @@ def _verdict(plan: Plan, columns: list[str], rows: list[list[Any]]) -> str:
         return f"{amounts}. The data holds nothing for {' and '.join(empty)}, so I call it neither a rise nor a drop."
     if not plan.is_change:
         how = "higher than" if now > before else "lower than" if now < before else "the same as"
-        return f"{name}: {plan.periods[0].said} is {how} {plan.periods[1].said}: {amounts}."
+        return f"{name}: {plan.periods[0].wording} is {how} {plan.periods[1].wording}: {amounts}."
     went = "rose" if now > before else "dropped" if now < before else "did not change"
     first = f"{name} {went}"
     if plan.asked and {"down": "dropped", "up": "rose"}[plan.asked] != went:
         first = f"{name} {_FELL[plan.asked]}{f' but {went}' if now != before else ''}"
     why = " Why, these figures do not say." if plan.asks_why else ""
     return f"{first}: {amounts}.{why}"
-
-
-def _differ(lengths: list[int]) -> bool:
-    """By more than months, quarters and years do of themselves."""
-    return abs(lengths[0] - lengths[1]) > max(3, lengths[0] // 60)
 
 
 def _remarks(plan: Plan) -> str:

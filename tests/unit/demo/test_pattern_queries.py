@@ -2,7 +2,16 @@ from datetime import date
 
 import pytest
 
-from loom_worker.demo.model import Task, answer, choose, missing_tables, read_result, read_tasks, read_today, unfenced
+from loom_worker.demo.pattern_queries import (
+    PatternQuery,
+    choose,
+    missing_tables,
+    pattern_answer,
+    read_queries,
+    read_result,
+    read_today,
+    unfenced,
+)
 from loom_worker.demo.slots import Slots, read
 
 CONTEXT = """<pattern id="sql/top_n" score="0.41">
@@ -36,10 +45,10 @@ Best practices:
 
 Today is 2026-11-21."""
 NOTHING = Slots(None, (), "")
-REVENUE, UNITS = read_tasks(CONTEXT)
+REVENUE, UNITS = read_queries(CONTEXT)
 
 
-def chosen(question: str) -> Task | None:
+def chosen(question: str) -> PatternQuery | None:
     slots = read(question, date(2026, 11, 21))
     return choose((REVENUE, UNITS), slots.marked, slots)
 
@@ -61,7 +70,7 @@ def test_the_tables_are_those_of_the_database_not_those_of_the_query() -> None:
 
 @pytest.mark.parametrize("context", ["", "Today is 2026-11-21.", '<pattern id="x/y">\n\nNo SQL\n\nText\n</pattern>'])
 def test_no_pattern_with_sql_is_no_task(context: str) -> None:
-    assert read_tasks(context) == ()
+    assert read_queries(context) == ()
 
 
 @pytest.mark.cases(
@@ -94,7 +103,7 @@ def test_today_is_read_from_its_own_line(context: str, today: date | None) -> No
     ],
 )
 def test_a_template_is_chosen_only_if_each_word_number_and_period_has_a_place_in_it(
-    question: str, template: Task | None
+    question: str, template: PatternQuery | None
 ) -> None:
     assert chosen(question.lower()) == template
 
@@ -110,16 +119,16 @@ def test_a_template_is_chosen_only_if_each_word_number_and_period_has_a_place_in
     ],
 )
 def test_a_period_is_taken_only_by_a_template_that_restricts_days_to_it(sql: str, takes: bool) -> None:
-    assert Task("x/y", "x", sql, {}).takes_period() is takes
+    assert PatternQuery("x/y", "x", sql, {}).takes_period() is takes
 
 
 def test_a_template_with_a_placeholder_that_nothing_fills_is_not_chosen() -> None:
-    open_end = Task("x/y", "Rows of a table", "SELECT 1 AS rows FROM {{table}}", {}, "rows")
+    open_end = PatternQuery("x/y", "Rows of a table", "SELECT 1 AS rows FROM {{table}}", {}, "rows")
     assert choose((open_end,), "rows", NOTHING) is None
 
 
 def worded(columns: list[str], *rows: list[object], slots: Slots = NOTHING, truncated: bool = False) -> str:
-    return answer(REVENUE, slots, {"columns": columns, "rows": list(rows), "truncated": truncated})
+    return pattern_answer(REVENUE, slots, {"columns": columns, "rows": list(rows), "truncated": truncated})
 
 
 def test_money_has_two_decimals_and_counts_have_none() -> None:
@@ -159,8 +168,10 @@ def test_the_answer_names_pattern_and_period() -> None:
 def test_values_that_the_question_did_not_give_are_named() -> None:
     slots = read("last year", date(2026, 11, 21))
     assert "(sql/top_n), with n = 10:" in worded(["product"], ["Tent"], slots=slots)
-    given = Task("x/y", "x", "SELECT {{n}} WHERE d >= '{{start}}' AND d < '{{end}}'", {"n": "5", "start": "2025-01-01"})
-    text = answer(given, NOTHING, {"columns": ["a"], "rows": [["x"]]})
+    given = PatternQuery(
+        "x/y", "x", "SELECT {{n}} WHERE d >= '{{start}}' AND d < '{{end}}'", {"n": "5", "start": "2025-01-01"}
+    )
+    text = pattern_answer(given, NOTHING, {"columns": ["a"], "rows": [["x"]]})
     assert text.startswith("From 2025-01-01 up to, not including, 9999-12-31, by the pattern")
 
 

@@ -1,7 +1,7 @@
-"""JSON of a model's own making, above all the arguments of its calls: what of it every store and wire can carry. Pure.
+"""Text and JSON of a model's own making: what every store and every request can carry. Pure.
 
-Python reads more than JSON is: ``1e999`` becomes an infinity that no request can hold, and a lone half of a character
-reaches no encoder. What came in once is sent again with every later request, so one such value would end a session.
+Python reads more than JSON is: ``1e999`` becomes an infinity that no request can hold, and a lone surrogate reaches no
+encoder. What came in once is sent again with every later request, so one such value would end a session.
 """
 
 import json
@@ -9,11 +9,22 @@ import math
 from typing import Any
 
 from loom_worker.core.values.json import Json
-from loom_worker.llm.clean import clean
 
+REPLACEMENT = "\ufffd"
 MOST_DEPTH = 100
-"""Objects and lists within each other. A tool's own are a few deep; Python's encoder ends near a thousand."""
+"""Nested objects and lists. A tool's own are a few levels deep; Python's encoder ends near a thousand."""
 NOT_AN_OBJECT = "the arguments are not a JSON object"
+
+
+def clean(text: str) -> str:
+    """Join split surrogate pairs; replace lone surrogates and NUL, which fail in UTF-8 and in SQLite."""
+    if text.isascii():
+        return text.replace("\0", REPLACEMENT) if "\0" in text else text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\0", REPLACEMENT)
 
 
 def read_arguments(raw: str) -> tuple[Json, str | None]:
@@ -26,18 +37,18 @@ def read_arguments(raw: str) -> tuple[Json, str | None]:
 
 
 def checked(arguments: object) -> tuple[Json, str | None]:
-    """Arguments that were read from JSON already, or ``{}`` and why they cannot be taken."""
+    """Arguments that were already read from JSON, or ``{}`` and why they cannot be accepted."""
     if not isinstance(arguments, dict):
         return {}, NOT_AN_OBJECT
-    flaw = flaw_of(arguments)
-    return ({}, _invalid(flaw)) if flaw else (arguments, None)
+    error = json_error(arguments)
+    return ({}, _invalid(error)) if error else (arguments, None)
 
 
 def _invalid(why: str) -> str:
     return f"the arguments are not valid JSON: {why[:100]}"
 
 
-def flaw_of(value: object) -> str | None:
+def json_error(value: object) -> str | None:
     """Why a value cannot be written as JSON in UTF-8; None if it can."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -50,30 +61,25 @@ def flaw_of(value: object) -> str | None:
 
 
 def _is_deep(value: object) -> bool:
-    level = [value]
+    level: list[Any] = [value]
     for _ in range(MOST_DEPTH):
-        level = [item for each in level for item in _items(each)]
+        dicts = [item for each in level if isinstance(each, dict) for item in each.values()]
+        level = dicts + [item for each in level if isinstance(each, list | tuple) for item in each]
     return any(isinstance(each, dict | list | tuple) for each in level)
 
 
-def _items(value: object) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return list(value) if isinstance(value, list | tuple) else []
-
-
 def sendable(arguments: Json) -> Json:
-    """Arguments as a request can hold them; those of an older journal may have what is refused today.
+    """Arguments as a request can hold them; those of an older journal may contain what is refused today.
 
-    Numbers that are not finite and what is too deep become null, lone surrogates U+FFFD; all else is the very same.
+    Numbers that are not finite and what is nested too deeply become null, lone surrogates U+FFFD; nothing else changes.
     """
-    if flaw_of(arguments) is None:
+    if json_error(arguments) is None:
         return arguments
     return {clean(str(name)): _mended(value, MOST_DEPTH - 1) for name, value in arguments.items()}
 
 
 def _mended(value: Any, depth: int) -> Any:
-    """The same value, at most so many objects and lists deep."""
+    """The same value, with at most so many nested objects and lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, str):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from loom_worker.core.errors import Interrupted
-from loom_worker.llm.watched import TooLate, TooLong, WatchedBody
+from loom_worker.llm.response import TooLate, TooLong, WatchedBody
 
 SOON_S = 0.05
 LATE_S = 30.0
@@ -39,8 +39,16 @@ class WholeBody(StuckBody):
         yield from self._chunks
 
 
-def watching(open_body, *, within_s=LATE_S, is_stopping=lambda: False):
-    return WatchedBody(open_body, deadline=time.monotonic() + within_s, is_stopping=is_stopping)
+class Opens:
+    """A call whose response is opened by a function."""
+
+    def __init__(self, open_body, is_given_up=lambda: False):
+        self.open = open_body
+        self.is_given_up = is_given_up
+
+
+def watching(open_body, *, within_s=LATE_S, is_given_up=lambda: False, **options):
+    return WatchedBody(Opens(open_body, is_given_up), deadline=time.monotonic() + within_s, **options)
 
 
 def test_a_whole_body_comes_in_order_and_is_closed():
@@ -75,7 +83,7 @@ def test_a_request_that_is_never_answered_ends_at_the_deadline():
 
 def test_a_silent_body_is_left_when_the_process_stops():
     stopping, body = threading.Event(), StuckBody(b"a")
-    watch = watching(lambda: body, is_stopping=stopping.is_set)
+    watch = watching(lambda: body, is_given_up=stopping.is_set)
     chunks = iter(watch)
     assert next(chunks) == b"a"
     stopping.set()
@@ -96,7 +104,7 @@ def test_an_error_of_the_thread_is_raised_to_the_caller():
 @pytest.mark.parametrize("size_bytes", [10, 11])
 def test_a_body_beyond_the_most_bytes_is_refused(size_bytes):
     body = WholeBody(b"x" * 5, b"x" * (size_bytes - 5))
-    watch = WatchedBody(lambda: body, deadline=time.monotonic() + LATE_S, is_stopping=lambda: False, max_bytes=10)
+    watch = watching(lambda: body, max_bytes=10)
     if size_bytes == 10:
         assert len(list(watch)) == 2
     else:
@@ -134,7 +142,7 @@ def test_the_watch_hears_of_each_chunk_and_of_silence():
             body.hang_up()
 
     notes, body = Notes(), StuckBody(b"a", b"b")
-    watch = WatchedBody(lambda: body, deadline=time.monotonic() + LATE_S, is_stopping=lambda: False, watch=notes)
+    watch = watching(lambda: body, watch=notes)
     with pytest.raises(OSError, match="hung up"):
         list(watch)
     assert notes.told[:3] == ["heard", "heard", "silent"]

@@ -6,8 +6,7 @@ import pytest
 
 from loom_worker.core.errors import Overloaded, ProviderFailed
 from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, Usage
-from loom_worker.llm.fallback import Fallback
-from loom_worker.llm.model import whole_reply
+from loom_worker.llm.model import Fallback, whole_reply
 
 REQUEST = Request("", (ChatMessage("user", "hi"),))
 
