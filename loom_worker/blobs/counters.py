@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 import redis as client
 
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,6 @@ class Counters:
         Raises:
             Unavailable: Redis did not answer.
         """
-        with in_our_words():
+        with translate_redis_errors():
             values = self._redis.hmget(KEY, COUNTED)
         return {what: int(value or 0) for what, value in zip(COUNTED, values, strict=True)}

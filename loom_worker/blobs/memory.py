@@ -11,7 +11,7 @@ import redis as client
 
 from loom_worker.blobs import counters
 from loom_worker.blobs.tier import digits
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Memory:
         Raises:
             Unavailable: Redis did not answer.
         """
-        with in_our_words():
+        with translate_redis_errors():
             return Held(int(self._redis.zcard(INDEX)), int(self._redis.get(TOTAL) or 0))
 
 

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from loom_worker.core.errors import Fenced
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.settings_tree import EventSettings
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import TERMINAL, Event
@@ -77,7 +77,7 @@ class EventLog:
         is_final = int(any(kind in TERMINAL for kind, _ in events))
         limits = (RUNNING_TTL_S, self._settings.ttl_s, self._settings.log_bytes)
         args = [*limits, least, fence, is_final, *written, *pairs]
-        with in_our_words():
+        with translate_redis_errors():
             last = self._append(keys=_keys(turn_id), args=args)
         if last == FENCED:
             raise Fenced(f"Another worker writes the events of turn {turn_id}.")
@@ -90,7 +90,7 @@ class EventLog:
         Raises:
             Unavailable: Redis did not answer.
         """
-        with in_our_words():
+        with translate_redis_errors():
             tail = self._redis.xrevrange(_key(turn_id), count=1)
         return _number(tail[0][0]) if tail else 0
 
@@ -115,7 +115,7 @@ class EventLog:
         is_final = kept[-1][0].is_final
         ttl_s = self._settings.ttl_s if is_final else RUNNING_TTL_S
         pairs = [part for event, text in kept for part in (event.type, text)]
-        with in_our_words():
+        with translate_redis_errors():
             keys = [_key(turn_id), _gone(turn_id)]
             _check_there(self._restore(keys=keys, args=[ttl_s, fence, kept[0][0].id - 1, *pairs]), turn_id)
 
@@ -132,7 +132,7 @@ class EventLog:
         for begin in range(0, len(ids), FORGOTTEN):
             some = ids[begin : begin + FORGOTTEN]
             keys = [key for turn_id in some for key in _keys(turn_id)]
-            with in_our_words():
+            with translate_redis_errors():
                 self._forget(keys=keys, args=[GONE_TTL_S, *(int(turns[turn_id]) for turn_id in some)])
 
     def read(self, turn_id: str, *, after: int, wait_ms: int, most: int = 500) -> tuple[Event, ...]:
@@ -147,7 +147,7 @@ class EventLog:
             Unavailable: Redis did not answer.
         """
         block = wait_ms if wait_ms > 0 else None
-        with in_our_words():
+        with translate_redis_errors():
             found = self._waiting.xread({_key(turn_id): f"{after}-0"}, count=most, block=block)
         entries = next(iter(found.values()))[0] if isinstance(found, dict) and found else _entries(found)
         return tuple(Event(_number(entry_id), fields["t"], json.loads(fields["d"])) for entry_id, fields in entries)
@@ -158,7 +158,7 @@ class EventLog:
         Raises:
             Unavailable: Redis did not answer.
         """
-        with in_our_words():
+        with translate_redis_errors():
             return bool(self._waiting.xread({_end(turn_id): "0-0"}, count=1, block=wait_ms))
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.lanes.keys import PREFIX
 
 KEY = PREFIX + "dropped_messages"
@@ -15,7 +15,7 @@ def count(redis: Any, queue: str) -> None:
     Raises:
         Unavailable: Redis did not answer.
     """
-    with in_our_words():
+    with translate_redis_errors():
         redis.hincrby(KEY, queue, 1)
 
 
@@ -28,5 +28,5 @@ def counts(redis: Any) -> dict[str, int]:
     Raises:
         Unavailable: Redis did not answer.
     """
-    with in_our_words():
+    with translate_redis_errors():
         return {queue: int(count) for queue, count in redis.hgetall(KEY).items()}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Literal, Protocol, get_args
 
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
 
@@ -73,7 +73,7 @@ class Lanes:
             late: those of them whose last renewal is older than a lease; they are prolonged if they are still there.
         """
         wanted = list(leases)
-        with in_our_words(), self._redis.pipeline(transaction=False) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             for lease in wanted:
                 self._run("renew", lease.lane, lease.token, self._lease_ms, int(lease in late), client=pipe)
             answers = pipe.execute() if wanted else []
@@ -126,7 +126,7 @@ class Lanes:
         Writes down since when the longest unanswered one is, see consuming.py. Running turns are spared for a lease's
         time after Redis itself stood still, for nobody could renew anything.
         """
-        with in_our_words():
+        with translate_redis_errors():
             spares = not self.pulse()
             seconds, micros = self._redis.time()
             now_ms = seconds * 1000 + micros // 1000
@@ -153,7 +153,7 @@ class Lanes:
     def unleased(self, lanes: Iterable[str]) -> list[str]:
         """Those lanes that nobody runs, waits for or was told of."""
         wanted = list(lanes)
-        with in_our_words(), self._redis.pipeline(transaction=False) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             for lane in wanted:
                 pipe.exists(keys.lease(lane))
             answers = pipe.execute() if wanted else []
@@ -161,13 +161,13 @@ class Lanes:
 
     def forget(self, lane: str) -> None:
         """Remove a deleted session's lane."""
-        with in_our_words():
+        with translate_redis_errors():
             self._redis.delete(keys.lane(lane), keys.lease(lane))
             self._redis.zrem(keys.LEASES, lane)
 
     def _run(self, name: str, lane: str, *args: Any, client: Any = None) -> int:
         lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES, keys.WAKEUPS]
-        with in_our_words():
+        with translate_redis_errors():
             answer: int = self._scripts[name](keys=lane_keys, args=[lane, *args], client=client)
         return answer
 

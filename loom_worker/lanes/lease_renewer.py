@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease
@@ -175,7 +175,7 @@ class LiveWorkers:
         Raises:
             Unavailable: Redis did not answer.
         """
-        with in_our_words():
+        with translate_redis_errors():
             names = self._redis.zrange(keys.WORKERS, 0, -1)
             with self._redis.pipeline(transaction=False) as pipe:
                 for name in names:
@@ -187,6 +187,6 @@ class LiveWorkers:
 
 def memory_age_ms(redis: Any) -> int:
     """For how long Redis has kept our keys, by its own clock; 0 just after it lost them."""
-    with in_our_words():
+    with translate_redis_errors():
         left_ms = int(redis.pttl(keys.BORN))
     return max(0, BORN_FOR_MS - left_ms) if left_ms >= 0 else 0

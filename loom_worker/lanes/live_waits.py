@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.values.turns import Turn, Waiting
 from loom_worker.lanes import keys
 
@@ -46,7 +46,7 @@ class LiveWaits:
             Unavailable: Redis did not answer.
         """
         record = json.dumps({"fence": turn.fence, "waiting": asdict(waiting)})
-        with in_our_words():
+        with translate_redis_errors():
             self._redis.set(keys.waiting(turn.id), record, px=KEPT_MS)
 
     def is_first(self, turn: Turn, reply_n: int) -> bool:
@@ -55,7 +55,7 @@ class LiveWaits:
         Raises:
             Unavailable: Redis did not answer.
         """
-        with in_our_words():
+        with translate_redis_errors():
             return bool(self._redis.set(keys.late(turn.id, reply_n), "", nx=True, px=LATE_KEPT_MS))
 
     def of(self, held: Iterable[Turn]) -> Mapping[str, Seen]:
@@ -64,7 +64,7 @@ class LiveWaits:
         if not turns:
             return {}
         try:
-            with in_our_words(), self._redis.pipeline(transaction=False) as pipe:
+            with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
                 for turn in turns:
                     pipe.get(keys.waiting(turn.id))
                     pipe.exists(keys.worker(turn.held_by or ""))

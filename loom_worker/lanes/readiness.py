@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.lanes import keys
 
 AFTER_S = 15.0
@@ -89,7 +89,7 @@ def look(redis: Any) -> Look:
     Raises:
         Unavailable: it did not answer.
     """
-    with in_our_words():
+    with translate_redis_errors():
         with redis.pipeline(transaction=False) as pipe:
             (seconds, micros), since_ms, names = (
                 pipe.time().get(keys.UNANSWERED).zrange(keys.WORKERS, 0, MOST - 1, desc=True).execute()

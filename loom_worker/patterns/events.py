@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.text import one_line
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
@@ -90,7 +90,7 @@ class News:
         """
         if not alive:
             return []
-        with in_our_words():
+        with translate_redis_errors():
             found = self._client.mget([AT + name for name in sorted(alive)])
         told = [json.loads(text) for text in found if text is not None]
         return [{**each, "loaded_at": rfc3339(each["loaded_at"])} for each in told]
@@ -98,7 +98,7 @@ class News:
     def counts(self) -> Json:
         """How often any process has read its files anew since Redis began; nothing while Redis does not answer."""
         try:
-            with in_our_words():
+            with translate_redis_errors():
                 counts = self._client.hgetall(RELOADS)
         except Unavailable:
             return {}
@@ -148,7 +148,7 @@ class News:
     def _said(self, item: _Item) -> Unavailable | None:
         """Send one, which then is no longer unsent; or why it could not be."""
         try:
-            with in_our_words(), self._client.pipeline() as pipe:
+            with translate_redis_errors(), self._client.pipeline() as pipe:
                 pipe.set(AT + self._process, item.state, ex=KEPT_S)
                 if item.result is not None:
                     pipe.hincrby(RELOADS, item.result, 1)

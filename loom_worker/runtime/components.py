@@ -192,12 +192,12 @@ def _knowledge(settings: Settings, database: Database, news: News, content: Cont
 
 
 def _remember(client: Any, key: str, text: str) -> None:
-    with redis_client.in_our_words():
+    with redis_client.translate_redis_errors():
         client.set(f"loom:mcp:{key}", text, ex=MCP_REMEMBERED_S)
 
 
 def _recall(client: Any, key: str) -> str | None:
-    with redis_client.in_our_words():
+    with redis_client.translate_redis_errors():
         text: str | None = client.get(f"loom:mcp:{key}")
         return text
 
