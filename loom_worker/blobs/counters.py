@@ -1,4 +1,4 @@
-"""How often what happened, over all processes: a hash in Redis, so it begins anew whenever Redis does."""
+"""How often what happened, over all processes: a hash in Redis, so the counts start again at 0 when Redis does."""
 
 import logging
 from typing import Any, Literal, get_args
@@ -26,14 +26,14 @@ Counted = Literal[
     "expired",
     "strays",
 ]
-"""kept: results stored. memory_*: the memory tier's. damaged_in_memory: a copy there that was dropped. damaged, bombs,
-lost: reads that failed. disk_full, unwritable, store_full: results that were not kept. expired: results that were
-removed, for age or for room. strays: files without a row that were removed."""
+"""kept: results stored. memory_*, evicted: of the memory tier. damaged_in_memory: copies there that were dropped.
+damaged, bombs, lost: reads that failed. disk_full, unwritable, store_full: results that were not stored. expired:
+results removed for their age or to make room. strays: files without a row that were removed."""
 COUNTED: tuple[Counted, ...] = get_args(Counted)
 
 
 class Counters:
-    """Counts; while Redis does not answer, nothing is counted."""
+    """Counts events; while Redis does not answer, none is counted."""
 
     def __init__(self, redis: Any) -> None:
         """Args: redis: a redis-py client; it may decode responses or not."""
@@ -49,7 +49,7 @@ class Counters:
             log.warning("not counted: %d %s (%s)", times, what, error)
 
     def all(self) -> dict[Counted, int]:
-        """Every counter there is, 0 where nothing happened.
+        """Every counter, also those at 0.
 
         Raises:
             Unavailable: Redis did not answer.

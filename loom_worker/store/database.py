@@ -13,8 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.sqlite_driver import codes, sqlite3
-from loom_worker.store.failures import DAMAGED, FOREIGN, Failure, failure_of
-from loom_worker.store.file import into_wal, path_of
+from loom_worker.store.file import DAMAGED, FOREIGN, Failure, failure_of, into_wal, path_of
 
 log = logging.getLogger(__name__)
 
