@@ -2,7 +2,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from loom_worker.store.turns import Turns
 from sqlalchemy import update
 
 from loom_worker.core.errors import Unavailable
@@ -18,6 +17,7 @@ from loom_worker.store.messages import Messages
 from loom_worker.store.retention import DAY_MS, PAUSE_MS, Retention
 from loom_worker.store.schema import memory, outbox, sessions, turns
 from loom_worker.store.search import Search
+from loom_worker.store.turns import Turns
 from tests.unit.store.made import NOW_MS, WORKSPACE, counts, delivery, final, purged, running, said, submitted
 
 DAYS = 3
