@@ -18,9 +18,9 @@ import redis
 
 from bench.search import Talk
 from bench.stats import percentile, short
-from loom_worker.blobs.disk import Disk
-from loom_worker.blobs.frame import packed
-from loom_worker.blobs.memory import Memory
+from loom_worker.blobs.blobs import packed
+from loom_worker.blobs.disk import DiskTier
+from loom_worker.blobs.memory import MemoryTier
 from loom_worker.core.settings import BlobSettings, from_env
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import Caller
@@ -65,7 +65,7 @@ def main() -> None:
 
 def tiers(home: Path, client: Any, rounds: int) -> None:
     """Each by itself: stored bytes of results, as many as there are of either."""
-    tiers = {"memory": Memory(client, most_bytes=10**9, ttl_s=600), "disk": Disk(home / "tier")}
+    tiers = {"memory": MemoryTier(client, most_bytes=10**9, ttl_s=600), "disk": DiskTier(home / "tier")}
     for name, tier in tiers.items():
         for told, size in SIZES.items():
             data = packed(rows_text(size).encode())

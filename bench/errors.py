@@ -22,10 +22,10 @@ from loom_worker.core.values.tools import Caller, ErrorFilter, Outcome
 from loom_worker.guard.redact import redacted
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.store.database import Database
-from loom_worker.store.errors import Errors
 from loom_worker.store.prepare import prepare
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.shared import Change, SharedMemory, Shelf
+from loom_worker.store.shared_memory import KeyWrite, Namespace, SharedMemory
+from loom_worker.store.tool_errors import ToolErrors
 from loom_worker.tools.error_channel import Failures
 
 WORKSPACE = "bench"
@@ -48,7 +48,7 @@ def main() -> None:
 
 def errors(store: Database, count: int) -> None:
     """Store so many, then ask."""
-    failures, kept, chance = Failures(Errors(store)), Errors(store), random.Random(7)
+    failures, kept, chance = Failures(ToolErrors(store)), ToolErrors(store), random.Random(7)
     callers = [caller(store, f"s{number}") for number in range(SESSIONS)]
     failures.told(callers[0], TOOLS[0], failed(0))  # loads the tokenizer
     ids = [
@@ -79,7 +79,7 @@ def filters() -> dict[str, ErrorFilter]:
 def shared(store: Database, keys: int) -> None:
     """Fill a namespace, then write and read in it."""
     memory, chance = SharedMemory(store), random.Random(7)
-    shelf, change = Shelf(WORKSPACE, "AGENT", "player1"), Change("player1", 1)
+    shelf, change = Namespace(WORKSPACE, "AGENT", "player1"), KeyWrite("player1", 1)
     value = {"text": "x" * 200}
     for number in range(keys - ASKED if keys > ASKED else keys):
         memory.write(shelf, f"k{number}", value, change)

@@ -26,11 +26,10 @@ from loom_worker.runtime.components import components
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Final, Journal
-from loom_worker.store.memory import Memories
+from loom_worker.store.memory import Memories, NewSnapshot
 from loom_worker.store.prepare import prepare
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.snapshots import NewSnapshot
 from loom_worker.store.submit import submit
 from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.context import HISTORY_MESSAGES, build, kernel_of, layers_of, rom_of

@@ -1,6 +1,6 @@
-"""The bytes of large results: on disk, and in Redis those used last.
+"""The bytes of large results: all of them on disk, those used recently in Redis too.
 
-blobs.py: keeps and reads them, checked; tier.py: what a tier is; disk.py and memory.py, with its ``*.lua``: the two
-tiers; frame.py: compression; copies.py: what was made of a blob, to be made again at need; faults.py: what can go
-wrong; counters.py: how often it did.
+blobs.py stores and reads them, compressed and checked. tier.py says what a tier is and what can go wrong with it.
+disk.py and memory.py, with its ``*.lua``, are the two tiers. derived.py keeps files made from blobs, which can be made
+again. counters.py counts what happened.
 """

@@ -1,11 +1,11 @@
-"""How often what happened, over all processes: a hash in Redis, so it begins anew whenever Redis does."""
+"""How often what happened, over all processes: a hash in Redis, so the counts start again at 0 when Redis does."""
 
 import logging
 from typing import Any, Literal, get_args
 
 import redis as client
 
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +26,14 @@ Counted = Literal[
     "expired",
     "strays",
 ]
-"""kept: results stored. memory_*: the memory tier's. damaged_in_memory: a copy there that was dropped. damaged, bombs,
-lost: reads that failed. disk_full, unwritable, store_full: results that were not kept. expired: results that were
-removed, for age or for room. strays: files without a row that were removed."""
+"""kept: results stored. memory_*, evicted: of the memory tier. damaged_in_memory: copies there that were dropped.
+damaged, bombs, lost: reads that failed. disk_full, unwritable, store_full: results that were not stored. expired:
+results removed for their age or to make room. strays: files without a row that were removed."""
 COUNTED: tuple[Counted, ...] = get_args(Counted)
 
 
 class Counters:
-    """Counts; while Redis does not answer, nothing is counted."""
+    """Counts events; while Redis does not answer, none is counted."""
 
     def __init__(self, redis: Any) -> None:
         """Args: redis: a redis-py client; it may decode responses or not."""
@@ -49,11 +49,11 @@ class Counters:
             log.warning("not counted: %d %s (%s)", times, what, error)
 
     def all(self) -> dict[Counted, int]:
-        """Every counter there is, 0 where nothing happened.
+        """Every counter, also those at 0.
 
         Raises:
             Unavailable: Redis did not answer.
         """
-        with in_our_words():
+        with translate_redis_errors():
             values = self._redis.hmget(KEY, COUNTED)
         return {what: int(value or 0) for what, value in zip(COUNTED, values, strict=True)}

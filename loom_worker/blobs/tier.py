@@ -1,27 +1,64 @@
-"""What both tiers are: bytes by reference."""
+"""What a tier is: it keeps bytes by reference. And what can go wrong with them: errors safe to show, each counted."""
 
 import re
 from collections.abc import Iterable
-from typing import Protocol
+from typing import ClassVar, Protocol
+
+from loom_worker.blobs.counters import Counted
+from loom_worker.core.errors import LoomError
 
 _REF = re.compile(r"ref_([0-9a-f]{32})")
 
 
 class Tier(Protocol):
-    """Keeps the bytes of references; they never change, so whoever has them has the right ones."""
+    """Keeps the bytes of references. They never change, so whoever has them has the right ones."""
 
     def put(self, ref: str, data: bytes) -> None:
-        """Keep these bytes, or, where nothing rests on it, do not.
+        """Keep these bytes; a tier that nothing depends on may choose not to.
 
         Raises:
-            Unwritable: they are needed here and cannot be kept.
+            UnwritableBlob: they must be kept here and cannot be.
         """
 
     def get(self, ref: str, *, most_bytes: int) -> bytes | None:
-        """The bytes; None if they are not here. Of more than ``most_bytes`` only the beginning, of one byte more."""
+        """The bytes; None if they are not here. Of more than ``most_bytes`` only the first ``most_bytes`` + 1."""
 
     def drop(self, refs: Iterable[str]) -> None:
-        """Forget these; those that are not here are forgotten already."""
+        """Remove these; those that are not here are ignored."""
+
+
+class UnreadableBlob(LoomError):
+    """A stored result cannot be read: whoever needs it must make it again."""
+
+    counted: ClassVar[Counted] = "damaged"
+
+
+class LostBlob(UnreadableBlob):
+    """Its file is gone."""
+
+    counted: ClassVar[Counted] = "lost"
+
+
+class DamagedBlob(UnreadableBlob):
+    """Its bytes are not those that were stored."""
+
+
+class DecompressionBomb(DamagedBlob):
+    """Its bytes would unpack to more than was stored; they were not unpacked."""
+
+    counted: ClassVar[Counted] = "bombs"
+
+
+class UnwritableBlob(LoomError):
+    """A result cannot be stored: the folder cannot be written."""
+
+    counted: ClassVar[Counted] = "unwritable"
+
+
+class DiskFull(UnwritableBlob):
+    """The disk is full, whatever the store's own bound."""
+
+    counted: ClassVar[Counted] = "disk_full"
 
 
 def is_ref(text: str) -> bool:
@@ -33,7 +70,7 @@ def digits(ref: str) -> str:
     """The 32 hexadecimal digits of a reference, which make its file's name.
 
     Raises:
-        ValueError: it is none, so it must not become part of a path.
+        ValueError: it is not a reference, so it must not become part of a path.
     """
     found = _REF.fullmatch(ref)
     if found is None:

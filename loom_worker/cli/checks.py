@@ -163,14 +163,14 @@ def database(settings: Settings) -> Check:
 
 def contents(settings: Settings, *, is_full: bool) -> Iterator[Check]:
     """Is the database sound inside? Nothing is said of one that is not made yet."""
-    from loom_worker.store.file import flaws, path_of
+    from loom_worker.store.file import file_defects, path_of
 
     file = path_of(settings.database_url)
     if not file.exists():
         return
     began_s = time.monotonic()
     try:
-        found = flaws(file, is_full=is_full)
+        found = file_defects(file, is_full=is_full)
     except LoomError as error:
         found = (str(error),)
     took = f"{'all of it' if is_full else 'but for its indexes'} checked in {time.monotonic() - began_s:.1f} s"

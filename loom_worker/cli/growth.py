@@ -69,13 +69,13 @@ def growth(settings: Settings) -> Iterator[Growth]:
 
 def _database(settings: Settings) -> Iterator[Growth]:
     from loom_worker.store.file import path_of
-    from loom_worker.store.sizes import sizes
+    from loom_worker.store.space import file_sizes
 
     file = path_of(settings.database_url)
     if not file.exists():
         return
     try:
-        found = sizes(file)
+        found = file_sizes(file)
     except LoomError:
         return
     free = f"{_mb(found.file_bytes)}, {_mb(found.free_bytes)} of it free"

@@ -48,7 +48,7 @@ def _make_shop(folder: Path) -> None:
         Unavailable: its disk is full.
     """
     from loom_worker.demo import shop
-    from loom_worker.store.failures import failure_of
+    from loom_worker.store.file import failure_of
     from loom_worker.supervisor import home
 
     file = folder / "shop.db"

@@ -1,4 +1,4 @@
-"""Redis, as all rooms use it: a client with its timeouts, and its failures in our own words."""
+"""The Redis client that every package uses: its timeouts, and redis-py's errors as ours."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,19 +12,19 @@ from loom_worker.core.errors import Unavailable
 
 FULL = "Redis is full (maxmemory): it takes no writes until it has room; nothing that was accepted is lost meanwhile."
 TIMEOUT_S = 5.0
-"""A Redis that swallows bytes holds a caller no longer than this."""
+"""Longest a call may take: a Redis that accepts bytes and never answers holds a caller no longer."""
 
 
 def client(url: str, *, connections: int, wait_s: float = 0.0, decodes: bool = True) -> Any:
-    """A client; nothing is connected yet.
+    """Return a client; nothing is connected yet.
 
     Args:
         connections: most of them at once; redis-py's own pool stops at 100.
-        decodes: False: answers are bytes.
         wait_s: longest blocking read. redis-py's default timeout of 5 s would end a longer one.
+        decodes: False: responses are bytes.
     """
-    # Not retried here, save once for a connection that Redis closed while it idled: the keeper, the sweep and the
-    # writers each have their own next time.
+    # Retried once only, for a connection that Redis closed while it was idle: the lease renewer, the sweep and the
+    # writers each try again by themselves.
     retry = Retry(NoBackoff(), 0 if wait_s else 1)
     return redis.Redis.from_url(
         url,
@@ -37,18 +37,18 @@ def client(url: str, *, connections: int, wait_s: float = 0.0, decodes: bool = T
 
 
 def probe(client: Any) -> None:
-    """Write a key that goes at once: a full Redis still answers questions.
+    """Write a key that expires at once: a full Redis still answers reads.
 
     Raises:
-        Unavailable: it did not answer, or is full.
+        Unavailable: Redis did not answer, or is full.
     """
-    with in_our_words():
+    with translate_redis_errors():
         client.set("loom:probe", "", px=1_000)
 
 
 @contextmanager
-def in_our_words() -> Iterator[None]:
-    """Raise Unavailable where redis-py raises its own."""
+def translate_redis_errors() -> Iterator[None]:
+    """Raise Unavailable where redis-py raises its own errors."""
     try:
         yield
     except redis.exceptions.OutOfMemoryError as error:

@@ -1,4 +1,5 @@
-"""A turn's event log: log.py keeps it in Redis, writer.py is the running turn's writer, rebuild.py makes it anew.
+"""A turn's event log.
 
-flusher.py writes together what comes faster than anyone reads.
+log.py keeps it in Redis, with ``*.lua``. writer.py writes it while the turn runs. rebuild.py rebuilds it from the
+journal.
 """

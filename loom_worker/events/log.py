@@ -1,6 +1,6 @@
-"""The event logs of turns as Redis streams: read by many while they grow, gone some time after the end.
+"""The event logs of turns as Redis streams: many readers follow them while they grow; they expire after the end.
 
-What is lost here is rebuilt from the journal, so nothing durable depends on it.
+A log that is lost is rebuilt from the journal, so nothing durable depends on it.
 """
 
 import json
@@ -9,25 +9,24 @@ from importlib.resources import files
 from typing import Any
 
 from loom_worker.core.errors import Fenced
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.settings_tree import EventSettings
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import TERMINAL, Event
 
 RUNNING_TTL_S = 3600
-"""A stream of a turn that runs is dropped when nobody wrote to it for so long (it may wait for a person); readers then
-get it from the journal."""
+"""The stream of a running turn expires when nobody has written to it for so long, as when it waits for a person;
+readers then get it from the journal."""
 GONE_TTL_S = 3600
-"""For so long after its session was deleted nobody can write a turn's log anew."""
+"""For so long after a session was deleted nobody can write the logs of its turns again."""
 FENCED = -2
-"""What append.lua answers a writer whose turn is another's by now."""
+"""The answer of append.lua to a writer whose turn another worker owns by now."""
 GONE = -3
-"""What both scripts answer a writer whose turn's session is deleted."""
+"""The answer of both scripts to a writer whose session is deleted."""
 STUB_BYTES = 64 * 1024
-"""A final event that is larger is kept without its data: that is the turn, which readers find in the database."""
+"""A larger final event is stored without its data: that is the turn, which readers find in the database."""
 FORGOTTEN = 200
-"""Turns forgotten at a time."""
-
+"""Turns whose logs are removed at a time."""
 
 USUAL = EventSettings()
 
@@ -36,7 +35,7 @@ class EventLog:
     """All streams, on one Redis."""
 
     def __init__(self, redis: Any, waiting: Any, settings: EventSettings = USUAL) -> None:
-        """Make the log.
+        """Build it; nothing is connected.
 
         Args:
             redis: a redis-py client that decodes responses.
@@ -61,13 +60,13 @@ class EventLog:
         """Add events; return the id of the last one.
 
         Args:
-            least: ids the log must already have; -1: none at all.
-            fence: the writer's, where only the turn's owner may write this; 0: whoever tells it, it is true.
-            written: a name that one writer alone has, in letters and digits, and how many events it has written so far:
-                what an earlier try of it wrote, though Redis did not say so in time, is not written twice.
+            least: number of events that the log must already have; -1: it must be empty.
+            fence: the writer's, if only the turn's owner may write these events; 0: anyone may.
+            written: a name that only this writer has, in letters and digits, and how many events it has written so far.
+                What an earlier try wrote, though Redis did not confirm it in time, is not written twice.
 
         Returns:
-            None if the log has fewer, for it was lost (or any, where it should be empty); nothing was added then.
+            None if the log has fewer events, for it was lost (or any, where it must be empty); nothing was added then.
 
         Raises:
             Fenced: an owner with a higher fence has written, or the session is deleted; nothing was added.
@@ -77,25 +76,25 @@ class EventLog:
         is_final = int(any(kind in TERMINAL for kind, _ in events))
         limits = (RUNNING_TTL_S, self._settings.ttl_s, self._settings.log_bytes)
         args = [*limits, least, fence, is_final, *written, *pairs]
-        with in_our_words():
+        with translate_redis_errors():
             last = self._append(keys=_keys(turn_id), args=args)
         if last == FENCED:
             raise Fenced(f"Another worker writes the events of turn {turn_id}.")
-        _check_there(last, turn_id)
+        _check_not_deleted(last, turn_id)
         return None if last == -1 else int(last)
 
     def last_id(self, turn_id: str) -> int:
-        """The id of the last event, 0 for a log that is not there.
+        """The id of the last event, 0 if there is no log.
 
         Raises:
             Unavailable: Redis did not answer.
         """
-        with in_our_words():
+        with translate_redis_errors():
             tail = self._redis.xrevrange(_key(turn_id), count=1)
         return _number(tail[0][0]) if tail else 0
 
     def restore(self, turn_id: str, events: Iterable[Event], *, fence: int = 0) -> None:
-        """Write a whole log anew, as the owner with this fence: of a long one the end that it may hold.
+        """Write a whole log again, as the owner with this fence; of a long one only the end, as much as a log may hold.
 
         Raises:
             Fenced: the session is deleted; nothing was written.
@@ -115,15 +114,15 @@ class EventLog:
         is_final = kept[-1][0].is_final
         ttl_s = self._settings.ttl_s if is_final else RUNNING_TTL_S
         pairs = [part for event, text in kept for part in (event.type, text)]
-        with in_our_words():
+        with translate_redis_errors():
             keys = [_key(turn_id), _gone(turn_id)]
-            _check_there(self._restore(keys=keys, args=[ttl_s, fence, kept[0][0].id - 1, *pairs]), turn_id)
+            _check_not_deleted(self._restore(keys=keys, args=[ttl_s, fence, kept[0][0].id - 1, *pairs]), turn_id)
 
     def forget(self, turns: Mapping[str, bool]) -> None:
         """Remove the logs of a deleted session's turns for good.
 
         Args:
-            turns: their ids, and whether each may have a writer: what that one writes from now on is refused.
+            turns: by id: True if the turn may have a writer, whose further events are then refused.
 
         Raises:
             Unavailable: Redis did not answer.
@@ -132,24 +131,27 @@ class EventLog:
         for begin in range(0, len(ids), FORGOTTEN):
             some = ids[begin : begin + FORGOTTEN]
             keys = [key for turn_id in some for key in _keys(turn_id)]
-            with in_our_words():
+            with translate_redis_errors():
                 self._forget(keys=keys, args=[GONE_TTL_S, *(int(turns[turn_id]) for turn_id in some)])
 
     def read(self, turn_id: str, *, after: int, wait_ms: int, most: int = 500) -> tuple[Event, ...]:
-        """Events behind an id; waits for the first of them up to wait_ms (0: not at all), then returns none.
+        """Events after an id; waits for the first of them up to wait_ms (0: not at all), then returns none.
 
-        The first may be a later one than the next: what stood between was dropped, and is in the journal or will be.
+        The first may be later than the next id: the events between were dropped; the journal has or will have them.
 
         Args:
-            most: events that are returned at a time.
+            most: most events that are returned at a time.
 
         Raises:
             Unavailable: Redis did not answer.
         """
         block = wait_ms if wait_ms > 0 else None
-        with in_our_words():
+        with translate_redis_errors():
             found = self._waiting.xread({_key(turn_id): f"{after}-0"}, count=most, block=block)
-        entries = next(iter(found.values()))[0] if isinstance(found, dict) and found else _entries(found)
+        if isinstance(found, dict):
+            entries = next(iter(found.values()))[0] if found else ()
+        else:
+            entries = found[0][1] if found else ()
         return tuple(Event(_number(entry_id), fields["t"], json.loads(fields["d"])) for entry_id, fields in entries)
 
     def wait_end(self, turn_id: str, *, wait_ms: int) -> bool:
@@ -158,16 +160,12 @@ class EventLog:
         Raises:
             Unavailable: Redis did not answer.
         """
-        with in_our_words():
+        with translate_redis_errors():
             return bool(self._waiting.xread({_end(turn_id): "0-0"}, count=1, block=wait_ms))
 
 
 MAX_BLOCK_MS = 15_000
 """Longest wait of one read; readers that wait longer ask again."""
-
-
-def _entries(found: Any) -> Any:
-    return found[0][1] if found else ()
 
 
 def _key(turn_id: str) -> str:
@@ -182,20 +180,16 @@ def _gone(turn_id: str) -> str:
     return f"loom:gone:{turn_id}"
 
 
-def _written(turn_id: str) -> str:
-    return f"loom:written:{turn_id}"
-
-
 def _keys(turn_id: str) -> tuple[str, str, str, str]:
-    """All that a log may have in Redis, in the order of the scripts."""
-    return _key(turn_id), _end(turn_id), _gone(turn_id), _written(turn_id)
+    """All keys of a log in Redis, in the order of the scripts."""
+    return _key(turn_id), _end(turn_id), _gone(turn_id), f"loom:written:{turn_id}"
 
 
 def _number(entry_id: str) -> int:
     return int(entry_id.partition("-")[0])
 
 
-def _check_there(answer: int, turn_id: str) -> None:
+def _check_not_deleted(answer: int, turn_id: str) -> None:
     if answer == GONE:
         raise Fenced(f"The session of turn {turn_id} is deleted, and its events with it.")
 

@@ -1,8 +1,8 @@
-"""The event log of a turn, made anew from its journal. Pure.
+"""Rebuilds the event log of a turn from its journal. Pure.
 
 The journal's ``events`` rows say which events the turn wrote and with which ids; the text of deltas is cut out of the
-reply they belong to. Events that a dead attempt wrote, and that nobody can tell any more, become empty deltas, so
-that every later event keeps its id and a reader that resumes finds no gap.
+reply they belong to. Events that a dead attempt wrote, and that are lost, become empty deltas, so that every later
+event keeps its id and a reader that resumes finds no gap.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,34 +17,34 @@ LOST = ("output_text.delta", {"text": ""})
 def rebuild(turn: Turn, journal: Sequence[Step]) -> tuple[Event, ...]:
     """The events of a turn so far, with a final one if it has ended.
 
-    Of a turn whose journal has been removed: its tool calls, its answer as one piece, and the final one.
+    If the turn's journal has been removed: its tool calls, its answer in one piece, and the final event.
     """
     answer = turn.output_text or ""
     replies = _texts(journal, answer)
-    told = _Told(turn, _told_by_the_turn(journal))
-    told_up_to = 0  # calls of later replies had not begun when the turn told this part
+    rebuilt = _RebuiltLog(turn, journal)
+    begun_before = 0  # calls of later replies had not begun when the turn wrote these entries
     for step in journal:
         if step.kind == "events":
-            told.fill_up_to(int(step.payload["first"]), before_reply_n=told_up_to)
-            told.add(_entries(step.payload["log"], replies))
-            told_up_to = step.n
-    told.add(told.untold_calls())
+            rebuilt.fill_up_to(int(step.payload["first"]), before_reply_n=begun_before)
+            rebuilt.add(_entries(step.payload["log"], replies))
+            begun_before = step.n
+    rebuilt.add_remaining_calls()
     if is_purged(turn, journal) and answer:
-        told.add([("output_text.delta", {"text": answer})])
+        rebuilt.add([("output_text.delta", {"text": answer})])
     if turn.is_finished:
-        told.add([(f"turn.{turn.status}", turn.as_json())])
-    return tuple(told.events)
+        rebuilt.add([(f"turn.{turn.status}", turn.as_json())])
+    return tuple(rebuilt.events)
 
 
 def is_purged(turn: Turn, journal: Sequence[Step]) -> bool:
-    """True of a turn that ran and whose journal has been removed: its log is made of its row, in fewer events."""
+    """True if the turn ran and its journal has been removed: its log is rebuilt from its row, with fewer events."""
     return turn.is_finished and turn.started_ms is not None and not journal
 
 
 def _texts(journal: Sequence[Step], answer: str) -> dict[int, str]:
-    """The text of each reply by its number, with what parts it from the replies before it.
+    """The text of each reply by its number, with the separator between it and the replies before it.
 
-    The journal has no text of the last one if that is the end of the turn's answer.
+    The journal does not have the text of the last reply if that is the end of the turn's answer.
     """
     told = ""
     texts: dict[int, str] = {}
@@ -57,14 +57,20 @@ def _texts(journal: Sequence[Step], answer: str) -> dict[int, str]:
     return texts
 
 
-class _Told:
-    """The log as far as it has been retold."""
+class _RebuiltLog:
+    """The log as far as it has been rebuilt."""
 
-    def __init__(self, turn: Turn, by_the_turn: frozenset[str]) -> None:
-        """Args: by_the_turn: ids of calls whose end the turn itself told."""
+    def __init__(self, turn: Turn, journal: Sequence[Step]) -> None:
         self.events: list[Event] = []
-        closed = [call for call in turn.calls if _is_told_by_its_worker(call) and call.id not in by_the_turn]
-        self._calls = sorted(closed, key=lambda call: (call.finished_ms or 0, call.position))
+        logged = (entry for step in journal if step.kind == "events" for entry in step.payload["log"])
+        by_turn = {entry["data"]["id"] for entry in logged if entry.get("type") == "tool_call.completed"}
+        # The turn itself reports a call that never ran; the final event alone, one that the turn's end cancelled.
+        by_worker = [
+            call
+            for call in turn.calls
+            if call.worker is not None and not call.is_open and call.status != "cancelled" and call.id not in by_turn
+        ]
+        self._calls = sorted(by_worker, key=lambda call: (call.finished_ms or 0, call.position))
         self.add([("turn.queued", queued(turn))])
 
     def add(self, entries: Iterable[tuple[str, Json]]) -> None:
@@ -72,47 +78,34 @@ class _Told:
             self.events.append(Event(len(self.events) + 1, kind, data))
 
     def fill_up_to(self, first: int, *, before_reply_n: int) -> None:
-        """What stands before an id and was not written by the turn itself: results of its tools, then what is lost."""
+        """Add the events before an id that the turn itself did not write: results of its tools, then lost events."""
         missing = first - 1 - len(self.events)
         begun = [call for call in self._calls if call.reply_n < before_reply_n]
-        self.add(self._take(begun[: max(missing, 0)]))
+        self._add_calls(begun[: max(missing, 0)])
         self.add([LOST] * (first - 1 - len(self.events)))
 
-    def untold_calls(self) -> list[tuple[str, Json]]:
-        """Results that the tool workers told of, in the order in which they came."""
-        return self._take(self._calls)
+    def add_remaining_calls(self) -> None:
+        """Add the other results of its tools, in the order in which they came."""
+        self._add_calls(self._calls)
 
-    def _take(self, calls: Sequence[Call]) -> list[tuple[str, Json]]:
+    def _add_calls(self, calls: Sequence[Call]) -> None:
+        self.add([("tool_call.completed", completed(call)) for call in calls])
         self._calls = [call for call in self._calls if call not in calls]
-        return [("tool_call.completed", completed(call)) for call in calls]
-
-
-def _told_by_the_turn(journal: Sequence[Step]) -> frozenset[str]:
-    entries = (entry for step in journal if step.kind == "events" for entry in step.payload["log"])
-    return frozenset(entry["data"]["id"] for entry in entries if entry.get("type") == "tool_call.completed")
-
-
-def _is_told_by_its_worker(call: Call) -> bool:
-    """A call that never ran was told of by the turn; one that the turn's end cancelled, by the final event alone."""
-    return call.worker is not None and not call.is_open and call.status != "cancelled"
 
 
 def _entries(log: Sequence[Json], replies: dict[int, str]) -> Iterator[tuple[str, Json]]:
     for entry in log:
         if "cuts" in entry:
-            yield from _deltas(replies.get(entry["reply"], ""), entry["cuts"])
+            text, cuts = replies.get(entry["reply"], ""), entry["cuts"]
+            # Turns of older versions did not separate the text after a tool call from the text before it.
+            begin = len(BETWEEN_REPLIES) if text.startswith(BETWEEN_REPLIES) and sum(cuts) < len(text) else 0
+            for length in cuts:
+                yield "output_text.delta", {"text": text[begin : begin + length]}
+                begin += length
         elif "lost" in entry:
             yield from [LOST] * entry["lost"]
         else:
             yield entry["type"], entry["data"]
-
-
-def _deltas(text: str, cuts: Sequence[int]) -> Iterator[tuple[str, Json]]:
-    # What turns of older versions said after a tool call was not parted from what they said before it.
-    begin = len(BETWEEN_REPLIES) if text.startswith(BETWEEN_REPLIES) and sum(cuts) < len(text) else 0
-    for length in cuts:
-        yield "output_text.delta", {"text": text[begin : begin + length]}
-        begin += length
 
 
 def queued(turn: Turn) -> Json:

@@ -1,15 +1,15 @@
-"""The writer of a running turn: it writes the live log and remembers what the journal must know of it."""
+"""Writes the event log of a running turn, collects what its journal must know, and flushes delayed events together."""
 
 import logging
 import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from loom_worker.core.errors import Fenced, Unavailable
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import TERMINAL, Event
-from loom_worker.events.flusher import TOGETHER_S, Flusher
 from loom_worker.events.log import EventLog
 
 log = logging.getLogger(__name__)
@@ -17,16 +17,60 @@ log = logging.getLogger(__name__)
 DELTA = "output_text.delta"
 
 MOST_CHARS = 16 * 1024
-"""Of one delta; longer pieces are told in parts, so that no single event is large."""
+"""Characters of one delta; longer pieces are split, so that no single event is large."""
 
 RETRY_S = 1.0
-"""A Redis that did not answer is left alone for so long: a turn never waits for its readers."""
+"""Pause after Redis did not answer: a turn never waits for its readers."""
+
+TOGETHER_S = 0.02
+"""Events within this time of the last write are delayed and written together; a reader sees them at most so much later.
+A reply that comes in one burst then costs three round trips instead of one for each piece (24 to 3 for the demo's
+greeting)."""
+
+
+class PendingWriter(Protocol):
+    """A writer that has delayed events."""
+
+    def flush(self) -> None:
+        """Write the delayed events."""
+
+
+class EventFlusher:
+    """A thread that flushes writers; one for a process. It starts with the first writer and sleeps while none waits."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._writers: set[PendingWriter] = set()
+        self._has_writers = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def soon(self, writer: PendingWriter) -> None:
+        """Have a writer flushed within TOGETHER_S."""
+        with self._lock:
+            self._writers.add(writer)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="loom-flusher", daemon=True)
+                self._thread.start()
+        self._has_writers.set()
+
+    def _run(self) -> None:
+        while True:
+            self._has_writers.wait()
+            time.sleep(TOGETHER_S)
+            self._has_writers.clear()
+            with self._lock:
+                writers, self._writers = self._writers, set()
+            for writer in writers:
+                try:
+                    writer.flush()
+                except Exception:  # the top of a thread: one writer that cannot write must not silence the others
+                    log.exception("an event log was not written")
 
 
 class EventWriter:
     """Writes the events of one turn while this worker owns it.
 
-    A failing Redis never fails the turn: what could not be written is kept and written with the next event.
+    A failure of Redis never fails the turn: what could not be written is kept and written with the next event.
     """
 
     def __init__(
@@ -35,29 +79,31 @@ class EventWriter:
         turn_id: str,
         journaled: Callable[[], Sequence[Event]],
         *,
-        flusher: Flusher,
+        flusher: EventFlusher,
         fence: int,
         first: int | None = None,
     ) -> None:
         """Begin to write.
 
         Args:
-            journaled: makes the log anew from the journal as it was at the claim; called only if the log was lost.
-            flusher: writes what was put off.
-            fence: our claim's; once an owner with a higher one has written, nothing of ours is written any more.
-            first: the id of our first event, where it is known (2, for a turn that nobody ran before); else asked for.
+            journaled: rebuilds the log from the journal as it was at the claim; called only if the log was lost.
+            flusher: writes delayed events.
+            fence: our claim's; once an owner with a higher one has written, none of our events is written any more.
+            first: the id of our first event, if it is known (2, for a turn that nobody ran before); else Redis knows.
         """
         self._events = events
         self._turn_id = turn_id
         self._journaled = journaled
-        self._told: list[tuple[str, Json]] = []  # everything this owner wrote, in order
-        self._first = first  # the id of the first of it
-        self._sent = 0  # how many of it are in Redis
-        self._tried = 0  # how many of it were sent, whether or not Redis said so: they may be there as they were
-        self._log: list[Json] = []  # the part of it that the journal does not have yet
+        self._written: list[tuple[str, Json]] = []  # all events of this owner, in order
+        self._first = first  # the id of the first of them
+        self._sent = 0  # how many of them are in Redis
+        self._tried = (
+            0  # how many were sent, whether or not Redis confirmed it: they may be there, so they stay as they are
+        )
+        self._log: list[Json] = []  # what the journal does not have of them yet
         self._logged = 0
-        self._silent_until_s = 0.0
-        self._written_s = 0.0
+        self._paused_until_s = 0.0
+        self._sent_s = 0.0
         self._flusher = flusher
         self._fence = fence
         self._name = secrets.token_hex(6)
@@ -65,14 +111,14 @@ class EventWriter:
         self._is_closed = False
 
     def close(self) -> None:
-        """Write nothing more, not even what was put off: from now on the log may be another owner's."""
+        """Write nothing more, not even delayed events: from now on the log may be another owner's."""
         with self._lock:
             self._is_closed = True
 
     def flush(self) -> None:
-        """Write what was put off, in the order in which it came."""
+        """Write the delayed events in their order."""
         with self._lock:
-            if not self._is_closed and self._sent < len(self._told) and time.monotonic() >= self._silent_until_s:
+            if not self._is_closed and self._sent < len(self._written) and time.monotonic() >= self._paused_until_s:
                 self._flush()
 
     def emit(self, kind: str, data: Json) -> None:
@@ -80,32 +126,31 @@ class EventWriter:
         self._add(kind, data, {"type": kind, "data": data})
 
     def delta(self, text: str, *, reply_n: int) -> None:
-        """Write a piece of the reply that will become step reply_n; it joins a piece that is still put off."""
+        """Write a piece of the reply that will become step reply_n; it joins a piece that is still delayed."""
         for begin in range(0, len(text), MOST_CHARS):
-            self._delta(text[begin : begin + MOST_CHARS], reply_n)
-
-    def _delta(self, text: str, reply_n: int) -> None:
-        last = self._log[-1] if self._log else {}
-        if last.get("reply") != reply_n:
-            self._add(DELTA, {"text": text}, {"reply": reply_n, "cuts": [len(text)]})
-        elif self._join(text):
-            last["cuts"][-1] += len(text)
-        else:
-            last["cuts"].append(len(text))
-            self._add(DELTA, {"text": text}, None)
+            piece = text[begin : begin + MOST_CHARS]
+            last = self._log[-1] if self._log else {}
+            if last.get("reply") != reply_n:
+                self._add(DELTA, {"text": piece}, {"reply": reply_n, "cuts": [len(piece)]})
+            elif self._join(piece):
+                last["cuts"][-1] += len(piece)
+            else:
+                last["cuts"].append(len(piece))
+                self._add(DELTA, {"text": piece}, None)
 
     def _join(self, text: str) -> bool:
+        """Append to the last delta; False if it has been sent, or would become too long."""
         with self._lock:
-            if len(self._told) <= max(self._sent, self._tried):
+            if len(self._written) <= max(self._sent, self._tried):
                 return False
-            before = self._told[-1][1]["text"]
+            before = self._written[-1][1]["text"]
             if len(before) + len(text) > MOST_CHARS:
                 return False
-            self._told[-1] = (DELTA, {"text": before + text})
+            self._written[-1] = (DELTA, {"text": before + text})
             return True
 
     def drop_deltas(self, *, reply_n: int) -> bool:
-        """A reply that was streaming will not be journaled: its deltas keep their ids, but have no text any more.
+        """Note that a streamed reply will not be journaled: its deltas keep their ids, but lose their text.
 
         Returns:
             True if there were any.
@@ -117,32 +162,32 @@ class EventWriter:
         return bool(dropped)
 
     def has_orphans(self) -> bool:
-        """True if readers saw text that the journal does not know of: an earlier owner was cut short."""
+        """True if readers saw text that is not in the journal: an earlier owner was interrupted."""
         known = len(self._journaled())
         try:
             unknown = self._events.read(self._turn_id, after=known, wait_ms=0)
         except Unavailable as error:
-            self._be_silent(error)
+            self._pause(error)
             return False
         return any(event.type == "output_text.delta" and event.data["text"] for event in unknown)
 
     def take_log(self) -> Json | None:
-        """What the journal must be told with the next step, None if nothing; to be asked once for each save."""
+        """What the journal must store with the next step, None if nothing; call it once for each save."""
         if not self._log:
             return None
         if self._first is None:  # Redis has not answered yet; its log will be restored with these ids
             self._first = len(self._journaled()) + 1
         payload = {"first": self._first + self._logged, "log": self._log}
-        self._logged, self._log = len(self._told), []
+        self._logged, self._log = len(self._written), []
         return payload
 
     def _add(self, kind: str, data: Json, entry: Json | None) -> None:
         with self._lock:
-            self._told.append((kind, data))
+            self._written.append((kind, data))
         if entry is not None:
             self._log.append(entry)
-        is_first_word = entry is not None and "cuts" in entry
-        if is_first_word or kind in TERMINAL or time.monotonic() - self._written_s >= TOGETHER_S:
+        is_first_piece = entry is not None and "cuts" in entry
+        if is_first_piece or kind in TERMINAL or time.monotonic() - self._sent_s >= TOGETHER_S:
             self.flush()
         else:
             self._flusher.soon(self)
@@ -153,13 +198,13 @@ class EventWriter:
                 self._open()
             self._send()
         except Unavailable as error:
-            self._be_silent(error)
-        except Fenced as error:  # we slept, and it is not for the writer to say so: the next write to the journal does
+            self._pause(error)
+        except Fenced as error:  # we slept; the next write to the journal fails and reports it
             log.warning("event log: %s", error)
             self._is_closed = True
 
-    def _be_silent(self, error: Unavailable) -> None:
-        self._silent_until_s = time.monotonic() + RETRY_S
+    def _pause(self, error: Unavailable) -> None:
+        self._paused_until_s = time.monotonic() + RETRY_S
         log.warning("event log: %s", error)
 
     def _open(self) -> None:
@@ -172,15 +217,15 @@ class EventWriter:
 
     def _send(self) -> None:
         first = self._first or 1
-        told = self._told[self._sent :]
-        self._tried = len(self._told)
+        unsent = self._written[self._sent :]
+        self._tried = len(self._written)
         written, least = (self._name, self._sent), first - 1 + self._sent
-        last = self._events.append(self._turn_id, told, least=least, fence=self._fence, written=written)
+        last = self._events.append(self._turn_id, unsent, least=least, fence=self._fence, written=written)
         if last is None:
             before = list(self._journaled())
             before += [Event(n, "output_text.delta", {"text": ""}) for n in range(len(before) + 1, first)]
-            ours = self._told[: self._sent + len(told)]
+            ours = self._written[: self._sent + len(unsent)]
             whole = [Event(first + n, kind, data) for n, (kind, data) in enumerate(ours)]
             self._events.restore(self._turn_id, [*before[: first - 1], *whole], fence=self._fence)
-        self._sent += len(told)
-        self._written_s = time.monotonic()
+        self._sent += len(unsent)
+        self._sent_s = time.monotonic()

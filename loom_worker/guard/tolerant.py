@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Tolerant:
         if self._clock() < self._ask_at_s:
             return otherwise
         try:
-            with in_our_words():
+            with translate_redis_errors():
                 return question()
         except Unavailable as error:
             self._note(error)

@@ -1,4 +1,4 @@
-"""The names of all keys of a lane. Each can be lost at any time and is rebuilt from the database."""
+"""The names of the keys in Redis. Each key can be lost at any time and is rebuilt from the database."""
 
 PREFIX = "loom:"
 
@@ -8,27 +8,27 @@ LEASES = PREFIX + "leases"
 WORKERS = PREFIX + "workers"
 """Sorted set: worker to its last heartbeat in ms."""
 
-UNANSWERED = PREFIX + "unanswered"
-"""String: since when, in ms of Redis' clock, the longest unanswered wake-up is; gone when it is answered."""
+UNCLAIMED = PREFIX + "unanswered"
+"""String: since when, in ms of Redis' clock, the oldest wake-up has waited; gone when a worker takes it."""
 
-BORN = PREFIX + "born"
-"""String: since when this Redis has kept our keys, in ms; young after a loss."""
+MEMORY_SINCE = PREFIX + "born"
+"""String that lives since Redis has held our keys without a loss; what is left of its lifetime tells for how long."""
 
 WAKEUPS = PREFIX + "q:turn"
-"""List: the wake-ups that no worker has taken yet. It is Celery's queue ``turn``; we only look whether it is empty."""
+"""List: the wake-ups that no worker has taken yet. It is Celery's queue ``turn``; we only check if it is empty."""
 
 PULSE = PREFIX + "pulse"
-"""String: when, in ms of Redis' clock, a heartbeat or a sweep last came."""
+"""String: when the last heartbeat or sweep came, in ms of Redis' clock."""
 
 GRACE = PREFIX + "grace"
-"""String: Redis stood still a moment ago; there for twice a lease, of which the first half spares leases."""
+"""String: Redis stood still a moment ago. It lasts for two leases; in the first half running leases are spared."""
 
 SWEEP = PREFIX + "sweep"
 """String: the lock of the sweep."""
 
 
 def worker(name: str) -> str:
-    """Hash: what a worker says of itself with each heartbeat; it expires when the heartbeats stop."""
+    """Hash: how a worker describes itself in each heartbeat; it expires when the heartbeats stop."""
     return f"{PREFIX}worker:{name}"
 
 
@@ -48,10 +48,10 @@ def lease(key: str) -> str:
 
 
 def waiting(turn_id: str) -> str:
-    """String: the call of the model that a turn waits for, by the turn's owner; gone soon after that falls silent."""
+    """String: the call of the model that a turn waits for, written by the turn's owner; expires when that stops."""
     return f"{PREFIX}waiting:{turn_id}"
 
 
 def late(turn_id: str, reply_n: int) -> str:
-    """String: the log has said that the tool calls of a turn's reply take long."""
+    """String: it has been logged that the tool calls of a turn's reply take long."""
     return f"{PREFIX}late:{turn_id}:{reply_n}"

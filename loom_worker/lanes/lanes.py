@@ -1,4 +1,4 @@
-"""A session's lane: who may run its next turn, and who must be told. Each transition is one Lua script.
+"""A session's lane: who may run its next turn, and when a wake-up must be sent. Each transition is one Lua script.
 
 A lane is idle, or it has a lease: *kicked* (a wake-up is under way), *running* (a worker holds it) or *parked* (its
 turn waits for something). Redis only orders and wakes; what a worker may write is decided by the database's fence.
@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Literal, Protocol, get_args
 
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
 
 SCRIPTS = ("submit", "take", "renew", "park", "wake", "alert", "complete", "advance", "release", "drop", "expire")
 
 Renewal = Literal["lost", "held", "alerted", "gone"]
-"""lost: another has it. held: it is prolonged. alerted: so it is, and its turn's row has changed since. gone:
-nobody has it, and it was renewed too late to be written again."""
+"""lost: another worker has it. held: it is renewed. alerted: it is renewed, and its turn's row has changed. gone:
+nobody has it, and this renewal came too late to write it again."""
 _RENEWALS: tuple[Renewal, ...] = get_args(Renewal)
 
 
 class Script(Protocol):
-    """What redis-py's register_script returns."""
+    """A script as redis-py's register_script returns it."""
 
     def __call__(self, keys: list[str], args: list[Any], client: Any = None) -> Any:
         """Run it."""
@@ -53,12 +53,12 @@ class Lanes:
         self._scripts: dict[str, Script] = {name: redis.register_script(_source(name)) for name in SCRIPTS}
 
     def submit(self, lane: str, turns: Iterable[tuple[int, str]]) -> bool:
-        """Put (seq, turn id) pairs on a lane; True if its wake-up must be rung."""
+        """Put (seq, turn id) pairs on a lane; True if a wake-up must be sent."""
         pairs = [part for pair in turns for part in pair]
         return self._run("submit", lane, self._kick_ms, *pairs) == 1
 
     def take(self, lane: str, token: str) -> Lease | None:
-        """Take a lane for lease_s; None while another has it.
+        """Take a lane for lease_s; None while another worker has it.
 
         Args:
             token: never used before, by anyone.
@@ -67,52 +67,52 @@ class Lanes:
         return Lease(lane, token, last_seq) if last_seq >= 0 else None
 
     def renew(self, leases: Iterable[Lease], *, late: Container[Lease] = ()) -> dict[Lease, Renewal]:
-        """Prolong leases, in one round trip; says of each how it stands.
+        """Renew leases in one round trip; return the state of each.
 
         Args:
-            late: those of them whose last renewal is older than a lease; they are prolonged if they are still there.
+            late: those whose last renewal is older than a lease; they are renewed only if they still exist.
         """
         wanted = list(leases)
-        with in_our_words(), self._redis.pipeline(transaction=False) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             for lease in wanted:
                 self._run("renew", lease.lane, lease.token, self._lease_ms, int(lease in late), client=pipe)
             answers = pipe.execute() if wanted else []
         return {lease: _RENEWALS[answer] for lease, answer in zip(wanted, answers, strict=True)}
 
     def park(self, lease: Lease, *, wait_ms: int) -> bool:
-        """Let the lane wait; True if it was woken meanwhile and must be rung at once.
+        """Let the lane wait; True if it was woken meanwhile, so a wake-up must be sent at once.
 
         Args:
-            wait_ms: the sweep rings after this, should every other signal be lost.
+            wait_ms: the sweep sends a wake-up after this time, should every other signal be lost.
         """
         return self._run("park", lease.lane, lease.token, wait_ms) == 2
 
     def wake(self, lane: str, ticket: str) -> bool:
-        """End a lane's waiting; True if it must be rung. While its turn runs, a repeated ticket does nothing."""
+        """End a lane's waiting; True if a wake-up must be sent. While its turn runs, a repeated ticket does nothing."""
         return self._run("wake", lane, self._kick_ms, ticket) == 1
 
     def alert(self, lane: str) -> bool:
-        """Have the lane's first turn looked at anew, for its row has changed; True if it must be rung."""
+        """Have the row of the lane's first turn read again, for it has changed; True if a wake-up must be sent."""
         return self._run("alert", lane, self._kick_ms) == 1
 
     def complete(self, lease: Lease, seq: int) -> bool:
-        """Take all turns up to seq off the lane and give the lane back; True if there is more, so ring."""
+        """Take all turns up to seq off the lane and give it back; True if there are more, so a wake-up must be sent."""
         return self._run("complete", lease.lane, lease.token, seq, self._kick_ms) == 1
 
     def advance(self, lease: Lease, seq: int) -> tuple[Lease | None, bool]:
-        """As complete, but the lane stays ours if there is more in it and no other lane's wake-up waits for a worker.
+        """As complete, but the lane stays ours if it has more turns and no other lane's wake-up waits for a worker.
 
         Returns:
-            The lease for the lane's next turn, None if it was given back; and True if the lane must be rung.
+            The lease for the lane's next turn, None if it was given back; and True if a wake-up must be sent.
         """
         last_seq = self._run("advance", lease.lane, lease.token, seq, self._kick_ms, self._lease_ms)
         return (replace(lease, last_seq=last_seq) if last_seq > 0 else None), last_seq == -2
 
     def release(self, lease: Lease, *, wait_ms: int | None = None) -> bool:
-        """Give the lane back with its turn unfinished; True if it was still ours, so ring.
+        """Give the lane back with its turn unfinished; True if it was still ours, so a wake-up must be sent.
 
         Args:
-            wait_ms: when the sweep rings; kick_s unless given.
+            wait_ms: when the sweep sends a wake-up; kick_s unless given.
         """
         return self._run("release", lease.lane, lease.token, self._kick_ms if wait_ms is None else wait_ms) == 1
 
@@ -121,39 +121,39 @@ class Lanes:
         self._run("drop", lease.lane, lease.token)
 
     def expired(self, *, limit: int) -> list[str]:
-        """Lanes whose lease has run out or whose wake-up went unanswered, and that must be rung.
+        """Lanes that need a wake-up: their lease has run out, or nobody took their last one.
 
-        Writes down since when the longest unanswered one is, see consuming.py. Running turns are spared for a lease's
-        time after Redis itself stood still, for nobody could renew anything.
+        Records since when the oldest wake-up has waited, see readiness.py. Running turns are spared for the time of a
+        lease after Redis itself stood still, for nobody could renew anything.
         """
-        with in_our_words():
+        with translate_redis_errors():
             spares = not self.pulse()
             seconds, micros = self._redis.time()
             now_ms = seconds * 1000 + micros // 1000
-            late = self._redis.zrange(keys.LEASES, "-inf", now_ms, byscore=True, offset=0, num=limit)
-            return [lane for lane in late if self._expire(lane, spares=spares) == 1]
+            lapsed = self._redis.zrange(keys.LEASES, "-inf", now_ms, byscore=True, offset=0, num=limit)
+            return [lane for lane in lapsed if self._expire(lane, spares=spares) == 1]
 
     def pulse(self, client: Any = None) -> bool:
-        """Say that Redis runs; False for a lease's time after it stood still.
+        """Record that Redis runs; False for the time of a lease after it stood still.
 
         Args:
-            client: a pipeline to put this on; the answer is then no answer.
+            client: a pipeline to put this on; the returned value then means nothing.
         """
-        # EVAL: in a pipeline redis-py asks after its registered scripts first, a round trip more for every heartbeat.
+        # EVAL: in a pipeline redis-py first asks if its registered scripts exist, one more round trip per heartbeat.
         redis = client or self._redis
         return bool(redis.eval(self._pulse, 2, keys.PULSE, keys.GRACE, self._gap_ms, self._lease_ms))
 
     def _expire(self, lane: str, *, spares: bool) -> int:
-        lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES, keys.UNANSWERED]
+        lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES, keys.UNCLAIMED]
         answer: int = self._scripts["expire"](
             keys=lane_keys, args=[lane, self._kick_ms, self._max_kick_ms, int(spares)]
         )
         return answer
 
     def unleased(self, lanes: Iterable[str]) -> list[str]:
-        """Those lanes that nobody runs, waits for or was told of."""
+        """Those of the lanes that nobody runs, waits for or has sent a wake-up for."""
         wanted = list(lanes)
-        with in_our_words(), self._redis.pipeline(transaction=False) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             for lane in wanted:
                 pipe.exists(keys.lease(lane))
             answers = pipe.execute() if wanted else []
@@ -161,13 +161,13 @@ class Lanes:
 
     def forget(self, lane: str) -> None:
         """Remove a deleted session's lane."""
-        with in_our_words():
+        with translate_redis_errors():
             self._redis.delete(keys.lane(lane), keys.lease(lane))
             self._redis.zrem(keys.LEASES, lane)
 
     def _run(self, name: str, lane: str, *args: Any, client: Any = None) -> int:
         lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES, keys.WAKEUPS]
-        with in_our_words():
+        with translate_redis_errors():
             answer: int = self._scripts[name](keys=lane_keys, args=[lane, *args], client=client)
         return answer
 

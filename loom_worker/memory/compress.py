@@ -24,8 +24,7 @@ from loom_worker.memory.layers import turns
 from loom_worker.memory.pressure import Batch, batch, l2_is_full
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store.ledger import Charge
-from loom_worker.store.memory import Held, Memories
-from loom_worker.store.snapshots import NewSnapshot
+from loom_worker.store.memory import Memories, MemoryClaim, NewSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +123,7 @@ class Compressor:
         finally:
             self.in_progress.discard(lane)
 
-    def _compress(self, lane: str, held: Held) -> bool:
+    def _compress(self, lane: str, held: MemoryClaim) -> bool:
         crash_points.reached("summary.claimed")
         is_done = was_interrupted = False
         try:
@@ -144,7 +143,7 @@ class Compressor:
             is_due = self.memories.release(lane, self.worker, is_done=is_done, seen_due_ms=held.due_ms)
         return is_due or not (is_done or was_interrupted)
 
-    def _advance(self, lane: str, held: Held, state: MemoryState, rules: CompressionRules) -> MemoryState | None:
+    def _advance(self, lane: str, held: MemoryClaim, state: MemoryState, rules: CompressionRules) -> MemoryState | None:
         """Take one step; the state it led to, or None if none was due or somebody else changed the memory."""
         step = self._next(lane, state, rules)
         if step is None:

@@ -18,7 +18,7 @@ from loom_worker.memory.recall_facts import update_tool
 from loom_worker.memory.recall_rerank import MOST_CANDIDATES, PREVIEW_CHARS, Candidate, ranked
 from loom_worker.memory.recalled import MOST_BYTES, Entry, Room, answer, compact, moment_of, recalled_tokens, text_of
 from loom_worker.store.memory import Memories
-from loom_worker.store.search import Found, Search
+from loom_worker.store.search import MessageHit, Search
 from loom_worker.store.search_words import terms
 from loom_worker.store.sessions import Sessions
 
@@ -106,7 +106,7 @@ def _search(parts: RecallParts, caller: Caller, query: str, *, limit: int, is_pr
     return answer("found", entries, {"ranked_by": "llm" if ranking else "bm25", "recalled": recalled}, parts.room)
 
 
-def _passages(found: Sequence[tuple[Found, Json]]) -> list[Entry]:
+def _passages(found: Sequence[tuple[MessageHit, Json]]) -> list[Entry]:
     """Each message that was found with those beside it; where passages meet, no message is shown twice."""
     shown = {each.hit.message_id for each, _ in found}
     entries = []
@@ -122,11 +122,11 @@ def _passages(found: Sequence[tuple[Found, Json]]) -> list[Entry]:
     return entries
 
 
-def _as_found(found: Sequence[Found]) -> list[tuple[int, float | None]]:
+def _as_found(found: Sequence[MessageHit]) -> list[tuple[int, float | None]]:
     return [(at, each.hit.score) for at, each in enumerate(found)]
 
 
-def _candidates(parts: RecallParts, caller: Caller, query: str, *, limit: int) -> list[Found]:
+def _candidates(parts: RecallParts, caller: Caller, query: str, *, limit: int) -> list[MessageHit]:
     most = max(parts.candidates, limit) if parts.rerank else limit
     try:
         return list(parts.search.lane(caller.lane, query, limit=most))
@@ -134,11 +134,11 @@ def _candidates(parts: RecallParts, caller: Caller, query: str, *, limit: int) -
         raise ToolFailed(str(error), "ERROR_NOT_FOUND") from error
 
 
-def _candidate(found: Found) -> Candidate:
+def _candidate(found: MessageHit) -> Candidate:
     return Candidate(found.message.chat.role, moment_of(found.message), _preview(found, PREVIEW_CHARS))
 
 
-def _preview(found: Found, most_chars: int) -> str:
+def _preview(found: MessageHit, most_chars: int) -> str:
     text = text_of(found.message)
     return text if len(text) <= most_chars else found.hit.snippet
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.text import one_line
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
@@ -91,7 +91,7 @@ class LibraryEvents:
         """
         if not alive:
             return []
-        with in_our_words():
+        with translate_redis_errors():
             found = self._client.mget([AT + name for name in sorted(alive)])
         states = [json.loads(text) for text in found if text is not None]
         return [{**each, "loaded_at": rfc3339(each["loaded_at"])} for each in states]
@@ -99,7 +99,7 @@ class LibraryEvents:
     def counts(self) -> Json:
         """How often any process has read its files again since Redis was started; empty while Redis is away."""
         try:
-            with in_our_words():
+            with translate_redis_errors():
                 counts = self._client.hgetall(RELOADS)
         except Unavailable:
             return {}
@@ -149,7 +149,7 @@ class LibraryEvents:
     def _sent(self, update: _Update) -> Unavailable | None:
         """Send one, which then is no longer unsent; or return why it could not be sent."""
         try:
-            with in_our_words(), self._client.pipeline() as pipe:
+            with translate_redis_errors(), self._client.pipeline() as pipe:
                 pipe.set(AT + self._process, update.state, ex=KEPT_S)
                 if update.result is not None:
                     pipe.hincrby(RELOADS, update.result, 1)

@@ -35,8 +35,8 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
-from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.turns import Turns
 from loom_worker.tasks import worker
 from loom_worker.tasks.app import configure
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher

@@ -29,12 +29,12 @@ from loom_worker.runtime.tool_sets import ToolProvider
 from loom_worker.skills.index import Skills
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
-from loom_worker.store.errors import Errors
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.retention import Retention
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.shared import SharedMemory
+from loom_worker.store.shared_memory import SharedMemory
+from loom_worker.store.tool_errors import ToolErrors
 from loom_worker.tools import child_main
 from loom_worker.tools.child import Program
 from loom_worker.tools.error_channel import Failures, error_detail_tool
@@ -58,7 +58,7 @@ class Components:
     knowledge: Knowledge
     library_events: LibraryEvents
     references: References
-    errors: Errors
+    errors: ToolErrors
     breakers: Breakers
     executor: ToolExecutor
     error_days: int
@@ -99,7 +99,7 @@ def components(
     content = ContentVersions(client, process=process)
     if isinstance(agents, LiveAgents):
         agents.share(content)
-    breakers, errors = Breakers(client), Errors(database)
+    breakers, errors = Breakers(client), ToolErrors(database)
     references = References(stores(settings.blobs, BlobRows(database), raw), settings.blobs)
     kept = result_tools(references, reference_bytes=settings.tools.reference_bytes)
     standing = (*kept, error_detail_tool(errors))
@@ -191,12 +191,12 @@ def _knowledge(
 
 
 def _remember(client: Any, key: str, text: str) -> None:
-    with redis_client.in_our_words():
+    with redis_client.translate_redis_errors():
         client.set(f"loom:mcp:{key}", text, ex=MCP_REMEMBERED_S)
 
 
 def _recall(client: Any, key: str) -> str | None:
-    with redis_client.in_our_words():
+    with redis_client.translate_redis_errors():
         text: str | None = client.get(f"loom:mcp:{key}")
         return text
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.values.agents import Part
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class ContentVersions:
     def accepted(self, name: str) -> None:
         """Tell others that this process uses another version of a part. Call it without holding a lock."""
         try:
-            with in_our_words():
+            with translate_redis_errors():
                 known = self._client.hget(KEY, name)
             self._level(name, known or "")
         except Unavailable as error:
@@ -86,7 +86,7 @@ class ContentVersions:
         Without Redis, or where the source gives something else, this process goes on with what it has.
         """
         try:
-            with in_our_words():
+            with translate_redis_errors():
                 known = self._client.hgetall(KEY)
             for name, each in tuple(self._followed.items()):
                 is_same = known.get(name, "") == each.seen and each.part.digest() == each.settled
@@ -139,7 +139,7 @@ class ContentVersions:
                 )
             return None
         mine = f"{digest} {self._process} {next(self._count)}"
-        with in_our_words():
+        with translate_redis_errors():
             told: str = self._tell(keys=[KEY], args=[name, known, mine, KEPT_S])
         if told != mine:
             return told

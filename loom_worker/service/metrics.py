@@ -10,15 +10,15 @@ from loom_worker.core.errors import LoomError, Unavailable
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.guard.breaker import Breakers
-from loom_worker.lanes import dropped, readiness
+from loom_worker.lanes import readiness
 from loom_worker.lanes.lease_renewer import LiveWorkers
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.service.wait_reports import Waits
-from loom_worker.store import counters
+from loom_worker.store.calls import tool_counts
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
-from loom_worker.store.reading import Turns
+from loom_worker.store.turns import Turns
 from loom_worker.tools.references import References
 
 log = logging.getLogger(__name__)
@@ -65,10 +65,10 @@ class Figures:
         return self.waits.figures(None)
 
     def _tools(self) -> Json:
-        return counters.figures(self.database, now_ms=now_ms())
+        return tool_counts(self.database, now_ms=now_ms())
 
     def _messages(self) -> Json:
-        return {"dropped_messages": dropped.counts(self.redis)}
+        return {"dropped_messages": readiness.dropped_counts(self.redis)}
 
     def of_patterns(self) -> Json:
         """How many patterns this process has, how many complaints about their files, and the reloads of all."""
@@ -117,7 +117,7 @@ class Health:
             found.append(f"database: {error}")
         try:
             redis_client.probe(self.redis)
-            found.extend(readiness.problems(readiness.look(self.redis)))
+            found.extend(readiness.problems(readiness.read_readiness(self.redis)))
         except LoomError as error:
             found.append(f"redis: {error}")
         return tuple(found)

@@ -31,15 +31,15 @@ from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.turn_waiter import Following
 from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.database import Database
-from loom_worker.store.errors import Errors
 from loom_worker.store.ledger import GROUPS, Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
-from loom_worker.store.reading import Turns
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
+from loom_worker.store.tool_errors import ToolErrors
+from loom_worker.store.turns import Turns
 from loom_worker.tools.references import References
 from loom_worker.turn.agent_runtime import AgentRuntimes
 from loom_worker.webhook.body import WebhookBodies
@@ -112,7 +112,7 @@ class Front:
         self.approvals = Approvals(database, agents=parts.runtimes, announcer=parts.announcer, waits=following.waits)
         self.patterns = parts.patterns
         self._waits = following.waits
-        self._errors = Errors(database)
+        self._errors = ToolErrors(database)
 
     def create_session(self, workspace: str, new: NewSession) -> Session:
         """Make a session.

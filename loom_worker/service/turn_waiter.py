@@ -12,7 +12,7 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.events.rebuild import is_purged, rebuild
 from loom_worker.service.wait_reports import Waits
-from loom_worker.store.reading import Turns
+from loom_worker.store.turns import Turns
 
 READ_EVENTS = 64
 """Events that are fetched at a time, 16 KiB of text in each at the most: a slow reader holds those and no more."""

@@ -9,8 +9,8 @@ from loom_worker.agents.load import Agents
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Call, Turn, Waiting, WaitsFor
-from loom_worker.lanes.live_waits import LiveWaits, Seen
-from loom_worker.store.reading import Turns
+from loom_worker.lanes.live_waits import LiveWaits, WaitRecord
+from loom_worker.store.turns import Turns
 
 LATE_MS = 2_000
 """A parked turn that nobody took up so long after it was due waits for a worker: sweeping and waking take less."""
@@ -70,7 +70,9 @@ class Waits:
             "waiting_ages": {name: ages.get(name, 0.0) for name in get_args(WaitsFor)},
         }
 
-    def _waiting(self, turn: Turn, seen: Mapping[str, Seen], waited: Mapping[str, Json], moment_ms: int) -> Waiting:
+    def _waiting(
+        self, turn: Turn, seen: Mapping[str, WaitRecord], waited: Mapping[str, Json], moment_ms: int
+    ) -> Waiting:
         if turn.status == "queued":
             return Waiting("lane", turn.created_ms)
         calls = _open(turn)
@@ -92,7 +94,7 @@ class Waits:
         return max(due_ms - int(agent.approval.timeout_s * 1000), turn.created_ms)
 
 
-def _held(turn: Turn, seen: Seen | None) -> Waiting:
+def _held(turn: Turn, seen: WaitRecord | None) -> Waiting:
     """A worker runs it. Between its calls of the model it pauses for milliseconds alone."""
     if seen is not None and not seen.is_held:
         return Waiting("lane", _latest_ms(turn))

@@ -8,8 +8,8 @@ from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.turns import Call, Decision, Turn
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.reading import read_turn, turn_row
 from loom_worker.store.schema import calls
+from loom_worker.store.turns import read_turn, turn_row
 
 
 def waiting(database: Database, workspace: str, turn_id: str, call_id: str) -> tuple[Turn, Call]:

@@ -8,21 +8,23 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, String, and_, bindparam, case, func, or_, select, update
 
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Call, Claim
 from loom_worker.store import rows
 from loom_worker.store.claims import check_fence
 from loom_worker.store.database import Database
-from loom_worker.store.schema import calls, sessions, turns, unfinished
+from loom_worker.store.schema import agent_errors, blobs, calls, sessions, turns, unfinished
 
 _DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval")
 """Columns that the end of a call sets."""
+HOUR_MS = 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class CallOwner:
-    """Where a call belongs."""
+    """Whose call it is."""
 
     agent: str
     choice: Choice
@@ -36,9 +38,9 @@ class Left:
     """What is left of a turn's calls once one of them has ended."""
 
     under_way: int
-    """Calls that were sent and have no result; the turn is woken when there is none."""
+    """Calls that were sent and have no result yet; at 0 the turn is woken."""
     next: Call | None
-    """A call that has waited for its turn, and is marked as sent now: send it."""
+    """A call that had waited and is now marked as sent: send it."""
 
 
 class Calls:
@@ -48,9 +50,9 @@ class Calls:
         self._database = database
 
     def send(self, claim: Claim, sent: Sequence[Call], *, now_ms: int) -> tuple[Call, ...]:
-        """Mark calls as sent once more; what an earlier sending of them still does will not count.
+        """Mark calls as sent once more; the result of an earlier sending will not count.
 
-        A call that has changed since it was looked at is left alone: a worker that took it late may be running it.
+        A call that has changed since it was read is left alone: a worker that took it late may be running it.
 
         Returns:
             The calls that were marked, with their new send number.
@@ -106,7 +108,7 @@ class Calls:
             return Left(under_way + (following is not None), following)
 
     def approve(self, turn_id: str, call: Call) -> bool:
-        """Let a call run that waits for a person; False if somebody decided on it meanwhile."""
+        """Let a call run that waits for a person; False if a person has decided on it meanwhile."""
         waits = and_(_is_call(turn_id, call.position), calls.c.approval == "waiting", _is_open(), _turn_goes_on())
         with self._database.write() as tx:
             return tx.execute(update(calls).where(waits).values(approval=call.approval)).rowcount == 1
@@ -121,8 +123,25 @@ class Calls:
         return CallOwner(row["agent"], rows.choice(row), row["name"], row["reply_n"], caller)
 
 
+def tool_counts(database: Database, *, now_ms: int) -> Json:
+    """Turns that wait for a person, errors of tools in the last hour, and large results, over all workspaces.
+
+    Raises:
+        Unavailable: the database did not answer.
+    """
+    awaiting = select(func.count()).where(unfinished(), turns.c.status == "requires_action")
+    failed = select(func.count()).where(agent_errors.c.at_ms > now_ms - HOUR_MS)
+    stored = select(func.count()).select_from(blobs)
+    with database.read() as tx:
+        return {
+            "awaiting_approval": tx.execute(awaiting).scalar_one(),
+            "errors_last_hour": tx.execute(failed).scalar_one(),
+            "large_results": tx.execute(stored).scalar_one(),
+        }
+
+
 def _send_next(tx: Connection, turn_id: str, *, now_ms: int) -> Call | None:
-    """Mark the first call as sent that was not sent yet; those that a person or an earlier twin holds up wait on."""
+    """Mark the first call that may be sent as sent; one that a person or an earlier twin holds up keeps waiting."""
     free = or_(calls.c.approval.is_(None), calls.c.approval != "waiting")
     unsent = and_(calls.c.turn_id == turn_id, calls.c.status == "pending", calls.c.sent_ms.is_(None), free)
     for row in tx.execute(select(calls).where(unsent).order_by(calls.c.position)).mappings():
@@ -134,7 +153,7 @@ def _send_next(tx: Connection, turn_id: str, *, now_ms: int) -> Call | None:
 
 
 def _has_twin(tx: Connection, row: rows.Row) -> bool:
-    """True if the same was asked before; whether one answer serves both is the turn's to judge."""
+    """True if an earlier call asks the same; whether one result serves both is for the turn to decide."""
     earlier = select(calls.c.arguments).where(
         calls.c.turn_id == row["turn_id"], calls.c.position < row["position"], calls.c.name == row["name"]
     )
@@ -163,7 +182,7 @@ def _turn_goes_on() -> ColumnElement[bool]:
     return select(turns.c.id).where(turns.c.id == calls.c.turn_id, unfinished()).exists()
 
 
-# What every call runs is put together once: to build and to hash these took a quarter of a tool worker's time.
+# Statements that every call runs are built once: building and hashing them took a quarter of a tool worker's time.
 _THIS = and_(calls.c.turn_id == bindparam("of_turn"), calls.c.position == bindparam("at"))
 _CALL = select(calls).where(_THIS)
 _CLAIM = (
@@ -174,7 +193,7 @@ _CLAIM = (
 _CLOSE = (
     update(calls)
     .where(_THIS, calls.c.sends == bindparam("was_sends"), _is_open(), _turn_goes_on())
-    # What a person said a moment ago holds: neither the policy nor a cancel closes the call over it.
+    # A person's decision of a moment ago stands: neither the policy nor a cancel overrides it.
     .where(calls.c.approval.is_not_distinct_from(bindparam("was_approval", type_=String)))
     .values({name: bindparam(f"new_{name}") for name in _DONE})
 )

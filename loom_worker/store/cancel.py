@@ -1,4 +1,4 @@
-"""A client asks a turn to end: one that nobody has begun ends here, any other is told."""
+"""Cancel requests: a turn that has not begun ends at once, a running one gets the request written into its row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from sqlalchemy import Connection, bindparam, case, literal, update
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.turns import STRENGTH, CancelAction, Turn
 from loom_worker.store.database import Database
-from loom_worker.store.outbox import put_out
-from loom_worker.store.reading import read_turn, turn_row
+from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.schema import turns, unfinished
+from loom_worker.store.turns import read_turn, turn_row
 
 _REQUEST = update(turns).where(turns.c.id == bindparam("our_id")).values(cancel=bindparam("action"))
 _END = (
@@ -36,13 +36,13 @@ _OVERRULE = (
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What a request has changed."""
+    """What a cancel request has changed."""
 
     turn: Turn
     is_new: bool
-    """False if it changed nothing: the turn has ended, or was to end so already."""
+    """False if it changed nothing: the turn has ended, or an equal or stronger request came before."""
     delivery: Delivery | None = None
-    """The webhook of a turn that ended with it."""
+    """The webhook of a turn that it ended."""
 
 
 def cancel(
@@ -75,10 +75,10 @@ def cancel(
         turn = read_turn(tx, turn_row(tx, workspace, turn_id))
         delivery = deliver(turn) if turn.is_finished else None
         if delivery is not None:
-            put_out(tx, delivery)
+            enqueue_delivery(tx, delivery)
         return Cancelled(turn, is_new=True, delivery=delivery)
 
 
 def overrule(tx: Connection, owner: Any, action: CancelAction) -> None:
-    """Wish the turn that runs in a session to end, if one does; those that nobody has begun stay queued."""
+    """Ask the running turn of a session to end, if there is one; turns that have not begun stay queued."""
     tx.execute(_OVERRULE, {"our_lane": owner["lane"], "action": action, "strength": STRENGTH[action]})

@@ -16,8 +16,8 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.turns import CancelAction, Claim
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.reading import read_calls
 from loom_worker.store.schema import calls, sessions, steps, turns, unfinished
+from loom_worker.store.turns import read_calls
 
 SESSION_COLUMNS = ("status", "rom", "kernel", "user", "usage", "token_correction", "memory_seen", *rows.CHOSEN)
 """What a run needs of the session, read along with the turn."""

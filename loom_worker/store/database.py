@@ -13,8 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.sqlite_driver import codes, sqlite3
-from loom_worker.store.failures import DAMAGED, FOREIGN, Failure, failure_of
-from loom_worker.store.file import into_wal, path_of
+from loom_worker.store.file import DAMAGED, FOREIGN, Failure, failure_of, into_wal, path_of
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ class Database:
         Raises:
             Unavailable: the database did not answer.
         """
-        with self._in_our_words(), self._engine.connect() as connection:
+        with self._translate_errors(), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -102,7 +101,7 @@ class Database:
         try:
             if self._damage is not None:
                 raise _unavailable(self._damage)
-            with self._in_our_words(), self._begin(durable=durable) as connection:
+            with self._translate_errors(), self._begin(durable=durable) as connection:
                 yield connection
         except Unavailable:
             self._drop_writer()
@@ -147,7 +146,7 @@ class Database:
             self._writer = None
 
     @contextmanager
-    def _in_our_words(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except (DBAPIError, sqlite3.Error, PoolTimeout) as error:

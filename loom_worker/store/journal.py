@@ -1,4 +1,4 @@
-"""What a turn did: a step that is written is not done again, and its end is one transaction."""
+"""What a turn did: a step that is stored is not done again, and the turn's end is one transaction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from loom_worker.store import rows
 from loom_worker.store.claims import fenced_update, final_update
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, enter, total_with
-from loom_worker.store.outbox import put_out
+from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.patterns import enter_uses
 from loom_worker.store.schema import calls, memory, messages, sessions, steps
 
@@ -27,7 +27,7 @@ _INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), i
 _CANCEL_CALLS = (
     update(calls)
     .where(calls.c.turn_id == bindparam("our_id"), calls.c.status.in_(OPEN_CALL))
-    # A late worker may have begun one since this turn's owner looked: the row shall say what the webhook was told.
+    # A late worker may have begun one since this turn's owner looked: the row must say what the webhook says.
     .values(status="cancelled", started_ms=None, finished_ms=bindparam("now_ms"), content=CANCELLED)
 )
 _sent_rom = bindparam("sent_rom", type_=Text)
@@ -49,8 +49,8 @@ _CHARGE = (
     )
 )
 _due = upsert(memory).values(lane=bindparam("our_lane"), due_ms=bindparam("now_ms"))
-# A mark that is there keeps its age. While somebody compresses it becomes another one, a millisecond younger: what they
-# have looked at did not hold this turn's messages, so they must not take it for done.
+# A due mark keeps its age. While a worker compresses the memory it becomes another mark, a millisecond younger: what
+# the worker has read does not hold this turn's messages, so it must not clear the mark.
 _MARK_DUE = _due.on_conflict_do_update(
     index_elements=["lane"],
     set_={"due_ms": func.coalesce(memory.c.due_ms + memory.c.held_by.is_not(None), _due.excluded.due_ms)},
@@ -59,7 +59,7 @@ _MARK_DUE = _due.on_conflict_do_update(
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """All that is written when a turn ends."""
+    """Everything that is written when a turn ends."""
 
     ending: Ending
     progress: Json
@@ -67,27 +67,27 @@ class Final:
     steps: Sequence[Step] = ()
     calls: Sequence[Call] = ()
     open_calls: int = 0
-    """How many calls have no result and are cancelled with the turn."""
+    """How many calls have no result; they are cancelled with the turn."""
     said: Sequence[Message] = ()
     delivery: Delivery | None = None
     model: str = ""
     """The model that answered, for the ledger."""
     rom: str | None = None
-    """The system text that was sent; kept if the session had none and its database is still the same."""
+    """The system text that was sent; stored if the session had none and its database is still the same."""
     agent_version: str | None = None
-    """Of the agent that system text comes from; kept with it."""
+    """Version of the agent that the system text comes from; stored with it."""
     token_correction: float | None = None
     """The provider's tokens over our estimate; None leaves the session's as it is."""
     memory_seen: int | None = None
-    """The version of the session's memory that readers have been told of; None leaves it as it is."""
+    """The version of the session's memory that readers know of; None leaves it as it is."""
     memory_due: bool = False
     """True if L1 is to be compressed."""
     uses: Sequence[PatternUse] = ()
-    """Patterns that took part."""
+    """Patterns that the turn used."""
     has_succeeded: bool | None = None
-    """Whether the turn speaks for them; None: neither for nor against."""
+    """Whether the turn counts as a success of its patterns; None: as neither success nor failure."""
     heard: CancelAction | None = None
-    """The client's cancel request to end the turn that this end takes into account."""
+    """The client's cancel request that this end takes into account."""
 
 
 class Journal:
@@ -105,11 +105,11 @@ class Journal:
         *,
         delivery: Delivery | None = None,
     ) -> None:
-        """Append steps and calls; the count of deaths starts anew, for the turn got on.
+        """Append steps and calls; the count of deaths starts again at 0, for the turn made progress.
 
         Args:
             progress: columns of the turn that go with it: usage, run_ms, patterns, first_token_ms.
-            delivery: a webhook to be told of it.
+            delivery: the webhook that reports it.
 
         Raises:
             Fenced: another worker owns the turn; nothing was written.
@@ -118,16 +118,16 @@ class Journal:
             fenced_update(tx, claim, {**progress, "deaths": 0})
             _append(tx, claim, new_steps, new_calls)
             if delivery is not None:
-                put_out(tx, delivery)
+                enqueue_delivery(tx, delivery)
 
     def finish(self, claim: Claim, final: Final) -> None:
         """End the turn: last steps, status, messages, usage and webhook, all or nothing.
 
         Raises:
             Fenced: another worker owns the turn; nothing was written.
-            Overruled: the client asks it to end otherwise; nothing was written.
-            Interrupted: a call that was to be cancelled has its result; nothing was written.
-            Unavailable: the database refused; there is no answer.
+            Overruled: the client asks for another end; nothing was written.
+            Interrupted: a call that was to be cancelled has got its result; nothing was written.
+            Unavailable: the database did not answer.
         """
         now_ms, answer = final.progress["completed_ms"], _answer(final)
         with self._database.write(durable=True) as tx:
@@ -145,7 +145,7 @@ class Journal:
             if final.uses:
                 _count_uses(tx, claim.turn.workspace, final, now_ms=now_ms)
             if final.delivery is not None:
-                put_out(tx, final.delivery)
+                enqueue_delivery(tx, final.delivery)
             crash_points.reached("turn.committing")
 
 
@@ -191,7 +191,7 @@ def _append(tx: Connection, claim: Claim, new_steps: Sequence[Step], new_calls: 
 
 
 def _cancel_calls(tx: Connection, claim: Claim, expected: int, *, now_ms: int) -> None:
-    """Cancel the calls without a result. What is told of the turn's end says so of each of them."""
+    """Cancel the calls without a result; the turn's final event and its webhook say so of each of them."""
     if tx.execute(_CANCEL_CALLS, {"our_id": claim.turn.id, "now_ms": now_ms}).rowcount != expected:
         raise Interrupted(f"A call of turn {claim.turn.id} got its result while the turn was being ended.")
 
@@ -214,7 +214,7 @@ def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
     changes = {
         "usage": total_with(tx, turn.lane, spent).as_json(),
         "now_ms": now_ms,
-        # A session that had a system text when this turn began, and has none now, shall get a new one.
+        # A session that had a system text when this turn began, and has none now, must get a new one.
         "sent_rom": final.rom if claim.rom is None else None,
         "sent_backend": claim.choice.backend,
         "version": final.agent_version,

@@ -1,27 +1,38 @@
-"""What is remembered of a session beside its messages: read with every turn, changed by one worker at a time."""
+"""A session's memory: its state, read with every turn and compressed by one worker at a time, and its snapshots."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Integer, bindparam, case, func, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    ScalarSelect,
+    bindparam,
+    case,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryState, Remembered, Snapshot
-from loom_worker.core.values.pages import Page
+from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.turns import Claim
-from loom_worker.store import ledger, recalled, rows, snapshots
+from loom_worker.store import ledger, rows
 from loom_worker.store.claims import check_fence
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge
+from loom_worker.store.messages import clear_recalled, messages_with_ids, recall
 from loom_worker.store.schema import memory, memory_snapshots, messages
 from loom_worker.store.sessions import find_lane, found, of_lane
-from loom_worker.store.snapshots import NewSnapshot
+from loom_worker.store.turns import checked_cursor
 
 AHEAD_MS = 60_000
-"""A mark that lies farther ahead was set by a clock that is; it is due all the same."""
+"""A due mark that is farther in the future was set by a clock that runs ahead; it counts as due."""
 
 _OURS = memory.c.lane == bindparam("our_lane")
 _STATE = select(memory).where(_OURS)
@@ -61,31 +72,47 @@ _PAGE = (
     .offset(bindparam("skipped", type_=Integer))
 )
 _COUNT = select(func.count()).where(messages.c.lane == bindparam("our_lane"))
+_INSERT_SNAPSHOT = insert(memory_snapshots)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A memory that this worker may compress."""
+class MemoryClaim:
+    """The right to compress a session's memory, with the memory as it was when it was claimed."""
 
     session: Session
     state: MemoryState
     due_ms: int | None
-    """Since when it is due, as it was when it was claimed."""
+    """Since when it is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSnapshot:
+    """A former L2 text that is to be kept."""
+
+    id: str
+    """``snap_…``; sorts by time."""
+    content: str
+    token_count: int
+    from_n: int
+    to_n: int
+    """Numbers of the first and the last message that it summarises."""
+    snapshot_type: str = "l2_summary"
 
 
 class Memories:
-    """The tables of memory."""
+    """The tables of memory and of its snapshots."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def load(self, lane: str, *, limit: int, claim: Claim | None = None) -> Remembered:
-        """What a turn begins with; costs the same at any length of the session.
+        """What a turn starts from; costs the same at any length of the session.
 
         Args:
-            limit: most messages of L1, the newest. A turn that it cuts is left out: L1 begins with a user's message.
-            claim: the turn that is to begin with it. What is read is then the session as it was before this turn: a
-                worker that slept while others ended the turn would otherwise find the answer in its own past.
+            limit: most messages of L1, the newest. A turn that the limit cuts is left out: L1 begins with a user's
+                message.
+            claim: the turn that starts from it. What is read is then the session as it was before this turn: a worker
+                that slept while others ended the turn would otherwise find the answer in its own past.
 
         Raises:
             Fenced: another worker owns the turn, or it is finished or deleted.
@@ -93,21 +120,22 @@ class Memories:
         with self._database.read() as tx:
             if claim is not None:
                 check_fence(tx, claim)
-            state = _state(tx, lane)
+            row = tx.execute(_STATE, {"our_lane": lane}).mappings().first()
+            state = MemoryState() if row is None else rows.memory_state(row)
             wanted = {"our_lane": lane, "first_n": state.first_n, "most": limit}
             newest_first = tx.execute(_LATEST, wanted).mappings().all()
-            promoted = recalled.named(tx, lane, state.promoted)
+            promoted = messages_with_ids(tx, lane, state.promoted)
         history = [rows.message(row) for row in reversed(newest_first)]
         begin = next((at for at, message in enumerate(history) if message.chat.role == "user"), len(history))
         return Remembered(state, tuple(history[begin:]), promoted)
 
     def is_there(self, lane: str) -> bool:
-        """False for the memory of a session that is deleted."""
+        """False if the session is deleted."""
         with self._database.read() as tx:
             return find_lane(tx, lane) is not None
 
     def due(self, *, due_before_ms: int, limit: int) -> tuple[str, ...]:
-        """Lanes whose L1 is to be compressed since then or longer, those that wait longest first."""
+        """Lanes whose L1 has been due for compression since this moment or longer, the longest waiting first."""
         with self._database.read() as tx:
             lanes = tx.execute(_SINCE.limit(limit), {"due_ms": due_before_ms}).scalars().all()
             if len(lanes) < limit:
@@ -115,33 +143,35 @@ class Memories:
                 lanes = [*lanes, *tx.execute(ahead, {"due_ms": due_before_ms + AHEAD_MS}).scalars()]
         return tuple(lanes)
 
-    def claim(self, lane: str, *, worker: str, alive: frozenset[str], now_ms: int) -> Held | None:
-        """Take the right to compress; only ``apply`` decides whose summary counts, so this merely spares work.
+    def claim(self, lane: str, *, worker: str, alive: frozenset[str], now_ms: int) -> MemoryClaim | None:
+        """Take the right to compress. It only saves work: ``apply`` decides whose summary counts.
 
         Args:
-            alive: workers that live; what another one holds, or this one itself, is taken from it.
+            alive: living workers. The claim of any other worker, or of this one itself, is taken over.
 
         Returns:
-            None if a living worker holds it, or the session is deleted.
+            None if another living worker has the claim, or the session is deleted.
         """
         with self._database.write() as tx:
             owner = find_lane(tx, lane)
             row = tx.execute(_STATE, {"our_lane": lane}).mappings().first()
-            if owner is None or (row is not None and _is_held(row, worker, alive)):
+            if owner is None:
+                return None
+            if row is not None and row["held_by"] != worker and row["held_by"] in alive:
                 return None
             tx.execute(_HOLD, {"lane": lane, "held_by": worker, "held_ms": now_ms})
         state, due_ms = (rows.memory_state(row), row["due_ms"]) if row is not None else (MemoryState(), None)
-        return Held(rows.session(owner), state, due_ms)
+        return MemoryClaim(rows.session(owner), state, due_ms)
 
     def release(self, lane: str, worker: str, *, is_done: bool, seen_due_ms: int | None) -> bool:
-        """Give the right to compress back, if it is still this worker's.
+        """Give the right to compress back, if this worker still has it.
 
         Args:
-            is_done: the pressure that was looked at is gone, so it is not due any more.
+            is_done: L1 is short enough again, so the memory is no longer due.
             seen_due_ms: since when it was due when it was claimed.
 
         Returns:
-            True if it has become due again meanwhile: claim it again, for whoever rang was turned away.
+            True if it has become due again meanwhile. Then claim it again, for others found it claimed and went away.
         """
         with self._database.write() as tx:
             ours = {"our_lane": lane, "holder": worker, "is_done": is_done, "seen_due_ms": seen_due_ms}
@@ -149,7 +179,7 @@ class Memories:
         return due_ms is not None and due_ms != seen_due_ms
 
     def oldest(self, lane: str, state: MemoryState, *, limit: int) -> tuple[Message, ...]:
-        """The oldest messages of L1, whole turns of them.
+        """The oldest messages of L1, as whole turns.
 
         Args:
             limit: most messages, unless the first turn alone has more.
@@ -174,18 +204,21 @@ class Memories:
         charge: Charge | None,
         now_ms: int,
     ) -> bool:
-        """Put a claimed session's memory in place of the one it was made from, with the snapshot that belongs to it.
+        """Replace a memory with the one that was made from it, and store the snapshot that belongs to it.
 
-        What was promoted stays as it is. The charge is written in any case: the money is spent.
+        Recalled messages stay as they are. The charge is written in any case: the money is spent.
 
         Returns:
-            False if the memory has changed since ``before``, or the session is deleted: nothing else was written.
+            False if the memory has changed since ``before``, or the session is deleted: only the charge was written.
         """
         change = {"our_lane": lane, "old_version": before.version, **rows.memory_columns(after)}
         with self._database.write(durable=True) as tx:
             is_applied = tx.execute(_APPLY, change).rowcount == 1
             if is_applied and snapshot is not None:
-                snapshots.add(tx, of_lane(tx, lane), snapshot, now_ms=now_ms)
+                owner = of_lane(tx, lane)
+                values = {name: getattr(snapshot, name) for name in NewSnapshot.__slots__}
+                values |= {"lane": owner["lane"], "session_id": owner["id"], "created_ms": now_ms}
+                tx.execute(_INSERT_SNAPSHOT, values)
             if charge is not None:
                 ledger.charge(tx, lane, charge, now_ms=now_ms)
         return is_applied
@@ -199,18 +232,18 @@ class Memories:
         budget_tokens: int,
         tokens: Callable[[Sequence[Message]], int],
     ) -> int:
-        """Recall messages into the context, beside those that are; twice is as once.
+        """Recall messages into the context, in addition to those already there; repeating the call changes nothing.
 
         Args:
             budget_tokens: for all recalled messages together.
-            tokens: counts what messages take; called outside the transaction.
+            tokens: counts the tokens of messages; called outside the transaction.
 
         Returns:
             The tokens of all recalled messages.
 
         Raises:
             NotFound: the workspace has no such session.
-            Invalid: the session has no such message, or all would be over the budget (slug
+            Invalid: the session has no such message, or together they would exceed the budget (slug
                 ``recall-budget-exceeded``); nothing was changed.
         """
         return self.promote_in_lane(
@@ -226,7 +259,7 @@ class Memories:
         tokens: Callable[[Sequence[Message]], int],
     ) -> int:
         """As ``promote``, for a tool that knows the session's internal key."""
-        return recalled.promote(self._database, lane, message_ids, budget_tokens=budget_tokens, tokens=tokens)
+        return recall(self._database, lane, message_ids, budget_tokens=budget_tokens, tokens=tokens)
 
     def clear_promoted(self, workspace: str, session_id: str) -> int:
         """Take all recalled messages out of the context; return how many they were.
@@ -239,13 +272,13 @@ class Memories:
     def clear_promoted_in_lane(self, lane: str) -> int:
         """As ``clear_promoted``, for a tool that knows the session's internal key."""
         with self._database.write(durable=True) as tx:
-            return recalled.clear(tx, lane)
+            return clear_recalled(tx, lane)
 
     def page_from(self, lane: str, *, offset: int, limit: int) -> tuple[tuple[Message, ...], int]:
-        """Messages of a session in their order, and how many it has.
+        """Messages of a session, oldest first, and how many it has in all.
 
         Args:
-            offset: messages to leave out, counted from the oldest of the whole session.
+            offset: messages to skip, counted from the oldest of the session.
         """
         with self._database.read() as tx:
             wanted = {"our_lane": lane, "most": limit, "skipped": offset}
@@ -257,13 +290,20 @@ class Memories:
 
         Raises:
             NotFound: the workspace has no such session.
-            Invalid: ``after`` is no id of a snapshot.
+            Invalid: ``after`` is not the id of a snapshot.
         """
+        ends = (_id_of(memory_snapshots.c.from_n), _id_of(memory_snapshots.c.to_n))
+        query = select(memory_snapshots, ends[0].label("from_message_id"), ends[1].label("to_message_id"))
         with self._database.read() as tx:
-            return snapshots.page(tx, found(tx, workspace, session_id)["lane"], limit=limit, after=after)
+            lane = found(tx, workspace, session_id)["lane"]
+            query = query.where(memory_snapshots.c.lane == lane).order_by(memory_snapshots.c.id.desc()).limit(limit + 1)
+            if after is not None:
+                query = query.where(memory_snapshots.c.id < checked_cursor(after, "snap_"))
+            listed = map(rows.snapshot, tx.execute(query).mappings())
+            return page_of(listed, limit=limit, cursor=lambda snapshot: snapshot.id)
 
     def totals(self, *, now_ms: int) -> Json:
-        """Figures over all sessions: changes of their memories, snapshots, how many are due, and since how long."""
+        """Counts over all sessions: memory changes, snapshots, memories that are due, and the age of the oldest."""
         sums = select(func.coalesce(func.sum(memory.c.version), 0))
         kept = select(func.count()).select_from(memory_snapshots)
         due = select(func.count(), func.min(memory.c.due_ms)).where(memory.c.due_ms.is_not(None))
@@ -282,10 +322,7 @@ class Memories:
             return str(found(tx, workspace, session_id)["lane"])
 
 
-def _state(tx: Connection, lane: str) -> MemoryState:
-    row = tx.execute(_STATE, {"our_lane": lane}).mappings().first()
-    return MemoryState() if row is None else rows.memory_state(row)
-
-
-def _is_held(row: Any, worker: str, alive: frozenset[str]) -> bool:
-    return row["held_by"] != worker and row["held_by"] in alive
+def _id_of(n: ColumnElement[int]) -> ScalarSelect[str]:
+    """The id of the message with a number, in the snapshot's session."""
+    here = (messages.c.n == n, messages.c.lane == memory_snapshots.c.lane)
+    return select(messages.c.id).where(*here).scalar_subquery()

@@ -1,21 +1,32 @@
-"""Messages as they were said; rows are only ever appended."""
+"""The messages of a session, which are only ever appended; and those that were recalled into its context."""
 
-from sqlalchemy import func, select
+import json
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 
-from loom_worker.core.errors import NotFound
+from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from loom_worker.core.errors import Flaw, Invalid, NotFound
 from loom_worker.core.values.cutting import FIELD_BYTES
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.sessions import Message
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.schema import messages
-from loom_worker.store.sessions import found
+from loom_worker.store.schema import memory, messages
+from loom_worker.store.sessions import found, of_lane
 
-# A character more than a list shows, so that a cut text is seen to be one.
+# One character more than a list shows, which tells a shortened text from a whole one.
 _LISTED = [
     func.substr(column, 1, FIELD_BYTES + 1).label("content") if column is messages.c.content else column
     for column in messages.c
 ]
+# One parameter with all ids: SQLAlchemy takes 1 ms to spread a hundred.
+_ids = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
+_NAMED = select(messages).where(messages.c.id.in_(_ids))
+_PROMOTED = select(memory.c.promoted).where(memory.c.lane == bindparam("our_lane"))
+_new = upsert(memory).values(lane=bindparam("our_lane"), promoted=bindparam("promoted"))
+_PROMOTE = _new.on_conflict_do_update(index_elements=["lane"], set_={"promoted": _new.excluded.promoted})
 
 
 class Messages:
@@ -44,10 +55,10 @@ class Messages:
             return page_of(listed, limit=limit, cursor=lambda message: message.id)
 
     def get(self, workspace: str, session_id: str, message_id: str) -> Message:
-        """Return one message of a session, whole.
+        """Return one message of a session with its whole text.
 
         Raises:
-            NotFound: the workspace has no such session, or that has no such message.
+            NotFound: there is no such session in the workspace, or no such message in the session.
         """
         with self._database.read() as tx:
             lane = found(tx, workspace, session_id)["lane"]
@@ -56,3 +67,65 @@ class Messages:
         if row is None:
             raise NotFound(f"There is no message {message_id!r}.")
         return rows.message(row)
+
+
+def messages_with_ids(tx: Connection, lane: str, ids: Sequence[str]) -> tuple[Message, ...]:
+    """The messages of a session that have these ids, in the order of the conversation; unknown ids are ignored."""
+    if not ids:
+        return ()
+    rows_with_ids = tx.execute(_NAMED, {"ids": json.dumps(list(ids))}).mappings()
+    # With the lane in the query, or an order, SQLite would rather walk the whole session.
+    ours = sorted((row for row in rows_with_ids if row["lane"] == lane), key=itemgetter("n"))
+    return tuple(rows.message(row) for row in ours)
+
+
+def recall(
+    database: Database,
+    lane: str,
+    ids: Sequence[str],
+    *,
+    budget_tokens: int,
+    tokens: Callable[[Sequence[Message]], int],
+) -> int:
+    """Add messages to the recalled ones; as ``Memories.promote``."""
+    while True:
+        with database.read() as tx:
+            before = _recalled_ids(tx, lane)
+            wanted = messages_with_ids(tx, lane, [*before, *ids])
+        _refuse_unknown(ids, wanted)
+        size_tokens = tokens(wanted)
+        if size_tokens > budget_tokens and set(ids) - set(before):
+            text = (
+                f"The recalled messages would take {size_tokens} tokens of the {budget_tokens} there are for them; "
+                "recall fewer, or clear those recalled before."
+            )
+            raise Invalid(text, (Flaw("/message_ids", text),), "recall-budget-exceeded")
+        # Tokens are counted outside the transaction, so another recall may have come between.
+        with database.write(durable=True) as tx:
+            if _recalled_ids(tx, lane) == before:
+                of_lane(tx, lane)
+                tx.execute(_PROMOTE, {"our_lane": lane, "promoted": [message.id for message in wanted]})
+                return size_tokens
+
+
+def clear_recalled(tx: Connection, lane: str) -> int:
+    """Take all recalled messages out of the context; return how many they were."""
+    before = _recalled_ids(tx, lane)
+    if before:
+        tx.execute(_PROMOTE, {"our_lane": lane, "promoted": []})
+    return len(before)
+
+
+def _recalled_ids(tx: Connection, lane: str) -> list[str]:
+    return tx.execute(_PROMOTED, {"our_lane": lane}).scalar() or []
+
+
+def _refuse_unknown(ids: Sequence[str], wanted: Sequence[Message]) -> None:
+    unknown = set(ids) - {message.id for message in wanted}
+    if unknown:
+        flaws = [
+            Flaw(f"/message_ids/{at}", f"{message_id!r} is not a message of this session")
+            for at, message_id in enumerate(ids)
+            if message_id in unknown
+        ]
+        raise Invalid(f"This session has no message {', '.join(sorted(unknown))}.", tuple(flaws))

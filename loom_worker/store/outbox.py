@@ -1,4 +1,4 @@
-"""Webhook deliveries: written with the turn's end, taken by one worker at a time, kept until delivered or dead."""
+"""Webhook deliveries: stored with the turn's end, sent by one worker at a time, kept until delivered or given up."""
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -7,14 +7,14 @@ from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.reading import checked_cursor
 from loom_worker.store.schema import kept_delivery, outbox
+from loom_worker.store.turns import checked_cursor
 
 _INSERT = insert(outbox)
 
 
-def put_out(tx: Connection, delivery: Delivery) -> None:
-    """Write a delivery along with what it tells of."""
+def enqueue_delivery(tx: Connection, delivery: Delivery) -> None:
+    """Store a delivery in the transaction that changes what it reports."""
     tx.execute(_INSERT, {name: getattr(delivery, name) for name in Delivery.__slots__})
 
 
@@ -32,10 +32,10 @@ class Outbox:
             return tuple(tx.execute(query.order_by(outbox.c.next_ms).limit(limit)).scalars())
 
     def take(self, delivery_id: str, *, now_ms: int, hold_ms: int) -> Delivery | None:
-        """Take a due delivery for one attempt; None if it is not due, for then another has it.
+        """Take a due delivery for one attempt; None if it is not due, for another worker has it.
 
         Args:
-            hold_ms: should this worker die, the delivery is due again after so long.
+            hold_ms: if this worker dies, the delivery is due again after this time.
         """
         is_due = (outbox.c.status == "pending", outbox.c.next_ms <= now_ms, kept_delivery())
         mine = (outbox.c.id == delivery_id, *is_due)
@@ -52,7 +52,7 @@ class Outbox:
             tx.execute(update(outbox).where(outbox.c.id == delivery.id).values(**values))
 
     def replay(self, workspace: str, delivery_id: str, *, now_ms: int) -> Delivery:
-        """Make a delivery due now, with all its attempts before it again.
+        """Make a delivery due now, with all its attempts anew.
 
         Raises:
             NotFound: the workspace has no such delivery.

@@ -8,8 +8,7 @@ from sqlalchemy.exc import DBAPIError
 from loom_worker.core.errors import BadFile, BadSettings, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.store import schema
-from loom_worker.store.failures import failure_of
-from loom_worker.store.file import path_of, reading
+from loom_worker.store.file import failure_of, path_of, reading
 
 
 def version_of(url: str) -> str | None:

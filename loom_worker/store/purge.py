@@ -1,4 +1,4 @@
-"""What is left of deleted sessions goes in small batches: one transaction over all of it would stop every writer."""
+"""Removes what is left of deleted sessions in small batches: one transaction for all of it would stop every writer."""
 
 from sqlalchemy import Connection, Integer, Table, bindparam, delete, func, select
 
@@ -13,12 +13,15 @@ from loom_worker.store.schema import (
     unfinished,
 )
 
+REST_S = 0.002
+"""Pause after a batch. The lock of the process goes to whoever asks first, which would be the thread that has just
+released it."""
 BATCH_CHARACTERS = 80_000
-"""Of messages that are removed at a time: the search index takes each of them apart to forget its words."""
+"""Characters of the messages that are removed at a time: the search index parses each of them to drop its words."""
 ROWS_OF_A_TURN = 10
-"""A turn, with its steps, calls and deliveries, counts as so many rows; so does a snapshot with its long text."""
+"""What a turn with its steps, calls and deliveries counts for, and a snapshot with its long text."""
 
-_SOME = select(sessions.c.lane).where(sessions.c.workspace == DELETED).limit(1)
+_A_DELETED_LANE = select(sessions.c.lane).where(sessions.c.workspace == DELETED).limit(1)
 _OLDEST = (
     select(messages.c.n, (func.length(messages.c.content) + func.coalesce(func.length(messages.c.grams), 0)))
     .where(messages.c.lane == bindparam("our_lane"))
@@ -31,20 +34,20 @@ _MEMORY = delete(memory).where(memory.c.lane == bindparam("our_lane"))
 _SESSION = delete(sessions).where(sessions.c.lane == bindparam("our_lane"))
 
 
-def forget_live(tx: Connection, lane: str) -> None:
-    """Remove at once what others act on: turns that have not ended, and the memory that is due."""
+def remove_live_rows(tx: Connection, lane: str) -> None:
+    """Remove at once what others act on: turns that have not ended, and the memory, which may be due."""
     tx.execute(_OPEN_TURNS, {"our_lane": lane})
     tx.execute(_MEMORY, {"our_lane": lane})
 
 
-def is_left(tx: Connection) -> bool:
-    """True if a deleted session has rows."""
-    return tx.execute(_SOME).scalar() is not None
+def has_rows(tx: Connection) -> bool:
+    """True if a deleted session still has rows."""
+    return tx.execute(_A_DELETED_LANE).scalar() is not None
 
 
-def reap(tx: Connection, *, limit: int) -> int:
-    """Remove the next rows of a deleted session, at last its own; return about how many, 0 if there is none."""
-    lane = tx.execute(_SOME).scalar()
+def remove_batch(tx: Connection, *, limit: int) -> int:
+    """Remove the next rows of a deleted session, its own row last; return about how many, 0 if none are left."""
+    lane = tx.execute(_A_DELETED_LANE).scalar()
     if lane is None:
         return 0
     few = max(limit // ROWS_OF_A_TURN, 1)

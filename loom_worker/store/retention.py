@@ -1,44 +1,69 @@
-"""What is removed with time: journals and deliveries of ended turns, old conversations, and the room they took.
+"""What is removed with age: journals and deliveries of ended turns, old conversations, and the disk space they took.
 
-Called with every sweep, it looks at a few rows and removes a few, each batch in a transaction of some milliseconds.
-Each kind is walked through by its primary key, whose ids sort by time, and then left alone for a while.
+It is called with every sweep, looks at a few rows and removes a few, each batch in a transaction of some milliseconds.
+Each kind is walked through by its primary key, and then left alone for a while. Ids of turns and deliveries sort by
+time. A conversation is a session that nobody used for long or, in a session that goes on, the turns that have left the
+model's context.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-from sqlalchemy import Text, cast, delete, func, select
+from sqlalchemy import ColumnElement, Connection, Text, bindparam, cast, delete, func, select, update
 
 from loom_worker.core.settings import RetentionSettings
 from loom_worker.core.values.ids import sortable_id
-from loom_worker.store import conversations
 from loom_worker.store.database import Database
-from loom_worker.store.schema import outbox, steps, turns, unfinished
+from loom_worker.store.purge import BATCH_CHARACTERS, REST_S
+from loom_worker.store.schema import (
+    DELETED,
+    memory,
+    memory_snapshots,
+    messages,
+    outbox,
+    sessions,
+    steps,
+    turns,
+    unfinished,
+)
 from loom_worker.store.space import give_back
 
 DAY_MS = 24 * 3600 * 1000
 BATCHES = 10
-"""Of each kind, in one sweep."""
-LOOKED_AT = 50
-"""Turns, deliveries or sessions that a batch looks at."""
+"""Batches of each kind in one sweep."""
+ROWS = 50
+"""Turns or deliveries that a batch looks at."""
 BATCH_BYTES = 100_000
-"""That a batch removes at most, unless one row alone has more: each page of it is overwritten."""
+"""Most bytes that a batch removes, unless one row alone has more: each page of them is overwritten."""
 PAUSE_MS = 10 * 60 * 1000
-"""Behind a walk through a whole table."""
-REST_S = 0.002
-"""Behind a batch: the lock of the process goes to whoever asks first, which would be the thread that released it."""
+"""Pause after a walk through a whole table."""
+SESSIONS = 20
+"""Sessions that a batch looks at."""
+MESSAGES = 100
+"""Messages of one session that are looked at together; more if its oldest turn has more."""
+ROUNDS = 5
+"""Batches of one session before the next session has its turn."""
 
-Batch = Callable[[str, int], str]
-"""Removes some of what is older than a moment in ms, behind a key; returns the key to go on from, empty at the end."""
-
-
-@dataclass(slots=True)
-class _Walk:
-    batch: Batch
-    keep_ms: int
-    after: str = ""
-    rests_until_ms: int = 0
+_has_open = select(turns.c.id).where(turns.c.lane == sessions.c.lane, unfinished()).exists()
+_has_pending = (
+    select(outbox.c.id)
+    .join(turns, turns.c.id == outbox.c.turn_id)
+    .where(turns.c.lane == sessions.c.lane, outbox.c.status == "pending")
+    .exists()
+)
+_OLDEST = (
+    select(
+        messages.c.n,
+        messages.c.turn_id,
+        messages.c.created_ms,
+        (func.length(messages.c.content) + func.coalesce(func.length(messages.c.grams), 0)).label("characters"),
+    )
+    .where(messages.c.lane == bindparam("our_lane"))
+    .order_by(messages.c.n)
+)
+_FIRST_N = select(memory.c.first_n).where(memory.c.lane == bindparam("our_lane"))
 
 
 class Retention:
@@ -47,12 +72,12 @@ class Retention:
     def __init__(self, database: Database, settings: RetentionSettings) -> None:
         """Keep for ever whatever has 0 days."""
         self._database = database
-        days = (
-            (self._journals, settings.journal_days),
-            (self._deliveries, settings.journal_days),
-            (self._conversations, settings.conversation_days),
+        kinds: tuple[tuple[_Expiry, int], ...] = (
+            (_Journals(database), settings.journal_days),
+            (_Deliveries(database), settings.journal_days),
+            (_Conversations(database), settings.conversation_days),
         )
-        self._walks = [_Walk(batch, kept * DAY_MS) for batch, kept in days if kept]
+        self._walks = [_Walk(expiry, days * DAY_MS) for expiry, days in kinds if days]
 
     def once(self, now_ms: int) -> None:
         """Remove some of what is too old, and give some free pages back to the disk.
@@ -62,48 +87,86 @@ class Retention:
         """
         for walk in self._walks:
             if now_ms >= walk.rests_until_ms:
-                self._go(walk, now_ms)
+                walk.go(now_ms)
         give_back(self._database)
 
-    def _go(self, walk: _Walk, now_ms: int) -> None:
+
+class _Expiry(Protocol):
+    """Removes old rows of one kind."""
+
+    def remove_some(self, after: str, before_ms: int) -> str:
+        """Remove some of what is older than a moment; look at the next few rows only.
+
+        Args:
+            after: the key of the last row that was looked at; empty: start.
+
+        Returns:
+            The key to go on after; empty at the end.
+
+        Raises:
+            Unavailable: the database did not answer.
+        """
+
+
+@dataclass(slots=True)
+class _Walk:
+    """How far the rows of one kind have been walked through."""
+
+    expiry: _Expiry
+    keep_ms: int
+    after: str = ""
+    rests_until_ms: int = 0
+
+    def go(self, now_ms: int) -> None:
         for _ in range(BATCHES):
-            walk.after = walk.batch(walk.after, now_ms - walk.keep_ms)
-            if not walk.after:
-                walk.rests_until_ms = now_ms + PAUSE_MS
+            self.after = self.expiry.remove_some(self.after, now_ms - self.keep_ms)
+            if not self.after:
+                self.rests_until_ms = now_ms + PAUSE_MS
                 return
             time.sleep(REST_S)
 
-    def _journals(self, after: str, before_ms: int) -> str:
-        """Steps of turns that ended before; the turns stay. A turn that ended later, or has not, keeps all of them."""
-        behind = (steps.c.turn_id > after, steps.c.turn_id < sortable_id("turn_", now_ms=before_ms, chance=0))
+
+class _Journals:
+    """Steps of ended turns; the turns stay. A turn that ended later, or has not ended, keeps all its steps."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def remove_some(self, after: str, before_ms: int) -> str:
+        """As ``_Expiry``; the key is a turn's id."""
+        older = (steps.c.turn_id > after, steps.c.turn_id < sortable_id("turn_", now_ms=before_ms, chance=0))
         size = func.sum(func.length(cast(steps.c.payload, Text)))
-        some = select(steps.c.turn_id, size).where(*behind).group_by(steps.c.turn_id).order_by(steps.c.turn_id)
+        some = select(steps.c.turn_id, size).where(*older).group_by(steps.c.turn_id).order_by(steps.c.turn_id)
         with self._database.read() as tx:
-            found = tx.execute(some.limit(LOOKED_AT)).all()
+            found = tx.execute(some.limit(ROWS)).all()
         for ids in _fitting((row[0], row[1]) for row in found):
             old = select(turns.c.id).where(turns.c.id.in_(ids), turns.c.completed_ms < before_ms, ~unfinished())
             with self._database.write() as tx:
                 tx.execute(delete(steps).where(steps.c.turn_id.in_(old)))
-        return found[-1][0] if len(found) == LOOKED_AT else ""
+        return found[-1][0] if len(found) == ROWS else ""
 
-    def _deliveries(self, after: str, before_ms: int) -> str:
-        """Deliveries that were delivered or given up; one that is pending stays, whatever its age."""
-        behind = (outbox.c.id > after, outbox.c.id < sortable_id("whd_", now_ms=before_ms, chance=0))
-        some = select(outbox.c.id, func.length(outbox.c.body)).where(*behind).order_by(outbox.c.id)
+
+class _Deliveries:
+    """Deliveries that were delivered or given up; a pending one stays, whatever its age."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def remove_some(self, after: str, before_ms: int) -> str:
+        """As ``_Expiry``; the key is a delivery's id."""
+        older = (outbox.c.id > after, outbox.c.id < sortable_id("whd_", now_ms=before_ms, chance=0))
+        some = select(outbox.c.id, func.length(outbox.c.body)).where(*older).order_by(outbox.c.id)
         is_done = (outbox.c.status != "pending", func.coalesce(outbox.c.delivered_ms, outbox.c.created_ms) < before_ms)
         with self._database.read() as tx:
-            found = tx.execute(some.limit(LOOKED_AT)).all()
+            found = tx.execute(some.limit(ROWS)).all()
         for ids in _fitting((row[0], row[1]) for row in found):
             with self._database.write() as tx:
                 tx.execute(delete(outbox).where(outbox.c.id.in_(ids), *is_done))
-        return found[-1][0] if len(found) == LOOKED_AT else ""
-
-    def _conversations(self, after: str, before_ms: int) -> str:
-        return conversations.expire(self._database, after=after, before_ms=before_ms)
+        return found[-1][0] if len(found) == ROWS else ""
 
 
 def _fitting(sized: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
-    """The ids in groups, each of which holds at most BATCH_BYTES or one id."""
+    """The ids in groups, each of which has at most BATCH_BYTES or one id."""
     group: list[str] = []
     size = 0
     for one, length in sized:
@@ -114,3 +177,89 @@ def _fitting(sized: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
         size += length
     if group:
         yield group
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """Whole turns at the beginning of a session."""
+
+    last_n: int
+    """Number of their last message."""
+    last_turn: str
+
+
+class _Conversations:
+    """Old sessions, and old turns of sessions that go on.
+
+    A session whose last turn was accepted and ended before the moment is deleted as by its user. In one that goes on,
+    turns that ended before go once none of their messages is in L1. A turn that has not ended, or has a webhook to
+    send, keeps its session from being deleted, and keeps all that came after it.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def remove_some(self, after: str, before_ms: int) -> str:
+        """As ``_Expiry``; the key is a session's lane."""
+        is_old = sessions.c.created_ms < before_ms
+        some = select(sessions.c.lane, sessions.c.updated_ms, sessions.c.workspace, is_old.label("is_old"))
+        with self._database.read() as tx:
+            found = tx.execute(some.where(sessions.c.lane > after).order_by(sessions.c.lane).limit(SESSIONS)).all()
+        for row in found:
+            if row.is_old and row.workspace != DELETED:
+                if row.updated_ms < before_ms:
+                    self._delete(row.lane, before_ms)
+                else:
+                    self._shorten(row.lane, before_ms)
+        return found[-1].lane if len(found) == SESSIONS else ""
+
+    def _delete(self, lane: str, before_ms: int) -> None:
+        is_idle = (sessions.c.lane == lane, sessions.c.updated_ms < before_ms, ~_has_open)
+        with self._database.read() as tx:  # the webhooks of a long session take a while to look through
+            if tx.execute(select(sessions.c.lane).where(*is_idle, ~_has_pending)).first() is None:
+                return
+        with self._database.write() as tx:
+            gone = update(sessions).where(*is_idle).values(workspace=DELETED, id=lane)
+            if tx.execute(gone).rowcount:
+                tx.execute(delete(memory).where(memory.c.lane == lane))
+
+    def _shorten(self, lane: str, before_ms: int) -> None:
+        for _ in range(ROUNDS):
+            with self._database.read() as tx:
+                past = _past(tx, lane, before_ms)
+            if past is None:
+                return
+            with self._database.write() as tx:
+                tx.execute(delete(messages).where(messages.c.lane == lane, messages.c.n <= past.last_n))
+                up_to = select(turns.c.seq).where(turns.c.id == past.last_turn).scalar_subquery()
+                is_done = (turns.c.completed_ms < before_ms, ~unfinished())
+                tx.execute(delete(turns).where(turns.c.lane == lane, turns.c.seq <= up_to, *is_done))
+                snapshots = memory_snapshots
+                tx.execute(delete(snapshots).where(snapshots.c.lane == lane, snapshots.c.to_n <= past.last_n))
+
+
+def _past(tx: Connection, lane: str, before_ms: int, *, most: int = MESSAGES) -> _Past | None:
+    """The old turns at the beginning of a session that are removed together; None if there are none."""
+    first_n = tx.execute(_FIRST_N, {"our_lane": lane}).scalar() or 0
+    rows: Sequence[Any] = tx.execute(_OLDEST.limit(most + 1), {"our_lane": lane}).all()
+    kept = _kept_turns(tx, [row.turn_id for row in rows], before_ms)
+    past: _Past | None = None
+    characters = 0
+    for row, following in zip(rows[:most], [*rows[1:], None][:most], strict=True):
+        characters += row.characters
+        if row.n >= first_n or row.created_ms >= before_ms or row.turn_id in kept:
+            return past
+        if past is not None and characters > BATCH_CHARACTERS:
+            return past
+        if following is None or following.turn_id != row.turn_id:
+            past = _Past(row.n, row.turn_id)
+    is_cut = past is None and len(rows) > most
+    return _past(tx, lane, before_ms, most=2 * most) if is_cut else past
+
+
+def _kept_turns(tx: Connection, turn_ids: list[str], before_ms: int) -> frozenset[str]:
+    """The turns that have not ended before the moment, or whose webhook is still to be sent."""
+    is_young: ColumnElement[bool] = func.coalesce(turns.c.completed_ms, before_ms) >= before_ms
+    has_pending = select(outbox.c.id).where(outbox.c.turn_id == turns.c.id, outbox.c.status == "pending").exists()
+    found = select(turns.c.id).where(turns.c.id.in_(set(turn_ids)), is_young | has_pending)
+    return frozenset(tx.execute(found).scalars())

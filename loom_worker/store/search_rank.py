@@ -44,7 +44,7 @@ WORD = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Where in its session a message stands. Of tools' messages and empty ones none counts as beside another."""
 
     n: int
@@ -101,7 +101,7 @@ def best(scores: Mapping[int, float], most: int) -> list[int]:
     return sorted(scores, key=lambda n: (-scores[n], -n))[:most]
 
 
-def alone(held: Holders, places: Sequence[Place]) -> dict[int, float]:
+def alone(held: Holders, places: Sequence[Position]) -> dict[int, float]:
     """What each of these messages is worth by itself: by its terms, all of them together twice, less if it is long."""
     mean = sum(place.characters for place in places) / max(1, len(places)) or 1.0
     return {
@@ -110,13 +110,13 @@ def alone(held: Holders, places: Sequence[Place]) -> dict[int, float]:
     }
 
 
-def _share(place: Place, mean: float) -> float:
+def _share(place: Position, mean: float) -> float:
     """Long messages hold any word more easily."""
     length = (K1 + 1) / (1 + K1 * (1 - B + B * place.characters / mean))
     return length * TOOL if place.role == "tool" else length
 
 
-def with_neighbours(own: Mapping[int, float], held: Holders, places: Sequence[Place]) -> dict[int, float]:
+def with_neighbours(own: Mapping[int, float], held: Holders, places: Sequence[Position]) -> dict[int, float]:
     """Add to each message what those beside it hold; messages that hold nothing themselves come in so.
 
     Args:
@@ -132,7 +132,7 @@ def with_neighbours(own: Mapping[int, float], held: Holders, places: Sequence[Pl
     return scores
 
 
-def _beside(held: Holders, places: Sequence[Place]) -> dict[int, tuple[float, float]]:
+def _beside(held: Holders, places: Sequence[Position]) -> dict[int, tuple[float, float]]:
     """For each message what the terms are worth that those beside it hold; and those among them that it does not."""
     worth = cache(held.worth)
     beside: dict[int, tuple[float, float]] = {}

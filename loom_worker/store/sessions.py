@@ -1,4 +1,4 @@
-"""Sessions: made, found, listed, changed, deleted; always within a workspace."""
+"""Sessions: created, found, listed, changed and deleted, always within a workspace."""
 
 import secrets
 import time
@@ -22,18 +22,14 @@ from loom_worker.store.schema import DELETED, memory, sessions, turns, unfinishe
 _FIND = select(sessions).where(sessions.c.workspace == bindparam("our_workspace"), sessions.c.id == bindparam("our_id"))
 _OF_LANE = select(sessions).where(sessions.c.lane == bindparam("our_lane"), sessions.c.workspace != DELETED)
 
-REST_S = 0.002
-"""Pause behind a batch of removed rows. The lock of the process goes to whoever asks first, which would be the thread
-that has just released it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A session that is no more."""
+    """A session that was deleted."""
 
     lane: str
     turns: Mapping[str, bool]
-    """Its turns' ids, and whether each had not ended, so that a worker may still run it."""
+    """By id of its turns: True if the turn had not ended, so that a worker may still run it."""
 
 
 class Sessions:
@@ -43,7 +39,7 @@ class Sessions:
         self._database = database
 
     def create(self, workspace: str, new: NewSession, *, now_ms: int) -> Session:
-        """Make a session; without an id of the client's it gets one.
+        """Create a session; it gets an id if the client gives none.
 
         Raises:
             Conflict: the workspace has a session of that id.
@@ -88,15 +84,15 @@ class Sessions:
             row = found(tx, workspace, session_id)
             changes = patch.changes()
             tx.execute(update(sessions).where(sessions.c.lane == row["lane"]).values(**changes, updated_ms=now_ms))
-            if "backend" in changes:  # the schemas that are kept in mind are of another database
+            if "backend" in changes:  # the remembered schemas are those of another database
                 tx.execute(update(memory).where(memory.c.lane == row["lane"]).values(schemas=None))
         return self.get(workspace, session_id)
 
     def delete(self, workspace: str, session_id: str) -> Deleted:
-        """Delete a session for good; return what others may still know of it.
+        """Delete a session for good; return what other stores may still hold of it.
 
-        From now on nobody finds it or anything of it, no turn of it runs, and its name is free. Its rows are removed
-        by ``reap``.
+        From now on nobody finds it or anything in it, none of its turns runs, and its id is free. ``purge`` removes its
+        rows.
 
         Raises:
             NotFound: the workspace has no such session.
@@ -105,7 +101,7 @@ class Sessions:
             lane: str = found(tx, workspace, session_id)["lane"]
             tx.execute(update(sessions).where(sessions.c.lane == lane).values(workspace=DELETED, id=lane))
             live = tx.execute(select(turns.c.id).where(turns.c.lane == lane, unfinished())).scalars().all()
-            purge.forget_live(tx, lane)
+            purge.remove_live_rows(tx, lane)
         with self._database.read() as tx:
             ended = tx.execute(select(turns.c.id).where(turns.c.lane == lane)).scalars().all()
         return Deleted(lane, {**dict.fromkeys(ended, False), **dict.fromkeys(live, True)})
@@ -121,23 +117,23 @@ class Sessions:
         with self._database.read() as tx:
             return find_lane(tx, lane) is not None
 
-    def reap(self, *, limit: int = 200) -> int:
-        """Remove the next rows of any deleted session, a transaction of some milliseconds.
+    def purge(self, *, limit: int = 200) -> int:
+        """Remove the next rows of any deleted session in a transaction of some milliseconds.
 
         Returns:
-            About how many rows; 0 when nothing is left, so call it until then.
+            About how many rows; call it again until it is 0.
         """
         with self._database.read() as tx:
-            if not purge.is_left(tx):  # asked every second, and seldom anything to write
+            if not purge.has_rows(tx):  # asked every second, and seldom anything to write
                 return 0
         with self._database.write() as tx:
-            removed = purge.reap(tx, limit=limit)
+            removed = purge.remove_batch(tx, limit=limit)
         if removed:
-            time.sleep(REST_S)
+            time.sleep(purge.REST_S)
         return removed
 
     def merge_kernel(self, lane: str, changes: Json, *, fits: Callable[[Json], None]) -> Json:
-        """Set some of a session's kernel and return all of it; a key whose new value is null is removed.
+        """Set some keys of a session's kernel and return all of it; a key whose new value is null is removed.
 
         Args:
             fits: refuses a kernel by raising. It is called outside the transaction, for it may count tokens, and
@@ -160,7 +156,9 @@ class Sessions:
 
 
 def _with_queue(tx: Connection, row: Any) -> Session:
-    depth, busy = _queue(tx, row["lane"])
+    # One that has begun keeps the session busy while it waits for tools, for a person or for another worker.
+    queued = select(func.count(), func.count(turns.c.started_ms)).where(turns.c.lane == row["lane"], unfinished())
+    depth, busy = tx.execute(queued).one()
     return rows.session(row, queue_depth=depth, is_busy=busy > 0)
 
 
@@ -215,7 +213,7 @@ def add(tx: Connection, workspace: str, new: NewSession, *, now_ms: int) -> dict
         "lane": secrets.token_hex(16),
         "workspace": workspace,
         "id": new.id or new_id("sess_"),
-        "agent": new.agent or "",  # none yet: the first turn settles it
+        "agent": new.agent or "",  # none yet: the first turn sets it
         "status": "active",
         "user": new.user,
         "title": new.title,
@@ -236,10 +234,3 @@ def add(tx: Connection, workspace: str, new: NewSession, *, now_ms: int) -> dict
     }
     tx.execute(insert(sessions), row)
     return row
-
-
-def _queue(tx: Connection, lane: str) -> tuple[int, int]:
-    # One that was begun keeps the session busy while it waits for tools, for a person or for another worker.
-    queued = select(func.count(), func.count(turns.c.started_ms)).where(turns.c.lane == lane, unfinished())
-    depth, busy = tx.execute(queued).one()
-    return depth, busy

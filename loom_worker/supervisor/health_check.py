@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.lanes.readiness import Look, Worker, look, stuck
+from loom_worker.lanes.readiness import Readiness, Worker, read_readiness, stuck
 from loom_worker.supervisor.decide import Remedy, Row
 
 LOOK_EVERY_S = 3.0
@@ -43,7 +43,7 @@ class Finding:
 class Rounds:
     """Looks every ``every_s``; without an answer from Redis there is no finding."""
 
-    def __init__(self, look: Callable[[], Look], *, host: str, every_s: float = LOOK_EVERY_S) -> None:
+    def __init__(self, look: Callable[[], Readiness], *, host: str, every_s: float = LOOK_EVERY_S) -> None:
         """Args: host: this machine's name, as workers know it."""
         self._look = look
         self._host = host
@@ -77,7 +77,7 @@ class Rounds:
         self._stuck.clear()
         self._still.clear()
 
-    def _count(self, seen: Look, running: Mapping[int, Row]) -> None:
+    def _count(self, seen: Readiness, running: Mapping[int, Row]) -> None:
         beating, idle = self._ours(seen.workers, running), self._ours(stuck(seen), running)
         self._known = (self._known & running.keys()) | beating
         self._stuck = Counter({pid: self._stuck[pid] + 1 for pid in idle})
@@ -93,17 +93,17 @@ class Rounds:
         why = f"is hung (no heartbeat for {STILL_LOOKS * self._every_s:.0f} s)"
         return [Finding(running[pid].spec.name, "kill", why) for pid, n in self._still.items() if n >= STILL_LOOKS]
 
-    def _idle(self, running: Mapping[int, Row], seen: Look, now_s: float) -> list[Finding]:
+    def _idle(self, running: Mapping[int, Row], seen: Readiness, now_s: float) -> list[Finding]:
         if self._away_looks:
             return []
         names = [running[pid].spec.name for pid, n in self._stuck.items() if n >= STUCK_LOOKS]
         names = [name for name in names if self._rests_until_s.get(name, now_s) <= now_s]
         self._rests_until_s.update(dict.fromkeys(names, now_s + REST_S))
-        why = f"is alive but takes no turns (doorbells unanswered for {seen.unanswered_s:.0f} s)"
+        why = f"is alive but takes no turns (doorbells unanswered for {seen.unclaimed_s:.0f} s)"
         return [Finding(name, "ask", why) for name in names]
 
 
-def looking(redis_url: str) -> Callable[[], Look]:
+def looking(redis_url: str) -> Callable[[], Readiness]:
     """How to look at this Redis; nothing is connected yet."""
     client = redis.Redis.from_url(
         redis_url,
@@ -112,4 +112,4 @@ def looking(redis_url: str) -> Callable[[], Look]:
         socket_connect_timeout=_TIMEOUT_S,
         retry=Retry(NoBackoff(), 0),
     )
-    return partial(look, client)
+    return partial(read_readiness, client)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.lanes.readiness import Look
+from loom_worker.lanes.readiness import Readiness
 
 TOLD_AFTER_LOOKS = 2
 """The first look comes before an embedded server is up, and a single one may be lost."""
@@ -13,14 +13,14 @@ TOLD_AFTER_LOOKS = 2
 class Telling:
     """A way to look at Redis that says when it begins to fail, and when it is over."""
 
-    def __init__(self, look: Callable[[], Look], *, server: str, say: Callable[[str], None]) -> None:
+    def __init__(self, look: Callable[[], Readiness], *, server: str, say: Callable[[str], None]) -> None:
         """Args: server: what is looked at, in words."""
         self._look = look
         self._server = server
         self._say = say
         self._failed = 0
 
-    def __call__(self) -> Look:
+    def __call__(self) -> Readiness:
         """Look.
 
         Raises:

@@ -156,7 +156,7 @@ class Sweep:
         # Redis may have been away when they were deleted.
         self.events.forget(dict.fromkeys(self.sessions.deleted_turns(limit=FORGOTTEN), False))
         batches = 0
-        while batches < REAPED and self.sessions.reap():
+        while batches < REAPED and self.sessions.purge():
             batches += 1
 
     def _send(self, due: Iterable[str], door: Callable[[str], None]) -> int:

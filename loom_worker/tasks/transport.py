@@ -32,7 +32,7 @@ from kombu.transport import TRANSPORT_ALIASES, redis
 from redis.exceptions import ResponseError
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.lanes import dropped
+from loom_worker.lanes.readiness import count_dropped
 from loom_worker.tasks import incoming
 from loom_worker.tasks.incoming import BadMessage
 
@@ -171,7 +171,7 @@ class Channel(redis.Channel):
         log.warning("dropped a malformed message of the queue %s, delivery tag %s: %s", queue, label, why)
         try:
             with self.conn_or_acquire() as client:
-                dropped.count(client, queue)
+                count_dropped(client, queue)
         except Unavailable as error:
             log.warning("not counted: %s", error)
 

@@ -13,7 +13,7 @@ from typing import Any
 from celery import Celery
 from kombu.connection import Connection
 
-from loom_worker.core.redis_client import in_our_words
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.lanes import keys
 
 TASK = "loom.turn.run"
@@ -53,7 +53,7 @@ class WakeupQueue:
         Raises:
             Unavailable: Redis did not answer; the sweep will ring.
         """
-        with in_our_words():
+        with translate_redis_errors():
             self._redis.lpush(keys.WAKEUPS, self.message(lane))
 
 

@@ -15,7 +15,7 @@ from loom_worker.guard.redact import redacted
 from loom_worker.llm.sanitize import clean
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.memory.layers import longest
-from loom_worker.store.errors import Errors, NewError
+from loom_worker.store.tool_errors import NewToolError, ToolErrors
 
 SUMMARY_CHARS = 100
 """Of a summary, its code and ellipsis included."""
@@ -48,7 +48,7 @@ class Failures:
 
     def __init__(
         self,
-        errors: Errors | None,
+        errors: ToolErrors | None,
         *,
         clock_ms: Callable[[], int] = now_ms,
         count: Callable[[str], int] = cl100k_tokens,
@@ -66,14 +66,14 @@ class Failures:
     def told(self, caller: Caller, tool_name: str, outcome: Outcome) -> tuple[str, str | None]:
         """Keep a failed call; return what the model reads of it, and the error's id if it was kept."""
         raw = raw_error(outcome)
-        new = NewError(caller.lane, caller.turn_id, tool_name, _summary(raw["message"], outcome.code), raw)
+        new = NewToolError(caller.lane, caller.turn_id, tool_name, _summary(raw["message"], outcome.code), raw)
         error_id = self._stored(self._errors, new) if self._errors is not None else None
         _log(new, error_id, level=logging.ERROR if outcome.is_fault else logging.INFO)
         if error_id is None:
             return told_whole(tool_name, outcome), None
         return _told(tool_name, new.short_summary, error_id, self._count), error_id
 
-    def _stored(self, errors: Errors, new: NewError) -> str | None:
+    def _stored(self, errors: ToolErrors, new: NewToolError) -> str | None:
         for _ in range(2):
             try:
                 error_id = errors.store(new, now_ms=self._clock_ms())
@@ -88,7 +88,7 @@ class Failures:
         return None
 
 
-def _log(new: NewError, error_id: str | None, *, level: int) -> None:
+def _log(new: NewToolError, error_id: str | None, *, level: int) -> None:
     text = _cut("\n".join(filter(None, (new.raw_error.get(part) for part in ("message", "detail")))), LOGGED_BYTES)
     ids = {"turn": new.turn_id} | ({"error_id": error_id} if error_id else {})
     log.log(level, "tool %s failed: %s", new.tool_name, text, extra=ids)
@@ -155,7 +155,7 @@ def raw_error(outcome: Outcome) -> Json:
     return raw
 
 
-def error_detail_tool(errors: Errors) -> Tool:
+def error_detail_tool(errors: ToolErrors) -> Tool:
     """The tool ``get_error_detail``; it reads errors of the caller's own session alone."""
 
     def run(arguments: Json, caller: Caller) -> Json:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loom_worker.blobs.blobs import Blobs, Stored
-from loom_worker.blobs.copies import Copies
 from loom_worker.blobs.counters import Counters
-from loom_worker.blobs.disk import Disk
-from loom_worker.blobs.faults import DiskFull, Lost, Unreadable, Unwritable
-from loom_worker.blobs.memory import Memory
-from loom_worker.blobs.tier import is_ref
+from loom_worker.blobs.derived import DerivedFiles
+from loom_worker.blobs.disk import DiskTier
+from loom_worker.blobs.memory import MemoryTier
+from loom_worker.blobs.tier import DiskFull, LostBlob, UnreadableBlob, UnwritableBlob, is_ref
 from loom_worker.core.errors import NotFound, ToolFailed
 from loom_worker.core.settings import BlobSettings
 from loom_worker.core.values.ids import now_ms
@@ -49,10 +48,10 @@ class Stores:
 
     blobs: Blobs
     rows: BlobRows
-    disk: Disk
-    copies: Copies
+    disk: DiskTier
+    copies: DerivedFiles
     counters: Counters
-    memory: Memory
+    memory: MemoryTier
 
 
 def stores(settings: BlobSettings, rows: BlobRows, redis: Any) -> Stores:
@@ -61,9 +60,9 @@ def stores(settings: BlobSettings, rows: BlobRows, redis: Any) -> Stores:
     Args:
         redis: a redis-py client that does **not** decode responses.
     """
-    disk, counters = Disk(settings.folder), Counters(redis)
-    memory = Memory(redis, most_bytes=settings.memory_bytes, ttl_s=settings.ttl_s)
-    copies = Copies(settings.folder / "copies", most_bytes=int(settings.disk_bytes * COPIES_SHARE))
+    disk, counters = DiskTier(settings.folder), Counters(redis)
+    memory = MemoryTier(redis, most_bytes=settings.memory_bytes, ttl_s=settings.ttl_s)
+    copies = DerivedFiles(settings.folder / "copies", most_bytes=int(settings.disk_bytes * COPIES_SHARE))
     blobs = Blobs(disk=disk, memory=memory, counters=counters)
     return Stores(blobs, rows, disk, copies, counters, memory)
 
@@ -129,7 +128,7 @@ class References:
         reference = self.find(ref, caller)
         try:
             return self._read(reference)
-        except Unreadable as fault:
+        except UnreadableBlob as fault:
             raise ToolFailed(f"{fault}; {AGAIN}", "ERROR_NOT_FOUND") from fault
 
     def open(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
@@ -144,8 +143,8 @@ class References:
         self.stores.rows.touch(ref, now_ms=now_ms())
         try:
             return self._read(reference)
-        except Unreadable as fault:
-            slug = "blob-lost" if isinstance(fault, Lost) else "blob-damaged"
+        except UnreadableBlob as fault:
+            slug = "blob-lost" if isinstance(fault, LostBlob) else "blob-damaged"
             raise NotFound(f"The result cannot be read: {fault}.", slug) from fault
 
     def tidy(self, moment_ms: int) -> int:
@@ -185,11 +184,11 @@ class References:
         except DiskFull:
             others = max(0, self.stores.rows.total_bytes() - len(data))
             self._make_room(0, most_bytes=others)
-        except Unwritable:
+        except UnwritableBlob:
             return None
         try:
             return self.stores.blobs.put(ref, data)
-        except Unwritable:
+        except UnwritableBlob:
             return None
 
     def _make_room(self, size_bytes: int, *, most_bytes: int | None = None) -> bool:
@@ -213,7 +212,7 @@ class References:
 
     def _remove_strays(self, before_s: float) -> int:
         """Files of which no row knows, such as of a process that died between the two."""
-        on_shelf = self.stores.disk.shelf(self._shelf, before_s=before_s)
+        on_shelf = self.stores.disk.refs_in(self._shelf, before_s=before_s)
         self._shelf += 1
         strays = on_shelf - self.stores.rows.known(on_shelf)
         if strays:
@@ -227,7 +226,7 @@ class References:
         Raises:
             Unavailable: Redis or the database did not answer.
         """
-        held = self.stores.memory.held()
+        held = self.stores.memory.usage()
         return {
             "counters": self.stores.counters.all(),
             "memory_blobs": held.blobs,

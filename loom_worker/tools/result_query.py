@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loom_worker.backends import sqlite_process
 from loom_worker.backends.sqlite_guard import LIMITS, Order
-from loom_worker.blobs.copies import Copies
+from loom_worker.blobs.derived import DerivedFiles
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import codes, sqlite3
 from loom_worker.core.values.json import Json
@@ -74,7 +74,7 @@ def ask(file: Path, sql: str, *, most_bytes: int) -> Json:
     return result
 
 
-def ask_copy(copies: Copies, ref: str, content: Callable[[], Content], sql: str, *, most_bytes: int) -> Json:
+def ask_copy(copies: DerivedFiles, ref: str, content: Callable[[], Content], sql: str, *, most_bytes: int) -> Json:
     """Ask one result: by its copy from an earlier question, else by a new one, which is kept if it fits."""
     copy = copies.find(ref)
     if copy is not None:

@@ -12,7 +12,16 @@ from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tools import Caller, Tool
-from loom_worker.store.shared import KEY_CHARS, VALUE_BYTES, Change, Changes, Entry, SharedMemory, Shelf, is_plain
+from loom_worker.store.shared_memory import (
+    KEY_CHARS,
+    VALUE_BYTES,
+    KeyWrite,
+    Namespace,
+    SharedChanges,
+    SharedEntry,
+    SharedMemory,
+    is_plain,
+)
 
 NAMESPACES = ("AGENT", "WORKFLOW", "SWARM", "GLOBAL")
 USUAL = "AGENT"
@@ -21,7 +30,7 @@ _MEMBERS = {"WORKFLOW": "workflow_id", "SWARM": "swarm_id"}
 """Of the session's metadata: which workflow or swarm it belongs to."""
 
 
-def shelf_of(namespace: str, caller: Caller, scope: Mapping[str, object]) -> Shelf:
+def shelf_of(namespace: str, caller: Caller, scope: Mapping[str, object]) -> Namespace:
     """The shelf that a caller means.
 
     Args:
@@ -35,12 +44,12 @@ def shelf_of(namespace: str, caller: Caller, scope: Mapping[str, object]) -> She
     if name not in NAMESPACES:
         raise ToolFailed(f"namespace must be one of {', '.join(NAMESPACES)}", "INVALID_INPUT")
     if name == "GLOBAL":
-        return Shelf(caller.workspace, name, "")
+        return Namespace(caller.workspace, name, "")
     owner = caller.agent if name == "AGENT" else scope.get(_MEMBERS[name])
     if not isinstance(owner, str) or not 1 <= len(owner) <= OWNER_CHARS or not is_plain(owner):
         text = f"this session has no {_MEMBERS.get(name, 'agent')} in its metadata, so no {name} namespace"
         raise ToolFailed(text, "INVALID_INPUT")
-    return Shelf(caller.workspace, name, owner)
+    return Namespace(caller.workspace, name, owner)
 
 
 POLL_S = 0.2
@@ -59,8 +68,8 @@ class Waiting:
 
 
 def watch(
-    memory: SharedMemory, waiting: Waiting, shelf: Shelf, prefix: str, *, since: int, wait_s: float
-) -> tuple[Changes, bool]:
+    memory: SharedMemory, waiting: Waiting, shelf: Namespace, prefix: str, *, since: int, wait_s: float
+) -> tuple[SharedChanges, bool]:
     """Return the changes after a revision, as soon as there are some; none when time is up or the process stops.
 
     Args:
@@ -137,7 +146,7 @@ def shared_tools(parts: SharedParts) -> tuple[Tool, ...]:
 
 
 @contextmanager
-def _told(parts: SharedParts, arguments: Json, caller: Caller) -> Iterator[Shelf]:
+def _told(parts: SharedParts, arguments: Json, caller: Caller) -> Iterator[Namespace]:
     """The shelf of a call; what goes wrong with it is told to the model."""
     try:
         yield shelf_of(arguments.get("namespace", USUAL), caller, parts.scope_of(caller))
@@ -151,7 +160,7 @@ def _told(parts: SharedParts, arguments: Json, caller: Caller) -> Iterator[Shelf
         raise ToolFailed(str(error), "DATABASE_ERROR") from error
 
 
-def _watched(parts: SharedParts, shelf: Shelf, arguments: Json) -> Json:
+def _watched(parts: SharedParts, shelf: Namespace, arguments: Json) -> Json:
     prefix, since = arguments.get("prefix", ""), int(arguments.get("since_version", 0))
     wait_s = min(float(arguments.get("wait_s", USUAL_WAIT_S)), MOST_WAIT_S)
     changes, is_anew = watch(parts.memory, parts.waiting, shelf, prefix, since=since, wait_s=wait_s)
@@ -163,17 +172,17 @@ def _watched(parts: SharedParts, shelf: Shelf, arguments: Json) -> Json:
     }
 
 
-def _change(parts: SharedParts, arguments: Json, caller: Caller) -> Change:
+def _change(parts: SharedParts, arguments: Json, caller: Caller) -> KeyWrite:
     expected = arguments.get("expected_version")
-    return Change(caller.agent, parts.clock_ms(), None if expected is None else int(expected))
+    return KeyWrite(caller.agent, parts.clock_ms(), None if expected is None else int(expected))
 
 
-def _named(entry: Entry) -> Json:
+def _named(entry: SharedEntry) -> Json:
     changed = {"updated_by": entry.updated_by, "updated_at": rfc3339(entry.updated_ms)}
     return {"key": entry.key, "version": entry.version, **changed}
 
 
-def _shown(entry: Entry) -> Json:
+def _shown(entry: SharedEntry) -> Json:
     return {**_named(entry), **({"deleted": True} if entry.is_deleted else {"value": entry.value})}
 
 

@@ -31,11 +31,11 @@ class WaitTeller:
 
     def tell(self, turn: Turn, waiting: Waiting) -> None:
         """Tell it now; a Redis that does not answer is left alone for a while."""
-        self._tolerant.ask(lambda: self._waits.tell(turn, waiting), otherwise=None)
+        self._tolerant.ask(lambda: self._waits.record(turn, waiting), otherwise=None)
 
     def is_first(self, turn: Turn, reply_n: int) -> bool:
         """True for the first who asks this of the tools of a reply, over all workers; always while Redis is away."""
-        return self._tolerant.ask(lambda: self._waits.is_first(turn, reply_n), otherwise=True)
+        return self._tolerant.ask(lambda: self._waits.is_first_report(turn, reply_n), otherwise=True)
 
 
 class ModelWatch:

@@ -13,8 +13,8 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Remembered
 from loom_worker.core.values.turns import Call, Claim
-from loom_worker.events.flusher import Flusher
 from loom_worker.events.log import EventLog
+from loom_worker.events.writer import EventFlusher
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, LiveWorkers
 from loom_worker.store.calls import Calls
@@ -80,7 +80,7 @@ class TurnWorker:
     waits: WaitTeller
     bodies: WebhookBodies
     stopping: Stopping
-    flusher: Flusher = field(default_factory=Flusher)
+    flusher: EventFlusher = field(default_factory=EventFlusher)
     content: Content = field(default_factory=Alone)
     """What this process has of agents' content beside what others have accepted."""
     is_isolated: bool = False

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from loom_worker.blobs.memory import INDEX, Memory
+from loom_worker.blobs.memory import INDEX, MemoryTier
 from loom_worker.core.settings import BlobSettings
 from loom_worker.core.values.tools import Caller
 from loom_worker.store.blobs import BlobRows
@@ -61,11 +61,11 @@ def test_many_writers_at_once_keep_within_one_bound(server: Valkey) -> None:
     over: list[int] = []
 
     def write(client: Any) -> None:
-        memory = Memory(client, most_bytes=BOUND, ttl_s=60)
+        memory = MemoryTier(client, most_bytes=BOUND, ttl_s=60)
         for _ in range(100):
             memory.put(ref := new_ref(), b"x" * 1_500)
             memory.get(ref, most_bytes=BOUND)
-            over.extend(held for held in [memory.held().stored_bytes] if held > BOUND)
+            over.extend(held for held in [memory.usage().stored_bytes] if held > BOUND)
 
     threads = [threading.Thread(target=write, args=[client]) for client in clients]
     for thread in threads:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from loom_worker.core.settings import from_env
-from loom_worker.lanes.readiness import AFTER_S, look, stuck
+from loom_worker.lanes.readiness import AFTER_S, read_readiness, stuck
 from tests.support.celery_app import app_at
 from tests.support.messages_server import Hang, MessagesServer
 from tests.support.messages_wire import answer, sse
@@ -47,7 +47,7 @@ def test_workers_whose_threads_all_wait_for_the_model_are_ready_and_left_alone(
     def waited_s() -> float:
         statuses.add(system.get("/readyz").status)
         with system.redis() as client:
-            return look(client).unanswered_s
+            return read_readiness(client).unclaimed_s
 
     # What would be a verdict on idle workers, and what the supervisor needs to act on one.
     until(lambda: waited_s() > AFTER_S + 10, AFTER_S + 30, "the doorbells of the others go unanswered")
@@ -77,7 +77,7 @@ def test_workers_that_take_no_turns_are_named_and_replaced_and_the_turn_is_answe
     assert "alive but not consuming" in detail
     assert all(f"-{before[name]}-" in detail for name in TAKERS)
     with system.redis() as client:
-        assert len(stuck(look(client))) == len(TAKERS)
+        assert len(stuck(read_readiness(client))) == len(TAKERS)
 
     assert system.ended(turn_id)["status"] == "completed"
     assert all(f"{name} is alive but takes no turns" in system.output for name in TAKERS)

@@ -31,9 +31,9 @@ from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
-from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
+from loom_worker.store.turns import Turns
 from loom_worker.tools.execution import call_tool
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
@@ -261,7 +261,7 @@ class Stage:
         if not done.turn.is_finished and self.lanes.alert(turn.lane):
             self.book.woken.append(turn.lane)
         if hears is not None:
-            hears.renewer.beat()
+            hears.renewer.renew()
         return done
 
     def serve(self, turn: Turn, by: TurnWorker) -> Turn:

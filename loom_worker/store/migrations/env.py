@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the database that prepare.py names."""
+"""Alembic's entry point: runs the migrations on the database that prepare.py names."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ from loom_worker.store.file import into_wal
 from loom_worker.store.schema import metadata
 
 # Processes that start together wait for the one that migrates: on a busy machine it takes longer than the usual 5 s.
-PATIENCE_S = 60
-engine = create_engine(context.config.attributes["url"], module=sqlite3, connect_args={"timeout": PATIENCE_S})
+LOCK_WAIT_S = 60
+engine = create_engine(context.config.attributes["url"], module=sqlite3, connect_args={"timeout": LOCK_WAIT_S})
 
 
 @event.listens_for(engine, "connect")
 def _connected(dbapi_connection: Any, _record: Any) -> None:
     dbapi_connection.isolation_level = None
     if dbapi_connection.execute("PRAGMA page_count").fetchone()[0] == 0:
-        # Only before the first page is there can a file be told to become smaller in steps; later it takes a VACUUM.
+        # Only before the first page is there can a file be set to become smaller in steps; later it takes a VACUUM.
         dbapi_connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-    into_wal(dbapi_connection, patience_s=PATIENCE_S)
+    into_wal(dbapi_connection, wait_s=LOCK_WAIT_S)
 
 
 @event.listens_for(engine, "begin")

@@ -24,8 +24,8 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Final, Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
-from loom_worker.store.reading import Turns
 from loom_worker.store.submit import submit
+from loom_worker.store.turns import Turns
 from loom_worker.turn.ending import finished
 from loom_worker.turn.state import TurnState, conversation, said, usage_of
 from loom_worker.turn.tool_plan import Checked, planned

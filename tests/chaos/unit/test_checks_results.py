@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from loom_worker.blobs.disk import Disk
-from loom_worker.blobs.frame import packed
+from loom_worker.blobs.blobs import packed
+from loom_worker.blobs.disk import DiskTier
 from loom_worker.core.values.tools import DataReference
 from loom_worker.core.values.turns import Ending
 from loom_worker.store.blobs import BlobRows
@@ -106,7 +106,7 @@ def _keep(run: Run, work: TurnState) -> None:
     data = TEXT.encode()
     frame = packed(data)
     assert frame is not None
-    Disk(run.settings.home / "blobs").put(REF, frame)
+    DiskTier(run.settings.home / "blobs").put(REF, frame)
     reference = DataReference(
         REF, WORKSPACE, "s1", work.turn.id, "report", len(data), len(frame), SHA256, True, "text/plain", NOW_MS
     )

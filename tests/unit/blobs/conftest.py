@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from loom_worker.blobs.counters import Counters
-from loom_worker.blobs.disk import Disk
-from loom_worker.blobs.memory import Memory
+from loom_worker.blobs.disk import DiskTier
+from loom_worker.blobs.memory import MemoryTier
 from tests.support.valkey import Valkey
 from tests.unit.blobs.made import BOUND
 
@@ -29,13 +29,13 @@ def client(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture
-def memory(client: Any) -> Memory:
-    return Memory(client, most_bytes=BOUND, ttl_s=60)
+def memory(client: Any) -> MemoryTier:
+    return MemoryTier(client, most_bytes=BOUND, ttl_s=60)
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Disk:
-    return Disk(tmp_path / "blobs")
+def disk(tmp_path: Path) -> DiskTier:
+    return DiskTier(tmp_path / "blobs")
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.blobs.disk import SHELVES, Disk
-from loom_worker.blobs.faults import DiskFull, Unwritable
+from loom_worker.blobs.disk import FOLDERS, DiskTier
+from loom_worker.blobs.tier import DiskFull, UnwritableBlob
 from tests.support.disks import filled, small_disk
 from tests.unit.blobs.made import new_ref
 
@@ -19,15 +19,15 @@ def all_files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def shelved(disk: Disk, before_s: float) -> set[str]:
-    return {ref for number in range(SHELVES) for ref in disk.shelf(number, before_s=before_s)}
+def shelved(disk: DiskTier, before_s: float) -> set[str]:
+    return {ref for number in range(FOLDERS) for ref in disk.refs_in(number, before_s=before_s)}
 
 
 def test_nobody_else_may_look_at_the_folder_or_its_files(tmp_path: Path) -> None:
     (tmp_path / "blobs").mkdir(mode=0o777)
     old = os.umask(0)
     try:
-        Disk(tmp_path / "blobs").put(new_ref(), b"secret")
+        DiskTier(tmp_path / "blobs").put(new_ref(), b"secret")
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "blobs").stat().st_mode) == 0o700
@@ -37,13 +37,13 @@ def test_nobody_else_may_look_at_the_folder_or_its_files(tmp_path: Path) -> None
 
 def test_a_file_lies_under_the_digits_of_its_reference_alone(tmp_path: Path) -> None:
     ref = new_ref()
-    Disk(tmp_path).put(ref, b"data")
+    DiskTier(tmp_path).put(ref, b"data")
     digits = ref.removeprefix("ref_")
     assert all_files(tmp_path) == [tmp_path / digits[:2] / digits[2:4] / digits]
 
 
 def test_two_stores_on_one_folder_see_each_others_files(tmp_path: Path) -> None:
-    first, second, ref = Disk(tmp_path), Disk(tmp_path), new_ref()
+    first, second, ref = DiskTier(tmp_path), DiskTier(tmp_path), new_ref()
     first.put(ref, b"data")
     assert second.get(ref, most_bytes=4) == b"data"
     second.drop([ref])
@@ -51,7 +51,7 @@ def test_two_stores_on_one_folder_see_each_others_files(tmp_path: Path) -> None:
 
 
 def test_half_a_file_is_never_seen(tmp_path: Path) -> None:
-    disk, ref, sizes = Disk(tmp_path), new_ref(), set[int]()
+    disk, ref, sizes = DiskTier(tmp_path), new_ref(), set[int]()
     disk.put(ref, b"a" * 500_000)
     is_over = threading.Event()
 
@@ -71,7 +71,7 @@ def test_half_a_file_is_never_seen(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", size_bytes=2_000_000) as folder:
-        disk, ref = Disk(folder / "blobs"), new_ref()
+        disk, ref = DiskTier(folder / "blobs"), new_ref()
         disk.put(ref, b"data")
         with filled(folder), pytest.raises(DiskFull, match="full"):
             disk.put(new_ref(), b"x" * 100_000)
@@ -81,12 +81,12 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(Unwritable, match="cannot be written"):
-        Disk(tmp_path / "file" / "blobs").put(new_ref(), b"data")
-    assert Disk(tmp_path / "file" / "blobs").get(new_ref(), most_bytes=1) is None
+    with pytest.raises(UnwritableBlob, match="cannot be written"):
+        DiskTier(tmp_path / "file" / "blobs").put(new_ref(), b"data")
+    assert DiskTier(tmp_path / "file" / "blobs").get(new_ref(), most_bytes=1) is None
 
 
-def test_old_files_are_found_on_their_shelf_and_young_ones_are_not(disk: Disk) -> None:
+def test_old_files_are_found_on_their_shelf_and_young_ones_are_not(disk: DiskTier) -> None:
     refs = {new_ref() for _ in range(20)}
     for ref in refs:
         disk.put(ref, b"data")
@@ -97,20 +97,20 @@ def test_old_files_are_found_on_their_shelf_and_young_ones_are_not(disk: Disk) -
 
 def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
     program = (
-        "import os, signal, sys, pathlib; from loom_worker.blobs.disk import Disk\n"
+        "import os, signal, sys, pathlib; from loom_worker.blobs.disk import DiskTier\n"
         "pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "Disk(pathlib.Path(sys.argv[1])).put(sys.argv[2], b'data')\n"
+        "DiskTier(pathlib.Path(sys.argv[1])).put(sys.argv[2], b'data')\n"
     )
     died = subprocess.run([sys.executable, "-c", program, str(tmp_path), new_ref()], check=False)
     assert died.returncode == -signal.SIGKILL
     assert [file.suffix for file in all_files(tmp_path)] == [".new"]
-    disk = Disk(tmp_path)
+    disk = DiskTier(tmp_path)
     assert shelved(disk, time.time() - 60) == set()
     assert len(all_files(tmp_path)) == 1
     assert shelved(disk, time.time() + 60) == set()
     assert all_files(tmp_path) == []
 
 
-def test_a_shelf_that_was_never_made_is_empty(disk: Disk, tmp_path: Path) -> None:
+def test_a_shelf_that_was_never_made_is_empty(disk: DiskTier, tmp_path: Path) -> None:
     assert shelved(disk, time.time()) == set()
     assert list(tmp_path.iterdir()) == []

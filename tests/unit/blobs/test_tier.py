@@ -6,14 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loom_worker.blobs.disk import Disk
-from loom_worker.blobs.memory import Memory
+from loom_worker.blobs.disk import DiskTier
+from loom_worker.blobs.memory import MemoryTier
 from loom_worker.blobs.tier import Tier, is_ref
 from tests.unit.blobs.made import new_ref
 
 
 @pytest.fixture(params=["disk", "memory"])
-def tier(request: pytest.FixtureRequest, disk: Disk, memory: Memory) -> Tier:
+def tier(request: pytest.FixtureRequest, disk: DiskTier, memory: MemoryTier) -> Tier:
     return disk if request.param == "disk" else memory
 
 

@@ -102,8 +102,8 @@ def test_the_example_pattern_loads_with_every_field_understood(tmp_path: Path) -
 def test_the_architecture_names_every_table_and_every_key() -> None:
     page = text("docs/architecture.md")
     assert [name for name in schema.metadata.tables if f"| `{name}` |" not in page] == []
-    names = [keys.LEASES, keys.WORKERS, keys.BORN, keys.SWEEP, keys.lane("<lane>"), keys.lease("<lane>")]
-    names += [keys.sent("<what>"), keys.worker("<worker>"), keys.UNANSWERED]
+    names = [keys.LEASES, keys.WORKERS, keys.MEMORY_SINCE, keys.SWEEP, keys.lane("<lane>"), keys.lease("<lane>")]
+    names += [keys.sent("<what>"), keys.worker("<worker>"), keys.UNCLAIMED]
     names += [f"{breaker.HASH}<name>", breaker.NAMES, f"{rate.TIMES}<name>", "loom:mcp:<key>"]
     names += [f"{memory.PREFIX}<ref>", memory.INDEX, memory.TOTAL, counters.KEY]
     names += [f"{events.AT}<process>", events.RELOADS]

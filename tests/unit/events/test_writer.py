@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Call, Step, Turn
-from loom_worker.events.flusher import Flusher
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import queued, rebuild
-from loom_worker.events.writer import RETRY_S, EventWriter
+from loom_worker.events.writer import RETRY_S, EventFlusher, EventWriter
 from tests.support.until import until
 
-FLUSHER = Flusher()
+FLUSHER = EventFlusher()
 TURN = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", 0)
 
 
@@ -276,7 +275,7 @@ def test_what_a_dead_redis_missed_is_told_when_it_answers_again(valkey: redis.Re
     writer.emit("turn.started", {})
     log = writer.take_log()
     dead.is_dead = False
-    writer._silent_until_s = 0.0
+    writer._paused_until_s = 0.0
     writer.emit("context.built", {})
     journal = (Step(0, "events", log or {}), Step(1, "events", writer.take_log() or {}))
     assert dead.read(TURN.id, after=0, wait_ms=0) == rebuild(TURN, journal)
@@ -333,7 +332,7 @@ def test_text_that_was_written_without_an_answer_is_not_told_twice_and_what_foll
     valkey: redis.Redis,
 ) -> None:
     log = Unheard(valkey, valkey)
-    writer = EventWriter(log, TURN.id, lambda: (), flusher=Flusher(), fence=1, first=1)
+    writer = EventWriter(log, TURN.id, lambda: (), flusher=EventFlusher(), fence=1, first=1)
     log.is_late = True
     writer.delta("reply ", reply_n=0)
     log.is_late = False

@@ -37,7 +37,7 @@ class LaneMachine(RuleBasedStateMachine):
                 self.take()
                 self.complete()
         assert self.unfinished == []
-        assert set(self.redis.keys("*")) <= {keys.UNANSWERED, keys.PULSE}  # the first goes by itself
+        assert set(self.redis.keys("*")) <= {keys.UNCLAIMED, keys.PULSE}  # the first goes by itself
         self.redis.close()
 
     @rule()

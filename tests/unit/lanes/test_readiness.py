@@ -5,7 +5,16 @@ import pytest
 from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease
-from loom_worker.lanes.readiness import AFTER_S, SLEPT_S, Idleness, Look, Worker, look, problems, stuck
+from loom_worker.lanes.readiness import (
+    AFTER_S,
+    SLEPT_S,
+    Idleness,
+    Readiness,
+    Worker,
+    problems,
+    read_readiness,
+    stuck,
+)
 from tests.support.busy_threads import BusyThreads
 
 LANE = "a1"
@@ -76,7 +85,7 @@ TOOLS = worker("tools", threads=0)
 
 
 @pytest.mark.cases(
-    ("workers", "unanswered_s", "found"),
+    ("workers", "unclaimed_s", "found"),
     [
         ((worker(),), LONG_S, ["w1"]),
         ((worker("w1"), worker("w2", busy=3), TOOLS), LONG_S, ["w1", "w2"]),
@@ -90,7 +99,7 @@ TOOLS = worker("tools", threads=0)
         ((), LONG_S, []),
     ],
     ids=[
-        "free, and doorbells wait",
+        "free, and wake-ups wait",
         "all that are free",
         "beside one that is busy",
         "nothing waits",
@@ -103,16 +112,16 @@ TOOLS = worker("tools", threads=0)
     ],
 )
 def test_stuck_is_who_could_take_turns_and_does_not_while_nobody_else_does(
-    workers: tuple[Worker, ...], unanswered_s: float, found: list[str]
+    workers: tuple[Worker, ...], unclaimed_s: float, found: list[str]
 ) -> None:
-    assert [one.name for one in stuck(Look(workers, unanswered_s))] == found
+    assert [one.name for one in stuck(Readiness(workers, unclaimed_s))] == found
 
 
 def test_the_reasons_name_ages_and_workers() -> None:
-    assert problems(Look((FULL, TAKING), 600.0)) == ()
-    assert problems(Look((TOOLS,), 0.0)) == ("workers: none that takes turns is alive",)
-    (reason,) = problems(Look((worker("w1", idle_s=31.4), worker("w2", idle_s=40.0)), 17.2))
-    assert "alive but not consuming: doorbells have gone unanswered for 17 s" in reason
+    assert problems(Readiness((FULL, TAKING), 600.0)) == ()
+    assert problems(Readiness((TOOLS,), 0.0)) == ("workers: none that takes turns is alive",)
+    (reason,) = problems(Readiness((worker("w1", idle_s=31.4), worker("w2", idle_s=40.0)), 17.2))
+    assert "alive but not consuming: wake-ups have waited for 17 s" in reason
     assert "w1 for 31 s, w2 for 40 s" in reason
 
 
@@ -135,13 +144,13 @@ def redis_ms(client: Any) -> int:
     return int(seconds * 1000 + micros // 1000)
 
 
-def test_a_doorbell_is_unanswered_once_the_sweep_itself_has_rung_in_vain(client: Any, lanes: Lanes) -> None:
+def test_a_wakeup_is_unclaimed_once_the_sweep_itself_has_sent_one_in_vain(client: Any, lanes: Lanes) -> None:
     woken_in_vain(client, lanes)
-    assert look(client).unanswered_s == 0.0
+    assert read_readiness(client).unclaimed_s == 0.0
     client.hset(keys.lease(LANE), "since", redis_ms(client) - 17_000)
     pass_by(client, lanes)
-    assert 17.0 <= look(client).unanswered_s < 30.0
-    assert 0 < client.pttl(keys.UNANSWERED) <= 2 * LaneSettings().max_kick_s * 1000
+    assert 17.0 <= read_readiness(client).unclaimed_s < 30.0
+    assert 0 < client.pttl(keys.UNCLAIMED) <= 2 * LaneSettings().max_kick_s * 1000
 
 
 def answer(lanes: Lanes) -> Lease:
@@ -154,13 +163,13 @@ def test_an_answer_makes_the_count_begin_anew(client: Any, lanes: Lanes) -> None
     woken_in_vain(client, lanes, since_ms=1)
     lanes.release(answer(lanes))
     pass_by(client, lanes)
-    assert look(client).unanswered_s == 0.0
+    assert read_readiness(client).unclaimed_s == 0.0
     pass_by(client, lanes)
-    assert look(client).unanswered_s < 10.0
+    assert read_readiness(client).unclaimed_s < 10.0
 
 
 @pytest.mark.parametrize("state", ["running", "parked", "dropped"])
-def test_a_lane_that_was_answered_is_not_told_as_unanswered(client: Any, lanes: Lanes, state: str) -> None:
+def test_a_lane_that_was_taken_is_not_reported_as_unclaimed(client: Any, lanes: Lanes, state: str) -> None:
     woken_in_vain(client, lanes)
     lease = answer(lanes)
     if state == "parked":
@@ -168,29 +177,29 @@ def test_a_lane_that_was_answered_is_not_told_as_unanswered(client: Any, lanes: 
     elif state == "dropped":  # its session is paused
         lanes.drop(lease)
     pass_by(client, lanes)
-    assert client.get(keys.UNANSWERED) is None
+    assert client.get(keys.UNCLAIMED) is None
 
 
-def test_only_the_longest_unanswered_doorbell_is_kept_in_mind(client: Any, lanes: Lanes) -> None:
+def test_only_the_oldest_unclaimed_wakeup_is_recorded(client: Any, lanes: Lanes) -> None:
     now_ms = redis_ms(client)
     woken_in_vain(client, lanes, "young", since_ms=now_ms - 1_000)
     woken_in_vain(client, lanes, "old", since_ms=now_ms - 9_000)
     pass_by(client, lanes, "young")
-    assert client.get(keys.UNANSWERED) == str(now_ms - 1_000)
+    assert client.get(keys.UNCLAIMED) == str(now_ms - 1_000)
     pass_by(client, lanes, "old")
-    assert client.get(keys.UNANSWERED) == str(now_ms - 9_000)
-    client.pexpire(keys.UNANSWERED, 500)
+    assert client.get(keys.UNCLAIMED) == str(now_ms - 9_000)
+    client.pexpire(keys.UNCLAIMED, 500)
     pass_by(client, lanes, "young")
-    assert client.pttl(keys.UNANSWERED) <= 500, "prolonged by another"
+    assert client.pttl(keys.UNCLAIMED) <= 500, "prolonged by another"
     pass_by(client, lanes, "old")
-    assert client.pttl(keys.UNANSWERED) > 500
+    assert client.pttl(keys.UNCLAIMED) > 500
 
 
 def test_a_clock_of_redis_that_was_set_back_makes_no_negative_age(client: Any) -> None:
-    client.set(keys.UNANSWERED, redis_ms(client) + 60_000)
-    assert look(client).unanswered_s == 0.0
+    client.set(keys.UNCLAIMED, redis_ms(client) + 60_000)
+    assert read_readiness(client).unclaimed_s == 0.0
 
 
 def test_a_worker_whose_heart_stopped_is_not_looked_at(client: Any) -> None:
     client.zadd(keys.WORKERS, {"dead": 1})
-    assert look(client) == Look((), 0.0)
+    assert read_readiness(client) == Readiness((), 0.0)

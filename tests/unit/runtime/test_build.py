@@ -113,7 +113,7 @@ def test_a_front_accepts_turns_while_redis_is_down(settings: Settings) -> None:
 def test_readiness_names_what_is_missing(front: Front, live: Settings) -> None:
     assert front.readiness() == ("workers: none that takes turns is alive",)
     process = build.start(live)
-    process.worker.turns.renewer.beat()
+    process.worker.turns.renewer.renew()
     assert front.readiness() == ()
     assert front.queue_stats("default")["workers"] == 1
     process.stop()

@@ -20,7 +20,7 @@ from loom_worker.events.log import EventLog
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.turn_waiter import Following
 from loom_worker.service.wait_reports import Waits
-from loom_worker.store.reading import Turns
+from loom_worker.store.turns import Turns
 from tests.support.models import ONE_CALL, Beat, says, wants
 from tests.support.stage import WORKSPACE, Stage
 from tests.support.until import until

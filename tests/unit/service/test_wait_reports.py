@@ -48,13 +48,13 @@ def test_a_turn_that_has_ended_waits_for_nothing(stage: Stage, waits: Waits) -> 
 def test_a_call_under_way_is_known_from_its_worker(stage: Stage, waits: Waits) -> None:
     turn = held(stage)
     told = Waiting("rate_limit", START_MS + 5, attempt=2, next_try_ms=START_MS + 900, last_error="busy (429)")
-    waits.live.tell(turn, told)
+    waits.live.record(turn, told)
     assert waiting(stage, waits, turn) == told
 
 
 def test_what_a_former_owner_told_does_not_count(stage: Stage, waits: Waits) -> None:
     turn = held(stage)
-    waits.live.tell(turn, Waiting("rate_limit", 1))
+    waits.live.record(turn, Waiting("rate_limit", 1))
     with stage.database.write() as tx:
         tx.exec_driver_sql("UPDATE turns SET fence = fence + 1")
     assert waiting(stage, waits, turn) == Waiting("model", START_MS)
@@ -68,7 +68,7 @@ def test_a_turn_that_is_held_waits_for_its_model_also_if_redis_has_lost_what_was
 
 def test_a_turn_whose_worker_died_waits_for_another(stage: Stage, waits: Waits) -> None:
     turn = held(stage)
-    waits.live.tell(turn, Waiting("model", START_MS))
+    waits.live.record(turn, Waiting("model", START_MS))
     stage.redis.delete(keys.worker("w1"))
     assert waiting(stage, waits, turn) == Waiting("lane", START_MS)
 
@@ -131,7 +131,7 @@ def test_a_page_of_turns_is_told_of_as_each_is(stage: Stage, waits: Waits) -> No
 def test_figures_tell_how_long_the_oldest_of_each_kind_has_waited(stage: Stage, waits: Waits) -> None:
     assert waits.figures(WORKSPACE)["oldest_waiting_for"] is None
     running = held(stage)
-    waits.live.tell(running, Waiting("model", START_MS + 1_000))
+    waits.live.record(running, Waiting("model", START_MS + 1_000))
     stage.now_ms = START_MS + 2_000
     stage.submit()
     stage.now_ms = START_MS + 61_000

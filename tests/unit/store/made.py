@@ -99,10 +99,10 @@ def said(database: Database, session: str = "s1", *, turns: int, workspace: str 
     return lane
 
 
-def reaped(database: Database, *, limit: int = 200) -> int:
+def purged(database: Database, *, limit: int = 200) -> int:
     """Remove all rows of deleted sessions; return in how many batches."""
     sessions, batches = Sessions(database), 0
-    while sessions.reap(limit=limit):
+    while sessions.purge(limit=limit):
         batches += 1
     return batches
 

@@ -11,7 +11,7 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.backup import Backup, back_up
 from loom_worker.store.database import Database
-from loom_worker.store.file import flaws, path_of
+from loom_worker.store.file import file_defects, path_of
 from tests.support.disks import filled, small_disk, spoil
 from tests.unit.store.made import counts, submitted
 
@@ -82,7 +82,7 @@ def test_under_a_writer_that_never_pauses_each_copy_is_one_moment(
         before = len(written)
         made = back_up(source, folder / f"{number}.db", may_replace=False)
         assert before <= made.turns <= len(written) + 1
-        assert flaws(made.file, is_full=True) == ()
+        assert file_defects(made.file, is_full=True) == ()
 
 
 def test_a_file_that_exists_stays_unless_it_may_be_replaced(source: Path, folder: Path) -> None:
@@ -106,7 +106,7 @@ def test_the_database_itself_is_never_the_target(source: Path, name: str) -> Non
 def test_what_is_no_file_is_never_replaced(source: Path, folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     for target in (folder, folder / "pipe"):
-        with pytest.raises(Conflict, match="no file"):
+        with pytest.raises(Conflict, match="not a file"):
             back_up(source, target, may_replace=True)
 
 

@@ -12,7 +12,7 @@ from loom_worker.store.schema import blob_grants
 from loom_worker.store.sessions import Sessions
 from tests.unit.blobs.made import new_ref
 from tests.unit.blobs.made import reference as made_reference
-from tests.unit.store.made import NOW_MS, WORKSPACE, final, reaped, running
+from tests.unit.store.made import NOW_MS, WORKSPACE, final, purged, running
 
 HOUR_MS = 3_600_000
 LARGE = 1_000_000
@@ -143,7 +143,7 @@ def test_what_a_deleted_session_leaves_is_not_found_and_then_removed(database: D
     assert rows.of_lane(mine, other) is None
     assert rows.take_abandoned(after="", limit=10) == ((mine,), "")
     second = inserted(rows, lane)
-    reaped(database)
+    purged(database)
     assert rows.take_abandoned(after="", limit=10) == ((second,), "")
     assert rows.known([mine, second, others]) == {others}
 

@@ -6,11 +6,13 @@ import pytest
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Call, Claim
-from loom_worker.store.calls import CallOwner, Calls
+from loom_worker.store.calls import HOUR_MS, CallOwner, Calls, tool_counts
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
-from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.tool_errors import NewToolError, ToolErrors
+from loom_worker.store.turns import Turns
+from tests.unit.store import made
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, claimed, final, running
 
 
@@ -204,3 +206,28 @@ def test_a_result_keeps_what_it_refers_to(database: Database, claim: Claim) -> N
     done = replace(taken, status="failed", content="x", finished_ms=1, error_id="err_1", ref="ref_1")
     Calls(database).close(claim.turn.id, done)
     assert (stored(database, claim)[0].error_id, stored(database, claim)[0].ref) == ("err_1", "ref_1")
+
+
+def status(database: Database, turn_id: str, new: str) -> None:
+    with database.write() as tx:
+        tx.exec_driver_sql("UPDATE turns SET status = ? WHERE id = ?", (new, turn_id))
+
+
+def test_nothing_is_counted_where_nothing_is(database: Database) -> None:
+    nothing = {"awaiting_approval": 0, "errors_last_hour": 0, "large_results": 0}
+    assert tool_counts(database, now_ms=made.NOW_MS) == nothing
+
+
+def test_only_turns_that_ask_a_person_wait_for_one_whatever_their_workspace(database: Database) -> None:
+    for workspace in ("one", "two"):
+        status(database, made.submitted(database, workspace=workspace).id, "requires_action")
+    made.submitted(database, "waits")
+    status(database, made.submitted(database, "gone").id, "failed")
+    assert tool_counts(database, now_ms=made.NOW_MS)["awaiting_approval"] == 2
+
+
+@pytest.mark.parametrize(("age_ms", "counted"), [(0, 1), (HOUR_MS - 1, 1), (HOUR_MS, 0)])
+def test_an_error_counts_for_an_hour(database: Database, age_ms: int, counted: int) -> None:
+    lane = made.submitted(database).lane
+    ToolErrors(database).store(NewToolError(lane, "turn_1", "look", "no", {"message": "no"}), now_ms=made.NOW_MS)
+    assert tool_counts(database, now_ms=made.NOW_MS + age_ms)["errors_last_hour"] == counted

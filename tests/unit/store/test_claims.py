@@ -8,8 +8,8 @@ from loom_worker.core.values.turns import Claim, Step
 from loom_worker.store.claims import Claims, Idle, OpenLane
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
-from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.turns import Turns
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, claimed, final, running, submitted
 
 

@@ -1,15 +1,30 @@
 import os
 from contextlib import closing
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from loom_worker.core.errors import BadFile, Unavailable
 from loom_worker.core.settings import Settings
-from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.sqlite_driver import codes, sqlite3
 from loom_worker.store.database import Database
-from loom_worker.store.file import MOST_FLAWS, flaws, path_of, reading
-from tests.support.disks import spoil
+from loom_worker.store.file import (
+    CLOSED,
+    DAMAGED,
+    FAULTY,
+    FOREIGN,
+    FULL,
+    LOCKED,
+    MOST_DEFECTS,
+    Failure,
+    failure_of,
+    file_defects,
+    into_wal,
+    path_of,
+    reading,
+)
+from tests.support.disks import filled, small_disk, spoil
 from tests.unit.store.made import submitted
 
 
@@ -78,21 +93,21 @@ def test_a_lock_that_is_not_let_go_is_no_flaw_of_the_file(file: Path) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode=EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(Unavailable, match="locked"), reading(file, patience_s=0.05):
+        with pytest.raises(Unavailable, match="locked"), reading(file, wait_s=0.05):
             pass
     assert counted(file) == 20
 
 
 def test_a_sound_file_has_no_flaws(file: Path) -> None:
-    assert flaws(file, is_full=False) == flaws(file, is_full=True) == ()
+    assert file_defects(file, is_full=False) == file_defects(file, is_full=True) == ()
 
 
 @pytest.mark.parametrize("name", ["turns", "turns_by_workspace"])
 def test_a_spoiled_page_is_found(file: Path, name: str) -> None:
     spoil(file, name)
-    found = flaws(file, is_full=False)
+    found = file_defects(file, is_full=False)
     assert found
-    assert len(found) <= MOST_FLAWS
+    assert len(found) <= MOST_DEFECTS
     assert all("\n" not in line for line in found)
 
 
@@ -103,13 +118,88 @@ def test_an_index_that_misses_a_row_is_found_by_the_full_check(file: Path) -> No
             "UPDATE sqlite_schema SET sql = replace(sql, '(workspace, id)', '(id, workspace)') "
             "WHERE name = 'turns_by_workspace'"
         )
-    assert flaws(file, is_full=False) == ()
-    assert flaws(file, is_full=True)
+    assert file_defects(file, is_full=False) == ()
+    assert file_defects(file, is_full=True)
 
 
 def test_a_row_without_its_parent_is_found(file: Path) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute("DELETE FROM sessions WHERE id IN ('s1', 's2')")
-    found = flaws(file, is_full=False)
+    found = file_defects(file, is_full=False)
     assert len(found) == 2
     assert "of turns belongs to a row of sessions that is not there" in found[0]
+
+
+def error(code: int) -> sqlite3.Error:
+    made = sqlite3.OperationalError("as SQLite says it")
+    made.sqlite_errorcode = code
+    return made
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        (codes.SQLITE_FULL, FULL),
+        (codes.SQLITE_CORRUPT, DAMAGED),
+        (codes.SQLITE_CORRUPT_INDEX, DAMAGED),
+        (codes.SQLITE_NOTADB, FOREIGN),
+        (codes.SQLITE_CANTOPEN_ISDIR, CLOSED),
+        (codes.SQLITE_READONLY_DIRECTORY, CLOSED),
+        (codes.SQLITE_BUSY_SNAPSHOT, LOCKED),
+        (codes.SQLITE_IOERR_READ, FAULTY),
+        (codes.SQLITE_CORRUPT_VTAB, None),
+        (codes.SQLITE_CONSTRAINT, None),
+        (codes.SQLITE_ERROR, None),
+    ],
+)
+def test_a_code_of_sqlites_is_one_failure(tmp_path: Path, code: int, failure: Failure | None) -> None:
+    assert failure_of(error(code), tmp_path / "loom.db") == failure
+
+
+def test_damage_to_a_full_text_index_alone_stops_no_process(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("CREATE VIRTUAL TABLE said USING fts5(text, content = '')")
+        connection.executemany("INSERT INTO said (rowid, text) VALUES (?, ?)", [(n, f"w{n} all") for n in range(300)])
+        connection.execute("UPDATE said_data SET block = x'00ff00ff01' WHERE id > 10")
+        with pytest.raises(sqlite3.DatabaseError) as raised:
+            connection.execute("SELECT * FROM said WHERE said MATCH 'all'").fetchall()
+    assert failure_of(raised.value, tmp_path / "loom.db") is None
+
+
+def test_an_error_without_a_code_is_none_of_them(tmp_path: Path) -> None:
+    assert failure_of(sqlite3.ProgrammingError("Cannot operate on a closed database."), tmp_path / "loom.db") is None
+    assert failure_of(None, tmp_path / "loom.db") is None
+
+
+def test_an_io_error_on_a_disk_without_room_is_a_full_disk(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", size_bytes=1 << 20) as disk, filled(disk):
+        assert failure_of(error(codes.SQLITE_IOERR_SHMSIZE), disk / "loom.db") == FULL
+    assert failure_of(error(codes.SQLITE_IOERR_SHMSIZE), tmp_path / "gone" / "loom.db") == FAULTY
+
+
+def test_no_text_for_clients_names_a_file() -> None:
+    texts = [failure.text for failure in (FULL, DAMAGED, FOREIGN, CLOSED, LOCKED, FAULTY)]
+    assert [text for text in texts if "/" in text.replace("I/O", "") or ".db" in text] == []
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+
+
+def test_a_file_that_another_holds_becomes_a_wal_one_once_it_is_let_go(tmp_path: Path) -> None:
+    with closing(opened(tmp_path / "a.db")) as holder, closing(opened(tmp_path / "a.db")) as waiter:
+        holder.execute("CREATE TABLE t (x)")
+        holder.execute("BEGIN EXCLUSIVE")
+        thread = Thread(target=into_wal, args=(waiter,))
+        thread.start()
+        holder.execute("COMMIT")
+        thread.join(timeout=10)
+        assert waiter.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_file_that_is_never_let_go_is_told_as_locked(tmp_path: Path) -> None:
+    with closing(opened(tmp_path / "a.db")) as holder, closing(opened(tmp_path / "a.db")) as waiter:
+        holder.execute("CREATE TABLE t (x)")
+        holder.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            into_wal(waiter, wait_s=0.05)

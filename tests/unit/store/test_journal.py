@@ -13,8 +13,8 @@ from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger, charge
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
-from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.turns import Turns
 from tests.unit.store.made import (
     NOW_MS,
     PROGRESS,

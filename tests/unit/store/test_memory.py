@@ -11,11 +11,10 @@ from loom_worker.core.values.sessions import Message
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger
-from loom_worker.store.memory import AHEAD_MS, Held, Memories
+from loom_worker.store.memory import AHEAD_MS, Memories, MemoryClaim, NewSnapshot
 from loom_worker.store.messages import Messages
 from loom_worker.store.rows import CHANGES
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.snapshots import NewSnapshot
 from tests.unit.store.made import NOW_MS, SPENT, WORKSPACE, claimed, counts, final, message, running, said, submitted
 
 NOBODY: frozenset[str] = frozenset()
@@ -26,7 +25,7 @@ def stored(database: Database, session: str = "s1", workspace: str = WORKSPACE) 
     return Messages(database).page(workspace, session, limit=500, after=None).items
 
 
-def held(database: Database, lane: str, worker: str = "w1") -> Held:
+def held(database: Database, lane: str, worker: str = "w1") -> MemoryClaim:
     claim = Memories(database).claim(lane, worker=worker, alive=NOBODY, now_ms=NOW_MS)
     assert claim is not None
     return claim
@@ -191,7 +190,7 @@ def test_a_mark_of_a_clock_that_is_far_ahead_is_due(database: Database) -> None:
 def test_a_claim_brings_the_session_the_state_and_since_when_it_is_due(database: Database) -> None:
     lane = due(database)
     claim = held(database, lane)
-    assert claim == Held(Sessions(database).get(WORKSPACE, "s1"), MemoryState(), NOW_MS)
+    assert claim == MemoryClaim(Sessions(database).get(WORKSPACE, "s1"), MemoryState(), NOW_MS)
 
 
 def test_nobody_claims_the_memory_of_a_deleted_session(database: Database) -> None:

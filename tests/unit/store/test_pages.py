@@ -17,8 +17,8 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
-from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.turns import Turns
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, delivery, final, message, running, submitted
 
 

@@ -129,8 +129,8 @@ def other_version_table(file: Path) -> None:
         (folder, "is a folder"),
         (lambda file: file.write_bytes(b"PK not a database" * 99), "is no SQLite database"),
         (lambda file: file.write_bytes(file.read_bytes()[:100]), "is damaged"),
-        (lambda file: (file.unlink(), os.mkfifo(file)), "is no file"),
-        (lambda file: (file.unlink(), file.symlink_to("nowhere")), "is no file"),
+        (lambda file: (file.unlink(), os.mkfifo(file)), "is not a file"),
+        (lambda file: (file.unlink(), file.symlink_to("nowhere")), "is not a file"),
         (other_version_table, "version_num"),
     ],
 )

@@ -16,15 +16,14 @@ from loom_worker.store.claims import Claims, Idle
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Ledger
-from loom_worker.store.memory import Memories
+from loom_worker.store.memory import Memories, NewSnapshot
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.purge import BATCH_CHARACTERS
-from loom_worker.store.reading import Turns
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.snapshots import NewSnapshot
 from loom_worker.store.submit import retry, submit
+from loom_worker.store.turns import Turns
 from tests.unit.store.made import (
     NOW_MS,
     PROGRESS,
@@ -34,7 +33,7 @@ from tests.unit.store.made import (
     delivery,
     final,
     message,
-    reaped,
+    purged,
     running,
     said,
     submitted,
@@ -131,7 +130,7 @@ def test_the_name_and_the_idempotency_key_are_free_at_once(database: Database, e
     assert new.lane != old
     assert Messages(database).page(WORKSPACE, "s1", limit=9, after=None).items == ()
     assert Search(database).session(WORKSPACE, "s1", "boat", limit=9) == ()
-    reaped(database)
+    purged(database)
     assert submitted(database, "s1", input="other", idempotency_key="k", fingerprint="another").id == new.id
 
 
@@ -140,14 +139,14 @@ def test_a_name_can_be_deleted_again_while_the_rows_of_the_first_are_there(datab
         said(database, turns=1)
         Sessions(database).delete(WORKSPACE, "s1")
     assert counts(database)["sessions"] == 3
-    reaped(database)
+    purged(database)
     assert {name: rows for name, rows in counts(database).items() if rows} == {"usage": 3}
 
 
 def batches(database: Database, limit: int) -> list[int]:
     """Rows of all tables that are gone after each batch, until nothing is left."""
     removed, before = [], sum(counts(database).values())
-    while Sessions(database).reap(limit=limit):
+    while Sessions(database).purge(limit=limit):
         after = sum(counts(database).values())
         removed.append(before - after)
         before = after
@@ -168,7 +167,7 @@ def test_rows_go_in_batches_of_a_bounded_size_and_others_stay(database: Database
         "usage": spent,
         "memory": 1, "memory_snapshots": 0,
     }  # fmt: skip
-    assert Sessions(database).reap() == 0
+    assert Sessions(database).purge() == 0
 
 
 def test_long_messages_go_few_at_a_time(database: Database) -> None:
@@ -183,16 +182,16 @@ def test_long_messages_go_few_at_a_time(database: Database) -> None:
 def test_a_removal_that_was_broken_off_is_taken_up_by_anybody(database: Database, settings: Settings) -> None:
     said(database, turns=9)
     Sessions(database).delete(WORKSPACE, "s1")
-    assert Sessions(database).reap(limit=5) == 5
+    assert Sessions(database).purge(limit=5) == 5
     later = Database(settings.database_url, sync=settings.sqlite_sync)
-    reaped(later, limit=5)
+    purged(later, limit=5)
     later.close()
     assert {name: rows for name, rows in counts(database).items() if rows} == {"usage": 9}
 
 
 def test_the_search_index_forgets_what_is_removed(database: Database, ended: Turn) -> None:
     Sessions(database).delete(WORKSPACE, "s1")
-    reaped(database)
+    purged(database)
     with database.read() as tx:
         found = tx.exec_driver_sql("SELECT rowid FROM messages_fts5 WHERE messages_fts5 MATCH 'boat'").scalars().all()
         kept = tx.exec_driver_sql("SELECT n FROM messages").scalars().all()
@@ -205,7 +204,7 @@ def test_several_may_remove_at_once(database: Database) -> None:
     said(database, "s2", turns=20)
     for session in ("s1", "s2"):
         Sessions(database).delete(WORKSPACE, session)
-    threads = [threading.Thread(target=reaped, args=(database,), kwargs={"limit": 7}) for _ in range(4)]
+    threads = [threading.Thread(target=purged, args=(database,), kwargs={"limit": 7}) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -215,5 +214,5 @@ def test_several_may_remove_at_once(database: Database) -> None:
 
 def test_nothing_that_is_not_deleted_is_ever_removed(database: Database, ended: Turn) -> None:
     before = counts(database)
-    assert reaped(database) == 0
+    assert purged(database) == 0
     assert counts(database) == before

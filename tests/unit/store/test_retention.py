@@ -14,11 +14,11 @@ from loom_worker.store.database import Database
 from loom_worker.store.file import path_of
 from loom_worker.store.journal import Journal
 from loom_worker.store.messages import Messages
-from loom_worker.store.reading import Turns
 from loom_worker.store.retention import DAY_MS, PAUSE_MS, Retention
 from loom_worker.store.schema import memory, outbox, sessions, turns
 from loom_worker.store.search import Search
-from tests.unit.store.made import NOW_MS, WORKSPACE, counts, delivery, final, reaped, running, said, submitted
+from loom_worker.store.turns import Turns
+from tests.unit.store.made import NOW_MS, WORKSPACE, counts, delivery, final, purged, running, said, submitted
 
 DAYS = 3
 LATER_MS = NOW_MS + DAYS * DAY_MS
@@ -119,7 +119,7 @@ def test_a_session_is_deleted_its_days_after_its_last_turn(database: Database, r
     retention.once(LATER_MS)
     assert counts(database)["sessions"] == 1
     retention.once(OVER_MS + PAUSE_MS)
-    reaped(database)
+    purged(database)
     kept = counts(database)
     assert {name: kept[name] for name in ("sessions", "turns", "messages", "memory")} == dict.fromkeys(
         ("sessions", "turns", "messages", "memory"), 0
@@ -132,7 +132,7 @@ def test_a_session_with_a_turn_or_a_webhook_that_waits_is_not_deleted(database: 
     claim = running(database, "tells")
     Journal(database).finish(claim, final(delivery=delivery(0, claim)))
     retention.once(OVER_MS)
-    assert reaped(database) == 0
+    assert purged(database) == 0
     assert counts(database)["sessions"] == 2
 
 

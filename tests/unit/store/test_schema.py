@@ -11,14 +11,13 @@ from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
-from loom_worker.store.memory import Memories
+from loom_worker.store.memory import Memories, NewSnapshot
 from loom_worker.store.outbox import Outbox
-from loom_worker.store.reading import Turns
 from loom_worker.store.schema import metadata, unfinished
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.snapshots import NewSnapshot
-from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, reaped, running, said, submitted
+from loom_worker.store.turns import Turns
+from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, purged, running, said, submitted
 
 
 def plans(database: Database, act: Callable[[], object]) -> list[str]:
@@ -66,10 +65,10 @@ def compressed(database: Database) -> None:
     assert memories.snapshots(WORKSPACE, "s1", limit=9, after="snap_2").items
 
 
-def said_deleted_and_reaped(database: Database) -> None:
+def said_deleted_and_purged(database: Database) -> None:
     said(database, turns=3)
     Sessions(database).delete(WORKSPACE, "s1")
-    assert reaped(database, limit=2)
+    assert purged(database, limit=2)
 
 
 ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
@@ -102,7 +101,7 @@ ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
         "memory_snapshots_by_session (lane=? AND id<?)",
     ),
     "what is left of a session": (
-        lambda database: said_deleted_and_reaped(database),
+        lambda database: said_deleted_and_purged(database),
         "sessions_by_time (workspace=?)",
     ),
     "search": (

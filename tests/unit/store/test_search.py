@@ -10,7 +10,6 @@ from sqlalchemy import delete, func, select, text, update
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.chat import ChatMessage, Role, ToolOutcome, ToolUse
 from loom_worker.core.values.pages import Hit
-from loom_worker.store import passages as beside
 from loom_worker.store import search as searching
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
@@ -18,7 +17,7 @@ from loom_worker.store.schema import messages
 from loom_worker.store.search import Search
 from loom_worker.store.search_words import terms
 from loom_worker.store.sessions import Sessions
-from tests.unit.store.made import WORKSPACE, final, message, reaped, running
+from tests.unit.store.made import WORKSPACE, final, message, purged, running
 
 _ids = iter(range(1_000_000))
 
@@ -181,7 +180,7 @@ def test_a_deleted_session_leaves_nothing_in_the_index(database: Database) -> No
     say(database, "red 猫咪", "blue")
     say(database, "red", "blue", session="s2")
     Sessions(database).delete(WORKSPACE, "s1")
-    reaped(database)
+    purged(database)
     assert index_rows(database) == 2
     check_index(database)
     with database.read() as tx:
@@ -279,7 +278,6 @@ def test_a_passage_has_at_most_a_thousand_characters_on_five_lines(database: Dat
 def test_a_session_that_counts_as_long_gives_passages_too(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     say(database, *(f"matter {n}" for n in range(5)), "the red kite", *(f"matter {n}" for n in range(6, 10)))
     monkeypatch.setattr(searching, "LONG", 1)
-    monkeypatch.setattr(beside, "LONG", 1)
     assert passages(database, "kite")[0] == ["matter 3", "matter 4", "the red kite", "matter 6", "matter 7"]
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from loom_worker.store import search_rank
 from loom_worker.store.search_rank import (
     SNIPPET,
-    Place,
+    Position,
     alone,
     best,
     fold,
@@ -32,11 +32,11 @@ def place(
     role: str = "user",
     characters: int = 10,
     is_question: bool = False,
-) -> Place:
-    return Place(n, role, characters, before=before, after=after, is_question=is_question)
+) -> Position:
+    return Position(n, role, characters, before=before, after=after, is_question=is_question)
 
 
-def ranked(found: list[list[int]], *places: Place) -> dict[int, float]:
+def ranked(found: list[list[int]], *places: Position) -> dict[int, float]:
     held = holders(found, size=100)
     return with_neighbours(alone(held, places), held, places)
 

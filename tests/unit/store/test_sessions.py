@@ -6,8 +6,8 @@ from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import Step
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
-from loom_worker.store.reading import Turns
 from loom_worker.store.sessions import Deleted, Sessions
+from loom_worker.store.turns import Turns
 from tests.unit.store.made import (
     NOW_MS,
     PROGRESS,
@@ -18,7 +18,7 @@ from tests.unit.store.made import (
     delivery,
     final,
     message,
-    reaped,
+    purged,
     running,
     submitted,
 )
@@ -97,7 +97,7 @@ def test_a_deleted_session_leaves_no_row_but_what_it_cost(database: Database) ->
     assert deleted == Deleted(lane, {turn.id: not turn.is_finished for turn in listed})
     assert sorted(deleted.turns.values()) == [False, True]
     assert Sessions(database).deleted_turns(limit=9) == tuple(turn.id for turn in listed if turn.is_finished)
-    reaped(database)
+    purged(database)
     assert counts(database) == {
         "sessions": 1, "turns": 2, "steps": 1, "calls": 1, "messages": 1, "outbox": 1,
         "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0, "pattern_uses": 0,

@@ -2,11 +2,11 @@ import pytest
 import redis
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.lanes.readiness import Look
+from loom_worker.lanes.readiness import Readiness
 from loom_worker.supervisor.health_check import looking
 from loom_worker.supervisor.outage import TOLD_AFTER_LOOKS, Telling, server
 
-WELL = Look((), 0.0)
+WELL = Readiness((), 0.0)
 
 
 class Ward:
@@ -17,7 +17,7 @@ class Ward:
         self.said: list[str] = []
         self.telling = Telling(self._look, server="Redis", say=self.said.append)
 
-    def _look(self) -> Look:
+    def _look(self) -> Readiness:
         if self.is_away:
             raise Unavailable("Redis did not answer") from redis.ConnectionError("Connection refused.")
         return WELL

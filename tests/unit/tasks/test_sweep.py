@@ -13,7 +13,7 @@ from loom_worker.core.values.turns import Decision
 from loom_worker.events.log import EventLog
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.lanes.lease_renewer import BORN_FOR_MS, LeaseRenewer
+from loom_worker.lanes.lease_renewer import MEMORY_KEY_MS, LeaseRenewer
 from loom_worker.store import approvals
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -66,7 +66,7 @@ def sweep_now(sweep: Sweep) -> Swept:
 
 def grown_old(client: Any) -> None:
     """Let Redis' memory be older than any lease."""
-    client.set(keys.BORN, "", px=BORN_FOR_MS - 60_000)
+    client.set(keys.MEMORY_SINCE, "", px=MEMORY_KEY_MS - 60_000)
 
 
 def test_one_sweeps_at_a_time_and_the_lock_lasts_less_than_a_pause(sweep: Sweep, valkey: redis.Redis) -> None:
@@ -114,7 +114,7 @@ def test_a_lane_that_a_living_worker_runs_is_left_alone_after_a_loss(
 ) -> None:
     turn = made.submitted(database)
     made.claimed(database, turn.lane, "w1")
-    LeaseRenewer(valkey, lanes, "w1", SETTINGS).beat()
+    LeaseRenewer(valkey, lanes, "w1", SETTINGS).renew()
     grown_old(valkey)
     assert sweep_now(sweep).lost == 0
     assert book.woken == []
@@ -125,7 +125,7 @@ def test_a_lane_of_a_worker_that_is_dead_is_rung(
 ) -> None:
     turn = made.submitted(database)
     made.claimed(database, turn.lane, "w1")
-    LeaseRenewer(valkey, lanes, "w1", SETTINGS).beat()
+    LeaseRenewer(valkey, lanes, "w1", SETTINGS).renew()
     valkey.delete(keys.worker("w1"))  # as Redis does when no beat has come for a lease's time
     grown_old(valkey)
     assert sweep_now(sweep).lost == 1

@@ -303,7 +303,7 @@ def test_a_result_that_comes_while_its_turn_is_being_ended_is_told_to_all_alike(
 def test_a_lane_that_became_idle_stays_idle_through_a_beat_of_its_keeper(stage: Stage) -> None:
     stage.model.scenes = [says("Done.")]
     worker = stage.worker("w1")
-    stage.book.on_deliver = worker.renewer.beat
+    stage.book.on_deliver = worker.renewer.renew
     turn = stage.serve(stage.submit(webhook=Webhook("https://example.org/hook")), worker)
     assert (turn.status, stage.lane_state(turn)) == ("completed", None)
 

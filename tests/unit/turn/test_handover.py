@@ -110,7 +110,7 @@ def test_the_parent_gives_the_lane_back_once_the_last_attempt_has_ended(stage: S
             claim = child.claims.resume(turn_id, fence=fence)
             assert claim is not None
             serve_claim(claim, HeldLease(Lease(lane, token, claim.turn.seq), renewed_s=0.0), child)
-            parent.renewer.beat()
+            parent.renewer.renew()
             return 0
 
     turn = stage.serve(turn, replace(parent, dispatcher=Isolating(woken=stage.book.woken)))
@@ -184,7 +184,7 @@ def test_a_lease_lost_in_the_middle_of_a_stream_hands_the_turn_over_uncharged(st
     def lose() -> None:
         stage.lapse(turn)
         assert stage.lanes.take(turn.lane, "w2-token") is not None
-        one.renewer.beat()
+        one.renewer.renew()
 
     stage.model.scenes = [[TextDelta("Hal"), lose, TextDelta("f an answer"), *says("never")], says("Whole.", pieces=1)]
     stage.serve(turn, one)
@@ -241,7 +241,7 @@ def test_a_whole_reply_is_journaled_for_the_successor_though_redis_gave_the_leas
     def lose() -> None:
         stage.lapse(turn)
         assert stage.lanes.take(turn.lane, "w2-token") is not None
-        one.renewer.beat()
+        one.renewer.renew()
 
     stage.model.scenes = [[TextDelta("Whole."), lose, *says("Whole.")[-1:]]]
     stage.serve(turn, one)

@@ -12,8 +12,8 @@ from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import ErrorFilter, StoredError
 from loom_worker.store.database import Database
-from loom_worker.store.errors import Errors, NewError
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.tool_errors import NewToolError, ToolErrors
 from web import problems
 from web.caller import Caller
 from web.errors import ErrorViews, moment_argument
@@ -24,7 +24,7 @@ AT_MS = 1_795_253_400_000
 
 class ErrorFront:
     def __init__(self, database: Database) -> None:
-        self._errors = Errors(database)
+        self._errors = ToolErrors(database)
 
     def errors(self, workspace: str, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:
         return self._errors.page(workspace, wanted, limit=limit, after=after)
@@ -52,9 +52,10 @@ def made(database: Database) -> list[str]:
     """Ids of six errors, a second apart: of two sessions in turn, every third of another tool."""
     lanes = [Sessions(database).create("acme", NewSession(id=f"s{n}"), now_ms=1).lane for n in range(2)]
     new = [
-        NewError(lanes[n % 2], "turn_1", "find" if n % 3 == 2 else "look", "no", {"message": f"m{n}"}) for n in range(6)
+        NewToolError(lanes[n % 2], "turn_1", "find" if n % 3 == 2 else "look", "no", {"message": f"m{n}"})
+        for n in range(6)
     ]
-    return [Errors(database).store(each, now_ms=AT_MS + 1000 * n) for n, each in enumerate(new)]
+    return [ToolErrors(database).store(each, now_ms=AT_MS + 1000 * n) for n, each in enumerate(new)]
 
 
 def ids(client: FlaskClient, query: str = "", **headers: Any) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.blobs.copies import Copies
+from loom_worker.blobs.derived import DerivedFiles
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.tools.result_query import CELL_BYTES, MOST_ROWS, ask, ask_copy, build, column_names
@@ -126,7 +126,7 @@ def test_any_names_can_be_columns_each_its_own(names: list[str]) -> None:
 
 
 def test_the_rows_are_written_once_for_many_questions(tmp_path: Path) -> None:
-    copies, ref, made = Copies(tmp_path / "copies", most_bytes=10_000_000), new_ref(), []
+    copies, ref, made = DerivedFiles(tmp_path / "copies", most_bytes=10_000_000), new_ref(), []
 
     def rows() -> Content:
         made.append(1)
@@ -139,7 +139,7 @@ def test_the_rows_are_written_once_for_many_questions(tmp_path: Path) -> None:
 
 
 def test_a_failing_question_keeps_the_copy_for_the_next(tmp_path: Path) -> None:
-    copies, ref = Copies(tmp_path / "copies", most_bytes=10_000_000), new_ref()
+    copies, ref = DerivedFiles(tmp_path / "copies", most_bytes=10_000_000), new_ref()
     with pytest.raises(ToolFailed, match="no such column"):
         ask_copy(copies, ref, lambda: content(table(9)), "SELECT nix FROM result", most_bytes=900)
     assert copies.find(ref) is not None

@@ -6,7 +6,7 @@ import pytest
 
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.store.database import Database
-from loom_worker.store.shared import SharedMemory
+from loom_worker.store.shared_memory import SharedMemory
 from loom_worker.tools.shared_memory import SharedParts, Waiting, shared_tools
 
 NOW_MS = 1_795_253_400_000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from loom_worker.core.errors import ToolFailed, Unavailable
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.store.database import Database
-from loom_worker.store.shared import Entry, SharedMemory, Shelf
+from loom_worker.store.shared_memory import Namespace, SharedEntry, SharedMemory
 from loom_worker.tools.registry import Registry
 from loom_worker.tools.shared_memory import SharedParts, Waiting, shared_tools
 from tests.unit.tools.shared.conftest import NOW_MS, Agents, agent
@@ -103,7 +103,7 @@ def test_lists_go_on_where_they_ended(agents: Agents) -> None:
 
 def test_a_database_that_does_not_answer_is_told_as_such(database: Database) -> None:
     class Silent(SharedMemory):
-        def read(self, shelf: Shelf, key: str) -> Entry:
+        def read(self, shelf: Namespace, key: str) -> SharedEntry:
             raise Unavailable("The database is locked by another program.")
 
     parts = SharedParts(Silent(database), lambda _: {}, Waiting(lambda _: True, lambda: 0.0))

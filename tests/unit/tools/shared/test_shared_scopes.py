@@ -2,7 +2,7 @@ import pytest
 
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.tools import Caller
-from loom_worker.store.shared import Shelf
+from loom_worker.store.shared_memory import Namespace
 from loom_worker.tools.shared_memory import shelf_of
 
 CALLER = Caller("lane", "s1", "acme", "turn_1", "call_1", "player1")
@@ -14,7 +14,7 @@ SCOPE = {"workflow_id": "w1", "swarm_id": "x1"}
     [("AGENT", "player1"), ("WORKFLOW", "w1"), ("SWARM", "x1"), ("GLOBAL", ""), ("agent", "player1")],
 )
 def test_each_namespace_has_its_owner(namespace: str, owner: str) -> None:
-    assert shelf_of(namespace, CALLER, SCOPE) == Shelf("acme", namespace.upper(), owner)
+    assert shelf_of(namespace, CALLER, SCOPE) == Namespace("acme", namespace.upper(), owner)
 
 
 @pytest.mark.cases("namespace", ["", "AGENT:player2", "agents", "GLOBAL ", "ＡＧＥＮＴ", "AGENT\0"])

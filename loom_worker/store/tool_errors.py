@@ -1,4 +1,4 @@
-"""Errors of tools: each kept whole, for its own session and for who looks after the workspace."""
+"""Errors of tools, stored in full, for the session they occurred in and for whoever looks after the workspace."""
 
 import secrets
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from loom_worker.store.schema import agent_errors, sessions
 from loom_worker.store.sessions import of_lane
 
 TRIES = 20
-"""For an id that is not taken; there are 16.7 million a second."""
+"""Tries to find a free id; there are 16.7 million for each second."""
 
 _COLUMNS = [agent_errors.c[name] for name in StoredError.__slots__ if name != "is_cut"]
 _KEPT = (
@@ -26,7 +26,7 @@ _KEPT = (
     .where(sessions.c.lane == agent_errors.c.lane, sessions.c.workspace == agent_errors.c.workspace)
     .exists()
 )
-"""True of an error unless its session is deleted and the error only waits to be removed."""
+"""False for an error that only waits to be removed, for its session is deleted."""
 _ONE = select(*_COLUMNS).where(agent_errors.c.id == bindparam("our_id"), _KEPT)
 _IN_WORKSPACE = _ONE.where(agent_errors.c.workspace == bindparam("our_workspace"))
 _IN_LANE = _ONE.where(agent_errors.c.lane == bindparam("our_lane"))
@@ -36,37 +36,37 @@ _EXPIRE = delete(agent_errors).where(agent_errors.c.id.in_(_OLD))
 
 
 @dataclass(frozen=True, slots=True)
-class NewError:
-    """An error that is to be kept; secrets are already taken out."""
+class NewToolError:
+    """An error that is to be stored; secrets have been redacted."""
 
     lane: str
-    """Of the session it arose in."""
+    """Of the session that it occurred in."""
     turn_id: str
     tool_name: str
     short_summary: str
     raw_error: Json
 
 
-class Errors:
-    """The table of errors."""
+class ToolErrors:
+    """The table of errors of tools."""
 
     def __init__(self, database: Database, *, suffix: Callable[[], str] = lambda: secrets.token_hex(3)) -> None:
         """Open lazily.
 
         Args:
-            suffix: makes six hexadecimal digits by chance.
+            suffix: returns six random hexadecimal digits.
         """
         self._database = database
         self._suffix = suffix
 
-    def store(self, new: NewError, *, now_ms: int) -> str:
-        """Keep an error and return its id.
+    def store(self, new: NewToolError, *, now_ms: int) -> str:
+        """Store an error and return its id.
 
         Raises:
-            NotFound: the session is deleted; nothing was written, for nothing would remove it.
+            NotFound: the session is deleted; nothing was written, for nobody would ever remove it.
             Unavailable: the database did not answer.
         """
-        named = {name: getattr(new, name) for name in NewError.__slots__}
+        named = {name: getattr(new, name) for name in NewToolError.__slots__}
         with self._database.write() as tx:
             owner = of_lane(tx, new.lane)
             row = {**named, "workspace": owner["workspace"], "session_id": owner["id"], "at_ms": now_ms}
@@ -95,16 +95,16 @@ class Errors:
     def page(self, workspace: str, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:
         """List errors, the newest first; ``after`` is a page's ``next``.
 
-        A filter that nothing fits, such as a session that there is not, gives an empty page.
+        A filter that matches nothing, such as an unknown session, gives an empty page.
 
         Raises:
-            Invalid: ``after`` is no cursor of this list.
+            Invalid: ``after`` is not a cursor of this list.
         """
         query = select(*_COLUMNS).where(agent_errors.c.workspace == workspace, _KEPT, *_conditions(workspace, wanted))
         query = query.order_by(agent_errors.c.at_ms.desc(), agent_errors.c.id.desc()).limit(limit + 1)
         if after is not None:
             at_ms, last_id = _cursor(after)
-            # The first half alone bounds the walk along the index; with "or" on top SQLite would not see that.
+            # The first condition alone bounds the walk along the index; with "or" on top SQLite would not see that.
             earlier = or_(agent_errors.c.at_ms < at_ms, agent_errors.c.id < last_id)
             query = query.where(and_(agent_errors.c.at_ms <= at_ms, earlier))
         with self._database.read() as tx:
@@ -112,7 +112,7 @@ class Errors:
             return page_of(listed, limit=limit, cursor=lambda error: f"{error.at_ms}:{error.id}")
 
     def expire(self, *, before_ms: int, limit: int = 500) -> int:
-        """Remove some errors that are older; return how many. Call it until that is 0: each is a short transaction."""
+        """Remove some older errors in a short transaction; return how many. Call it again until that is 0."""
         with self._database.read() as tx:
             if tx.execute(_OLD, {"before_ms": before_ms, "most": 1}).first() is None:
                 return 0
@@ -147,7 +147,7 @@ def _conditions(workspace: str, wanted: ErrorFilter) -> list[ColumnElement[bool]
 
 
 def _cursor(after: str) -> tuple[int, str]:
-    """Where a page ended; it outlives the error it names."""
+    """The end of a page. It stays valid when its error is gone."""
     moment, _, last_id = after.partition(":")
     if not (moment.isascii() and moment.isdecimal() and len(moment) < 16 and last_id.startswith("err_")):
         raise no_cursor(after)

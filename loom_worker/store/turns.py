@@ -1,4 +1,4 @@
-"""Reading turns: one, many, and what is needed to run one."""
+"""Turns as readers see them: one, many, with their journal, and how many there are."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ _AHEAD = select(func.count()).where(
 
 
 class Turns:
-    """The table of turns, for those who look on."""
+    """The table of turns, for reading."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -48,7 +48,7 @@ class Turns:
         Raises:
             NotFound: the workspace has no such session.
         """
-        # A character more than a list shows, so that a cut answer is seen to be one.
+        # One character more than a list shows, which tells a shortened answer from a whole one.
         columns = turn_columns(answer_chars=FIELD_BYTES + 1)
         query = select(*columns).where(turns.c.workspace == workspace, kept())
         query = query.order_by(turns.c.id.desc()).limit(limit + 1)
@@ -63,7 +63,7 @@ class Turns:
             return page_of(listed, limit=limit, cursor=lambda turn: turn.id)
 
     def with_journal(self, workspace: str, turn_id: str) -> tuple[Turn, tuple[Step, ...]]:
-        """A turn and its steps in order, of one moment: at its end a text goes from the one to the other.
+        """A turn and its steps in order, read together: at the turn's end its text moves from the steps to the turn.
 
         Raises:
             NotFound: the workspace has no such turn.
@@ -74,7 +74,7 @@ class Turns:
             return turn, tuple(rows.step(row) for row in tx.execute(query).mappings())
 
     def waited(self, turn_ids: Sequence[str]) -> dict[str, Json]:
-        """What the journals have of turns that wait for the model's provider, by turn; others are missing."""
+        """What the journals say of turns that wait for the model's provider, by turn; other turns are missing."""
         last = select(steps.c.turn_id, func.max(steps.c.n).label("n"))
         last = last.where(steps.c.turn_id.in_(turn_ids), steps.c.kind.in_(("reply", "waited")))
         found = last.group_by(steps.c.turn_id).subquery()
@@ -84,10 +84,10 @@ class Turns:
             return {row.turn_id: row.payload for row in tx.execute(query)}
 
     def begun(self, workspace: str | None, *, limit: int) -> tuple[Turn, ...]:
-        """Turns that have begun and not ended, the oldest first, without what was asked and answered.
+        """Turns that have begun and not ended, the oldest first, without their input and their answer.
 
         Args:
-            workspace: None: of all.
+            workspace: None: all workspaces.
         """
         is_text = (turns.c.input, turns.c.output_text)
         columns = [literal("").label(each.name) if each in is_text else each for each in turns.c]
@@ -99,7 +99,7 @@ class Turns:
             return tuple(rows.turn(row, calls=read_calls(tx, row["id"])) for row in found)
 
     def stats(self, workspace: str | None, *, now_ms: int) -> Json:
-        """Counts of a workspace's unfinished turns, and the age of the oldest that waits; None: of all workspaces."""
+        """Counts of a workspace's unfinished turns, and the age of the oldest queued one; None: all workspaces."""
         waiting = turns.c.parked_until_ms.is_not(None)
         query = select(
             func.count(func.distinct(turns.c.lane)),
@@ -126,10 +126,10 @@ class Turns:
 
 
 def checked_cursor(after: str, prefix: str) -> str:
-    """The id a page ended with.
+    """Return the id that a page ended with.
 
     Raises:
-        Invalid: it is none; a client would otherwise begin again and take that for more.
+        Invalid: it is not such an id; a client would otherwise get the first page again and take it for more.
     """
     if not after.startswith(prefix):
         raise no_cursor(after)

@@ -9,19 +9,19 @@ from sqlalchemy import insert
 from loom_worker.core.errors import Conflict, Invalid, NotFound
 from loom_worker.store.database import Database
 from loom_worker.store.schema import shared_memory
-from loom_worker.store.shared import (
+from loom_worker.store.shared_memory import (
     KEY_CHARS,
     MOST_KEYS,
     TRIMMED,
     VALUE_BYTES,
-    Change,
+    KeyWrite,
+    Namespace,
     SharedMemory,
-    Shelf,
     after_prefix,
 )
 from tests.unit.store.made import NOW_MS
 
-MINE = Shelf("acme", "AGENT", "player1")
+MINE = Namespace("acme", "AGENT", "player1")
 KEYS = [
     "a",
     "A",
@@ -47,16 +47,16 @@ def kept(database: Database) -> SharedMemory:
     return SharedMemory(database)
 
 
-def change(expected: int | None = None, now_ms: int = NOW_MS) -> Change:
-    return Change("player1", now_ms, expected)
+def change(expected: int | None = None, now_ms: int = NOW_MS) -> KeyWrite:
+    return KeyWrite("player1", now_ms, expected)
 
 
-def put(kept: SharedMemory, *keys: str, shelf: Shelf = MINE, value: Any = 1) -> None:
+def put(kept: SharedMemory, *keys: str, shelf: Namespace = MINE, value: Any = 1) -> None:
     for key in keys:
         kept.write(shelf, key, value, change())
 
 
-def listed(kept: SharedMemory, prefix: str = "", shelf: Shelf = MINE) -> list[str]:
+def listed(kept: SharedMemory, prefix: str = "", shelf: Namespace = MINE) -> list[str]:
     return [entry.key for entry in kept.page(shelf, prefix, limit=100, after=None).items]
 
 
@@ -181,7 +181,7 @@ def test_keys_are_listed_once_each_page_by_page(kept: SharedMemory, limit: int) 
 
 def test_each_shelf_has_keys_versions_and_revisions_of_its_own(kept: SharedMemory) -> None:
     shelves = [
-        Shelf(workspace, namespace, owner)
+        Namespace(workspace, namespace, owner)
         for workspace in ("acme", "other")
         for namespace in ("AGENT", "GLOBAL")
         for owner in ("", "player1", "player1:x", "PLAYER1")
@@ -251,7 +251,7 @@ def test_a_shelf_is_full_for_new_keys_alone(database: Database, kept: SharedMemo
     with pytest.raises(Invalid, match="10,000 keys"):
         put(kept, "new")
     put(kept, "k000001")
-    put(kept, "new", shelf=Shelf("acme", "AGENT", "player2"))
+    put(kept, "new", shelf=Namespace("acme", "AGENT", "player2"))
     kept.delete(MINE, "k000001", change())
     put(kept, "new")
     with pytest.raises(Invalid, match="10,000 keys"):
