@@ -63,7 +63,7 @@ def now(desk: PatternDesk, pattern_id: str = "sql/top_n") -> PatternUse:
     return PatternUse(pattern_id, desk.account("w1", pattern_id).pattern.digest, "matched")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("category", "found"),
     [
         (None, ["shop/eu/worst_n", "shop/us/notes", "sql/top_n"]),
