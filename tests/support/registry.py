@@ -14,7 +14,7 @@ from tests.support.shipped_patterns import index_folder
 def made_components(settings: Settings, agents: Agents | LiveAgents, database: Database) -> Components:
     """Nothing is connected or watched before it is needed; close it."""
     own = settings.home / "pattern_index"
-    if not own.is_symlink():
+    if settings.home.is_dir() and not own.is_symlink():
         index_folder().mkdir(exist_ok=True)
         own.symlink_to(index_folder())
     client = redis_client.client(settings.redis_url, connections=4)

@@ -1,5 +1,4 @@
 import errno
-import os
 import socket
 import subprocess
 import sys
@@ -13,8 +12,6 @@ from loom_worker.cli import process
 from loom_worker.cli.main import COMMANDS, Commands, main
 from loom_worker.core.errors import BadSettings, LoomError
 from loom_worker.tasks import app
-from tests.support.fake_loom import FakeLoom
-from tests.support.http_server import serving
 
 DOCS = Path(__file__).parents[3] / "docs"
 HEAVY = {"celery", "sqlalchemy", "flask", "sklearn", "anthropic", "flower", "redis", "tiktoken"}
@@ -121,26 +118,6 @@ def test_an_error_cannot_steer_the_terminal_or_say_a_line_of_its_own(
     assert result.exit_code == exit_code
     lines = [f"{begin}loom: {word}\n" for word in ("fine", "all", "well")]
     assert result.stderr == "".join(["loom: it is [2J1mbroken\n", *lines])
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("arguments", [["--help"], ["skill", "--json"], ["turns"], ["tools", "--json"], ["ask", "?"]])
-def test_output_that_cannot_be_written_is_one_line_and_exits_1(
-    tmp_path: Path, arguments: list[str], unbuffered: str
-) -> None:
-    empty = {"object": "list", "data": []}
-    fake = FakeLoom(
-        events=[("turn.completed", {})],
-        turn={"status": "completed", "output_text": "Hello"},
-        pages={"/v1/turns": empty, "/v1/tools": empty},
-    )
-    command = [sys.executable, "-m", "loom_worker.cli.main", *arguments]
-    with serving(fake) as url, open("/dev/full", "wb") as full:
-        env = {**os.environ, "LOOM_HOME": str(tmp_path), "LOOM_URL": url, "PYTHONUNBUFFERED": unbuffered}
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=env)
-    told = "loom: the output cannot be written: No space left on device\n"
-    assert (done.returncode, done.stderr) == (1, told)
 
 
 def test_an_error_of_the_system_that_is_not_of_the_output_shows() -> None:

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,8 @@ def test_findings_as_json_say_the_same(tmp_path: Path) -> None:
     (finding,) = json.loads(told.stdout)
     assert finding.keys() == {"path", "line", "level", "what", "advice"}
     assert (finding["path"], finding["level"]) == (f"{root}/sql/a.yaml", "error")
-    assert json.loads(offline(tmp_path, "lint", "--json").stdout) == []
+    shutil.copytree(packaged_root() / "rest", tmp_path / "sound" / "rest")
+    assert json.loads(offline(tmp_path, "lint", str(tmp_path / "sound"), "--json").stdout) == []
 
 
 def test_a_shipped_pattern_may_be_named_as_related_unless_it_is_left_out(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -14,6 +15,7 @@ FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`([^`\n]+)`")
 
 
+@cache
 def files() -> list[Path]:
     """Every file that is, or is about to be, in the repository."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]

@@ -4,6 +4,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +83,12 @@ def refused_key(mutated: dict[str, Any]) -> str | int | None:
     return None
 
 
-@pytest.mark.cases("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_wrong_value_anywhere_is_a_named_problem_or_harmless(path: Path) -> None:
+@pytest.mark.cases(("number", "path"), enumerate(FILES))
+def test_a_wrong_value_anywhere_is_a_named_problem_or_harmless(number: int, path: Path) -> None:
+    """Each file gets every fifth of the wrong values, another fifth than the file before it."""
     [(_, document), *_] = read_documents(path)
     assert refused_key(document) is None
-    assert all(refused_key(mutated) in (key, None) for key, mutated in mutations(document))
+    assert all(refused_key(mutated) in (key, None) for key, mutated in islice(mutations(document), number % 5, None, 5))
     assert refused_key({**document, "priority": "soon"}) == "priority"
 
 

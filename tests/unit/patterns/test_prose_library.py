@@ -54,7 +54,8 @@ def tools_of_loom() -> frozenset[str]:
     """The names in every ToolSpec of the package, read from its source: they are of many rooms."""
     names = {f"shared_memory_{verb}" for verb in ("write", "read", "list", "delete", "watch")}
     for file in Path(loom_worker.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        text = file.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "ToolSpec(" in text else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ToolSpec":
                 given = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "name")]
                 names |= {str(value.value) for value in given if isinstance(value, ast.Constant)}

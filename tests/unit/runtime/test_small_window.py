@@ -1,5 +1,6 @@
 """What a window of 8,000 tokens has room for, with the tools that an agent really has."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,10 +62,14 @@ def shown(runtime: AgentRuntime, remembered: Remembered = NOTHING, *current: Cha
 def sized(runtime: AgentRuntime, tokens: int) -> str:
     """A message of so many tokens, as the agent runtime counts."""
     words = "How much did the shop in Hamburg sell in March, and of what?".split()
-    text = ""
-    while message_tokens(ChatMessage("user", text), runtime.count) < tokens:
-        text += f"{words[len(text) % len(words)]} "
-    return text
+
+    def text(count: int) -> str:
+        return " ".join(words[number % len(words)] for number in range(count))
+
+    def counted(count: int) -> int:
+        return message_tokens(ChatMessage("user", text(count)), runtime.count)
+
+    return text(bisect_left(range(2 * tokens), tokens, key=counted))
 
 
 def context_report_of(fitted: Components, database: Database) -> ContextReport:

@@ -77,7 +77,7 @@ def now(catalog: PatternCatalog, pattern_id: str = "sql/top_n") -> PatternUse:
     return PatternUse(pattern_id, catalog.account("w1", pattern_id).pattern.digest, "matched")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("category", "found"),
     [
         (None, ["shop/eu/worst_n", "shop/us/notes", "sql/top_n"]),
