@@ -25,21 +25,21 @@ from web.sessions import Sessions
 from web.turns import Turns
 
 if TYPE_CHECKING:
-    from loom_worker.service.service import Front
+    from loom_worker.service.service import Service
 
 _PROBES = frozenset({"/healthz", "/readyz"})
 
 
-def create_app(front: "Front") -> Flask:
+def create_app(service: "Service") -> Flask:
     """Build the WSGI application over the seam to the rest of Loom."""
-    web = front.settings.web
+    web = service.settings.web
     app = Flask("web", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = web.max_body_bytes
     # A redirect would turn a POST to //v1/… into something the client did not ask for; 404 is plain.
     app.url_map.merge_slashes = False
     limiter = ConnectionLimiter(threads=web.threads)
     app.extensions["loom.doors"] = limiter
-    for route in _routes(front, limiter):
+    for route in _routes(service, limiter):
         app.add_url_rule(route.path, f"{route.method} {route.path}", route.view, methods=[route.method])
     app.before_request(lambda: _admit(web, limiter))
     app.after_request(_sign)
@@ -56,18 +56,18 @@ def limiter_of(app: Flask) -> ConnectionLimiter:
     return cast(ConnectionLimiter, app.extensions["loom.doors"])
 
 
-def _routes(front: "Front", limiter: ConnectionLimiter) -> tuple[Route, ...]:
+def _routes(service: "Service", limiter: ConnectionLimiter) -> tuple[Route, ...]:
     rooms = (
-        Sessions(front),
-        Memory(front),
-        Turns(front, limiter),
-        Events(front, limiter),
-        ErrorViews(front),
-        Blobs(front),
-        Catalog(front),
-        PatternViews(front),
-        Health(front, limiter),
-        Metrics(front),
+        Sessions(service),
+        Memory(service),
+        Turns(service, limiter),
+        Events(service, limiter),
+        ErrorViews(service),
+        Blobs(service),
+        Catalog(service),
+        PatternViews(service),
+        Health(service, limiter),
+        Metrics(service),
         Pages(),
     )
     return tuple(route for room in rooms for route in room.routes())

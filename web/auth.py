@@ -59,7 +59,7 @@ def _foreign(request: Request) -> str | None:
     pages in.
     """
     if any(name in _FORWARDED or name.startswith("X_FORWARDED_") for name in _header_names(request)):
-        return "a proxy stands in front, so clients need a key: set LOOM_API_KEYS"
+        return "a proxy stands in service, so clients need a key: set LOOM_API_KEYS"
     if not is_loopback(socket_address(request)):
         return "no API key is configured, so only clients on this machine are served"
     if not is_loopback(host_name(request.environ.get("HTTP_HOST", "")) or ""):

@@ -12,7 +12,7 @@ from web.caller import caller
 from web.problems import Problem, Refused
 
 if TYPE_CHECKING:
-    from loom_worker.service.service import Front
+    from loom_worker.service.service import Service
 
 CHUNK_BYTES = 64 * 1024
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
@@ -22,8 +22,8 @@ _ENDINGS = {"application/json": "json", "text/csv": "csv", "text/plain": "txt"}
 class Blobs:
     """The view of ``/v1/blobs/{ref}``."""
 
-    def __init__(self, front: "Front") -> None:
-        self._front = front
+    def __init__(self, service: "Service") -> None:
+        self._service = service
 
     def routes(self) -> tuple[Route, ...]:
         """Where the view is mounted; HEAD comes with GET."""
@@ -31,7 +31,7 @@ class Blobs:
 
     def download(self, ref: str) -> Response:
         """Send a result's bytes, or the range of them that is asked for."""
-        reference, data = self._front.blob(caller().workspace, ref)
+        reference, data = self._service.blob(caller().workspace, ref)
         headers = _headers(reference)
         if request.if_none_match.contains_weak(reference.checksum):  # RFC 9110, 13.1.2: compared weakly
             return Response(status=304, headers=headers)

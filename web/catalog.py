@@ -14,7 +14,7 @@ from web.bodies import no_body
 from web.caller import caller
 
 if TYPE_CHECKING:
-    from loom_worker.service.service import Front
+    from loom_worker.service.service import Service
 
 GROUPS = ("session", "agent", "model", "workspace", "day")
 
@@ -22,8 +22,8 @@ GROUPS = ("session", "agent", "model", "workspace", "day")
 class Catalog:
     """The views that look around; only a delivery's replay changes anything."""
 
-    def __init__(self, front: "Front") -> None:
-        self._front = front
+    def __init__(self, service: "Service") -> None:
+        self._service = service
 
     def routes(self) -> tuple[Route, ...]:
         """Where the views are mounted."""
@@ -39,11 +39,11 @@ class Catalog:
 
     def agents(self) -> Response:
         """List the agents a session can have."""
-        return json_answer(listed((agent_json(agent) for agent in self._front.agents()), "name"))
+        return json_answer(listed((agent_json(agent) for agent in self._service.agents()), "name"))
 
     def agent(self, name: str) -> Response:
         """Look at one agent."""
-        for agent in self._front.agents():
+        for agent in self._service.agents():
             if agent.name == name:
                 return json_answer(agent_json(agent))
         raise NotFound("no such agent")
@@ -51,30 +51,30 @@ class Catalog:
     def tools(self) -> Response:
         """List the tools of ``?agent``, with the JSON Schema of their arguments, and whether a call would wait."""
         name = text_argument("agent") or "default"
-        tools = self._front.tools(name)
-        approval = next((agent.approval for agent in self._front.agents() if agent.name == name), ApprovalPolicy())
+        tools = self._service.tools(name)
+        approval = next((agent.approval for agent in self._service.agents() if agent.name == name), ApprovalPolicy())
         return json_answer(listed((_tool_json(tool, approval) for tool in tools), "name"))
 
     def usage(self) -> Response:
         """Sum tokens and cost of the workspace."""
         group_by = choice_argument("group_by", GROUPS) or "workspace"
-        return json_answer(listed(self._front.usage(caller().workspace, group_by=group_by), "key"))
+        return json_answer(listed(self._service.usage(caller().workspace, group_by=group_by), "key"))
 
     def queue_stats(self) -> Response:
         """Count what waits, what runs and who works."""
-        return json_answer(self._front.queue_stats(caller().workspace))
+        return json_answer(self._service.queue_stats(caller().workspace))
 
     def deliveries(self) -> Response:
         """List webhook deliveries."""
         limit, after = page_wanted()
-        return page_answer(self._front.deliveries(caller().workspace, limit=limit, after=after), Delivery.as_json)
+        return page_answer(self._service.deliveries(caller().workspace, limit=limit, after=after), Delivery.as_json)
 
     def replay_delivery(self, delivery_id: str) -> Response:
         """Send a webhook delivery again."""
         no_body()
         if not is_id(delivery_id):
             raise NotFound("no such delivery")
-        return json_answer(self._front.replay_delivery(caller().workspace, delivery_id).as_json(), 202)
+        return json_answer(self._service.replay_delivery(caller().workspace, delivery_id).as_json(), 202)
 
 
 def agent_json(agent: Agent) -> Json:

@@ -13,7 +13,7 @@ from web.caller import caller
 from web.problems import malformed
 
 if TYPE_CHECKING:
-    from loom_worker.service.service import Front
+    from loom_worker.service.service import Service
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+ -]\d\d:\d\d)", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,8 +22,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class ErrorViews:
     """The views under ``/v1/errors``."""
 
-    def __init__(self, front: "Front") -> None:
-        self._front = front
+    def __init__(self, service: "Service") -> None:
+        self._service = service
 
     def routes(self) -> tuple[Route, ...]:
         """Where the views are mounted."""
@@ -42,14 +42,14 @@ class ErrorViews:
             until_ms=moment_argument("until"),
         )
         return page_answer(
-            self._front.errors(caller().workspace, wanted, limit=limit, after=after), StoredError.as_json
+            self._service.errors(caller().workspace, wanted, limit=limit, after=after), StoredError.as_json
         )
 
     def get(self, error_id: str) -> Response:
         """Look at one error."""
         if not is_id(error_id):
             raise NotFound("no such error")
-        return json_answer(self._front.error(caller().workspace, error_id).as_json())
+        return json_answer(self._service.error(caller().workspace, error_id).as_json())
 
 
 def moment_argument(name: str) -> int | None:

@@ -16,7 +16,7 @@ from web.problems import busy
 from web.turns import known_turn_id
 
 if TYPE_CHECKING:
-    from loom_worker.service.service import Front
+    from loom_worker.service.service import Service
 
 log = logging.getLogger("loom.web")
 
@@ -30,8 +30,8 @@ GONE = b": the turn is gone\n\n"
 class Events:
     """The view of ``/v1/turns/{t}/events``."""
 
-    def __init__(self, front: "Front", limiter: ConnectionLimiter) -> None:
-        self._front = front
+    def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
+        self._service = service
         self._limiter = limiter
 
     def routes(self) -> tuple[Route, ...]:
@@ -41,12 +41,12 @@ class Events:
     def stream(self, turn_id: str) -> Response:
         """Stream a turn's events until its final one."""
         after = _starting_after()
-        turn = self._front.turn(caller().workspace, known_turn_id(turn_id))
+        turn = self._service.turn(caller().workspace, known_turn_id(turn_id))
         holders = caller().holders
         if not self._limiter.enter(*holders):
             told = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
             raise busy("too-many-waiting", told)
-        events = self._front.events(turn.workspace, turn.id, after=after, is_stopping=self._limiter.leaving())
+        events = self._service.events(turn.workspace, turn.id, after=after, is_stopping=self._limiter.leaving())
         answer = Response(_frames(events, turn.id), content_type="text/event-stream; charset=utf-8")
         # Called however the answer ends: read to its end, dropped by the client, or never begun (HEAD).
         answer.call_on_close(partial(self._limiter.leave, *holders))

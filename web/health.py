@@ -9,14 +9,14 @@ from web.connection_limits import ConnectionLimiter
 from web.problems import RETRY_S, Problem, Refused
 
 if TYPE_CHECKING:
-    from loom_worker.service.service import Front
+    from loom_worker.service.service import Service
 
 
 class Health:
     """The probes; served to everyone, as load balancers have no key."""
 
-    def __init__(self, front: "Front", limiter: ConnectionLimiter) -> None:
-        self._front = front
+    def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
+        self._service = service
         self._limiter = limiter
 
     def routes(self) -> tuple[Route, ...]:
@@ -29,7 +29,7 @@ class Health:
 
     def ready(self) -> Response:
         """Database, Redis and a worker that takes turns are there, and the process does not drain."""
-        missing = ("draining",) if self._limiter.is_draining else self._front.readiness()
+        missing = ("draining",) if self._limiter.is_draining else self._service.readiness()
         if missing:
             headers = {"Retry-After": str(RETRY_S)}
             raise Refused(Problem(503, "not-ready", "; ".join(missing), {"reasons": list(missing)}, headers))

@@ -11,7 +11,7 @@ from web.answers import Route
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from loom_worker.service.service import Front
+    from loom_worker.service.service import Service
 
 STATUSES = ("queued", "running", "waiting")
 
@@ -22,7 +22,7 @@ class Figure(NamedTuple):
     name: str
     """In the exposition."""
     key: str
-    """In ``Front.metrics``."""
+    """In ``Service.metrics``."""
     told: str
     """What it counts; the HELP line."""
 
@@ -64,7 +64,7 @@ LABELLED = {
 COUNTERS = frozenset({"loom_dropped_messages_total", "loom_large_result_events_total", "loom_pattern_reloads_total"})
 OPENNESS = {"closed": 0.0, "half-open": 0.5, "open": 1.0}
 KEYS = (*STATUSES, *(figure.key for figure in GAUGES))
-"""The plain figures of ``Front.metrics``; None is 0, and one that is missing is not known now and left out.
+"""The plain figures of ``Service.metrics``; None is 0, and one that is missing is not known now and left out.
 
 Beside them there are ``breakers`` (name to state), ``counters`` (what happened to large results, to how often since
 Redis began), ``dropped_messages`` (queue to how many), ``pattern_reloads`` (result to how often) and ``known`` (what
@@ -74,8 +74,8 @@ figures are of, to whether it told them)."""
 class Metrics:
     """The view of ``/metrics``."""
 
-    def __init__(self, front: "Front") -> None:
-        self._front = front
+    def __init__(self, service: "Service") -> None:
+        self._service = service
 
     def routes(self) -> tuple[Route, ...]:
         """Where the view is mounted."""
@@ -83,7 +83,7 @@ class Metrics:
 
     def show(self) -> Response:
         """All figures, in Prometheus' text format."""
-        text, kind = exposition(self._front.metrics())
+        text, kind = exposition(self._service.metrics())
         return Response(text, content_type=kind)
 
 

@@ -13,7 +13,7 @@ from web.caller import caller
 from web.problems import malformed
 
 if TYPE_CHECKING:
-    from loom_worker.service.service import Front
+    from loom_worker.service.service import Service
 
 CANDIDATES, MOST_CANDIDATES = 3, 20
 LONGEST_QUESTION = 4_000
@@ -23,8 +23,8 @@ LONGEST_QUESTION = 4_000
 class PatternViews:
     """The views under ``/v1/patterns``; the library is the same for all workspaces, what came of it is not."""
 
-    def __init__(self, front: "Front") -> None:
-        self._front = front
+    def __init__(self, service: "Service") -> None:
+        self._service = service
 
     def routes(self) -> tuple[Route, ...]:
         """Where the views are mounted."""
@@ -36,7 +36,7 @@ class PatternViews:
 
     def list(self) -> Response:
         """List all patterns, or those of ``?category``; beside them what of the library's files is in error."""
-        desk = self._front.patterns
+        desk = self._service.patterns
         state = desk.state()
         return json_answer(
             {
@@ -49,7 +49,7 @@ class PatternViews:
 
     def get(self, pattern_id: str) -> Response:
         """Look at one pattern, and at what came of turns that used it."""
-        account = self._front.patterns.account(caller().workspace, pattern_id)
+        account = self._service.patterns.account(caller().workspace, pattern_id)
         told = {
             "effect": _effect(account.effect),
             "effect_of_all_versions": _effect(account.all_time),
@@ -64,12 +64,12 @@ class PatternViews:
         if k < 1 or len(question) > LONGEST_QUESTION:
             raise malformed(f"k must be 1 to {MOST_CANDIDATES}, q at most {LONGEST_QUESTION} characters")
         most = min(k, MOST_CANDIDATES)
-        found = self._front.patterns.match(caller().workspace, question, most, self._agent())
+        found = self._service.patterns.match(caller().workspace, question, most, self._agent())
         return list_answer(map(PatternMatch.as_json, found))
 
     def _agent(self) -> str | None:
         """``?agent``, which is known."""
-        name, known = text_argument("agent"), [each.name for each in self._front.agents()]
+        name, known = text_argument("agent"), [each.name for each in self._service.agents()]
         if name is not None and name not in known:
             told = f"There is no agent {name!r}; there are: {', '.join(known)}."
             raise Invalid(told, (Flaw("/agent", "unknown agent"),))
@@ -78,7 +78,7 @@ class PatternViews:
     def _processes(self) -> tuple[Json, ...]:
         """What the workers have loaded; nothing while Redis is away, for the library itself is here."""
         try:
-            return tuple(self._front.patterns.loaded())
+            return tuple(self._service.patterns.loaded())
         except Unavailable:
             return ()
 

@@ -15,7 +15,7 @@ from web.connections import Connections
 from web.loop import Loop
 
 if TYPE_CHECKING:
-    from loom_worker.service.service import Front
+    from loom_worker.service.service import Service
 
 log = logging.getLogger("loom.web")
 
@@ -38,9 +38,9 @@ class Server:
         OSError: the address is taken or not ours.
     """
 
-    def __init__(self, front: "Front") -> None:
-        web = front.settings.web
-        app = create_app(front)
+    def __init__(self, service: "Service") -> None:
+        web = service.settings.web
+        app = create_app(service)
         self._limiter = limiter_of(app)
         self._server = _loop(app, web)
         self._loop = threading.Thread(target=self._server.run, name="loom-web", daemon=True)
@@ -68,17 +68,17 @@ class Server:
         self._server.end(self._loop)
 
 
-def serve(front: "Front") -> None:
+def serve(service: "Service") -> None:
     """Serve until SIGTERM or SIGINT, then drain and return, within about 5 s; for the main thread.
 
     Raises:
         SystemExit: 1, with one line that says why, if the address cannot be bound.
     """
-    web = front.settings.web
+    web = service.settings.web
     try:
-        server = Server(front)
+        server = Server(service)
     except OSError as error:
-        front.close()
+        service.close()
         raise SystemExit(f"loom web: cannot listen on {web.host}:{web.port}: {error.strerror or error}") from error
     told = _told_to_stop()
     gc.collect()
@@ -91,7 +91,7 @@ def serve(front: "Front") -> None:
     log.info("draining")
     server.drain()
     server.stop()
-    front.close()
+    service.close()
     log.info("stopped")
 
 

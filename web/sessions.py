@@ -13,7 +13,7 @@ from web.caller import caller
 from web.problems import malformed
 
 if TYPE_CHECKING:
-    from loom_worker.service.service import Front
+    from loom_worker.service.service import Service
 
 
 HITS, MOST_HITS = 10, 50
@@ -23,8 +23,8 @@ LONGEST_QUESTION = 4000
 class Sessions:
     """The views under ``/v1/sessions``, but for turns."""
 
-    def __init__(self, front: "Front") -> None:
-        self._front = front
+    def __init__(self, service: "Service") -> None:
+        self._service = service
 
     def routes(self) -> tuple[Route, ...]:
         """Where the views are mounted."""
@@ -41,41 +41,41 @@ class Sessions:
 
     def create(self) -> Response:
         """Make a session."""
-        session = self._front.create_session(caller().workspace, new_session(json_body()))
+        session = self._service.create_session(caller().workspace, new_session(json_body()))
         return json_answer(session.as_json(), 201, {"Location": f"/v1/sessions/{session.id}"})
 
     def list(self) -> Response:
         """List the workspace's sessions."""
         limit, after = page_wanted()
-        return page_answer(self._front.sessions(caller().workspace, limit=limit, after=after), Session.as_json)
+        return page_answer(self._service.sessions(caller().workspace, limit=limit, after=after), Session.as_json)
 
     def get(self, session_id: str) -> Response:
         """Look at one session."""
-        return json_answer(self._front.session(caller().workspace, known_session_id(session_id)).as_json())
+        return json_answer(self._service.session(caller().workspace, known_session_id(session_id)).as_json())
 
     def patch(self, session_id: str) -> Response:
         """Change some fields of a session."""
         patch = session_patch(json_body())
-        session = self._front.patch_session(caller().workspace, known_session_id(session_id), patch)
+        session = self._service.patch_session(caller().workspace, known_session_id(session_id), patch)
         return json_answer(session.as_json())
 
     def delete(self, session_id: str) -> Response:
         """Delete a session with all that belongs to it."""
-        self._front.delete_session(caller().workspace, known_session_id(session_id))
+        self._service.delete_session(caller().workspace, known_session_id(session_id))
         return Response(status=204)
 
     def messages(self, session_id: str) -> Response:
         """List a session's messages, oldest first."""
         limit, after = page_wanted()
         workspace = caller().workspace
-        page = self._front.messages(workspace, known_session_id(session_id), limit=limit, after=after)
+        page = self._service.messages(workspace, known_session_id(session_id), limit=limit, after=after)
         return page_answer(page, Message.as_json)
 
     def message(self, session_id: str, message_id: str) -> Response:
         """Look at one message, whole."""
         if not is_id(message_id):
             raise NotFound("no such message")
-        found = self._front.message(caller().workspace, known_session_id(session_id), message_id)
+        found = self._service.message(caller().workspace, known_session_id(session_id), message_id)
         return json_answer(found.as_json())
 
     def search(self, session_id: str) -> Response:
@@ -84,7 +84,7 @@ class Sessions:
         if limit < 1 or len(question) > LONGEST_QUESTION:
             raise malformed(f"limit must be 1 to {MOST_HITS}, q at most {LONGEST_QUESTION} characters")
         most = min(limit, MOST_HITS)
-        hits = self._front.search(caller().workspace, known_session_id(session_id), question, limit=most)
+        hits = self._service.search(caller().workspace, known_session_id(session_id), question, limit=most)
         return list_answer(map(Hit.as_json, hits))
 
 

@@ -23,16 +23,16 @@ from web.problems import RETRY_S
 from web.sessions import known_session_id
 
 if TYPE_CHECKING:
-    from loom_worker.service.service import Front
+    from loom_worker.service.service import Service
 
 
 class Turns:
     """The views of turns, but for their events."""
 
-    def __init__(self, front: "Front", limiter: ConnectionLimiter) -> None:
-        self._front = front
+    def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
+        self._service = service
         self._limiter = limiter
-        self._max_wait_s = front.settings.web.max_wait_s
+        self._max_wait_s = service.settings.web.max_wait_s
 
     def routes(self) -> tuple[Route, ...]:
         """Where the views are mounted."""
@@ -51,32 +51,32 @@ class Turns:
         body = json_body()
         new = new_turn(body, session_id, caller())
         if new.webhook is not None:
-            self._front.check_webhook(new.webhook)
-        turn, is_replay = self._front.submit(caller().workspace, session_id, new, agent=body.get("agent"))
+            self._service.check_webhook(new.webhook)
+        turn, is_replay = self._service.submit(caller().workspace, session_id, new, agent=body.get("agent"))
         return self._accepted(turn, is_replay=is_replay)
 
     def get(self, turn_id: str) -> Response:
         """Look at one turn, or wait for its end."""
         wait_s = min(whole_argument("wait", 0), self._max_wait_s)
-        turn = self._front.turn(caller().workspace, known_turn_id(turn_id))
+        turn = self._service.turn(caller().workspace, known_turn_id(turn_id))
         return json_answer(self._ended(turn, wait_s)[0].as_json())
 
     def cancel(self, turn_id: str) -> Response:
         """Ask a turn to end; one that has ended is shown as it is."""
-        turn = self._front.cancel(caller().workspace, known_turn_id(turn_id), cancel_action())
+        turn = self._service.cancel(caller().workspace, known_turn_id(turn_id), cancel_action())
         later = {} if turn.is_finished else {"Retry-After": str(RETRY_S)}
         return json_answer(turn.as_json(), 202, {"Location": _place(turn), **later})
 
     def decide(self, turn_id: str, call_id: str) -> Response:
         """Take what a person says to a tool call that waits for it."""
         said = decision(json_body())
-        turn = self._front.approvals.decide(caller().workspace, known_turn_id(turn_id), known_call_id(call_id), said)
+        turn = self._service.approvals.decide(caller().workspace, known_turn_id(turn_id), known_call_id(call_id), said)
         return json_answer(turn.as_json())
 
     def retry(self, turn_id: str) -> Response:
         """Run a failed turn's question again, as a new turn at the tail of its lane."""
         known = known_turn_id(turn_id)
-        turn, is_replay = self._front.retry(caller().workspace, known, retry(known, caller()))
+        turn, is_replay = self._service.retry(caller().workspace, known, retry(known, caller()))
         return self._accepted(turn, is_replay=is_replay)
 
     def list(self) -> Response:
@@ -89,7 +89,7 @@ class Turns:
 
     def _listed(self, session_id: str | None) -> Response:
         limit, after = page_wanted()
-        page = self._front.turns(
+        page = self._service.turns(
             caller().workspace,
             session_id=session_id,
             status=choice_argument("status", get_args(TurnStatus)),
@@ -125,7 +125,7 @@ class Turns:
 
     def _waited(self, turn: Turn, wait_s: int) -> Turn:
         try:
-            return self._front.wait(
+            return self._service.wait(
                 turn.workspace, turn.id, timeout_s=float(wait_s), is_stopping=self._limiter.leaving()
             )
         except Transient:

@@ -89,7 +89,7 @@ def _with_database(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...]
 @click.command()
 def web() -> None:
     """Serve the HTTP API on LOOM_HOST and LOOM_PORT."""
-    from loom_worker.runtime.build import front
+    from loom_worker.runtime.build import service
     from loom_worker.supervisor import ports, web_address
     from web.serve import serve
 
@@ -97,7 +97,7 @@ def web() -> None:
     # For its complaint about a host that is not this machine's; of a taken port the server tells itself.
     ports.is_free(settings.web.host, settings.web.port)
     with web_address.announced(settings.home, ports.url_of(settings.web.host, settings.web.port)):
-        serve(front(settings))
+        serve(service(settings))
 
 
 def _queues(_ctx: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:

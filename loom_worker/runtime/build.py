@@ -1,6 +1,6 @@
 """The one place that builds objects. Nothing is built, connected or imported before it is needed.
 
-``front`` is what the web talks to; ``start`` makes this process a worker, whose tasks then find their parts in
+``service`` is what the web calls; ``start`` makes this process a worker, whose tasks then find their parts in
 ``tasks.worker``.
 """
 
@@ -26,7 +26,7 @@ from loom_worker.service.announcer import Announcer
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
-from loom_worker.service.service import Front, ServiceParts
+from loom_worker.service.service import Service, ServiceParts
 from loom_worker.service.turn_waiter import Following
 from loom_worker.service.wait_reports import Waits
 from loom_worker.store.calls import Calls
@@ -78,7 +78,7 @@ def alone(settings: Settings) -> TurnWorker:
     return _build(settings, is_isolated=True).worker.turns
 
 
-def front(settings: Settings) -> Front:
+def service(settings: Settings) -> Service:
     """What clients can ask."""
     crash_points.arm(settings.crash_points, settings.home / "crashes")
     app = configure(settings)
@@ -111,7 +111,7 @@ def front(settings: Settings) -> Front:
         ),
         components=fitted,
     )
-    return Front(
+    return Service(
         settings,
         database=database,
         lanes=lanes,

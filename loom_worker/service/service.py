@@ -82,7 +82,7 @@ class ServiceParts:
         self.components.close()
 
 
-class Front:
+class Service:
     """One workspace at a time, as the caller names it; what belongs to others is not found."""
 
     def __init__(

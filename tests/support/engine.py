@@ -1,4 +1,4 @@
-"""Workers without a supervisor or web: a real Valkey, a real `loom worker`, and the front in this process.
+"""Workers without a supervisor or web: a real Valkey, a real `loom worker`, and the service in this process.
 
 with Engine(tmp_path, valkey_server, ANTHROPIC_BASE_URL=server.url) as engine:
     engine.start_worker("one")
@@ -30,7 +30,7 @@ STOP_S = 45.0
 
 
 class Engine:
-    """Front and workers on one home, for ``with``; every worker is ended with it."""
+    """Service and workers on one home, for ``with``; every worker is ended with it."""
 
     def __init__(self, home: Path, valkey: Valkey, **environ: str) -> None:
         home.mkdir(parents=True)
@@ -53,7 +53,7 @@ class Engine:
         with self._valkey.client() as client:
             client.flushall()
         prepare(self.settings)
-        self.front = build.front(self.settings)
+        self.service = build.service(self.settings)
         return self
 
     def __exit__(
@@ -62,7 +62,7 @@ class Engine:
         for worker in self.workers.values():
             worker.kill()
             worker.wait()
-        self.front.close()
+        self.service.close()
         for pid in system.leftovers(self.home):
             system.kill(pid)
 
@@ -82,25 +82,25 @@ class Engine:
 
     def submit(self, session: str, text: str, **fields: Any) -> Turn:
         """Accept a turn for the agent without patterns."""
-        return self.front.submit(WORKSPACE, session, NewTurn(input=text, **fields), agent="plain")[0]
+        return self.service.submit(WORKSPACE, session, NewTurn(input=text, **fields), agent="plain")[0]
 
     def turn(self, turn: Turn) -> Turn:
         """The turn as it is now."""
-        return self.front.turn(WORKSPACE, turn.id)
+        return self.service.turn(WORKSPACE, turn.id)
 
     def ended(self, turn: Turn, timeout_s: float = TURN_S) -> Turn:
         """The turn once it has ended."""
-        found = self.front.wait(WORKSPACE, turn.id, timeout_s=timeout_s, is_stopping=lambda: False)
+        found = self.service.wait(WORKSPACE, turn.id, timeout_s=timeout_s, is_stopping=lambda: False)
         assert found.is_finished, f"{turn.id} is {found.status} after {timeout_s} s"
         return found
 
     def messages(self, session: str) -> tuple[Message, ...]:
         """All messages of a session, oldest first."""
-        return self.front.messages(WORKSPACE, session, limit=500, after=None).items
+        return self.service.messages(WORKSPACE, session, limit=500, after=None).items
 
     def events(self, turn: Turn) -> Iterator[Event]:
         """The turn's events as they come, until its end."""
-        for event in self.front.events(WORKSPACE, turn.id, after=0, is_stopping=lambda: False):
+        for event in self.service.events(WORKSPACE, turn.id, after=0, is_stopping=lambda: False):
             if event is not None:
                 yield event
 

@@ -1,4 +1,4 @@
-"""What the front in memory makes of its state; nothing here keeps any."""
+"""What the service in memory makes of its state; nothing here keeps any."""
 
 import ipaddress
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What the front in memory remembers of a session beside its messages; small, and as strict as the real one."""
+"""What the service in memory remembers of a session beside its messages; small, and as strict as the real one."""
 
 from collections.abc import Callable, Sequence
 

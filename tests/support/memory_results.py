@@ -1,4 +1,4 @@
-"""What tool calls of the front in memory leave behind and wait for: errors, large results, a person's word; and what
+"""What tool calls of the service in memory leave behind and wait for: errors, large results, a person's word; and what
 they know, the patterns."""
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the HTTP tests run on: FRONTS names the factories of fronts, and every test runs over each of them."""
+"""What the HTTP tests run on: SERVICES names the factories of services, and every test runs over each of them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from loom_worker.core.settings import Settings, WebSettings
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from web.serve import Server
 
 Submit = Callable[..., dict[str, Any]]
 
 
 class Worker(Protocol):
-    """Whatever makes the turns of a front go on, step by step."""
+    """Whatever makes the turns of a service go on, step by step."""
 
     def start(self, turn_id: str) -> None: ...
     def say(self, turn_id: str, text: str) -> None: ...
@@ -24,7 +24,7 @@ class Worker(Protocol):
 
 @dataclass(frozen=True)
 class Stage:
-    front: Any
+    service: Any
     worker: Worker
 
 
@@ -34,11 +34,11 @@ def settings(**web: Any) -> Settings:
 
 @contextmanager
 def memory_stage() -> Iterator[Stage]:
-    front = MemoryFront(settings())
-    yield Stage(front, front)
+    service = MemoryService(settings())
+    yield Stage(service, service)
 
 
-FRONTS: dict[str, Callable[[], AbstractContextManager[Stage]]] = {"memory": memory_stage}
+SERVICES: dict[str, Callable[[], AbstractContextManager[Stage]]] = {"memory": memory_stage}
 
 
 @dataclass

@@ -43,7 +43,7 @@ def test_a_provider_that_stays_busy_parks_the_turn_without_a_worker_or_an_attemp
     turn = engine.submit("parked", "hello")
     state = "SELECT held_by, deaths, status FROM turns WHERE id = ? AND parked_until_ms IS NOT NULL"
     assert until(lambda: engine.rows(state, turn.id), 20, "the turn is parked") == [(None, 0, "in_progress")]
-    assert engine.front.queue_stats("default")["waiting"] == 1
+    assert engine.service.queue_stats("default")["waiting"] == 1
     ended = engine.ended(turn)
     assert (ended.status, ended.output_text, ended.attempt) == ("completed", "At last.", 1)
 

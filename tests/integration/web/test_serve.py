@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from loom_worker.core.values.sessions import NewSession
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.until import until
 from tests.support.web_stage import settings
 from web.serve import Server, serve
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.takes(5)
 Process = tuple[subprocess.Popen[str], int]
 
 
-class Slow(MemoryFront):
+class Slow(MemoryService):
     """Takes its time over a session: until it is let go."""
 
     def __post_init__(self) -> None:
@@ -46,14 +46,14 @@ def call(port: int, method: str, path: str, body: object = None) -> tuple[int, b
 
 
 def test_a_running_request_ends_before_the_server_does() -> None:
-    front = Slow(settings())
-    front.create_session("default", NewSession(id="s"))
-    server = Server(front)  # type: ignore[arg-type]
+    service = Slow(settings())
+    service.create_session("default", NewSession(id="s"))
+    server = Server(service)  # type: ignore[arg-type]
     server.start()
     answers: list[int] = []
     running = threading.Thread(target=lambda: answers.append(call(server.port, "GET", "/v1/sessions/s")[0]))
     running.start()
-    assert front.entered.wait(5)
+    assert service.entered.wait(5)
     draining = threading.Thread(target=server.drain)
     draining.start()
     front_is_draining = lambda: call(server.port, "GET", "/readyz")[0] == 503  # noqa: E731
@@ -63,7 +63,7 @@ def test_a_running_request_ends_before_the_server_does() -> None:
     assert call(server.port, "POST", "/v1/sessions", {})[0] == 503
     assert call(server.port, "GET", "/healthz")[0] == 200
     assert draining.is_alive()
-    front.let_go.set()
+    service.let_go.set()
     draining.join(5)
     running.join(5)
     server.stop()
@@ -73,7 +73,7 @@ def test_a_running_request_ends_before_the_server_does() -> None:
 
 
 def test_a_server_stops_while_others_wake_its_loop_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(MemoryFront(settings()))  # type: ignore[arg-type]
+    server = Server(MemoryService(settings()))  # type: ignore[arg-type]
     server.start()
     trigger, loop = server._server.trigger, server._loop
 
@@ -89,8 +89,8 @@ def test_a_server_stops_while_others_wake_its_loop_too(monkeypatch: pytest.Monke
 
 
 def test_waiters_and_readers_are_sent_home_when_the_server_drains() -> None:
-    front = MemoryFront(settings())
-    server = Server(front)  # type: ignore[arg-type]
+    service = MemoryService(settings())
+    server = Server(service)  # type: ignore[arg-type]
     server.start()
     turn = json.loads(call(server.port, "POST", "/v1/sessions/s/turns", {"input": "x"})[1])
     answers: list[tuple[int, bytes]] = []
@@ -100,7 +100,7 @@ def test_waiters_and_readers_are_sent_home_when_the_server_drains() -> None:
     ]
     for waiter in waiters:
         waiter.start()
-    assert front.await_waiters(2)
+    assert service.await_waiters(2)
     began = time.monotonic()
     server.drain()
     for waiter in waiters:
@@ -111,28 +111,28 @@ def test_waiters_and_readers_are_sent_home_when_the_server_drains() -> None:
 
 
 def test_a_request_that_never_ends_does_not_hold_the_drain_for_ever() -> None:
-    front = Slow(settings())
-    server = Server(front)  # type: ignore[arg-type]
+    service = Slow(settings())
+    server = Server(service)  # type: ignore[arg-type]
     server.start()
     stuck = socket.create_connection(("127.0.0.1", server.port))
     stuck.sendall(b"GET /v1/sessions/s HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert front.entered.wait(5)
+    assert service.entered.wait(5)
     began = time.monotonic()
     server.drain(grace_s=0.2)
     server.stop()
     assert time.monotonic() - began < 3
-    front.let_go.set()
+    service.let_go.set()
     stuck.close()
 
 
 def test_a_taken_port_is_one_clear_line_and_exit_1() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        front = MemoryFront(settings(port=port))
+        service = MemoryService(settings(port=port))
         with pytest.raises(SystemExit) as caught:
-            serve(front)  # type: ignore[arg-type]
+            serve(service)  # type: ignore[arg-type]
     assert re.fullmatch(rf"loom web: cannot listen on 127\.0\.0\.1:{port}: [^\n]+", str(caught.value.code))
-    assert front.is_closed
+    assert service.is_closed
 
 
 @pytest.fixture
@@ -171,8 +171,8 @@ def test_without_keys_the_start_says_who_is_served(process: Process) -> None:
 
 
 def test_a_key_that_waits_as_often_as_it_can_leaves_room_for_another_key(request: pytest.FixtureRequest) -> None:
-    front = MemoryFront(settings(api_keys={"key-a": "alpha", "key-b": "beta"}))
-    server = Server(front)  # type: ignore[arg-type]
+    service = MemoryService(settings(api_keys={"key-a": "alpha", "key-b": "beta"}))
+    server = Server(service)  # type: ignore[arg-type]
     server.start()
     request.addfinalizer(server.stop)
     request.addfinalizer(server.drain)

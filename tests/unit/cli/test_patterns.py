@@ -11,7 +11,7 @@ from loom_worker.cli.main import main
 from loom_worker.patterns.library import packaged_root
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.pattern_files import MINIMAL, write
 from web.app import create_app
 
@@ -117,7 +117,7 @@ def test_a_folder_is_matched_without_a_running_loom(tmp_path: Path) -> None:
 def test_a_folder_is_told_as_the_api_tells_it(tmp_path: Path) -> None:
     write(tmp_path / "lib", sql__a=GOOD)
     told = offline(tmp_path, "match", "top ten customers", "--dir", str(tmp_path / "lib"), "--json")
-    by_api: Any = create_app(MemoryFront()).test_client().get("/v1/patterns/match?q=top+ten+customers").get_json()
+    by_api: Any = create_app(MemoryService()).test_client().get("/v1/patterns/match?q=top+ten+customers").get_json()
     here = json.loads(told.stdout)
     assert here.keys() == by_api.keys()
     assert [*here["data"][0]] == [*by_api["data"][0]]

@@ -1,4 +1,4 @@
-"""`loom sessions` against the real front end over the front in memory."""
+"""`loom sessions` against the real front end over the service in memory."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from loom_worker.cli.layers import BLOCKS, WIDEST
 from loom_worker.cli.main import main
 from loom_worker.core.values.memory import Snapshot
 from loom_worker.core.values.turns import NewTurn
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.web_stage import settings
 from web.serve import Server
 
@@ -19,17 +19,17 @@ Loom = Callable[..., Result]
 
 
 @pytest.fixture
-def front() -> MemoryFront:
-    made = MemoryFront(settings())
+def service() -> MemoryService:
+    made = MemoryService(settings())
     turn, _ = made.submit("default", "s1", NewTurn("Why?"), agent=None)
     made.finish(turn.id, "Because.")
     return made
 
 
 @pytest.fixture
-def loom(front: MemoryFront, tmp_path: Path) -> Iterator[Loom]:
+def loom(service: MemoryService, tmp_path: Path) -> Iterator[Loom]:
     """`loom sessions …` on a terminal of this character set, asking a server on loopback."""
-    server = Server(front)  # type: ignore[arg-type]
+    server = Server(service)  # type: ignore[arg-type]
     server.start()
     env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": f"http://127.0.0.1:{server.port}", "LOOM_API_KEYS": None}
 
@@ -61,15 +61,15 @@ def test_a_terminal_without_blocks_gets_plain_bars(loom: Loom) -> None:
     assert "tools    ####......" in result.stdout
 
 
-def test_json_is_the_session_with_its_context(loom: Loom, front: MemoryFront) -> None:
+def test_json_is_the_session_with_its_context(loom: Loom, service: MemoryService) -> None:
     shown = json.loads(loom("show", "s1", "--json").stdout)
-    assert shown.pop("context") == front.context("default", "s1")
-    assert shown == front.session("default", "s1").as_json()
+    assert shown.pop("context") == service.context("default", "s1")
+    assert shown == service.session("default", "s1").as_json()
 
 
-def test_snapshots_are_listed_with_the_beginning_of_their_text(loom: Loom, front: MemoryFront) -> None:
+def test_snapshots_are_listed_with_the_beginning_of_their_text(loom: Loom, service: MemoryService) -> None:
     kept = [Snapshot(f"snap_{n}", "s1", f"{n}: " + "word\n" * 100, 90, None, None, 0) for n in (2, 1)]
-    front.memory.kept[front.session("default", "s1").lane] = kept
+    service.memory.kept[service.session("default", "s1").lane] = kept
     first = loom("snapshots", "s1", "--limit", "1")
     head, row, more = first.stdout.splitlines()
     assert head.split() == ["ID", "CREATED_AT", "TOKEN_COUNT", "CONTENT"]

@@ -17,7 +17,7 @@ from loom_worker.core.values.turns import NewTurn
 from loom_worker.events.rebuild import queued
 from loom_worker.lanes import keys
 from loom_worker.runtime import build
-from loom_worker.service.service import Front
+from loom_worker.service.service import Service
 from loom_worker.tasks import worker
 from tests.support.until import until
 from tests.support.valkey import Valkey
@@ -33,10 +33,10 @@ def live(settings: Settings, valkey_server: Valkey, valkey: redis.Redis) -> Sett
 
 
 @pytest.fixture
-def front(live: Settings) -> Iterator[Front]:
-    front = build.front(live)
-    yield front
-    front.close()
+def service(live: Settings) -> Iterator[Service]:
+    service = build.service(live)
+    yield service
+    service.close()
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ def test_building_a_front_loads_no_library_that_costs_seconds(live: Settings) ->
 import sys
 from loom_worker.runtime import build
 from loom_worker.core.settings import from_env
-front = build.front(from_env({{"LOOM_HOME": sys.argv[1], "LOOM_REDIS_URL": sys.argv[2]}}))
-front.agents(); front.tools("default"); front.close()
+service = build.service(from_env({{"LOOM_HOME": sys.argv[1], "LOOM_REDIS_URL": sys.argv[2]}}))
+service.agents(); service.tools("default"); service.close()
 print([name for name in {HEAVY!r} if name in sys.modules])
 """
     command = [sys.executable, "-c", program, str(live.home), live.redis_url]
@@ -86,42 +86,42 @@ def test_a_process_that_was_not_started_has_no_parts(imported: dict[str, Any]) -
     assert not imported["has_parts"]
 
 
-def test_an_accepted_turn_is_put_on_its_lane_and_its_log_opened(front: Front, valkey: redis.Redis) -> None:
-    turn, _ = front.submit("default", "s1", NewTurn("How many?"), agent=None)
+def test_an_accepted_turn_is_put_on_its_lane_and_its_log_opened(service: Service, valkey: redis.Redis) -> None:
+    turn, _ = service.submit("default", "s1", NewTurn("How many?"), agent=None)
     until(lambda: valkey.llen(TURN_QUEUE), 5, "the doorbell is on the queue")
     assert valkey.zrange(keys.lane(turn.lane), 0, -1) == [turn.id]
     assert valkey.hget(keys.lease(turn.lane), "state") == "kicked"
-    events = front.events("default", turn.id, after=0, is_stopping=lambda: False)
+    events = service.events("default", turn.id, after=0, is_stopping=lambda: False)
     assert next(events) == Event(1, "turn.queued", queued(turn))
 
 
-def test_no_message_on_the_queue_shows_what_the_user_wrote(front: Front, valkey: redis.Redis) -> None:
-    front.submit("default", "s1", NewTurn("My secret is plugh."), agent=None)
+def test_no_message_on_the_queue_shows_what_the_user_wrote(service: Service, valkey: redis.Redis) -> None:
+    service.submit("default", "s1", NewTurn("My secret is plugh."), agent=None)
     until(lambda: valkey.llen(TURN_QUEUE), 5, "the doorbell is on the queue")
     assert all("plugh" not in str(valkey.dump(key)) for key in valkey.keys("*"))
     assert len(str(valkey.lindex(TURN_QUEUE, 0))) < 1024
 
 
 def test_a_front_accepts_turns_while_redis_is_down(settings: Settings) -> None:
-    front = build.front(settings)
-    turn, _ = front.submit("default", "s1", NewTurn("How many?"), agent=None)
-    assert front.turn("default", turn.id).status == "queued"
-    assert any(problem.startswith("redis") for problem in front.readiness())
-    front.close()
+    service = build.service(settings)
+    turn, _ = service.submit("default", "s1", NewTurn("How many?"), agent=None)
+    assert service.turn("default", turn.id).status == "queued"
+    assert any(problem.startswith("redis") for problem in service.readiness())
+    service.close()
 
 
-def test_readiness_names_what_is_missing(front: Front, live: Settings) -> None:
-    assert front.readiness() == ("workers: none that takes turns is alive",)
+def test_readiness_names_what_is_missing(service: Service, live: Settings) -> None:
+    assert service.readiness() == ("workers: none that takes turns is alive",)
     process = build.start(live)
     process.worker.turns.renewer.renew()
-    assert front.readiness() == ()
-    assert front.queue_stats("default")["workers"] == 1
+    assert service.readiness() == ()
+    assert service.queue_stats("default")["workers"] == 1
     process.stop()
-    assert front.readiness() == ("workers: none that takes turns is alive",)
+    assert service.readiness() == ("workers: none that takes turns is alive",)
 
 
 def test_a_front_without_a_database_is_not_ready(live: Settings, tmp_path: Path) -> None:
-    empty = build.front(replace(live, database_url=f"sqlite:///{tmp_path}/empty.db"))
+    empty = build.service(replace(live, database_url=f"sqlite:///{tmp_path}/empty.db"))
     assert any(problem.startswith("database") for problem in empty.readiness())
     empty.close()
     empty.close()
@@ -140,6 +140,6 @@ def test_no_two_processes_have_the_same_name(live: Settings) -> None:
     assert one.is_isolated
 
 
-def test_a_webhook_names_the_turn_where_it_is_found(live: Settings, front: Front) -> None:
-    turn, _ = front.submit("default", "s1", NewTurn("How many? " * 9_000), agent=None)
+def test_a_webhook_names_the_turn_where_it_is_found(live: Settings, service: Service) -> None:
+    turn, _ = service.submit("default", "s1", NewTurn("How many? " * 9_000), agent=None)
     assert f"http://127.0.0.1:8000/v1/turns/{turn.id}" in build.alone(live).bodies.of(turn)

@@ -12,7 +12,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Decision, Turn
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.approvals import Approvals
-from loom_worker.service.service import Front
+from loom_worker.service.service import Service
 from loom_worker.service.turn_waiter import Following
 from loom_worker.service.wait_reports import Waits
 from tests.support.models import says, wants
@@ -29,7 +29,7 @@ def out() -> Out:
 
 @pytest.fixture
 def approvals(stage: Stage, out: Out) -> Approvals:
-    """Those of a front whose tools are the stage's."""
+    """Those of a service whose tools are the stage's."""
 
     class Agents(Out):
         def prepared(self, agent: str, use: ToolUse) -> tuple[Json, str | None]:
@@ -37,7 +37,7 @@ def approvals(stage: Stage, out: Out) -> Approvals:
             found = stage.registry.prepared(use, stage.agent.tools, read_only=stage.agent.is_read_only)
             return found.arguments, found.flaw
 
-    front = Front(
+    service = Service(
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
@@ -47,7 +47,7 @@ def approvals(stage: Stage, out: Out) -> Approvals:
         agents=agent_files.load(None),
         parts=replace(out.parts(), runtimes=Agents()),
     )
-    return front.approvals
+    return service.approvals
 
 
 @pytest.fixture

@@ -169,16 +169,18 @@ def test_without_its_database_the_library_is_still_known(catalog: PatternCatalog
 
 
 def test_without_redis_only_the_workers_are_unknown(settings: Settings, root: Path) -> None:
-    front = build.front(replace(settings, patterns=replace(settings.patterns, folder=root, is_shipped_added=False)))
+    service = build.service(replace(settings, patterns=replace(settings.patterns, folder=root, is_shipped_added=False)))
     try:
-        assert [each.pattern.id for each in front.patterns.match("w1", "best products", 1, "default")] == ["sql/top_n"]
-        assert len(front.patterns.patterns()) == 3
+        assert [each.pattern.id for each in service.patterns.match("w1", "best products", 1, "default")] == [
+            "sql/top_n"
+        ]
+        assert len(service.patterns.patterns()) == 3
         with pytest.raises(Unavailable):
-            front.patterns.loaded()
-        listed = create_app(front).test_client().get("/v1/patterns").get_json()
+            service.patterns.loaded()
+        listed = create_app(service).test_client().get("/v1/patterns").get_json()
         assert (len(listed["data"]), listed["processes"]) == (3, [])
     finally:
-        front.close()
+        service.close()
 
 
 def test_each_process_tells_what_it_has_loaded(root: Path, database: Database, valkey: redis.Redis) -> None:

@@ -15,7 +15,7 @@ from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import NewTurn, Retry, Turn, Webhook
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.live_waits import LiveWaits
-from loom_worker.service.service import Front
+from loom_worker.service.service import Service
 from loom_worker.service.turn_waiter import Following
 from loom_worker.service.wait_reports import Waits
 from tests.support.models import says, wants
@@ -29,8 +29,8 @@ def out() -> Out:
     return Out()
 
 
-def a_front(stage: Stage, out: Out, lanes: Lanes | None = None) -> Front:
-    return Front(
+def a_front(stage: Stage, out: Out, lanes: Lanes | None = None) -> Service:
+    return Service(
         stage.settings,
         database=stage.database,
         lanes=lanes or stage.lanes,
@@ -43,48 +43,48 @@ def a_front(stage: Stage, out: Out, lanes: Lanes | None = None) -> Front:
 
 
 @pytest.fixture
-def front(stage: Stage, out: Out) -> Front:
+def service(stage: Stage, out: Out) -> Service:
     return a_front(stage, out)
 
 
-def submit(front: Front, text: str = "How many?", *, session: str = "s1", **new: Any) -> Turn:
-    return front.submit(WORKSPACE, session, NewTurn(text, **new), agent=None)[0]
+def submit(service: Service, text: str = "How many?", *, session: str = "s1", **new: Any) -> Turn:
+    return service.submit(WORKSPACE, session, NewTurn(text, **new), agent=None)[0]
 
 
-def test_an_accepted_turn_is_stored_and_then_announced(front: Front, out: Out) -> None:
-    turn = submit(front)
-    assert out.announced == [turn] == [front.turn(WORKSPACE, turn.id)]
+def test_an_accepted_turn_is_stored_and_then_announced(service: Service, out: Out) -> None:
+    turn = submit(service)
+    assert out.announced == [turn] == [service.turn(WORKSPACE, turn.id)]
 
 
-def test_a_repeated_request_gives_the_same_turn_and_announces_nothing(front: Front, out: Out) -> None:
+def test_a_repeated_request_gives_the_same_turn_and_announces_nothing(service: Service, out: Out) -> None:
     new = NewTurn("How many?", idempotency_key="k", fingerprint="f")
-    first, _ = front.submit(WORKSPACE, "s1", new, agent=None)
-    again, is_replay = front.submit(WORKSPACE, "s1", new, agent=None)
+    first, _ = service.submit(WORKSPACE, "s1", new, agent=None)
+    again, is_replay = service.submit(WORKSPACE, "s1", new, agent=None)
     assert (again.id, is_replay, len(out.announced)) == (first.id, True, 1)
 
 
-def test_an_idempotency_key_with_another_request_is_refused(front: Front, out: Out) -> None:
-    submit(front, idempotency_key="k", fingerprint="f")
+def test_an_idempotency_key_with_another_request_is_refused(service: Service, out: Out) -> None:
+    submit(service, idempotency_key="k", fingerprint="f")
     with pytest.raises(Invalid) as caught:
-        submit(front, "Other?", idempotency_key="k", fingerprint="g")
+        submit(service, "Other?", idempotency_key="k", fingerprint="g")
     assert (caught.value.slug, len(out.announced)) == ("idempotency-mismatch", 1)
 
 
-def test_an_unknown_agent_is_refused_before_anything_is_stored(front: Front, out: Out) -> None:
+def test_an_unknown_agent_is_refused_before_anything_is_stored(service: Service, out: Out) -> None:
     with pytest.raises(Invalid, match="no agent 'ghost'; there are: default"):
-        front.submit(WORKSPACE, "s1", NewTurn("?"), agent="ghost")
+        service.submit(WORKSPACE, "s1", NewTurn("?"), agent="ghost")
     with pytest.raises(Invalid):
-        front.create_session(WORKSPACE, NewSession(id="s1", agent="ghost"))
+        service.create_session(WORKSPACE, NewSession(id="s1", agent="ghost"))
     assert out.announced == []
     with pytest.raises(NotFound):
-        front.session(WORKSPACE, "s1")
+        service.session(WORKSPACE, "s1")
 
 
 def test_a_turn_for_another_agent_than_its_sessions_is_refused_and_announced_to_nobody(
     stage: Stage, out: Out, tmp_path: Path
 ) -> None:
     (tmp_path / "careful.yaml").write_text(PLAIN.format(name="careful"))
-    front = Front(
+    service = Service(
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
@@ -94,86 +94,88 @@ def test_a_turn_for_another_agent_than_its_sessions_is_refused_and_announced_to_
         agents=agent_files.load(tmp_path),
         parts=out.parts(),
     )
-    turn = submit(front)
+    turn = submit(service)
     with pytest.raises(Invalid) as caught:
-        front.submit(WORKSPACE, "s1", NewTurn("?"), agent="careful")
+        service.submit(WORKSPACE, "s1", NewTurn("?"), agent="careful")
     assert (caught.value.slug, out.announced) == ("agent-mismatch", [turn])
-    front.create_session(WORKSPACE, NewSession(id="s2"))
-    assert front.submit(WORKSPACE, "s2", NewTurn("?"), agent="careful")[0].agent == "careful"
-    assert front.session(WORKSPACE, "s2").agent == "careful"
+    service.create_session(WORKSPACE, NewSession(id="s2"))
+    assert service.submit(WORKSPACE, "s2", NewTurn("?"), agent="careful")[0].agent == "careful"
+    assert service.session(WORKSPACE, "s2").agent == "careful"
 
 
-FOREIGN: dict[str, Callable[[Front, str, str], object]] = {
-    "session": lambda front, turn, delivery: front.session("other", "s1"),
-    "patch": lambda front, turn, delivery: front.patch_session("other", "s1", SessionPatch(title="x")),
-    "delete": lambda front, turn, delivery: front.delete_session("other", "s1"),
-    "turn": lambda front, turn, delivery: front.turn("other", turn),
-    "wait": lambda front, turn, delivery: front.wait("other", turn, timeout_s=1, is_stopping=lambda: False),
-    "events": lambda front, turn, delivery: list(front.events("other", turn, after=0, is_stopping=lambda: False)),
-    "turns": lambda front, turn, delivery: front.turns("other", session_id="s1", limit=9, after=None),
-    "messages": lambda front, turn, delivery: front.messages("other", "s1", limit=9, after=None),
-    "search": lambda front, turn, delivery: front.search("other", "s1", "mine", limit=9),
-    "snapshots": lambda front, turn, delivery: front.snapshots("other", "s1", limit=9, after=None),
-    "replay": lambda front, turn, delivery: front.replay_delivery("other", delivery),
+FOREIGN: dict[str, Callable[[Service, str, str], object]] = {
+    "session": lambda service, turn, delivery: service.session("other", "s1"),
+    "patch": lambda service, turn, delivery: service.patch_session("other", "s1", SessionPatch(title="x")),
+    "delete": lambda service, turn, delivery: service.delete_session("other", "s1"),
+    "turn": lambda service, turn, delivery: service.turn("other", turn),
+    "wait": lambda service, turn, delivery: service.wait("other", turn, timeout_s=1, is_stopping=lambda: False),
+    "events": lambda service, turn, delivery: list(service.events("other", turn, after=0, is_stopping=lambda: False)),
+    "turns": lambda service, turn, delivery: service.turns("other", session_id="s1", limit=9, after=None),
+    "messages": lambda service, turn, delivery: service.messages("other", "s1", limit=9, after=None),
+    "search": lambda service, turn, delivery: service.search("other", "s1", "mine", limit=9),
+    "snapshots": lambda service, turn, delivery: service.snapshots("other", "s1", limit=9, after=None),
+    "replay": lambda service, turn, delivery: service.replay_delivery("other", delivery),
 }
 
 
 @pytest.mark.parametrize("question", FOREIGN)
-def test_what_belongs_to_another_workspace_is_not_found(stage: Stage, front: Front, out: Out, question: str) -> None:
+def test_what_belongs_to_another_workspace_is_not_found(
+    stage: Stage, service: Service, out: Out, question: str
+) -> None:
     stage.model.scenes = [says("Mine.")]
     turn = stage.serve(stage.submit(webhook=Webhook("https://example.org/hook")), stage.worker("w1"))
     with pytest.raises(NotFound):
-        FOREIGN[question](front, turn.id, stage.book.delivered[0])
+        FOREIGN[question](service, turn.id, stage.book.delivered[0])
     assert (out.woken, out.delivered) == ([], [])
-    assert front.session(WORKSPACE, "s1").title is None
+    assert service.session(WORKSPACE, "s1").title is None
 
 
-def test_what_was_said_is_found_by_what_was_asked(stage: Stage, front: Front) -> None:
+def test_what_was_said_is_found_by_what_was_asked(stage: Stage, service: Service) -> None:
     stage.model.scenes = [says("The keys are under the mat.")]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
-    [answer, question] = front.search(WORKSPACE, "s1", "Where's the key?", limit=9)
+    [answer, question] = service.search(WORKSPACE, "s1", "Where's the key?", limit=9)
     assert (answer.turn_id, answer.role, answer.snippet) == (turn.id, "assistant", "The keys are under the mat.")
     assert question.role == "user"
     assert answer.score > question.score > 0
 
 
-def test_lists_of_another_workspace_are_empty(stage: Stage, front: Front) -> None:
+def test_lists_of_another_workspace_are_empty(stage: Stage, service: Service) -> None:
     stage.model.scenes = [says("Mine.")]
     stage.serve(stage.submit(webhook=Webhook("https://example.org/hook")), stage.worker("w1"))
-    assert front.turns("other", limit=9, after=None).items == ()
-    assert front.sessions("other", limit=9, after=None).items == ()
-    assert front.deliveries("other", limit=9, after=None).items == ()
-    assert front.usage("other", group_by="session") == ()
-    assert front.queue_stats("other")["lanes"] == 0
+    assert service.turns("other", limit=9, after=None).items == ()
+    assert service.sessions("other", limit=9, after=None).items == ()
+    assert service.deliveries("other", limit=9, after=None).items == ()
+    assert service.usage("other", group_by="session") == ()
+    assert service.queue_stats("other")["lanes"] == 0
 
 
-def test_a_session_that_is_active_again_goes_on_with_its_queue(front: Front, out: Out) -> None:
-    submit(front)
-    front.patch_session(WORKSPACE, "s1", SessionPatch(status="paused"))
+def test_a_session_that_is_active_again_goes_on_with_its_queue(service: Service, out: Out) -> None:
+    submit(service)
+    service.patch_session(WORKSPACE, "s1", SessionPatch(status="paused"))
     assert out.woken == []
-    session = front.patch_session(WORKSPACE, "s1", SessionPatch(status="active"))
+    session = service.patch_session(WORKSPACE, "s1", SessionPatch(status="active"))
     assert out.woken == [session.lane]
 
 
-def test_an_idle_session_is_not_rung_for(front: Front, out: Out) -> None:
-    front.create_session(WORKSPACE, NewSession(id="s1"))
-    front.patch_session(WORKSPACE, "s1", SessionPatch(status="active"))
+def test_an_idle_session_is_not_rung_for(service: Service, out: Out) -> None:
+    service.create_session(WORKSPACE, NewSession(id="s1"))
+    service.patch_session(WORKSPACE, "s1", SessionPatch(status="active"))
     assert out.woken == []
 
 
-def test_an_archived_session_takes_no_turn(front: Front, out: Out) -> None:
-    front.create_session(WORKSPACE, NewSession(id="s1"))
-    front.patch_session(WORKSPACE, "s1", SessionPatch(status="archived"))
+def test_an_archived_session_takes_no_turn(service: Service, out: Out) -> None:
+    service.create_session(WORKSPACE, NewSession(id="s1"))
+    service.patch_session(WORKSPACE, "s1", SessionPatch(status="archived"))
     with pytest.raises(Conflict):
-        submit(front)
+        submit(service)
     assert out.announced == []
 
 
-def test_a_deleted_session_leaves_nothing_in_redis(stage: Stage, front: Front, out: Out) -> None:
+def test_a_deleted_session_leaves_nothing_in_redis(stage: Stage, service: Service, out: Out) -> None:
     stage.model.scenes = [says("Hello.")]
     ended = stage.serve(stage.submit(), stage.worker("w1"))
     turn = stage.submit()
-    front.delete_session(WORKSPACE, "s1")
+    service.delete_session(WORKSPACE, "s1")
     assert stage.redis.zscore("loom:leases", turn.lane) is None
     assert stage.lane_state(turn) is None
     for deleted in (ended, turn):
@@ -181,146 +183,146 @@ def test_a_deleted_session_leaves_nothing_in_redis(stage: Stage, front: Front, o
         with pytest.raises(Fenced):
             stage.events.append(deleted.id, [("tool_call.completed", {})], least=0)
     with pytest.raises(NotFound):
-        front.turn(WORKSPACE, turn.id)
+        service.turn(WORKSPACE, turn.id)
 
 
 def test_a_session_is_deleted_while_redis_is_down(stage: Stage, out: Out, tmp_path: Path) -> None:
     client = redis_client.client(f"unix://{tmp_path}/none", connections=4)
-    front = a_front(stage, out, Lanes(client, stage.settings.lanes))
+    service = a_front(stage, out, Lanes(client, stage.settings.lanes))
     stage.submit()
-    front.delete_session(WORKSPACE, "s1")
+    service.delete_session(WORKSPACE, "s1")
     with pytest.raises(NotFound):
-        front.session(WORKSPACE, "s1")
+        service.session(WORKSPACE, "s1")
 
 
-def test_a_replayed_delivery_is_sent_at_once(stage: Stage, front: Front, out: Out) -> None:
+def test_a_replayed_delivery_is_sent_at_once(stage: Stage, service: Service, out: Out) -> None:
     stage.model.scenes = [says("Mine.")]
     stage.serve(stage.submit(webhook=Webhook("https://example.org/hook")), stage.worker("w1"))
-    [delivery] = front.deliveries(WORKSPACE, limit=9, after=None).items
-    assert front.replay_delivery(WORKSPACE, delivery.id).status == "pending"
+    [delivery] = service.deliveries(WORKSPACE, limit=9, after=None).items
+    assert service.replay_delivery(WORKSPACE, delivery.id).status == "pending"
     assert out.delivered == [delivery.id]
 
 
 @pytest.mark.parametrize("webhook", [Webhook("http://127.0.0.1/x"), Webhook("ftp://example.org"), Webhook("no url")])
-def test_a_webhook_that_would_never_be_served_is_refused(front: Front, webhook: Webhook) -> None:
+def test_a_webhook_that_would_never_be_served_is_refused(service: Service, webhook: Webhook) -> None:
     with pytest.raises(Invalid) as caught:
-        front.check_webhook(webhook)
+        service.check_webhook(webhook)
     assert caught.value.slug == "webhook-url-refused"
 
 
 def test_a_webhook_secret_that_is_none_is_refused(stage: Stage, out: Out) -> None:
     stage.settings = replace(stage.settings, webhook=WebhookSettings(allow_private=True))
-    front = a_front(stage, out)
-    front.check_webhook(Webhook("http://127.0.0.1/x"))
+    service = a_front(stage, out)
+    service.check_webhook(Webhook("http://127.0.0.1/x"))
     with pytest.raises(Invalid):
-        front.check_webhook(Webhook("http://127.0.0.1/x", "not a secret"))
+        service.check_webhook(Webhook("http://127.0.0.1/x", "not a secret"))
 
 
-def test_usage_is_grouped_by_what_there_is(stage: Stage, front: Front) -> None:
+def test_usage_is_grouped_by_what_there_is(stage: Stage, service: Service) -> None:
     stage.model.scenes = [says("Mine.")]
     stage.serve(stage.submit(), stage.worker("w1"))
-    [row] = front.usage(WORKSPACE, group_by="session")
+    [row] = service.usage(WORKSPACE, group_by="session")
     assert (row["key"], row["output_tokens"], row["turns"]) == ("s1", 5, 1)
     with pytest.raises(Invalid):
-        front.usage(WORKSPACE, group_by="colour")
+        service.usage(WORKSPACE, group_by="colour")
 
 
-def test_turns_are_filtered_by_what_the_caller_names(front: Front) -> None:
-    one, other = submit(front), submit(front, session="s2")
-    page = front.turns(WORKSPACE, limit=9, after=None)
+def test_turns_are_filtered_by_what_the_caller_names(service: Service) -> None:
+    one, other = submit(service), submit(service, session="s2")
+    page = service.turns(WORKSPACE, limit=9, after=None)
     assert [turn.id for turn in page.items] == [other.id, one.id]
-    assert [t.id for t in front.turns(WORKSPACE, session_id="s1", limit=9, after=None).items] == [one.id]
-    assert front.turns(WORKSPACE, status="completed", limit=9, after=None).items == ()
+    assert [t.id for t in service.turns(WORKSPACE, session_id="s1", limit=9, after=None).items] == [one.id]
+    assert service.turns(WORKSPACE, status="completed", limit=9, after=None).items == ()
 
 
-def test_the_queue_counts_turns_and_workers(front: Front) -> None:
-    submit(front)
-    submit(front)
-    stats = front.queue_stats(WORKSPACE)
+def test_the_queue_counts_turns_and_workers(service: Service) -> None:
+    submit(service)
+    submit(service)
+    stats = service.queue_stats(WORKSPACE)
     assert (stats["lanes"], stats["queued"], stats["workers"]) == (1, 2, 2)
 
 
-def test_agents_tools_and_readiness_are_shown(front: Front) -> None:
-    assert [agent.name for agent in front.agents()] == ["default"]
-    assert [tool.spec.name for tool in front.tools("default")] == ["add", "note"]
-    assert front.metrics() == {"lanes": 3}
-    assert front.readiness() == ("workers: none is alive",)
+def test_agents_tools_and_readiness_are_shown(service: Service) -> None:
+    assert [agent.name for agent in service.agents()] == ["default"]
+    assert [tool.spec.name for tool in service.tools("default")] == ["add", "note"]
+    assert service.metrics() == {"lanes": 3}
+    assert service.readiness() == ("workers: none is alive",)
 
 
-def test_a_closed_front_has_closed_what_it_holds(front: Front, out: Out) -> None:
-    front.close()
+def test_a_closed_front_has_closed_what_it_holds(service: Service, out: Out) -> None:
+    service.close()
     assert out.closed == 2  # the announcer and the components
 
 
-def test_every_refusal_is_one_of_ours(front: Front) -> None:
+def test_every_refusal_is_one_of_ours(service: Service) -> None:
     with pytest.raises(LoomError):
-        front.messages(WORKSPACE, "nowhere", limit=1, after=None)
+        service.messages(WORKSPACE, "nowhere", limit=1, after=None)
 
 
-def failed(front: Front, stage: Stage, **new: Any) -> Turn:
+def failed(service: Service, stage: Stage, **new: Any) -> Turn:
     """A turn whose provider refuses it."""
-    turn = submit(front, **new)
+    turn = submit(service, **new)
     stage.lanes.submit(turn.lane, [(turn.seq, turn.id)])
     stage.model.scenes = [[ProviderFailed("No such model.")]]
     return stage.serve(turn, stage.worker("w1"))
 
 
-def test_a_cancelled_turn_that_nobody_began_is_told_of_at_once(front: Front, out: Out) -> None:
-    turn = submit(front, webhook=Webhook("https://example.org/hook", "whsec_" + "x" * 32))
-    ended = front.cancel(WORKSPACE, turn.id, "interrupt")
+def test_a_cancelled_turn_that_nobody_began_is_told_of_at_once(service: Service, out: Out) -> None:
+    turn = submit(service, webhook=Webhook("https://example.org/hook", "whsec_" + "x" * 32))
+    ended = service.cancel(WORKSPACE, turn.id, "interrupt")
     assert (ended.status, out.finished, out.alerted) == ("cancelled", [ended], [])
     assert len(out.delivered) == 1
-    assert front.cancel(WORKSPACE, turn.id, "rollback") == ended
+    assert service.cancel(WORKSPACE, turn.id, "rollback") == ended
     assert (len(out.finished), len(out.delivered)) == (1, 1)
 
 
-def test_a_cancelled_turn_that_runs_is_alerted_once(front: Front, stage: Stage, out: Out) -> None:
-    turn = submit(front)
+def test_a_cancelled_turn_that_runs_is_alerted_once(service: Service, stage: Stage, out: Out) -> None:
+    turn = submit(service)
     stage.lanes.submit(turn.lane, [(turn.seq, turn.id)])
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}))]
     stage.serve(turn, stage.worker("w1"))
-    assert [front.cancel(WORKSPACE, turn.id, "interrupt").status for _ in range(2)] == ["in_progress"] * 2
+    assert [service.cancel(WORKSPACE, turn.id, "interrupt").status for _ in range(2)] == ["in_progress"] * 2
     assert (out.alerted, out.finished) == ([turn.lane], [])
 
 
 @pytest.mark.parametrize(("wish", "alerts"), [("enqueue", 0), ("interrupt", 1), ("rollback", 1)])
-def test_only_a_message_that_overrules_alerts_the_busy_lane(front: Front, out: Out, wish: Any, alerts: int) -> None:
-    submit(front)
-    submit(front, "Another.", double_texting=wish)
+def test_only_a_message_that_overrules_alerts_the_busy_lane(service: Service, out: Out, wish: Any, alerts: int) -> None:
+    submit(service)
+    submit(service, "Another.", double_texting=wish)
     assert len(out.alerted) == alerts
 
 
-def test_a_failed_turn_is_retried_as_a_new_one_at_the_tail(front: Front, stage: Stage, out: Out) -> None:
+def test_a_failed_turn_is_retried_as_a_new_one_at_the_tail(service: Service, stage: Stage, out: Out) -> None:
     hook = Webhook("https://example.org/hook", "whsec_" + "x" * 32)
-    turn = failed(front, stage, webhook=hook, metadata={"a": 1}, max_attempts=2, deadline_s=1e8)
-    again, is_replay = front.retry(WORKSPACE, turn.id, Retry(request_id="req_1"))
+    turn = failed(service, stage, webhook=hook, metadata={"a": 1}, max_attempts=2, deadline_s=1e8)
+    again, is_replay = service.retry(WORKSPACE, turn.id, Retry(request_id="req_1"))
     assert (again.retry_of, again.seq, again.status, is_replay) == (turn.id, 2, "queued", False)
     assert (again.input, again.webhook, again.metadata, again.max_attempts) == (turn.input, hook, {"a": 1}, 2)
     assert again.deadline_ms == again.created_ms + 10**11
     assert out.announced[-1] == again
-    assert front.turn(WORKSPACE, turn.id).status == "failed"
+    assert service.turn(WORKSPACE, turn.id).status == "failed"
 
 
-def test_a_retry_with_the_same_key_is_the_same_turn(front: Front, stage: Stage, out: Out) -> None:
-    turn = failed(front, stage)
+def test_a_retry_with_the_same_key_is_the_same_turn(service: Service, stage: Stage, out: Out) -> None:
+    turn = failed(service, stage)
     wish = Retry(idempotency_key="k", fingerprint="f")
-    first, second = front.retry(WORKSPACE, turn.id, wish), front.retry(WORKSPACE, turn.id, wish)
+    first, second = service.retry(WORKSPACE, turn.id, wish), service.retry(WORKSPACE, turn.id, wish)
     assert (first[0].id, second[1]) == (second[0].id, True)
     assert len(out.announced) == 2
     with pytest.raises(Invalid):
-        front.retry(WORKSPACE, turn.id, replace(wish, fingerprint="g"))
+        service.retry(WORKSPACE, turn.id, replace(wish, fingerprint="g"))
 
 
-def test_only_a_failed_turn_can_be_retried(front: Front) -> None:
-    turn = submit(front)
+def test_only_a_failed_turn_can_be_retried(service: Service) -> None:
+    turn = submit(service)
     with pytest.raises(Conflict) as caught:
-        front.retry(WORKSPACE, turn.id, Retry())
+        service.retry(WORKSPACE, turn.id, Retry())
     assert caught.value.slug == "not-retryable"
 
 
 @pytest.mark.parametrize("ask", ["cancel", "retry"])
-def test_a_turn_of_another_workspace_is_neither_cancelled_nor_retried(front: Front, ask: str) -> None:
-    turn = submit(front)
+def test_a_turn_of_another_workspace_is_neither_cancelled_nor_retried(service: Service, ask: str) -> None:
+    turn = submit(service)
     with pytest.raises(NotFound):
-        front.cancel("other", turn.id, "interrupt") if ask == "cancel" else front.retry("other", turn.id, Retry())
-    assert front.turn(WORKSPACE, turn.id).cancel is None
+        service.cancel("other", turn.id, "interrupt") if ask == "cancel" else service.retry("other", turn.id, Retry())
+    assert service.turn(WORKSPACE, turn.id).cancel is None

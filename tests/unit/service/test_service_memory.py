@@ -1,4 +1,4 @@
-"""What the front asks of memory and agent runtimes, and what it refuses for them."""
+"""What the service asks of memory and agent runtimes, and what it refuses for them."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import NewTurn
 from loom_worker.lanes.live_waits import LiveWaits
-from loom_worker.service.service import CHECKED_BYTES, Front
+from loom_worker.service.service import CHECKED_BYTES, Service
 from loom_worker.service.turn_waiter import Following
 from loom_worker.service.wait_reports import Waits
 from tests.support.models import says
@@ -25,8 +25,8 @@ def out() -> Out:
     return Out()
 
 
-def a_front(stage: Stage, out: Out, agents: Agents = AGENTS) -> Front:
-    return Front(
+def a_front(stage: Stage, out: Out, agents: Agents = AGENTS) -> Service:
+    return Service(
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
@@ -37,16 +37,16 @@ def a_front(stage: Stage, out: Out, agents: Agents = AGENTS) -> Front:
 
 
 @pytest.fixture
-def front(stage: Stage, out: Out) -> Front:
+def service(stage: Stage, out: Out) -> Service:
     made = a_front(stage, out)
     made.create_session(WORKSPACE, NewSession(id="s1"))
     return made
 
 
-def test_context_and_recalled_messages_are_asked_for_in_the_callers_workspace(front: Front, out: Out) -> None:
-    assert front.context(WORKSPACE, "s1") == {"object": "context"}
-    assert front.recall(WORKSPACE, "s1", ("msg_1",)) == 7
-    front.clear_recalled(WORKSPACE, "s1")
+def test_context_and_recalled_messages_are_asked_for_in_the_callers_workspace(service: Service, out: Out) -> None:
+    assert service.context(WORKSPACE, "s1") == {"object": "context"}
+    assert service.recall(WORKSPACE, "s1", ("msg_1",)) == 7
+    service.clear_recalled(WORKSPACE, "s1")
     assert out.asked == [
         ("context", WORKSPACE, "s1"),
         ("recall", WORKSPACE, "s1", ("msg_1",)),
@@ -54,95 +54,95 @@ def test_context_and_recalled_messages_are_asked_for_in_the_callers_workspace(fr
     ]
 
 
-def test_a_session_without_snapshots_has_an_empty_page(front: Front) -> None:
-    page = front.snapshots(WORKSPACE, "s1", limit=5, after=None)
+def test_a_session_without_snapshots_has_an_empty_page(service: Service) -> None:
+    page = service.snapshots(WORKSPACE, "s1", limit=5, after=None)
     assert (page.items, page.next) == ((), None)
 
 
-def test_tools_and_database_are_chosen_of_the_agents_own(front: Front, out: Out) -> None:
-    session = front.patch_session(WORKSPACE, "s1", SessionPatch(tools=("note",), backend="north.db"))
+def test_tools_and_database_are_chosen_of_the_agents_own(service: Service, out: Out) -> None:
+    session = service.patch_session(WORKSPACE, "s1", SessionPatch(tools=("note",), backend="north.db"))
     assert (session.tools, session.backend) == (("note",), "north.db")
     assert out.asked == [("tools", "default")]
-    assert front.patch_session(WORKSPACE, "s1", SessionPatch(clear=frozenset({"tools", "backend"}))).tools is None
+    assert service.patch_session(WORKSPACE, "s1", SessionPatch(clear=frozenset({"tools", "backend"}))).tools is None
 
 
 @pytest.mark.parametrize(
     "patch", [SessionPatch(tools=("rm",)), SessionPatch(backend="x.db"), SessionPatch(agent="other@latest")]
 )
-def test_what_the_agent_does_not_allow_changes_nothing(front: Front, patch: SessionPatch) -> None:
-    before = front.session(WORKSPACE, "s1")
+def test_what_the_agent_does_not_allow_changes_nothing(service: Service, patch: SessionPatch) -> None:
+    before = service.session(WORKSPACE, "s1")
     with pytest.raises(Invalid):
-        front.patch_session(WORKSPACE, "s1", replace(patch, title="new"))
-    assert front.session(WORKSPACE, "s1") == before
+        service.patch_session(WORKSPACE, "s1", replace(patch, title="new"))
+    assert service.session(WORKSPACE, "s1") == before
 
 
-def test_a_session_takes_up_its_agent_as_it_is_now(stage: Stage, front: Front) -> None:
+def test_a_session_takes_up_its_agent_as_it_is_now(stage: Stage, service: Service) -> None:
     stage.model.scenes = [says("Mine.")]
-    turn = front.submit(WORKSPACE, "s1", NewTurn("?"), agent=None)[0]
+    turn = service.submit(WORKSPACE, "s1", NewTurn("?"), agent=None)[0]
     stage.lanes.submit(turn.lane, [(turn.seq, turn.id)])
     stage.serve(turn, stage.worker("w1"))
-    assert front.session(WORKSPACE, "s1").agent_version == "1"
-    session = front.patch_session(WORKSPACE, "s1", SessionPatch(agent="default@latest"))
+    assert service.session(WORKSPACE, "s1").agent_version == "1"
+    session = service.patch_session(WORKSPACE, "s1", SessionPatch(agent="default@latest"))
     assert (session.rom, session.agent_version) == (None, None)
 
 
 def test_the_choice_of_an_agent_that_is_gone_is_refused_and_the_rest_is_not(stage: Stage, out: Out) -> None:
     a_front(stage, out).create_session(WORKSPACE, NewSession(id="s2", agent="other"))
-    front = a_front(stage, out, Agents({"default": AGENTS.agents["default"]}, ()))
+    service = a_front(stage, out, Agents({"default": AGENTS.agents["default"]}, ()))
     with pytest.raises(Invalid, match="no agent 'other'"):
-        front.patch_session(WORKSPACE, "s2", SessionPatch(tools=("add",)))
-    assert front.patch_session(WORKSPACE, "s2", SessionPatch(title="t")).title == "t"
+        service.patch_session(WORKSPACE, "s2", SessionPatch(tools=("add",)))
+    assert service.patch_session(WORKSPACE, "s2", SessionPatch(title="t")).title == "t"
 
 
-def test_an_agent_that_cannot_work_has_no_tools_to_choose_from(front: Front, out: Out) -> None:
+def test_an_agent_that_cannot_work_has_no_tools_to_choose_from(service: Service, out: Out) -> None:
     out.refusal = BadSettings("the URL cannot be read")
     for ask in (
-        lambda: front.tools("default"),
-        lambda: front.patch_session(WORKSPACE, "s1", SessionPatch(tools=("add",))),
+        lambda: service.tools("default"),
+        lambda: service.patch_session(WORKSPACE, "s1", SessionPatch(tools=("add",))),
     ):
         with pytest.raises(Invalid, match="'default' cannot work: the URL cannot be read"):
             ask()
 
 
-def test_a_kernel_beyond_its_share_is_neither_made_nor_changed(front: Front, out: Out) -> None:
+def test_a_kernel_beyond_its_share_is_neither_made_nor_changed(service: Service, out: Out) -> None:
     out.refusal = Invalid("too large")
     with pytest.raises(Invalid):
-        front.patch_session(WORKSPACE, "s1", SessionPatch(kernel={"a": "long"}))
+        service.patch_session(WORKSPACE, "s1", SessionPatch(kernel={"a": "long"}))
     with pytest.raises(Invalid):
-        front.create_session(WORKSPACE, NewSession(id="s2", kernel={"a": "long"}))
+        service.create_session(WORKSPACE, NewSession(id="s2", kernel={"a": "long"}))
     assert out.asked == [("kernel", "default", {"a": "long"})] * 2
-    assert front.session(WORKSPACE, "s1").kernel == {}
+    assert service.session(WORKSPACE, "s1").kernel == {}
     with pytest.raises(NotFound):
-        front.session(WORKSPACE, "s2")
+        service.session(WORKSPACE, "s2")
 
 
-def test_an_empty_kernel_always_fits(front: Front, out: Out) -> None:
+def test_an_empty_kernel_always_fits(service: Service, out: Out) -> None:
     out.refusal = Invalid("too large")
-    assert front.patch_session(WORKSPACE, "s1", SessionPatch(kernel={})).kernel == {}
+    assert service.patch_session(WORKSPACE, "s1", SessionPatch(kernel={})).kernel == {}
 
 
 @pytest.mark.parametrize(
     ("text", "is_counted"), [("é" * (CHECKED_BYTES // 2), False), ("é" * (CHECKED_BYTES // 2 + 1), True)]
 )
 def test_only_a_long_message_is_counted_before_it_is_accepted(
-    front: Front, out: Out, text: str, is_counted: bool
+    service: Service, out: Out, text: str, is_counted: bool
 ) -> None:
-    front.submit(WORKSPACE, "s1", NewTurn(text), agent="other")
+    service.submit(WORKSPACE, "s1", NewTurn(text), agent="other")
     assert out.asked == ([("fits", WORKSPACE, "s1", "other", text)] if is_counted else [])
 
 
 def test_a_broken_default_agent_keeps_no_turn_from_sessions_of_another(stage: Stage, out: Out) -> None:
     a_front(stage, out).create_session(WORKSPACE, NewSession(id="theirs", agent="other"))
-    front = a_front(stage, out, Agents({"other": Agent("other")}, ()))
-    assert front.submit(WORKSPACE, "theirs", NewTurn("?"), agent=None)[0].agent == "other"
+    service = a_front(stage, out, Agents({"other": Agent("other")}, ()))
+    assert service.submit(WORKSPACE, "theirs", NewTurn("?"), agent=None)[0].agent == "other"
     with pytest.raises(Invalid, match="no agent 'default'"):
-        front.submit(WORKSPACE, "new", NewTurn("?"), agent=None)
+        service.submit(WORKSPACE, "new", NewTurn("?"), agent=None)
 
 
-def test_a_message_that_can_never_be_sent_is_not_accepted(front: Front, out: Out) -> None:
+def test_a_message_that_can_never_be_sent_is_not_accepted(service: Service, out: Out) -> None:
     out.refusal = Invalid("too large", (), "message-too-large")
     with pytest.raises(Invalid) as caught:
-        front.submit(WORKSPACE, "new", NewTurn("x" * (CHECKED_BYTES + 1)), agent=None)
+        service.submit(WORKSPACE, "new", NewTurn("x" * (CHECKED_BYTES + 1)), agent=None)
     assert (caught.value.slug, out.announced) == ("message-too-large", [])
     with pytest.raises(NotFound):
-        front.session(WORKSPACE, "new")
+        service.session(WORKSPACE, "new")

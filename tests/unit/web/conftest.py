@@ -1,4 +1,4 @@
-"""The front end over each front there is; see tests.support.web_stage."""
+"""The front end over each service there is; see tests.support.web_stage."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -8,8 +8,8 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
-from tests.support.memory_front import MemoryFront
-from tests.support.web_stage import FRONTS, Live, Stage, Submit, Worker
+from tests.support.memory_service import MemoryService
+from tests.support.web_stage import SERVICES, Live, Stage, Submit, Worker
 from web.app import create_app, limiter_of
 from web.connection_limits import ConnectionLimiter
 from web.serve import Server
@@ -37,15 +37,15 @@ def _known_rules() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=sorted(FRONTS))
+@pytest.fixture(params=sorted(SERVICES))
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    with FRONTS[request.param]() as made:
+    with SERVICES[request.param]() as made:
         yield made
 
 
 @pytest.fixture
-def front(stage: Stage) -> Any:
-    return stage.front
+def service(stage: Stage) -> Any:
+    return stage.service
 
 
 @pytest.fixture
@@ -54,16 +54,16 @@ def worker(stage: Stage) -> Worker:
 
 
 @pytest.fixture
-def memory(front: Any) -> MemoryFront:
+def memory(service: Any) -> MemoryService:
     """For tests that look behind the seam, or break it."""
-    if not isinstance(front, MemoryFront):
-        pytest.skip("only the memory front can be looked into")
-    return front
+    if not isinstance(service, MemoryService):
+        pytest.skip("only the service in memory can be looked into")
+    return service
 
 
 @pytest.fixture
-def app(front: Any) -> Flask:
-    return create_app(front)
+def app(service: Any) -> Flask:
+    return create_app(service)
 
 
 @pytest.fixture
@@ -77,8 +77,8 @@ def limiter(app: Flask) -> ConnectionLimiter:
 
 
 @pytest.fixture
-def live(front: Any) -> Iterator[Live]:
-    server = Server(front)
+def live(service: Any) -> Iterator[Live]:
+    server = Server(service)
     server.start()
     yield Live(server)
     server.drain(grace_s=2)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.web_stage import Submit
 from web.app import create_app
 from web.connection_limits import ConnectionLimiter
@@ -54,7 +54,7 @@ MALFORMED: list[bytes] = [
 @pytest.mark.cases("path", PATHS)
 @pytest.mark.cases("raw", MALFORMED, ids=lambda raw: repr(raw[:24]))
 def test_a_malformed_body_is_400_and_stores_nothing(
-    client: FlaskClient, memory: MemoryFront, path: str, raw: bytes
+    client: FlaskClient, memory: MemoryService, path: str, raw: bytes
 ) -> None:
     answer = client.post(path, data=raw, content_type="application/json")
     assert (answer.status_code, answer.mimetype) == (400, PROBLEM)
@@ -78,7 +78,7 @@ def test_a_malformed_body_is_400_and_stores_nothing(
     ids=lambda body: json.dumps(body)[:40],
 )
 def test_a_body_with_flaws_is_422_and_stores_nothing(
-    client: FlaskClient, memory: MemoryFront, body: dict[str, Any]
+    client: FlaskClient, memory: MemoryService, body: dict[str, Any]
 ) -> None:
     answer = client.post("/v1/sessions/s1/turns", json=body)
     assert (answer.status_code, answer.mimetype) == (422, PROBLEM)
@@ -89,7 +89,7 @@ def test_a_body_with_flaws_is_422_and_stores_nothing(
 @pytest.mark.cases("content_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/xml", "json"])
 @pytest.mark.cases(("method", "path"), [("POST", PATHS[0]), ("POST", PATHS[1]), ("PATCH", "/v1/sessions/s1")])
 def test_what_is_not_declared_as_json_is_415(
-    client: FlaskClient, memory: MemoryFront, content_type: str | None, method: str, path: str
+    client: FlaskClient, memory: MemoryService, content_type: str | None, method: str, path: str
 ) -> None:
     answer = client.open(path, method=method, data=b'{"input":"x"}', content_type=content_type)
     assert (answer.status_code, answer.mimetype, memory.count()) == (415, PROBLEM, 0)
@@ -139,7 +139,7 @@ VALUES = st.recursive(
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.dictionaries(NAMES | st.text(max_size=5), VALUES, max_size=6), path=st.sampled_from(PATHS))
 def test_no_body_is_the_servers_fault(
-    client: FlaskClient, memory: MemoryFront, body: dict[str, Any], path: str
+    client: FlaskClient, memory: MemoryService, body: dict[str, Any], path: str
 ) -> None:
     before = memory.count()
     answer = client.post(path, data=json.dumps(body).encode(), content_type="application/json")
@@ -151,7 +151,7 @@ def test_no_body_is_the_servers_fault(
 
 
 def test_while_draining_new_work_is_refused_and_the_rest_goes_on(
-    client: FlaskClient, submit: Submit, limiter: ConnectionLimiter, memory: MemoryFront
+    client: FlaskClient, submit: Submit, limiter: ConnectionLimiter, memory: MemoryService
 ) -> None:
     turn = submit()
     limiter.begin_drain()
@@ -181,6 +181,6 @@ def test_importing_the_front_end_loads_no_model_and_no_classifier() -> None:
 
 
 def test_two_applications_share_nothing() -> None:
-    first, second = (create_app(MemoryFront()).test_client() for _ in range(2))  # type: ignore[arg-type]
+    first, second = (create_app(MemoryService()).test_client() for _ in range(2))  # type: ignore[arg-type]
     first.post("/v1/sessions", json={"id": "s"})
     assert second.get("/v1/sessions/s").status_code == 404

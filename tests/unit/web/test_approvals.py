@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from loom_worker.core.values.turns import Call
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.web_stage import Submit, settings
 from web.app import create_app
 
@@ -16,7 +16,7 @@ LOOK = Call("toolu_2", "look", {}, 1, 1)
 
 
 @pytest.fixture
-def asking(submit: Submit, memory: MemoryFront) -> str:
+def asking(submit: Submit, memory: MemoryService) -> str:
     """A turn that waits for a person, for one of its two calls."""
     turn_id = str(submit()["id"])
     memory.ask_person(turn_id, PAY, LOOK)
@@ -70,7 +70,7 @@ def test_a_call_is_decided_on_once(client: FlaskClient, asking: str, first: str,
     assert client.get(f"/v1/turns/{asking}").get_json()["tool_calls"][0] == before
 
 
-def test_a_turn_that_has_ended_is_not_decided_on(client: FlaskClient, memory: MemoryFront, asking: str) -> None:
+def test_a_turn_that_has_ended_is_not_decided_on(client: FlaskClient, memory: MemoryService, asking: str) -> None:
     memory.die(asking)
     assert decide(client, asking, {"decision": "approve"}).get_json()["type"] == "/problems/already-decided"
 
@@ -120,11 +120,11 @@ def test_an_unknown_turn_is_not_found(client: FlaskClient, asking: str, turn_id:
 
 
 def test_another_workspace_decides_nothing() -> None:
-    front = MemoryFront(settings(api_keys={"mine": "default", "theirs": "other"}))
-    client = create_app(front).test_client()  # type: ignore[arg-type]
+    service = MemoryService(settings(api_keys={"mine": "default", "theirs": "other"}))
+    client = create_app(service).test_client()  # type: ignore[arg-type]
     mine = {"headers": {"Authorization": "Bearer mine"}}
     turn_id = client.post("/v1/sessions/s1/turns", json={"input": "Pay."}, **mine).get_json()["id"]
-    front.ask_person(turn_id, PAY)
+    service.ask_person(turn_id, PAY)
     theirs = {"headers": {"Authorization": "Bearer theirs"}}
     assert decide(client, turn_id, {"decision": "approve"}, **theirs).status_code == 404
     assert pay(decide(client, turn_id, {"decision": "approve"}, **mine))["approval"] == "approved"

@@ -1,7 +1,7 @@
 import pytest
 from flask.testing import FlaskClient
 
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.web_stage import settings
 from web.app import create_app
 from web.host import is_loopback
@@ -10,7 +10,7 @@ KEYS = {"key-a": "alpha", "schlüssel-b": "beta"}
 
 
 def client_of(**web: object) -> FlaskClient:
-    return create_app(MemoryFront(settings(**web))).test_client()
+    return create_app(MemoryService(settings(**web))).test_client()
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_metrics_behind_a_proxy_need_a_key_whoever_the_client_says_it_is(address
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:9999"])
-def test_a_foreign_page_changes_nothing(client: FlaskClient, memory: MemoryFront, origin: str) -> None:
+def test_a_foreign_page_changes_nothing(client: FlaskClient, memory: MemoryService, origin: str) -> None:
     answer = client.post("/v1/sessions", json={}, headers={"Origin": origin})
     assert answer.status_code == 403
     assert memory.count() == 0

@@ -19,7 +19,7 @@ DATA = bytes(range(256)) * 1_000
 
 @dataclass
 class Shelf:
-    """What the front gives of blobs: those of one workspace."""
+    """What the service gives of blobs: those of one workspace."""
 
     kept: dict[str, tuple[DataReference, bytes]] = field(default_factory=dict)
 

@@ -4,7 +4,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.datastructures import Headers
 
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from web.caller import request_id_of, traceparent_of
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -52,7 +52,7 @@ def test_two_requests_get_two_ids(client: FlaskClient) -> None:
     assert len(ids) == 2
 
 
-def test_the_turn_carries_the_request_id_and_trace_of_its_request(client: FlaskClient, memory: MemoryFront) -> None:
+def test_the_turn_carries_the_request_id_and_trace_of_its_request(client: FlaskClient, memory: MemoryService) -> None:
     headers = {"X-Request-Id": "mine", "traceparent": PARENT}
     answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers=headers)
     assert answer.get_json()["trace_id"] == TRACE

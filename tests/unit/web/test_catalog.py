@@ -5,7 +5,7 @@ from flask.testing import FlaskClient
 
 from loom_worker.core.values.agents import Agent, ApprovalPolicy
 from loom_worker.core.values.tools import Tool
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.web_stage import Submit, Worker, settings
 from web.app import create_app
 from web.catalog import agent_json
@@ -76,7 +76,7 @@ def test_the_queue_is_counted(client: FlaskClient, submit: Submit) -> None:
 
 
 @pytest.fixture
-def delivery_id(client: FlaskClient, submit: Submit, memory: MemoryFront) -> str:
+def delivery_id(client: FlaskClient, submit: Submit, memory: MemoryService) -> str:
     memory.finish(submit(webhook={"url": "https://hooks.example/", "secret": "whsec_topsecret"})["id"])
     return str(client.get("/v1/deliveries").get_json()["data"][0]["id"])
 
@@ -120,7 +120,7 @@ def test_an_agents_own_tools_are_among_its_tools() -> None:
     assert shown == [["calc.py:add"], ["x", "calc.py:add"], None]
 
 
-class Asking(MemoryFront):
+class Asking(MemoryService):
     """Its agent wants to be asked for dice, and one of its tools by itself."""
 
     def agents(self) -> tuple[Agent, ...]:

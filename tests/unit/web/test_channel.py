@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.web_stage import Live
 
 MIB = 1024 * 1024
@@ -31,7 +31,7 @@ def problem(answer: bytes, status: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("size", [MIB + 1, 10 * MIB])
-def test_a_client_gets_to_read_the_413_of_its_upload(live: Live, memory: MemoryFront, size: int) -> None:
+def test_a_client_gets_to_read_the_413_of_its_upload(live: Live, memory: MemoryService, size: int) -> None:
     told = problem(spoken(live, f"{HEAD}Content-Length: {size}\r\n", b"x" * size), 413)
     assert told["type"] == "/problems/request-entity-too-large"
     assert told["instance"] == "/v1/sessions"

@@ -1,4 +1,4 @@
-"""The views over a front that has nothing but errors, in a real database."""
+"""The views over a service that has nothing but errors, in a real database."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ AT_MS = 1_795_253_400_000
 """2026-11-21T09:30:00Z."""
 
 
-class ErrorFront:
+class ErrorService:
     def __init__(self, database: Database) -> None:
         self._errors = ToolErrors(database)
 
@@ -36,7 +36,7 @@ class ErrorFront:
 @pytest.fixture
 def client(database: Database) -> Iterator[FlaskClient]:
     app = Flask("errors", static_folder=None)
-    for route in ErrorViews(ErrorFront(database)).routes():  # type: ignore[arg-type]
+    for route in ErrorViews(ErrorService(database)).routes():  # type: ignore[arg-type]
         app.add_url_rule(route.path, route.path, route.view, methods=[route.method])
 
     @app.before_request

@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from loom_worker.core.values.notifications import Event
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.web_stage import Live, Submit, Worker
 from web.connection_limits import ConnectionLimiter
 from web.events import GONE, OPENING, frame
@@ -135,7 +135,7 @@ def test_each_event_leaves_the_server_at_once(live: Live, submit: Submit, worker
     connection.close()
 
 
-def test_a_reader_that_leaves_frees_its_slot(live: Live, submit: Submit, memory: MemoryFront) -> None:
+def test_a_reader_that_leaves_frees_its_slot(live: Live, submit: Submit, memory: MemoryService) -> None:
     turn_id = submit()["id"]
     with socket.create_connection(("127.0.0.1", live.port)) as reader:
         reader.sendall(f"GET /v1/turns/{turn_id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -144,7 +144,7 @@ def test_a_reader_that_leaves_frees_its_slot(live: Live, submit: Submit, memory:
     assert memory.await_waiters(0), "the stream went on for a reader who had left"
 
 
-def test_a_quarter_of_the_threads_never_waits(live: Live, submit: Submit, memory: MemoryFront) -> None:
+def test_a_quarter_of_the_threads_never_waits(live: Live, submit: Submit, memory: MemoryService) -> None:
     turn_id = submit()["id"]
     threads = memory.settings.web.threads
     streams = [opened(live, turn_id) for _ in range(threads + 2)]
@@ -161,7 +161,7 @@ def test_a_quarter_of_the_threads_never_waits(live: Live, submit: Submit, memory
 
 
 def test_a_stream_of_a_session_that_is_deleted_says_so_and_ends(
-    live: Live, client: FlaskClient, submit: Submit, memory: MemoryFront, caplog: pytest.LogCaptureFixture
+    live: Live, client: FlaskClient, submit: Submit, memory: MemoryService, caplog: pytest.LogCaptureFixture
 ) -> None:
     turn_id = submit("s")["id"]
     connection, answer = opened(live, turn_id)
@@ -175,7 +175,7 @@ def test_a_stream_of_a_session_that_is_deleted_says_so_and_ends(
     assert "cut" not in caplog.text
 
 
-class Breaking(MemoryFront):
+class Breaking(MemoryService):
     """Its event log is cut off after the first event."""
 
     def events(self, *args: object, **options: object) -> Iterator[Event | None]:

@@ -1,6 +1,6 @@
 from flask.testing import FlaskClient
 
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from web.connection_limits import ConnectionLimiter
 
 
@@ -8,7 +8,7 @@ def test_a_whole_system_is_ready(client: FlaskClient) -> None:
     assert client.get("/readyz").get_json() == {"status": "ready"}
 
 
-def test_readiness_tells_what_is_missing(client: FlaskClient, memory: MemoryFront) -> None:
+def test_readiness_tells_what_is_missing(client: FlaskClient, memory: MemoryService) -> None:
     memory.missing = ("redis does not answer", "no live worker")
     answer = client.get("/readyz")
     assert (answer.status_code, answer.mimetype) == (503, "application/problem+json")
@@ -21,6 +21,6 @@ def test_while_draining_the_process_is_alive_but_not_ready(client: FlaskClient, 
     assert client.get("/readyz").get_json()["reasons"] == ["draining"]
 
 
-def test_liveness_asks_nothing_of_the_database(client: FlaskClient, memory: MemoryFront) -> None:
+def test_liveness_asks_nothing_of_the_database(client: FlaskClient, memory: MemoryService) -> None:
     memory.is_down = True
     assert client.get("/healthz").get_json() == {"status": "ok"}

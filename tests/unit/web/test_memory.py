@@ -4,8 +4,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from loom_worker.core.values.memory import Snapshot
-from tests.support.memory_front import MemoryFront
 from tests.support.memory_recall import BUDGET_TOKENS, RECALL_TOKENS
+from tests.support.memory_service import MemoryService
 from tests.support.web_stage import Submit, settings
 from web.app import create_app
 
@@ -13,7 +13,7 @@ LAYERS = ["tools", "rom", "kernel", "l2", "l1", "recalled", "patterns"]
 
 
 @pytest.fixture
-def said(client: FlaskClient, submit: Submit, memory: MemoryFront) -> list[str]:
+def said(client: FlaskClient, submit: Submit, memory: MemoryService) -> list[str]:
     """The ids of all messages of session s1; each takes 3 tokens."""
     for number in range(20):
         memory.finish(submit("s1", input=f"q{number}")["id"], f"a{number}")
@@ -77,7 +77,7 @@ def test_a_wish_to_recall_that_names_no_messages_is_invalid(
     assert (answer.status_code, answer.get_json()["errors"][0]["pointer"]) == (422, pointer)
 
 
-def test_snapshots_come_in_pages(client: FlaskClient, submit: Submit, memory: MemoryFront) -> None:
+def test_snapshots_come_in_pages(client: FlaskClient, submit: Submit, memory: MemoryService) -> None:
     submit("s1")
     kept = [Snapshot(f"snap_{n}", "s1", f"summary {n}", 9, "msg_1", None, 1000 * n) for n in (3, 2, 1)]
     memory.memory.kept[memory.session("default", "s1").lane] = kept
@@ -102,7 +102,7 @@ def test_the_memory_of_no_session_is_not_found(
 
 @pytest.mark.cases(("method", "tail", "body"), WAYS)
 def test_the_memory_of_another_workspace_is_not_found(method: str, tail: str, body: Any) -> None:
-    keyed = create_app(MemoryFront(settings(api_keys={"key-a": "alpha", "key-b": "beta"}))).test_client()
+    keyed = create_app(MemoryService(settings(api_keys={"key-a": "alpha", "key-b": "beta"}))).test_client()
     keyed.post("/v1/sessions", json={"id": "s"}, headers={"Authorization": "Bearer key-a"})
     answer = keyed.open(f"/v1/sessions/s/{tail}", method=method, json=body, headers={"Authorization": "Bearer key-b"})
     assert answer.status_code == 404

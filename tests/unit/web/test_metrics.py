@@ -17,7 +17,7 @@ from loom_worker.service.metrics import Figures
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.tools.references import References, stores
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.pattern_files import MINIMAL, write
 from tests.support.until import until
 from tests.support.web_stage import Submit, settings
@@ -37,7 +37,7 @@ def samples(text: str) -> dict[str, float]:
     }
 
 
-def test_the_figures_are_those_of_all_workspaces(client: FlaskClient, submit: Submit, memory: MemoryFront) -> None:
+def test_the_figures_are_those_of_all_workspaces(client: FlaskClient, submit: Submit, memory: MemoryService) -> None:
     memory.start(submit("s1")["id"])
     submit("s1")
     submit("s2")
@@ -143,7 +143,7 @@ def test_a_figure_that_is_not_known_is_left_out() -> None:
     assert samples(exposition({"queued": 1, "lanes": 3})[0].decode()) == {"loom_turns/queued": 1, "loom_lanes": 3}
 
 
-def test_what_is_known_is_told_while_the_database_does_not_answer(client: FlaskClient, memory: MemoryFront) -> None:
+def test_what_is_known_is_told_while_the_database_does_not_answer(client: FlaskClient, memory: MemoryService) -> None:
     memory.is_down = True
     answer = client.get("/metrics")
     assert answer.status_code == 200
@@ -156,7 +156,7 @@ def test_what_is_known_is_told_while_the_database_does_not_answer(client: FlaskC
 
 @pytest.fixture
 def keyed() -> FlaskClient:
-    return create_app(MemoryFront(settings(api_keys={"key-a": "alpha"}))).test_client()
+    return create_app(MemoryService(settings(api_keys={"key-a": "alpha"}))).test_client()
 
 
 @pytest.mark.parametrize(

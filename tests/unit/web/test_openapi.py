@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 from loom_worker.core.values.patterns import Effect
 from loom_worker.core.values.tools import StoredError
 from loom_worker.core.values.turns import Call, NewTurn
-from tests.support.memory_front import MemoryFront
 from tests.support.memory_patterns import TOP
+from tests.support.memory_service import MemoryService
 from tests.support.web_stage import Submit
 from tests.unit.blobs.made import reference
 from web import request_schemas
@@ -126,7 +126,7 @@ CALLS: list[tuple[str, str, str, Any]] = [
 
 @pytest.mark.parametrize(("method", "url", "path", "body"), CALLS)
 def test_answers_are_as_described(
-    client: FlaskClient, submit: Submit, memory: MemoryFront, method: str, url: str, path: str, body: Any
+    client: FlaskClient, submit: Submit, memory: MemoryService, method: str, url: str, path: str, body: Any
 ) -> None:
     memory.finish(submit("s1", webhook="https://hooks.example/")["id"])
     memory.kept_errors.append(FAILED)
@@ -134,7 +134,7 @@ def test_answers_are_as_described(
     schema_of(path, method, answer.status_code, answer.mimetype).validate(answer.get_json())
 
 
-def test_a_library_with_errors_and_a_used_pattern_are_as_described(client: FlaskClient, memory: MemoryFront) -> None:
+def test_a_library_with_errors_and_a_used_pattern_are_as_described(client: FlaskClient, memory: MemoryService) -> None:
     memory.library.problems = ("sql/a.yaml:3: found a tab",)
     memory.library.told = [{"process": "w1", "patterns": 2, "loaded_at": "2026-11-21T09:30:00.000Z", "errors": []}]
     memory.library.came_of["default", TOP.id, TOP.digest] = Effect(42, 30, 10, 1.5, 9000, 1_795_253_400_000)
@@ -142,7 +142,7 @@ def test_a_library_with_errors_and_a_used_pattern_are_as_described(client: Flask
         schema_of(path, "GET", 200, "application/json").validate(client.get(url).get_json())
 
 
-def test_an_answer_has_no_member_that_is_not_described(client: FlaskClient, memory: MemoryFront) -> None:
+def test_an_answer_has_no_member_that_is_not_described(client: FlaskClient, memory: MemoryService) -> None:
     schemas = DOCUMENT["components"]["schemas"]
     found = client.get("/v1/patterns/match?q=top+ten").get_json()["data"][0]
     assert found.keys() == schemas["PatternMatch"]["properties"].keys()
@@ -154,7 +154,7 @@ def test_an_answer_has_no_member_that_is_not_described(client: FlaskClient, memo
 
 
 def test_a_cancelled_and_a_retried_turn_are_as_described(
-    client: FlaskClient, submit: Submit, memory: MemoryFront
+    client: FlaskClient, submit: Submit, memory: MemoryService
 ) -> None:
     running, failed = submit("s1")["id"], submit("s2")["id"]
     memory.start(running)
@@ -167,7 +167,7 @@ def test_a_cancelled_and_a_retried_turn_are_as_described(
 
 @pytest.mark.parametrize("status", [200, 409])
 def test_a_decision_on_a_tool_call_is_as_described(
-    client: FlaskClient, submit: Submit, memory: MemoryFront, status: int
+    client: FlaskClient, submit: Submit, memory: MemoryService, status: int
 ) -> None:
     turn_id = submit("s1")["id"]
     approval = "waiting" if status == 200 else "approved"
@@ -178,7 +178,7 @@ def test_a_decision_on_a_tool_call_is_as_described(
     schema_of(path, "POST", answer.status_code, answer.mimetype).validate(answer.get_json())
 
 
-def test_every_answer_of_a_download_is_described(client: FlaskClient, memory: MemoryFront) -> None:
+def test_every_answer_of_a_download_is_described(client: FlaskClient, memory: MemoryService) -> None:
     kept = replace(reference("ref_1", b"0123456789", content_type="text/csv"), workspace="default")
     memory.kept_blobs["ref_1"] = (kept, b"0123456789")
     asked = [{}, {"Range": "bytes=0-4"}, {"If-None-Match": f'"{kept.checksum}"'}, {"Range": "bytes=99-"}]

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.web_stage import Submit, Worker
 
 
@@ -175,7 +175,7 @@ def test_messages_come_oldest_first(client: FlaskClient, submit: Submit, worker:
     ]
 
 
-def test_a_search_answers_with_hits_the_best_first(client: FlaskClient, submit: Submit, memory: MemoryFront) -> None:
+def test_a_search_answers_with_hits_the_best_first(client: FlaskClient, submit: Submit, memory: MemoryService) -> None:
     turn = memory.finish(submit("s", input="Where are the keys?")["id"], "under the mat")
     answer = client.get("/v1/sessions/s/search", query_string={"q": "mat"}).get_json()
     [hit] = answer["data"]

@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.web_stage import Submit, Worker
 from web.connection_limits import ConnectionLimiter
 from web.openapi import document
@@ -24,7 +24,7 @@ def test_an_accepted_turn_tells_where_to_look(client: FlaskClient) -> None:
     assert client.get("/v1/sessions/s").get_json()["queue_depth"] == 1
 
 
-def test_what_was_validated_reaches_the_seam(client: FlaskClient, memory: MemoryFront) -> None:
+def test_what_was_validated_reaches_the_seam(client: FlaskClient, memory: MemoryService) -> None:
     body = {
         "deadline_s": 2.5,
         "max_attempts": 3.0,
@@ -44,7 +44,7 @@ def test_what_was_validated_reaches_the_seam(client: FlaskClient, memory: Memory
 
 @pytest.mark.parametrize("session_id", ["a b", "é", "%00", "a" * 129, "a%0A"])
 def test_a_turn_cannot_make_a_session_with_an_unusable_id(
-    client: FlaskClient, memory: MemoryFront, session_id: str
+    client: FlaskClient, memory: MemoryService, session_id: str
 ) -> None:
     answer = client.post(f"/v1/sessions/{session_id}/turns", json={"input": "", "x": 1})
     pointers = [flaw["pointer"] for flaw in answer.get_json()["errors"]]
@@ -81,7 +81,7 @@ def test_the_same_key_with_another_body_is_refused(client: FlaskClient) -> None:
     assert post[1].get_json()["type"] == "/problems/idempotency-mismatch"
 
 
-def test_a_bad_key_stores_nothing(client: FlaskClient, memory: MemoryFront) -> None:
+def test_a_bad_key_stores_nothing(client: FlaskClient, memory: MemoryService) -> None:
     answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Idempotency-Key": "k" * 300})
     assert (answer.status_code, memory.count()) == (400, 0)
 
@@ -96,7 +96,7 @@ def test_reject_is_a_conflict_while_the_session_is_busy(client: FlaskClient, sub
 
 
 def test_a_full_lane_is_429_and_says_when_to_come_back(
-    client: FlaskClient, submit: Submit, memory: MemoryFront
+    client: FlaskClient, submit: Submit, memory: MemoryService
 ) -> None:
     for _ in range(memory.settings.limits.lane_depth):
         submit("s")
@@ -104,7 +104,7 @@ def test_a_full_lane_is_429_and_says_when_to_come_back(
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
 
 
-def test_prefer_wait_answers_200_once_it_ended(app: Flask, memory: MemoryFront) -> None:
+def test_prefer_wait_answers_200_once_it_ended(app: Flask, memory: MemoryService) -> None:
     answers: list[Any] = []
     prefer = {"Prefer": "wait=30"}
     ask = lambda: answers.append(app.test_client().post("/v1/sessions/s/turns", json={"input": "x"}, headers=prefer))  # noqa: E731
@@ -132,7 +132,7 @@ def test_a_replay_of_an_ended_turn_is_200_for_who_waits(client: FlaskClient, wor
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (200, "true")
 
 
-class Failing(MemoryFront):
+class Failing(MemoryService):
     """Accepts turns, and loses its database before it can wait for them."""
 
     def wait(self, *args: Any, **options: Any) -> Any:
@@ -148,8 +148,8 @@ def test_what_was_accepted_stays_accepted_if_the_wait_fails() -> None:
     assert (answer.status_code, answer.get_json()["status"]) == (202, "queued")
 
 
-class Deleting(MemoryFront):
-    """A front whose session is deleted while somebody waits for its turn."""
+class Deleting(MemoryService):
+    """A service whose session is deleted while somebody waits for its turn."""
 
     def wait(self, workspace: str, turn_id: str, **_options: Any) -> Any:
         self.delete_session(workspace, self.turn(workspace, turn_id).session_id)
@@ -167,7 +167,7 @@ def test_a_turn_that_is_deleted_while_it_is_waited_for_is_not_shown_as_it_was() 
     assert "404" in document()["paths"]["/v1/sessions/{session_id}/turns"]["post"]["responses"]
 
 
-def test_a_long_poll_returns_as_soon_as_the_turn_ends(app: Flask, submit: Submit, memory: MemoryFront) -> None:
+def test_a_long_poll_returns_as_soon_as_the_turn_ends(app: Flask, submit: Submit, memory: MemoryService) -> None:
     turn = submit()
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(app.test_client().get(f"/v1/turns/{turn['id']}?wait=30")))
@@ -222,7 +222,7 @@ def test_turns_of_a_session_that_is_not_there_are_not_found(client: FlaskClient)
     assert client.get("/v1/sessions/nowhere/turns").status_code == 404
 
 
-def test_a_repeat_gets_the_turn_at_once_while_the_first_request_still_waits(app: Flask, memory: MemoryFront) -> None:
+def test_a_repeat_gets_the_turn_at_once_while_the_first_request_still_waits(app: Flask, memory: MemoryService) -> None:
     key = {"Idempotency-Key": "k"}
     post = lambda headers: app.test_client().post("/v1/sessions/s/turns", json={"input": "x"}, headers=headers)  # noqa: E731
     answers: list[Any] = []

@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from tests.support.memory_front import MemoryFront
+from tests.support.memory_service import MemoryService
 from tests.support.web_stage import Live, Submit, Worker
 
 ACTIONS: list[tuple[dict[str, Any], str]] = [
@@ -125,7 +125,7 @@ def test_a_failed_turn_is_run_again_as_a_new_one_at_the_tail(
     assert client.get(f"/v1/turns/{dead['id']}").get_json()["reason"] == "dead"
 
 
-def test_a_retry_waits_as_long_as_the_client_prefers(app: Flask, memory: MemoryFront, dead: dict[str, Any]) -> None:
+def test_a_retry_waits_as_long_as_the_client_prefers(app: Flask, memory: MemoryService, dead: dict[str, Any]) -> None:
     answers: list[Any] = []
     ask = lambda: app.test_client().post(f"/v1/turns/{dead['id']}/retry", headers={"Prefer": "wait=30"})  # noqa: E731
     thread = threading.Thread(target=lambda: answers.append(ask()))
@@ -152,7 +152,7 @@ def test_an_archived_session_runs_nothing_again(client: FlaskClient, dead: dict[
 
 
 def test_a_full_lane_takes_no_retry(
-    client: FlaskClient, submit: Submit, memory: MemoryFront, dead: dict[str, Any]
+    client: FlaskClient, submit: Submit, memory: MemoryService, dead: dict[str, Any]
 ) -> None:
     for _ in range(memory.settings.limits.lane_depth):
         submit("s")

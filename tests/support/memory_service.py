@@ -1,4 +1,4 @@
-"""The seam under ``web`` in memory: a small Front that keeps, orders, waits and streams as the real one does."""
+"""The seam under ``web`` in memory: a small Service that keeps, orders, waits and streams as the real one does."""
 
 import threading
 import time
@@ -41,7 +41,7 @@ _LOOK_S = 0.02
 
 
 @dataclass
-class MemoryFront(Leftovers):
+class MemoryService(Leftovers):
     """All state in dictionaries behind one condition; ``start``, ``say`` and ``finish`` play the worker."""
 
     settings: Settings = field(default_factory=Settings)
