@@ -27,10 +27,10 @@ from bench.stats import percentile
 from loom_worker.core.settings import from_env
 from loom_worker.core.values.chat import ChatMessage
 from loom_worker.core.values.sessions import Message, NewSession
+from loom_worker.core.words import STOP_WORDS
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.store import rows, search_rank, search_words
 from loom_worker.store.database import Database
-from loom_worker.store.english import STOP_WORDS
 from loom_worker.store.prepare import prepare
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.search import Search

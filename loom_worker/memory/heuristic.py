@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome
 from loom_worker.core.values.sessions import Message
+from loom_worker.core.words import STOP_WORDS, UNSPACED
 from loom_worker.memory.layers import Count, longest
 from loom_worker.memory.results import call_text, references
 
@@ -53,19 +54,14 @@ _END = re.compile(
 )
 _PART = re.compile(rf".{{1,{PIECE_CHARS}}}(?=\s|$)|.{{1,{PIECE_CHARS}}}")
 _WORD = re.compile(r"[^\W_]+(?:['’.,:/@#_-][^\W_]+)*")
-_UNSPACED = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
 _TELLS = re.compile(
     r"\b(?:decid|agree|prefer|favou?rite|promis|allerg|deadline|(?:will|won['’]t|must|always|never|instead|remember|"
     r"don['’]t|because)\b)|['’]ll\b",
     re.IGNORECASE,
 )
-_GRAMMAR = frozenset(
-    "a an the i me my we us our you your he him his she her it its they them their this that these those am is are was "
-    "were be been being have has had having do does did doing can could shall should will would must might what which "
-    "who when where why how of in on at by for from to into with without about as before after between down up out "
-    "over and or nor if then because while so but no not yes also just only very too more most some any all both each "
-    "such own same other again ever there here now really quite well oh wow hey hi hello thanks thank sure yeah ok "
-    "okay great good nice cool awesome amazing glad sorry".split()
+_IDLE = STOP_WORDS | frozenset(
+    "again ever here now really quite well oh wow hey hi hello thanks thank sure yeah ok okay great good nice cool "
+    "awesome amazing glad sorry".split()
 )
 _FIGURE = re.compile(
     r"\b(\w{0,30}?(?:count|total|sum)\w{0,30})\"?\s{0,4}[:=]\s{0,4}\"?(-?\d(?:[\d.,]{0,30}\d)?)", re.IGNORECASE
@@ -229,7 +225,7 @@ def _weights(pieces: Sequence[_Piece]) -> list[dict[str, float]]:
 def _words(text: str) -> Iterator[tuple[str, float]]:
     """The words of a piece, and what each is worth beside how rare it is."""
     for place, word in enumerate(_WORD.findall(text)):
-        if not word.isascii() and _UNSPACED.search(word):
+        if not word.isascii() and UNSPACED.search(word):
             yield from ((word[at : at + 2], SHORT) for at in range(max(1, len(word) - 1)))
         else:
             yield word.lower(), _value(word, is_first=place == 0)
@@ -237,7 +233,7 @@ def _words(text: str) -> Iterator[tuple[str, float]]:
 
 def _value(word: str, *, is_first: bool) -> float:
     lower = word.lower()
-    if lower in _GRAMMAR or re.split("['’]", lower, maxsplit=1)[0] in _GRAMMAR:
+    if lower in _IDLE or re.split("['’]", lower, maxsplit=1)[0] in _IDLE:
         return GRAMMAR
     if (not word.isalpha() and any(sign in word for sign in "0123456789@/_")) or not (word.islower() or is_first):
         return PROPER

@@ -8,10 +8,11 @@ from math import exp
 from typing import TYPE_CHECKING, Protocol
 
 from loom_worker.core.values.patterns import Pattern, PatternMatch
+from loom_worker.core.words import stemmed
 from loom_worker.patterns import effectiveness
 from loom_worker.patterns.aliases import BACKENDS
 from loom_worker.patterns.index import Index, Texts
-from loom_worker.patterns.words import FUNCTION_WORDS, meanings, stemmed, words
+from loom_worker.patterns.words import FUNCTION_WORDS, meanings, words
 
 if TYPE_CHECKING:
     from numpy import bool_, float64

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-from loom_worker.core.text import RUN, UNSPACED, WORD
+from loom_worker.core.words import RUN, STOP_WORDS, UNSPACED, WORD, stemmed
 
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _PERIOD = re.compile(
@@ -15,17 +15,10 @@ _PERIOD = re.compile(
     rf"|(?:in|since|until|till|of)\s+(?:{_MONTHS})(?:\s+20\d\d)?|q[1-4](?:\s+20\d\d)?|(?:{_MONTHS})\s+20\d\d"
     r"|20\d\d-\d\d(?:-\d\d)?|20\d\d|year before)\b"
 )
-FUNCTION_WORDS = frozenset(
-    "a about after all also am an and any are as at be been before both but by can could d did didn do does doesn don "
-    "each for from get give got had has have he her his how i if in into is isn it its let list ll m make many may me "
-    "might much must my no not of off on onto or our out over people please re s shall she should show so t tell than "
-    "that the their them then there these they thing this those time to up us use ve was we were what when where which "
-    "while who whom whose why will with won would you your".split()
-)
+FUNCTION_WORDS = STOP_WORDS | {"may"}
 """Words of grammar and of asking. They count less than others, and still something: in a short intent "how much" or
 "do you" may be all that distinguishes it from the next."""
 PIECE_CHARS = 4
-_KEPT_STEMS = 2**14
 
 
 def words(text: str) -> list[str]:
@@ -92,20 +85,3 @@ def _cut(word: str) -> Iterator[str]:
     edged = f" {word} "
     for start in range(max(1, len(edged) - PIECE_CHARS + 1)):
         yield edged[start : start + PIECE_CHARS]
-
-
-@lru_cache(maxsize=_KEPT_STEMS)
-def stemmed(word: str) -> str:
-    """Remove plural, -ed and -ing; more would confuse unrelated words (``orders`` and ``ordinary``)."""
-    if word in FUNCTION_WORDS:
-        return word
-    if len(word) > 4 and word.endswith("ies"):
-        return word[:-3] + "y"
-    for ending, shortest in (("ing", 6), ("ed", 5)):
-        if len(word) >= shortest + 1 and word.endswith(ending):
-            stem = word[: -len(ending)]
-            # ``shipp`` of shipping is ``ship``; ``sell`` and ``miss`` are words.
-            return stem[:-1] if stem[-1] == stem[-2] and stem[-1] not in "lsz" else stem
-    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        return word[:-1]
-    return word

@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Literal
 
-from loom_worker.core.text import UNSPACED
 from loom_worker.core.values.skills import Skill, SkillShelf
+from loom_worker.core.words import UNSPACED
 
 Reason = Literal["manual", "keyword"]
 """Why a skill was chosen."""

@@ -9,7 +9,8 @@ from loom_worker.core.values.memory import Change, MemoryState, Snapshot
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import DEFAULT_AGENT, Choice, Message, Session
 from loom_worker.core.values.turns import Call, Step, Turn, Webhook
-from loom_worker.store.search_words import SEARCHED, grams
+from loom_worker.core.words import grams
+from loom_worker.store.search_words import SEARCHED
 
 Row = Mapping[Any, Any]
 

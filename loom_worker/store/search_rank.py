@@ -5,7 +5,6 @@ a message and those beside it cover together, whether it stands behind a message
 each other the words stand in it.
 """
 
-import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from math import log
 
+from loom_worker.core.words import stemmed
 from loom_worker.store.search_words import Term
 
 SNIPPET = 200
@@ -151,14 +151,7 @@ def stems(terms: Sequence[Term]) -> tuple[tuple[str, ...], ...]:
     Words in a row are left out, each of them is a term of its own.
     """
     single = ([form for form in term.forms if " " not in form] for term in terms)
-    return tuple(tuple({_stem(fold(form)) for form in forms}) for forms in single if forms)
-
-
-def _stem(word: str) -> str:
-    """The word without a regular ending, never under three letters; Porter's stem or a little less."""
-    short = re.sub(r"(?:ations?|ing|ies|ied|ed|es|er|ly|s|e|y)$", "", word)
-    short = re.sub(r"([bdgmnprt])\1$", r"\1", short) if short != word else word
-    return short if len(short) > 2 else word
+    return tuple(tuple({stemmed(fold(form)) for form in forms}) for forms in single if forms)
 
 
 def _places_of(stem: str, folded: str) -> Iterator[int]:

@@ -5,8 +5,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from loom_worker.core.text import LUMP, RUN, UNSPACED, WORD
-from loom_worker.store.english import STOP_WORDS, forms_of
+from loom_worker.core.words import COMPOUND, RUN, STOP_WORDS, UNSPACED, WORD, forms_of
 
 MOST_TERMS = 32
 """Words of a question that are looked up; each costs a query, and a question has seldom more than ten."""
@@ -42,38 +41,22 @@ def terms(question: str) -> tuple[Term, ...]:
     where the capital tells.
     """
     text = unicodedata.normalize("NFC", question)
-    lumps = [_TAIL.sub("", lump) for lump in LUMP.findall(text)]
+    compounds = [_TAIL.sub("", compound) for compound in COMPOUND.findall(text)]
     is_shouted = text.isupper()
-    wanted = [term for at, lump in enumerate(lumps) for term in _of_lump(lump, may_be_name=at > 0 and not is_shouted)]
+    wanted = [
+        term
+        for at, compound in enumerate(compounds)
+        for term in _of_compound(compound, may_be_name=at > 0 and not is_shouted)
+    ]
     if not wanted:
-        wanted = [Term((word.lower(),)) for lump in lumps for word in WORD.findall(lump)]
+        wanted = [Term((word.lower(),)) for compound in compounds for word in WORD.findall(compound)]
     return tuple(dict.fromkeys(wanted))[:MOST_TERMS]
 
 
-def grams(text: str) -> str | None:
-    """The words of a text that are written without spaces, as pairs of characters; None if it has none.
-
-    FTS5 takes a run of Chinese, Japanese or Korean characters, and Latin letters next to them, for one word, so none
-    of the words in it would be found. The last character stands alone too: then every character begins some token.
-    """
-    if text.isascii() or not UNSPACED.search(text):
-        return None
-    words = WORD.findall(unicodedata.normalize("NFC", text))
-    pieces = (piece for word in words if UNSPACED.search(word) for run in RUN.findall(word) for piece in _pairs(run))
-    return " ".join(pieces)
-
-
-def _pairs(run: str) -> Iterator[str]:
-    if not UNSPACED.match(run):
-        yield run
-        return
-    yield from (run[at : at + 2] for at in range(len(run)))
-
-
-def _of_lump(lump: str, *, may_be_name: bool) -> Iterator[Term]:
+def _of_compound(compound: str, *, may_be_name: bool) -> Iterator[Term]:
     """The matter in words that stand without a space: each of them, and all in a row (an address, a number, a name)."""
-    words = WORD.findall(lump)
-    if 1 < len(words) <= MOST_IN_A_ROW and not UNSPACED.search(lump):
+    words = WORD.findall(compound)
+    if 1 < len(words) <= MOST_IN_A_ROW and not UNSPACED.search(compound):
         yield Term((" ".join(words).lower(),))
         words = [word for word in words if len(word) > 1]  # letters say nothing without what they stand beside
     for word in words:

@@ -6,8 +6,8 @@ from loom_worker.backends.documents.extract import MAX_CHARS
 from loom_worker.backends.documents.folder import Entry, Listing
 from loom_worker.backends.documents.index import transaction
 from loom_worker.backends.documents.reader import Answer
-from loom_worker.backends.documents.words import grams
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.words import grams
 
 MAX_TOTAL_CHARS = 200_000_000
 """Characters kept of all documents of a folder: an index of some 600 MB."""
@@ -85,7 +85,17 @@ def next_waiting(connection: sqlite3.Connection, *, first: str = "") -> Waiting 
 def store(connection: sqlite3.Connection, file: Waiting, answer: Answer) -> None:
     """Keep what was read of a file, in place of what was known of it unless this goes on with it."""
     rows = [
-        (file.id, each.page, each.first, each.last, each.skip, file.name, each.heading, each.body, grams(each.body))
+        (
+            file.id,
+            each.page,
+            each.first,
+            each.last,
+            each.skip,
+            file.name,
+            each.heading,
+            each.body,
+            grams(each.body) or "",
+        )
         for each in answer["passages"]
     ]
     with transaction(connection):

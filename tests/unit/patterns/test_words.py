@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.patterns.words import FUNCTION_WORDS, meanings, pieces, stemmed, terms, words
+from loom_worker.core.words import stemmed
+from loom_worker.patterns.words import FUNCTION_WORDS, meanings, pieces, terms, words
 
 
 def single(text: str) -> list[str]:

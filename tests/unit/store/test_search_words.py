@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.store.english import STOP_WORDS, forms_of
-from loom_worker.store.search_words import MOST_IN_A_ROW, MOST_TERMS, Term, grams, terms
+from loom_worker.core.words import forms_of
+from loom_worker.store.search_words import MOST_IN_A_ROW, MOST_TERMS, Term, terms
 
 
 def asked(question: str) -> list[str]:
@@ -56,21 +56,10 @@ def test_all_forms_of_an_irregular_word_are_one_term() -> None:
     assert forms_of("table") == {"table"}
 
 
-def test_no_form_is_a_word_of_grammar() -> None:
-    assert not {form for word in ("meant", "kept", "worst", "said") for form in forms_of(word)} & STOP_WORDS
-
-
 def test_a_question_is_cut_at_the_most_terms_and_a_lump_of_many_words_is_no_name() -> None:
     assert len(terms(" ".join(f"word{n}" for n in range(100)))) == MOST_TERMS
     lump = "-".join(f"part{n}" for n in range(MOST_IN_A_ROW + 1))
     assert all(" " not in term.forms[0] for term in terms(lump))
-
-
-def test_a_text_without_spaces_is_held_in_pairs_of_characters() -> None:
-    assert grams("我爱猫, ok") == "我爱 爱猫 猫"
-    assert grams("买了iPhone手机 now") == "买了 了 iPhone 手机 机"
-    assert grams("plain text") is None
-    assert grams("größer, naïve") is None
 
 
 INDEX = "CREATE VIRTUAL TABLE found USING fts5(lane, said, tokenize = 'porter unicode61 remove_diacritics 2')"

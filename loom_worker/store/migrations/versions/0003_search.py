@@ -5,7 +5,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from alembic import op
 
-from loom_worker.store.search_words import grams
+from loom_worker.core.words import grams
 
 revision = "0003"
 down_revision = "0002"

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from loom_worker.backends.documents.words import MOST_TERMS, expression, grams
+from loom_worker.backends.documents.words import MOST_TERMS, expression
 
 
 @pytest.mark.cases(
@@ -31,10 +31,6 @@ def test_a_long_question_is_asked_for_its_first_words() -> None:
     found = expression(" ".join(f"word{at}" for at in range(500)))
     assert found is not None
     assert found.count(" OR ") == MOST_TERMS - 1
-
-
-def test_words_without_spaces_become_pairs() -> None:
-    assert (grams("see 東京都 (京)"), grams("plain"), grams("naïve")) == ("東京 京都 都 京", "", "")
 
 
 @given(st.text(max_size=60))

@@ -1,25 +1,30 @@
-"""What is known of English alone, for search: its function words, and the words that change by no rule."""
+"""The words of a text for search and matching: where they begin and end, which say little, and their other forms."""
 
-STOP_WORDS = frozenset(
-    # articles and pronouns
-    "a an the i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she "
-    "her hers herself it its itself they them their theirs themselves this that these those "
-    # auxiliary verbs, and what remains of those contracted with not
-    "am is are was were be been being have has had having do does did doing done can could shall should will would "
-    "must might ain aren couldn didn doesn don hadn hasn haven isn mightn mustn shan shouldn wasn weren won wouldn "
-    # what questions begin with
-    "what which who whom whose when where why how "
-    # prepositions and conjunctions
-    "of in on at by for from to into onto with without within about above across after against along among around as "
-    "before behind below beneath beside between beyond but down during except inside near off out outside over per "
-    "since than through throughout toward towards under until up upon via and or nor if then because while although "
-    "though unless whether so "
-    # adverbs and quantifiers that say nothing alone
-    "not no yes also just only very too more most some any all both each every either neither few such own same other "
-    "again ever there here now once".split()
+import re
+import unicodedata
+from functools import lru_cache
+from itertools import chain
+
+_UNSPACED = (
+    "\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-"""Words of grammar rather than of matter (a closed class). ``may`` is a month too and stays out."""
+UNSPACED = re.compile(f"[{_UNSPACED}]")
+"""A character of Chinese, Japanese or Korean."""
+RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+"""As many of those, or of others, as stand together."""
+WORD = re.compile(r"[^\W_]+")
+COMPOUND = re.compile(r"[^\W_]+(?:[^\w\s]{1,2}[^\W_]+|_+[^\W_]+)*")
+"""Words without a space between them: don't, road-trip, a/b, me@example.com, ERR_12."""
+STOP_WORDS = frozenset(
+    "a about after all also am an and any are as at be been before both but by can could d did didn do does doesn "
+    "don each for from get give got had has have he her his how i if in into is isn it its let list ll m make "
+    "many me might much must my no not of off on onto or our out over people please re s shall she should show so "
+    "t tell than that the their them then there these they thing this those time to up us use ve was we were what "
+    "when where which while who whom whose why will with won would you your".split()
+)
+"""Words of grammar and of asking, which say little about what a text is about. ``may`` is a month too and stays out."""
 
+_KEPT_STEMS = 2**14
 _FAMILIES = """
 arise arose arisen|awake awoke awoken|bear bore borne born|beat beaten|become became|begin began begun|bend bent
 bind bound|bite bit bitten|bleed bled|blow blew blown|break broke broken|breed bred|bring brought|build built
@@ -42,6 +47,37 @@ man men|woman women|child children|person people|foot feet|tooth teeth|mouse mic
 knife knives|leaf leaves|half halves|shelf shelves|thief thieves|wolf wolves
 good better best|bad worse worst|far further furthest
 """
+
+
+def grams(text: str) -> str | None:
+    """The words of a text that are written without spaces, as pairs of characters; None if it has none.
+
+    FTS5 takes a run of Chinese, Japanese or Korean characters, and Latin letters next to them, for one word, so none
+    of the words in it would be found. The last character stands alone too: then every character begins some token.
+    """
+    if text.isascii() or not UNSPACED.search(text):
+        return None
+    words = WORD.findall(unicodedata.normalize("NFC", text))
+    runs = (run for word in words if UNSPACED.search(word) for run in RUN.findall(word))
+    pairs = ([run[at : at + 2] for at in range(len(run))] if UNSPACED.match(run) else [run] for run in runs)
+    return " ".join(chain.from_iterable(pairs))
+
+
+@lru_cache(maxsize=_KEPT_STEMS)
+def stemmed(word: str) -> str:
+    """Remove plural, -ed and -ing; more would confuse unrelated words (``orders`` and ``ordinary``)."""
+    if word in STOP_WORDS:
+        return word
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    for ending, shortest in (("ing", 6), ("ed", 5)):
+        if len(word) >= shortest + 1 and word.endswith(ending):
+            stem = word[: -len(ending)]
+            # ``shipp`` of shipping is ``ship``; ``sell`` and ``miss`` are words.
+            return stem[:-1] if stem[-1] == stem[-2] and stem[-1] not in "lsz" else stem
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
 
 
 def _families() -> dict[str, frozenset[str]]:
