@@ -1,1 +1,10 @@
-"""What every package stands on: values, errors, settings, text, YAML, child processes, the Redis client."""
+"""What every package builds on.
+
+``errors`` is the error tree, ``values/`` holds the frozen values that packages exchange. ``settings`` reads the
+environment into the tree that ``settings_tree`` declares, with ``variables`` (parsers) and ``env`` (known names).
+``yaml_files`` and ``fields`` read files that people write; ``text`` cleans, shortens and fences text, ``words`` splits
+it for search and matching. ``redis_client`` and ``sqlite_driver`` choose and configure the drivers; ``socket_folder``
+finds a place for the embedded server's socket. ``logs`` formats log records. ``stopping`` tells long work that the
+process stops; ``child_process`` starts commands that die with their parent, ``isolation/`` hides secrets from tools,
+and ``crash_points`` are the named places where tests kill a process.
+"""
