@@ -22,7 +22,7 @@ from tests.unit.blobs.made import BOUND, new_ref
 from tests.unit.store.made import running
 from tests.unit.tools.results.made import caller_of, keep, table
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.heavy, pytest.mark.integration]
 
 
 @pytest.fixture

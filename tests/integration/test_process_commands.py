@@ -73,6 +73,7 @@ def test_a_worker_takes_its_queues_and_ends_with_0_when_told_to(machine: Machine
         assert machine.stop(worker) == 0
 
 
+@pytest.mark.heavy
 def test_a_web_by_itself_is_found_by_the_commands_of_its_home_and_by_no_others(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_web_by_itself_is_found_by_the_commands_of_its_home_and_by_no_others(
     assert f"Loom is not running on {tmp_path};" in other.stderr
 
 
+@pytest.mark.heavy
 def test_a_workers_log_begins_with_what_cannot_work(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +118,7 @@ def test_a_workers_log_begins_with_what_cannot_work(
     assert log.count(f"{agents}/b.yaml:3: agent b: agent.config.max_turns: a whole number from 1 is needed") == 1
 
 
+@pytest.mark.heavy
 def test_beat_keeps_no_schedule_on_disk_and_ends_with_0(machine: Machine) -> None:
     beat = machine.start("beat")
     with killed_at_the_end(beat.pid):
@@ -159,6 +162,7 @@ def password(machine: Machine) -> str:
     return home.flower_password(machine.home).text
 
 
+@pytest.mark.heavy
 def test_flower_says_in_one_line_that_its_port_is_taken(machine: Machine) -> None:
     with socket.create_server((HOST, 0)) as taken:
         flower = machine.start("flower", "--port", str(taken.getsockname()[1]))
@@ -167,6 +171,7 @@ def test_flower_says_in_one_line_that_its_port_is_taken(machine: Machine) -> Non
     assert last.startswith(f"loom flower: cannot listen on {HOST}:")
 
 
+@pytest.mark.heavy
 def test_no_password_stands_on_a_command_line(machine: Machine) -> None:
     port = unused_port()
     flower = machine.start("flower", "--port", str(port))

@@ -105,6 +105,7 @@ def test_a_supervisor_that_is_killed_takes_every_child_with_it(room: Room) -> No
     until(lambda: not any(map(is_alive, children)), 5, "the children end")
 
 
+@pytest.mark.heavy
 def test_a_web_that_never_comes_up_stops_everything_and_shows_the_end_of_its_log(room: Room) -> None:
     supervisor = room.run(child("beat"), Spec("web", failing(3), is_indispensable=True))
     beat = room.started("beat")
@@ -116,6 +117,7 @@ def test_a_web_that_never_comes_up_stops_everything_and_shows_the_end_of_its_log
     assert re.search(r"about to fail\n--- \S+Z web ended \(exit code 3\)\n*$", said)
 
 
+@pytest.mark.heavy
 def test_a_worker_that_does_not_stay_up_is_told_loudly_once_and_ends_nobody(room: Room) -> None:
     supervisor = room.run(child("web"), Spec("worker", failing(3)))
     web = room.started("web")
@@ -127,6 +129,7 @@ def test_a_worker_that_does_not_stay_up_is_told_loudly_once_and_ends_nobody(room
     assert "about to fail" in room.said()
 
 
+@pytest.mark.heavy
 def test_a_child_that_cannot_be_started_is_tried_again_and_ends_nobody(room: Room) -> None:
     supervisor = room.run(child("web"), Spec("worker", ("a" * 300_000,)))  # longer than the kernel takes
     web = room.started("web")
@@ -135,6 +138,7 @@ def test_a_child_that_cannot_be_started_is_tried_again_and_ends_nobody(room: Roo
     assert is_alive(web)
 
 
+@pytest.mark.heavy
 def test_a_child_whose_log_cannot_be_written_runs_without_one(room: Room) -> None:
     (room.folder / "web.log").symlink_to(room.folder / "nowhere" / "web.log")
     room.run(child("web"), child("beat"))
@@ -143,6 +147,7 @@ def test_a_child_whose_log_cannot_be_written_runs_without_one(room: Room) -> Non
     assert "web ended" not in room.said()
 
 
+@pytest.mark.heavy
 def test_the_traceback_of_a_crash_is_still_there_after_four_more_starts_and_deaths(room: Room) -> None:
     once = "import pathlib; it = pathlib.Path('crashed')\nif not it.exists(): it.touch(); raise OSError('that night')"
     for start in range(1, 6):
@@ -168,6 +173,7 @@ def test_a_stop_goes_stage_by_stage_and_leaves_nothing_running(room: Room, numbe
     assert "nothing is left running" in room.said()
 
 
+@pytest.mark.heavy
 def test_a_child_deaf_to_sigterm_is_killed_after_its_grace(room: Room) -> None:
     supervisor = room.run(child("worker", DEAF, grace_s=0.2))
     worker = room.started("worker")
@@ -176,6 +182,7 @@ def test_a_child_deaf_to_sigterm_is_killed_after_its_grace(room: Room) -> None:
     assert not is_alive(worker)
 
 
+@pytest.mark.heavy
 def test_a_second_interrupt_does_not_wait_for_any_grace(room: Room) -> None:
     supervisor = room.run(child("web", DEAF, stage=0, grace_s=600), child("valkey", DEAF, stage=3, grace_s=600))
     children = [room.started("web"), room.started("valkey")]
@@ -229,6 +236,7 @@ def test_a_worker_that_takes_no_turns_is_told_to_end_and_runs_again(room: Room) 
     assert room.said().count(told) == room.said().count("restarting it") == 1
 
 
+@pytest.mark.heavy
 def test_one_that_takes_no_turns_and_does_not_hear_either_is_killed_after_its_grace(room: Room) -> None:
     room.run(child("worker", DEAF, grace_s=0.2))
     worker = room.started("worker")
@@ -238,6 +246,7 @@ def test_one_that_takes_no_turns_and_does_not_hear_either_is_killed_after_its_gr
     assert "worker ended (SIGKILL); restarting in 0.2 s" in room.said()
 
 
+@pytest.mark.heavy
 def test_a_child_that_is_stopped_and_whose_heart_stands_still_is_killed_and_runs_again(room: Room) -> None:
     room.run(child("worker", grace_s=600), child("tools"))
     worker, tools = room.started("worker"), room.started("tools")

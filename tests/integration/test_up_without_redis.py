@@ -12,7 +12,7 @@ from tests.support.processes import killed_at_the_end
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.heavy, pytest.mark.integration]
 
 
 def test_a_redis_that_does_not_answer_is_named_within_seconds_and_once(tmp_path: Path) -> None:

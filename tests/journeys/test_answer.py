@@ -150,6 +150,7 @@ def test_flower_shows_the_tasks_to_who_knows_the_password_and_ids_alone(demo: Sy
     assert not [word for word in WORDS if word in str(page)]
 
 
+@pytest.mark.heavy
 def test_a_second_start_finds_the_conversation_and_is_ready_in_seconds(demo: System, answered: Json) -> None:
     before = demo.messages("first")
     demo.stop()

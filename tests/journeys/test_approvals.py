@@ -50,6 +50,7 @@ def read(server: MessagesServer, turn_id: str) -> str:
     return data(results(server.requests[-1])[0], turn_id)
 
 
+@pytest.mark.heavy
 def test_a_turn_that_waits_for_a_person_survives_the_death_of_every_process_and_pays_once(
     server: MessagesServer, system: System
 ) -> None:

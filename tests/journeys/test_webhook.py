@@ -84,6 +84,7 @@ def test_a_failed_delivery_is_seen_pending_and_goes_out_again_under_the_same_id_
     until(lambda: delivered(system, turn_id), 10, "the delivery is noted")
 
 
+@pytest.mark.heavy
 def test_a_failed_delivery_goes_out_again_by_itself_after_about_five_seconds(
     system: System, receiver: WebhookReceiver
 ) -> None:

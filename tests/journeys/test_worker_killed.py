@@ -66,6 +66,7 @@ def test_a_turn_whose_tool_worker_is_killed_during_a_query_gets_its_result_from_
     assert [event.type for event in system.events(turn_id)].count("tool_call.completed") == 1
 
 
+@pytest.mark.heavy
 def test_a_turn_that_kills_every_worker_is_given_up_and_the_next_one_of_its_session_runs(
     server: MessagesServer, system: System
 ) -> None:

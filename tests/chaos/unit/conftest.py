@@ -28,3 +28,10 @@ def run(template: Run, settings: Settings, database: Database) -> Run:
     lists = ("submitted", "polled", "calls", "hooks", "effects", "decided")
     copies: dict[str, Any] = {name: list(getattr(template, name)) for name in lists}
     return replace(template, settings=settings, database=database, **copies)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of the fault harness itself run with `make test-all`."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.heavy)

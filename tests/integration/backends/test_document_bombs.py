@@ -9,6 +9,8 @@ import pytest
 from tests.unit.backends.documents import made
 from tests.unit.backends.documents.made import Folder, document_xml, zipped
 
+pytestmark = pytest.mark.heavy
+
 BOMBS = {
     "stream.pdf": made.pdf_of([zlib.compress(b"0" * 100_000_000)]),
     "operators.pdf": made.pdf_of([zlib.compress(b"BT /F1 12 Tf " + b"(a) Tj " * 2_500_000)]),

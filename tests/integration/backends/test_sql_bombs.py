@@ -10,6 +10,8 @@ from loom_worker.backends.statements import MAX_SQL_CHARS
 from loom_worker.core.errors import ToolFailed
 from tests.support.sql_attacks import BOMBS
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mysql", "duckdb"])
 def test_bombs_for_the_parser_go_off_in_a_few_seconds_and_raise_nothing_else(kind: str) -> None:

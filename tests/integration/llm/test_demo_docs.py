@@ -26,6 +26,8 @@ from tests.integration.llm.demo_tables import (
 )
 from tests.integration.llm.test_demo_questions import QUESTIONS, REFUSED, answered
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).parents[3]
 _ASKED = re.compile(r'\\?"input\\?": \\?"([^"\\]+)\\?"|loom ask "([^"]+)"')
 

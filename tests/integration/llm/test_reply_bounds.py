@@ -15,7 +15,7 @@ from loom_worker.llm.response import MAX_ERROR_BYTES
 from tests.support.messages_server import MessagesServer, Outgoing, Plain, Stream
 from tests.support.messages_wire import WireCall, answer, block, call_block, finish, sse, start, thinking_block
 
-pytestmark = [pytest.mark.integration, pytest.mark.takes(5)]
+pytestmark = [pytest.mark.heavy, pytest.mark.integration, pytest.mark.takes(5)]
 
 REQUEST = Request("You help.", (ChatMessage("user", "hello"),))
 MAX = 20_000

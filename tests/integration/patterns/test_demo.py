@@ -12,7 +12,7 @@ from tests.support.demo_model import call
 from tests.support.sample_shop import copy_shop
 from tests.unit.demo.test_scripted import SQL
 
-pytestmark = pytest.mark.takes(5)
+pytestmark = [pytest.mark.heavy, pytest.mark.takes(5)]
 
 NOTHING = Slots(None, (), "")
 

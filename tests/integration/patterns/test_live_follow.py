@@ -234,6 +234,7 @@ def test_a_folder_that_became_a_link_to_itself_stays_until_the_link_is_gone(root
     assert (event.removed, event.errors) == (("sql/a", "sql/b"), ())
 
 
+@pytest.mark.heavy
 def test_a_burst_of_changes_is_read_in_few_goes(live: LiveLibrary, root: Path, told: Told) -> None:
     for number in range(200):
         put(root / "many" / f"p{number}.yaml", text(f"p{number}"))
@@ -283,6 +284,7 @@ def test_without_events_the_files_are_looked_at_all_the_same(
     assert ["inotify instance limit reached" in record.message for record in caplog.records] == [True]
 
 
+@pytest.mark.heavy
 def test_no_question_ever_meets_a_mixed_or_an_empty_library(root: Path) -> None:
     """Every version of the one file has four patterns that all say which version they are of."""
     path = root / "all" / "all.yaml"

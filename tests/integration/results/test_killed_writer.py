@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import fakeredis
+import pytest
 
 from loom_worker.core.settings import BlobSettings, Settings
 from loom_worker.store.blobs import BlobRows
@@ -14,6 +15,8 @@ from loom_worker.store.database import Database
 from loom_worker.tools.references import References, stores
 from tests.unit.store.made import running
 from tests.unit.tools.results.made import a_day_later, caller_of, files, keep, tidied
+
+pytestmark = pytest.mark.heavy
 
 KILLED = """
 import os, signal, sys

@@ -10,7 +10,7 @@ from tests.support.messages_server import MessagesServer, Say
 from tests.support.messages_wire import WireCall
 from tests.support.until import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.takes(12)]
+pytestmark = [pytest.mark.heavy, pytest.mark.integration, pytest.mark.takes(12)]
 
 
 def counting(number: int, up_to: int) -> WireCall:

@@ -12,7 +12,7 @@ from tests.support.messages_wire import WireCall
 from tests.support.tool_wire import data, results, tools
 from tests.support.valkey import Valkey
 
-pytestmark = [pytest.mark.integration, pytest.mark.takes(10)]
+pytestmark = [pytest.mark.heavy, pytest.mark.integration, pytest.mark.takes(10)]
 
 
 @pytest.fixture(scope="module")

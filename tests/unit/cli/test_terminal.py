@@ -82,6 +82,7 @@ def test_an_answer_is_shown_while_it_is_written(tmp_path: Path, slow: Slow) -> N
     assert terminal.said == "Hello\n"
 
 
+@pytest.mark.heavy
 def test_an_interrupt_leaves_the_turn_running_and_says_how_to_see_it(tmp_path: Path, slow: Slow) -> None:
     with serving(slow) as url:
         terminal = Terminal(tmp_path, url, "ask", "?")

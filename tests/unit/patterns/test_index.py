@@ -19,6 +19,7 @@ def index() -> Index:
     return fit(TEXTS)
 
 
+@pytest.mark.heavy
 def test_questions_of_known_terms_are_weighed_as_scikit_learn_weighs_them() -> None:
     from sklearn.feature_extraction.text import TfidfVectorizer  # takes a second to load
 

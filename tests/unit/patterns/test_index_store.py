@@ -9,6 +9,8 @@ from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns.index_store import KEPT, IndexStore
 from loom_worker.patterns.match import Matcher, texts_of
 
+pytestmark = pytest.mark.heavy
+
 PATTERNS = (Pattern("x/a", "a", "orders by month"), Pattern("x/b", "b", "cats that purr"))
 TEXTS = tuple(map(texts_of, PATTERNS))
 

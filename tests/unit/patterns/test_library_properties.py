@@ -83,6 +83,7 @@ def refused_key(mutated: dict[str, Any]) -> str | int | None:
     return None
 
 
+@pytest.mark.heavy
 @pytest.mark.cases(("number", "path"), enumerate(FILES))
 def test_a_wrong_value_anywhere_is_a_named_problem_or_harmless(number: int, path: Path) -> None:
     """Each file gets every fifth of the wrong values, another fifth than the file before it."""

@@ -4,6 +4,7 @@ import threading
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +85,7 @@ def test_the_index_serves_on_where_texts_are_the_same() -> None:
         assert [m.score for m in again.match(question)] == [m.score for m in shipped_matcher().match(question)]
 
 
+@pytest.mark.heavy
 def test_a_change_serves_at_once_and_is_fitted_behind_the_scenes() -> None:
     asked, goes_on = threading.Event(), threading.Event()
 
