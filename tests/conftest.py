@@ -10,6 +10,7 @@ import redis
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import Settings, from_env
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
@@ -75,11 +76,42 @@ def settings(tmp_path: Path, empty_database: Path) -> Settings:
     return settings
 
 
+class _Linked:
+    """One Database for the homes of all tests, each in its turn: it keeps the statements that SQLAlchemy compiled."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._renew()
+
+    def _renew(self) -> None:
+        self._database = Database(f"sqlite:///{self._home}/loom.db", sync="normal")
+
+    def open(self, home: Path) -> Database:
+        """The database in a home, which this process uses for none other now."""
+        self._home.unlink(missing_ok=True)
+        self._home.symlink_to(home)
+        return self._database
+
+    def close(self) -> None:
+        """Close it; one that is damaged, or gone, is not used again."""
+        try:
+            self._database.probe()
+        except Unavailable:
+            self._database.close()
+            self._renew()
+        else:
+            self._database.close()
+
+
+@pytest.fixture(scope="session")
+def _linked(tmp_path_factory: pytest.TempPathFactory) -> _Linked:
+    return _Linked(tmp_path_factory.mktemp("linked") / "home")
+
+
 @pytest.fixture
-def database(settings: Settings) -> Iterator[Database]:
-    database = Database(settings.database_url, sync=settings.sqlite_sync)
-    yield database
-    database.close()
+def database(settings: Settings, _linked: _Linked) -> Iterator[Database]:
+    yield _linked.open(settings.home)
+    _linked.close()
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,15 +3,13 @@
 import json
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
 from typing import Any
 
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, ToolOutcome, ToolSpec
 from loom_worker.demo.scripted import Scripted
-from loom_worker.patterns.library import load, packaged_root
-from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import for_message
+from tests.support.shipped_patterns import shipped_matcher
 
 TOOLS = tuple(ToolSpec(name, name, {"type": "object"}) for name in ("list_tables", "get_schema", "execute_sql"))
 KINDS = frozenset({"sql", "sqlite"})
@@ -35,15 +33,11 @@ class Answered:
         return self.text.startswith(("I have no answer", "I am Loom's scripted demo model"))
 
 
-@cache
-def matcher() -> Matcher:
-    """Of the shipped patterns."""
-    return Matcher(load(packaged_root()).patterns)
-
-
 def ask(question: str, shop: sqlite3.Connection, today: date) -> Answered:
     """Run a turn to its end."""
-    found = [for_message(each) for each in matcher().match(question, k=1, kinds=KINDS) if each.confidence >= 0.5]
+    found = [
+        for_message(each) for each in shipped_matcher().match(question, k=1, kinds=KINDS) if each.confidence >= 0.5
+    ]
     messages = [ChatMessage("user", question, context="\n\n".join([*found, f"Today is {today}."]))]
     model, last = Scripted(count=len), Answered("", "", (), ())
     for _ in range(6):

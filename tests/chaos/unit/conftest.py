@@ -32,6 +32,7 @@ def run(template: Run, settings: Settings, database: Database) -> Run:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of the fault harness itself run with `make test-all`."""
+    here = str(Path(__file__).parent)
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.heavy)

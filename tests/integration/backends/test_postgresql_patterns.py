@@ -20,15 +20,15 @@ from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.patterns import Pattern
 from loom_worker.demo import shop
-from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.render import fill
 from tests.support.callers import CALLER
 from tests.support.postgres import Postgres
+from tests.support.shipped_patterns import shipped
 from tests.support.until import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(10)]
 
-PATTERNS = {pattern.id: pattern for pattern in load(packaged_root()).patterns if pattern.backend_type == "postgresql"}
+PATTERNS = {pattern.id: pattern for pattern in shipped().patterns if pattern.backend_type == "postgresql"}
 TEMPLATES = [(pattern_id, name) for pattern_id, pattern in PATTERNS.items() for name in pattern.templates]
 OWNERS = [(each, name) for each, name in TEMPLATES if re.search(r"\bpg_", PATTERNS[each].templates[name].text)]
 AGENTS = [each for each in TEMPLATES if each not in OWNERS]

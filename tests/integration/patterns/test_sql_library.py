@@ -12,14 +12,14 @@ import pytest
 
 from loom_worker.backends.sqlite_guard import guard
 from loom_worker.core.values.patterns import Pattern
-from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.render import fill
 from tests.support.sample_shop import TODAY, Sale, copy_shop, orders, sales, sign_ups
+from tests.support.shipped_patterns import shipped
 from tests.support.tiny_shop import open_shop
 
 pytestmark = [pytest.mark.heavy, pytest.mark.takes(17)]
 
-ALL = {pattern.id: pattern for pattern in load(packaged_root()).patterns}
+ALL = {pattern.id: pattern for pattern in shipped().patterns}
 PATTERNS = {name: pattern for name, pattern in ALL.items() if pattern.backend_type in ("sql", "sqlite")}
 TEMPLATES = [(pattern_id, name) for pattern_id, pattern in PATTERNS.items() for name in pattern.templates]
 FULLY_TOLD = {name: ALL[name] for name in ALL if name.startswith(("timeseries/", "customers/", "data_quality/"))}

@@ -14,13 +14,13 @@ from loom_worker.backends.sql import SqlBackend
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.agents import Scope
 from loom_worker.demo import shop
-from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.render import fill
 from tests.support.callers import CALLER
+from tests.support.shipped_patterns import shipped
 
 pytestmark = [pytest.mark.heavy, pytest.mark.takes(8)]
 
-PATTERNS = {pattern.id: pattern for pattern in load(packaged_root()).patterns if pattern.backend_type == "sqlite"}
+PATTERNS = {pattern.id: pattern for pattern in shipped().patterns if pattern.backend_type == "sqlite"}
 TEMPLATES = [(pattern_id, name) for pattern_id, pattern in PATTERNS.items() for name in pattern.templates]
 
 Run = Callable[[str], list[list[Any]]]

@@ -177,8 +177,9 @@ def test_a_disk_that_is_full_from_the_start_is_told_by_name(tmp_path: Path, sett
 
 @pytest.mark.parametrize("table", ["turns", "sessions", "messages"])
 def test_damage_is_told_with_the_way_out_and_from_then_on_nothing_is_written(
-    settings: Settings, database: Database, caplog: pytest.LogCaptureFixture, table: str
+    settings: Settings, caplog: pytest.LogCaptureFixture, table: str
 ) -> None:
+    database = Database(settings.database_url)
     submitted(database)
     database.probe()
     spoil(Path(path_of(settings)), table)
