@@ -33,6 +33,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
 # Two processes take one file after the other, in the order of tests/conftest.py: those that take longest first.
 TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
+# The other folders have none but heavy tests, and reading them takes seconds.
+QUICK := -m 'not heavy and not long' $(wildcard tests/test_*.py) tests/unit tests/integration tests/journeys
 
 .DEFAULT_GOAL := up
 .PHONY: help up test test-all lint check bench chaos hostile lock
@@ -46,7 +48,7 @@ up: $(VENV)/.installed  ## run everything on this machine until Ctrl-C; PORT=800
 	@exec $(BIN)/loom up $(if $(PORT),--port $(PORT))
 
 test: $(VENV)/.installed-dev  ## run the tests but for the slow ones; ARGS="tests/unit/turn -x" runs others
-	@exec $(PYTEST) $(or $(ARGS),$(TWO_AT_A_TIME) -m 'not heavy and not long' tests)
+	@exec $(PYTEST) $(or $(ARGS),$(TWO_AT_A_TIME) $(QUICK))
 
 test-all: $(VENV)/.installed-dev  ## run all tests, with attacks and faults; those marked "long" are left out
 	@exec $(PYTEST) $(TWO_AT_A_TIME) tests

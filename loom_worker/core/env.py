@@ -1,7 +1,7 @@
 """The names of Loom's variables: which are known, which are secrets, and which look like a misspelt one."""
 
 from collections.abc import Iterator, Mapping
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 
 from loom_worker.core.settings_tree import Settings, declared
 from loom_worker.core.values.problems import Problem
@@ -51,20 +51,17 @@ def _meant(name: str) -> str:
         return _nearest(name, {known: known for known in others}, _NEAR_OTHER)
     rest = name.removeprefix("LOOM").strip("_")
     kind, _, secret = rest.partition("_")
-    if secret and _alike(kind, "SECRET") > _NEAR_OTHER:
+    if secret and _nearest(kind, {"SECRET": NAMED_PREFIX}, _NEAR_OTHER):
         return NAMED_PREFIX + secret
     ours = {known.removeprefix(PREFIX): known for known in KNOWN if known.startswith(PREFIX)}
     return _nearest(rest, ours, _NEAR_LOOM)
 
 
 def _nearest(name: str, known: Mapping[str, str], least: float) -> str:
-    best = max(known, key=lambda each: _alike(name, each))
-    return known[best] if _alike(name, best) >= least else ""
-
-
-def _alike(one: str, other: str) -> float:
-    """From 0 to 1; letters that only changed places count as they are."""
-    return 1.0 if sorted(one) == sorted(other) else SequenceMatcher(None, one, other).ratio()
+    """Letters that only changed places count as they are."""
+    letters = sorted(name)
+    near = [each for each in known if sorted(each) == letters] or get_close_matches(name, known, n=1, cutoff=least)
+    return known[near[0]] if near else ""
 
 
 def is_secret(name: str) -> bool:
