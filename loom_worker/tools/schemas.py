@@ -1,7 +1,9 @@
 """Compiling the JSON Schema of a tool's arguments."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -14,6 +16,7 @@ from referencing.jsonschema import DRAFT202012
 
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.json import Json
 
 
 def _is_whole(_checker: object, value: object) -> bool:
@@ -34,19 +37,24 @@ def compiled(spec: ToolSpec) -> Any:
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", spec.name):
         raise BadSettings(f"tool {spec.name!r}: a name is 1-64 of A-Z a-z 0-9 _ -")
+    return _validator(spec.name, json.dumps(spec.input_schema))
+
+
+@lru_cache(maxsize=1024)
+def _validator(name: str, text: str) -> Any:
+    """Checking a schema takes 7 ms, and agents have most of their tools in common."""
+    schema = json.loads(text)
     try:
-        Draft202012Validator.check_schema(spec.input_schema)
-        if spec.input_schema.get("type") != "object":
-            raise BadSettings(f"tool {spec.name!r}: the input schema's type must be object")
-        _check_references(spec)
+        Draft202012Validator.check_schema(schema)
+        if schema.get("type") != "object":
+            raise BadSettings(f"tool {name!r}: the input schema's type must be object")
+        _check_references(schema)
     except SchemaError as error:
-        raise BadSettings(f"tool {spec.name!r}: invalid input schema at {pointer(error)}: {error.message}") from error
+        raise BadSettings(f"tool {name!r}: invalid input schema at {pointer(error)}: {error.message}") from error
     except Unresolvable as error:
-        raise BadSettings(
-            f"tool {spec.name!r}: the input schema refers to {error.ref!r}, which is not in it"
-        ) from error
+        raise BadSettings(f"tool {name!r}: the input schema refers to {error.ref!r}, which is not in it") from error
     # An empty registry: the default one would fetch foreign references from the network.
-    return _Exact(dict(spec.input_schema), registry=SchemaRegistry())
+    return _Exact(schema, registry=SchemaRegistry())
 
 
 def pointer(error: ValidationError | SchemaError) -> str:
@@ -60,10 +68,10 @@ def written(path: Iterable[str | int]) -> str:
     return "/" + "/".join(steps)
 
 
-def _check_references(spec: ToolSpec) -> None:
-    whole = Resource.from_contents(dict(spec.input_schema), default_specification=DRAFT202012)
+def _check_references(schema: Json) -> None:
+    whole = Resource.from_contents(schema, default_specification=DRAFT202012)
     resolver = SchemaRegistry().with_resource("", whole).resolver()
-    for reference in _references(spec.input_schema):
+    for reference in _references(schema):
         resolver.lookup(reference)
 
 
