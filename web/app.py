@@ -18,7 +18,7 @@ from web.events import Events
 from web.health import Health
 from web.memory import Memory
 from web.metrics import Metrics
-from web.pages import Pages
+from web.pages import PageViews
 from web.patterns import PatternViews
 from web.query import require_declared_parameters
 from web.sessions import Sessions
@@ -68,7 +68,7 @@ def _routes(service: "Service", limiter: ConnectionLimiter) -> tuple[Route, ...]
         PatternViews(service),
         Health(service, limiter),
         Metrics(service),
-        Pages(),
+        PageViews(),
     )
     return tuple(route for room in rooms for route in room.routes())
 
