@@ -31,7 +31,7 @@ class Blobs:
 
     def download(self, ref: str) -> Response:
         """Send a result's bytes, or the range of them that is asked for."""
-        reference, data = self._service.blob(caller().workspace, ref)
+        reference, data = self._service.references.open(caller().workspace, ref)
         headers = _headers(reference)
         if request.if_none_match.contains_weak(reference.checksum):  # RFC 9110, 13.1.2: compared weakly
             return Response(status=304, headers=headers)

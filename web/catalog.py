@@ -67,7 +67,7 @@ class Catalog:
     def deliveries(self) -> Response:
         """List webhook deliveries."""
         limit, after = page_wanted()
-        return page_answer(self._service.deliveries(caller().workspace, limit=limit, after=after), Delivery.as_json)
+        return page_answer(self._service.outbox.page(caller().workspace, limit=limit, after=after), Delivery.as_json)
 
     def replay_delivery(self, delivery_id: str) -> Response:
         """Send a webhook delivery again."""

@@ -46,7 +46,7 @@ class Events:
         if not self._limiter.enter(*holders):
             told = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
             raise busy("too-many-waiting", told)
-        events = self._service.events(turn.workspace, turn.id, after=after, is_stopping=self._limiter.leaving())
+        events = self._service.waiter.events(turn.workspace, turn.id, after=after, is_stopping=self._limiter.leaving())
         answer = Response(_frames(events, turn.id), content_type="text/event-stream; charset=utf-8")
         # Called however the answer ends: read to its end, dropped by the client, or never begun (HEAD).
         answer.call_on_close(partial(self._limiter.leave, *holders))

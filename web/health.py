@@ -29,7 +29,7 @@ class Health:
 
     def ready(self) -> Response:
         """Database, Redis and a worker that takes turns are there, and the process does not drain."""
-        missing = ("draining",) if self._limiter.is_draining else self._service.readiness()
+        missing = ("draining",) if self._limiter.is_draining else self._service.health.problems()
         if missing:
             headers = {"Retry-After": str(RETRY_S)}
             raise Refused(Problem(503, "not-ready", "; ".join(missing), {"reasons": list(missing)}, headers))

@@ -22,7 +22,7 @@ class Figure(NamedTuple):
     name: str
     """In the exposition."""
     key: str
-    """In ``Service.metrics``."""
+    """In ``Figures.all``."""
     told: str
     """What it counts; the HELP line."""
 
@@ -64,7 +64,7 @@ LABELLED = {
 COUNTERS = frozenset({"loom_dropped_messages_total", "loom_large_result_events_total", "loom_pattern_reloads_total"})
 OPENNESS = {"closed": 0.0, "half-open": 0.5, "open": 1.0}
 KEYS = (*STATUSES, *(figure.key for figure in GAUGES))
-"""The plain figures of ``Service.metrics``; None is 0, and one that is missing is not known now and left out.
+"""The plain figures of ``Figures.all``; None is 0, and one that is missing is not known now and left out.
 
 Beside them there are ``breakers`` (name to state), ``counters`` (what happened to large results, to how often since
 Redis began), ``dropped_messages`` (queue to how many), ``pattern_reloads`` (result to how often) and ``known`` (what
@@ -83,7 +83,7 @@ class Metrics:
 
     def show(self) -> Response:
         """All figures, in Prometheus' text format."""
-        text, kind = exposition(self._service.metrics())
+        text, kind = exposition(self._service.figures.all())
         return Response(text, content_type=kind)
 
 

@@ -125,7 +125,7 @@ class Turns:
 
     def _waited(self, turn: Turn, wait_s: int) -> Turn:
         try:
-            return self._service.wait(
+            return self._service.waiter.wait(
                 turn.workspace, turn.id, timeout_s=float(wait_s), is_stopping=self._limiter.leaving()
             )
         except Transient:

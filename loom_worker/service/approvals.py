@@ -8,7 +8,7 @@ from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.turns import Decision, Turn
 from loom_worker.service.announcer import Announcer
-from loom_worker.service.wait_reports import Waits
+from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store import approvals
 from loom_worker.store.database import Database
 from loom_worker.turn.agent_runtime import AgentRuntimes
@@ -25,7 +25,7 @@ class Approvals:
         *,
         agents: AgentRuntimes,
         announcer: Announcer,
-        waits: Waits,
+        waits: WaitReports,
     ) -> None:
         self._database = database
         self._agents = agents
@@ -46,7 +46,7 @@ class Approvals:
         turn = approvals.decide(self._database, workspace, turn_id, call_id, decision, now_ms=now_ms())
         log.info("approval: %s", decision.verdict, extra={"turn": turn_id, "call": call_id})
         self._announcer.alert(turn.lane)
-        return self._waits.told(turn)
+        return self._waits.with_wait(turn)
 
     def _edited(self, workspace: str, turn_id: str, call_id: str, decision: Decision) -> Decision:
         turn, call = approvals.waiting(self._database, workspace, turn_id, call_id)

@@ -11,7 +11,7 @@ from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.events.rebuild import is_purged, rebuild
-from loom_worker.service.wait_reports import Waits
+from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store.turns import Turns
 
 READ_EVENTS = 64
@@ -22,10 +22,10 @@ LOOK_MS = 1_000
 """A waiter looks up this often: whether it shall stop, and in the database should the live log be lost."""
 
 
-class Following:
+class TurnWaiter:
     """Follows turns, for clients."""
 
-    def __init__(self, turns: Turns, events: EventLog, waits: Waits) -> None:
+    def __init__(self, turns: Turns, events: EventLog, waits: WaitReports) -> None:
         self.waits = waits
         self._turns = turns
         self._events = events
@@ -42,7 +42,7 @@ class Following:
             turn = self._turns.get(workspace, turn_id)
             left_ms = int((until_s - time.monotonic()) * 1000)
             if turn.is_finished or turn.status == "requires_action" or left_ms <= 0 or is_stopping():
-                return self.waits.told(turn)
+                return self.waits.with_wait(turn)
             self._wait_end(turn_id, wait_ms=min(left_ms, LOOK_MS))
 
     def events(

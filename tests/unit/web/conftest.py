@@ -1,15 +1,21 @@
-"""The front end over each service there is; see tests.support.web_stage."""
+"""The front end over the real service; see tests.support.web_stage."""
 
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import redis
 from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import SERVICES, Live, Stage, Submit, Worker
+from loom_worker.core.settings import Settings
+from loom_worker.service.service import Service
+from tests.support.played_worker import PlayedWorker
+from tests.support.web_stage import Live, MakeStage, Submit, WebStage, stages
 from web.app import create_app, limiter_of
 from web.connection_limits import ConnectionLimiter
 from web.serve import Server
@@ -37,32 +43,39 @@ def _known_rules() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=sorted(SERVICES))
-def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    with SERVICES[request.param]() as made:
-        yield made
+@pytest.fixture
+def make_stage(settings: Settings, valkey: redis.Redis) -> Iterator[MakeStage]:
+    with stages(settings, valkey) as make:
+        yield make
 
 
 @pytest.fixture
-def service(stage: Stage) -> Any:
+def stage(make_stage: MakeStage) -> WebStage:
+    return make_stage()
+
+
+@pytest.fixture
+def other_stage(settings: Settings, valkey: redis.Redis, empty_database: Path, tmp_path: Path) -> Iterator[WebStage]:
+    """Another installation."""
+    home = tmp_path / "other"
+    home.mkdir()
+    shutil.copy(empty_database, home / "loom.db")
+    with stages(replace(settings, home=home, database_url=f"sqlite:///{home / 'loom.db'}"), valkey) as make:
+        yield make()
+
+
+@pytest.fixture
+def service(stage: WebStage) -> Service:
     return stage.service
 
 
 @pytest.fixture
-def worker(stage: Stage) -> Worker:
+def worker(stage: WebStage) -> PlayedWorker:
     return stage.worker
 
 
 @pytest.fixture
-def memory(service: Any) -> MemoryService:
-    """For tests that look behind the seam, or break it."""
-    if not isinstance(service, MemoryService):
-        pytest.skip("only the service in memory can be looked into")
-    return service
-
-
-@pytest.fixture
-def app(service: Any) -> Flask:
+def app(service: Service) -> Flask:
     return create_app(service)
 
 
@@ -77,7 +90,7 @@ def limiter(app: Flask) -> ConnectionLimiter:
 
 
 @pytest.fixture
-def live(service: Any) -> Iterator[Live]:
+def live(service: Service) -> Iterator[Live]:
     server = Server(service)
     server.start()
     yield Live(server)
