@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from loom_worker.agents.load import Agents
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import Settings, WebSettings
 from loom_worker.core.settings_tree import LaneSettings
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.chat import Frame, ToolUse
 from loom_worker.core.values.ids import new_id
@@ -82,6 +83,12 @@ class BreakableDatabase(Database):
     """The real one; while ``is_down``, nothing can be read or written."""
 
     is_down = False
+
+    def begin_again(self, template: Path) -> None:
+        """Hold what the template holds; compiling the statements anew for every test would cost 50 ms."""
+        self.is_down = False
+        with closing(sqlite3.connect(template)) as source, closing(sqlite3.connect(self._file)) as target:
+            source.backup(target)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -280,16 +287,17 @@ MakeStage = Callable[..., WebStage]
 
 
 @contextmanager
-def stages(settings: Settings, client: redis.Redis) -> Iterator[MakeStage]:
-    """Makes stages over one database, and closes it in the end."""
-    database = BreakableDatabase(settings.database_url, sync=settings.sqlite_sync)
+def stages(settings: Settings, client: redis.Redis, database: BreakableDatabase | None = None) -> Iterator[MakeStage]:
+    """Makes stages over one database, and closes it in the end unless it was given."""
+    used = database or BreakableDatabase(settings.database_url, sync=settings.sqlite_sync)
 
     def make(agents: Sequence[Agent] = (AGENT,), tools: Sequence[Tool] = TOOLS, **web: Any) -> WebStage:
         served = replace(settings, web=WebSettings(**{"port": 0, "threads": 8, **web}))
-        return WebStage(served, database, client, agents, tools)
+        return WebStage(served, used, client, agents, tools)
 
     yield make
-    database.close()
+    if database is None:
+        used.close()
 
 
 def set_lane_depth(service: Service, most: int) -> None:

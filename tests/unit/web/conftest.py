@@ -12,10 +12,10 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
-from loom_worker.core.settings import Settings
+from loom_worker.core.settings import Settings, from_env
 from loom_worker.service.service import Service
 from tests.support.played_worker import PlayedWorker
-from tests.support.web_stage import Live, MakeStage, Submit, WebStage, stages
+from tests.support.web_stage import BreakableDatabase, Live, MakeStage, Submit, WebStage, stages
 from web.app import create_app, limiter_of
 from web.connection_limits import ConnectionLimiter
 from web.serve import Server
@@ -43,9 +43,24 @@ def _known_rules() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def shared_database(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BreakableDatabase]:
+    file = tmp_path_factory.mktemp("web") / "loom.db"
+    shutil.copy(empty_database, file)
+    database = BreakableDatabase(f"sqlite:///{file}", sync="normal")
+    yield database
+    database.close()
+
+
 @pytest.fixture
-def make_stage(settings: Settings, valkey: redis.Redis) -> Iterator[MakeStage]:
-    with stages(settings, valkey) as make:
+def database(shared_database: BreakableDatabase, empty_database: Path) -> BreakableDatabase:
+    shared_database.begin_again(empty_database)
+    return shared_database
+
+
+@pytest.fixture
+def make_stage(tmp_path: Path, database: BreakableDatabase, valkey: redis.Redis) -> Iterator[MakeStage]:
+    with stages(from_env({"LOOM_HOME": str(tmp_path)}), valkey, database) as make:
         yield make
 
 
