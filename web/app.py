@@ -8,21 +8,21 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from loom_worker.core.settings import WebSettings
 from web import auth, problems
 from web.answers import Route
-from web.blobs import Blobs
-from web.caller import Caller, request_id_of, traceparent_of
-from web.catalog import Catalog
+from web.blobs import BlobViews
+from web.caller import ApiCaller, request_id_of, traceparent_of
+from web.catalog import CatalogViews
 from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
 from web.errors import ErrorViews
-from web.events import Events
-from web.health import Health
-from web.memory import Memory
-from web.metrics import Metrics
+from web.events import EventViews
+from web.health import HealthViews
+from web.memory import MemoryViews
+from web.metrics import MetricsViews
 from web.pages import PageViews
 from web.patterns import PatternViews
 from web.query import require_declared_parameters
-from web.sessions import Sessions
-from web.turns import Turns
+from web.sessions import SessionViews
+from web.turns import TurnViews
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -58,16 +58,16 @@ def limiter_of(app: Flask) -> ConnectionLimiter:
 
 def _routes(service: "Service", limiter: ConnectionLimiter) -> tuple[Route, ...]:
     rooms = (
-        Sessions(service),
-        Memory(service),
-        Turns(service, limiter),
-        Events(service, limiter),
+        SessionViews(service),
+        MemoryViews(service),
+        TurnViews(service, limiter),
+        EventViews(service, limiter),
         ErrorViews(service),
-        Blobs(service),
-        Catalog(service),
+        BlobViews(service),
+        CatalogViews(service),
         PatternViews(service),
-        Health(service, limiter),
-        Metrics(service),
+        HealthViews(service, limiter),
+        MetricsViews(service),
         PageViews(),
     )
     return tuple(route for room in rooms for route in room.routes())
@@ -85,7 +85,7 @@ def _admit(web: WebSettings, limiter: ConnectionLimiter) -> None:
     if web.api_keys and not request.path.startswith("/v1/"):
         return  # The pages and the contract hold no data; without a key they ask for one.
     workspace = auth.workspace_of(request, web)
-    g.caller = Caller(workspace, g.request_id, g.traceparent, group_of(request.remote_addr or ""))
+    g.caller = ApiCaller(workspace, g.request_id, g.traceparent, group_of(request.remote_addr or ""))
     if limiter.is_draining and request.method == "POST":
         raise problems.busy("draining", "this process is stopping; send the request again")
     if request.path.startswith("/v1/"):

@@ -8,7 +8,7 @@ from flask import Request
 
 from loom_worker.core.settings import WebSettings
 from web.host import host_name, is_loopback
-from web.problems import Problem, Refused
+from web.problems import ProblemDetails, Refused
 
 LOCAL_WORKSPACE = "default"
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -97,8 +97,8 @@ def _by_key(authorization: str, keys: Mapping[str, str]) -> str:
 
 
 def _unauthorized(detail: str, challenge: str) -> Refused:
-    return Refused(Problem(401, "unauthorized", detail, {}, {"WWW-Authenticate": challenge}))
+    return Refused(ProblemDetails(401, "unauthorized", detail, {}, {"WWW-Authenticate": challenge}))
 
 
 def _forbidden(detail: str) -> Refused:
-    return Refused(Problem(403, "forbidden", detail))
+    return Refused(ProblemDetails(403, "forbidden", detail))

@@ -9,7 +9,7 @@ from flask import Response, request
 from loom_worker.core.values.tools import DataReference
 from web.answers import Route
 from web.caller import caller
-from web.problems import Problem, Refused
+from web.problems import ProblemDetails, Refused
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -19,7 +19,7 @@ _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 _ENDINGS = {"application/json": "json", "text/csv": "csv", "text/plain": "txt"}
 
 
-class Blobs:
+class BlobViews:
     """The view of ``/v1/blobs/{ref}``."""
 
     def __init__(self, service: "Service") -> None:
@@ -78,7 +78,7 @@ def _range_wanted(reference: DataReference, size_bytes: int) -> tuple[int, int] 
     end = min(int(last) + 1, size_bytes) if first and last else size_bytes
     if start >= size_bytes:
         told = f"the result has {size_bytes} bytes"
-        raise Refused(Problem(416, "range-not-satisfiable", told, {}, {"Content-Range": f"bytes */{size_bytes}"}))
+        raise Refused(ProblemDetails(416, "range-not-satisfiable", told, {}, {"Content-Range": f"bytes */{size_bytes}"}))
     return start, end
 
 

@@ -13,9 +13,9 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import CancelAction, Decision, NewTurn, Retry, Verdict, Webhook, is_blank
 from web import request_schemas
-from web.caller import Caller
+from web.caller import ApiCaller
 from web.check import Checker
-from web.problems import Problem, Refused, invalid, malformed
+from web.problems import ProblemDetails, Refused, invalid, malformed
 from web.strict_json import parse_object
 
 _LARGEST = {"metadata": 16 * 1024, "kernel": 64 * 1024}
@@ -42,7 +42,7 @@ def json_body() -> Json:
     """
     if request.mimetype != "application/json" or request.headers.get("Content-Encoding", "identity") != "identity":
         detail = "send Content-Type: application/json, not compressed"
-        raise Refused(Problem(415, "unsupported-media-type", detail, {}, {"Accept": "application/json"}))
+        raise Refused(ProblemDetails(415, "unsupported-media-type", detail, {}, {"Accept": "application/json"}))
     try:
         return parse_object(request.get_data(cache=False))
     except ValueError as error:
@@ -120,7 +120,7 @@ def message_ids(body: Json) -> tuple[str, ...]:
     return tuple(dict.fromkeys(body["message_ids"]))
 
 
-def new_turn(body: Json, session_id: str, caller: Caller) -> NewTurn:
+def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
     """Check a turn that a client submits; ``agent`` stays in the body, for it belongs to the session.
 
     Raises:
@@ -145,7 +145,7 @@ def new_turn(body: Json, session_id: str, caller: Caller) -> NewTurn:
     )
 
 
-def retry(turn_id: str, caller: Caller) -> Retry:
+def retry(turn_id: str, caller: ApiCaller) -> Retry:
     """Check a request to run a turn again.
 
     Raises:

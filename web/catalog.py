@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GROUPS = ("session", "agent", "model", "workspace", "day")
 
 
-class Catalog:
+class CatalogViews:
     """The views that look around; only a delivery's replay changes anything."""
 
     def __init__(self, service: "Service") -> None:

@@ -27,7 +27,7 @@ GONE = b": the turn is gone\n\n"
 """For people who look on: programs skip comments, come back, and get 404, which ends an EventSource for good."""
 
 
-class Events:
+class EventViews:
     """The view of ``/v1/turns/{t}/events``."""
 
     def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:

@@ -6,13 +6,13 @@ from flask import Response
 
 from web.answers import Route, json_answer
 from web.connection_limits import ConnectionLimiter
-from web.problems import RETRY_S, Problem, Refused
+from web.problems import RETRY_S, ProblemDetails, Refused
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
 
 
-class Health:
+class HealthViews:
     """The probes; served to everyone, as load balancers have no key."""
 
     def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
@@ -32,5 +32,5 @@ class Health:
         missing = ("draining",) if self._limiter.is_draining else self._service.health.problems()
         if missing:
             headers = {"Retry-After": str(RETRY_S)}
-            raise Refused(Problem(503, "not-ready", "; ".join(missing), {"reasons": list(missing)}, headers))
+            raise Refused(ProblemDetails(503, "not-ready", "; ".join(missing), {"reasons": list(missing)}, headers))
         return json_answer({"status": "ready"})

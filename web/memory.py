@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from loom_worker.service.service import Service
 
 
-class Memory:
+class MemoryViews:
     """The views of a session's memory."""
 
     def __init__(self, service: "Service") -> None:

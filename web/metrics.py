@@ -71,7 +71,7 @@ Redis began), ``dropped_messages`` (queue to how many), ``pattern_reloads`` (res
 figures are of, to whether it told them)."""
 
 
-class Metrics:
+class MetricsViews:
     """The view of ``/metrics``."""
 
     def __init__(self, service: "Service") -> None:

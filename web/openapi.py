@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from loom_worker.core.values.json import Json
 from web import answer_schemas, request_schemas, schema_parts, turn_schemas
-from web.operations import OPERATIONS, PARAMETERS, Operation
+from web.operations import OPERATIONS, PARAMETERS, ApiOperation
 from web.request_schemas import Schema
 
 VERSION = "1.0.0"
@@ -88,7 +88,7 @@ def document() -> Json:
     }
 
 
-def _described(operation: Operation) -> Json:
+def _described(operation: ApiOperation) -> Json:
     told: Json = {
         "operationId": re.sub(r"\W+", "_", f"{operation.method.lower()} {operation.path}").strip("_"),
         "summary": operation.summary,
@@ -117,7 +117,7 @@ def _path_parameters(path: str) -> list[Json]:
     return [{"name": name, "in": "path", "required": True, "schema": schema_parts.TEXT} for name in names]
 
 
-def _answers(operation: Operation) -> Json:
+def _answers(operation: ApiOperation) -> Json:
     told: Json = {}
     for status, name in operation.answers.items():
         told[str(status)] = {"description": HTTPStatus(status).phrase}
@@ -127,7 +127,7 @@ def _answers(operation: Operation) -> Json:
     return told
 
 
-def _problems(operation: Operation) -> list[int]:
+def _problems(operation: ApiOperation) -> list[int]:
     """Probes and pages are served to everyone; the API may refuse anyone and be busy at any time, a list its cursor."""
     if operation.path == "/readyz":
         return [503]

@@ -20,7 +20,7 @@ HITS, MOST_HITS = 10, 50
 LONGEST_QUESTION = 4000
 
 
-class Sessions:
+class SessionViews:
     """The views under ``/v1/sessions``, but for turns."""
 
     def __init__(self, service: "Service") -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from loom_worker.service.service import Service
 
 
-class Turns:
+class TurnViews:
     """The views of turns, but for their events."""
 
     def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:

@@ -57,7 +57,7 @@ from tests.support.callers import a_tool
 from tests.support.models import Plays
 from tests.support.played_worker import PlayedWorker
 from tests.support.stage import Book, StageKnowledge
-from web.serve import Server
+from web.serve import HttpServer
 
 Submit = Callable[..., dict[str, Any]]
 
@@ -309,7 +309,7 @@ def set_lane_depth(service: Service, most: int) -> None:
 class Live:
     """A real server on loopback and what keeps it."""
 
-    server: Server
+    server: HttpServer
 
     @property
     def port(self) -> int:

@@ -17,7 +17,7 @@ from loom_worker.core.values.sessions import NewSession, Session
 from tests.support.until import until
 from tests.support.valkey import Valkey
 from tests.support.web_stage import MakeStage, WebStage, stages
-from web.serve import Server, serve
+from web.serve import HttpServer, serve
 
 pytestmark = pytest.mark.takes(5)
 
@@ -62,7 +62,7 @@ def call(port: int, method: str, path: str, body: object = None) -> tuple[int, b
 def test_a_running_request_ends_before_the_server_does(stage: WebStage) -> None:
     stage.service.create_session("default", NewSession(id="s"))
     sessions = SlowSessions(stage)
-    server = Server(stage.service)
+    server = HttpServer(stage.service)
     server.start()
     answers: list[int] = []
     running = threading.Thread(target=lambda: answers.append(call(server.port, "GET", "/v1/sessions/s")[0]))
@@ -87,7 +87,7 @@ def test_a_running_request_ends_before_the_server_does(stage: WebStage) -> None:
 
 
 def test_a_server_stops_while_others_wake_its_loop_too(stage: WebStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(stage.service)
+    server = HttpServer(stage.service)
     server.start()
     trigger, loop = server._server.trigger, server._loop
 
@@ -103,7 +103,7 @@ def test_a_server_stops_while_others_wake_its_loop_too(stage: WebStage, monkeypa
 
 
 def test_waiters_and_readers_are_sent_home_when_the_server_drains(stage: WebStage) -> None:
-    server = Server(stage.service)
+    server = HttpServer(stage.service)
     server.start()
     turn = json.loads(call(server.port, "POST", "/v1/sessions/s/turns", {"input": "x"})[1])
     answers: list[tuple[int, bytes]] = []
@@ -125,7 +125,7 @@ def test_waiters_and_readers_are_sent_home_when_the_server_drains(stage: WebStag
 
 def test_a_request_that_never_ends_does_not_hold_the_drain_for_ever(stage: WebStage) -> None:
     sessions = SlowSessions(stage)
-    server = Server(stage.service)
+    server = HttpServer(stage.service)
     server.start()
     stuck = socket.create_connection(("127.0.0.1", server.port))
     stuck.sendall(b"GET /v1/sessions/s HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -200,7 +200,7 @@ def test_without_keys_the_start_says_who_is_served(process: Process) -> None:
 def test_a_key_that_waits_as_often_as_it_can_leaves_room_for_another_key(
     make_stage: MakeStage, request: pytest.FixtureRequest
 ) -> None:
-    server = Server(make_stage(api_keys={"key-a": "alpha", "key-b": "beta"}).service)
+    server = HttpServer(make_stage(api_keys={"key-a": "alpha", "key-b": "beta"}).service)
     server.start()
     request.addfinalizer(server.stop)
     request.addfinalizer(server.drain)

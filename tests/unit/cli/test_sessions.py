@@ -14,7 +14,7 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.values.turns import NewTurn
 from tests.support.callers import a_tool
 from tests.support.web_stage import WebStage, stages
-from web.serve import Server
+from web.serve import HttpServer
 
 Loom = Callable[..., Result]
 
@@ -31,7 +31,7 @@ def stage(settings: Settings, valkey: redis.Redis) -> Iterator[WebStage]:
 @pytest.fixture
 def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
     """`loom sessions …` on a terminal of this character set, asking a server on loopback."""
-    server = Server(stage.service)
+    server = HttpServer(stage.service)
     server.start()
     env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": f"http://127.0.0.1:{server.port}", "LOOM_API_KEYS": None}
 

@@ -16,7 +16,7 @@ from loom_worker.core.values.turns import Call, NewTurn, Turn
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
 from tests.support.web_stage import WebStage, stages
-from web.serve import Server
+from web.serve import HttpServer
 
 Loom = Callable[..., Result]
 
@@ -30,7 +30,7 @@ def stage(settings: Settings, valkey: redis.Redis) -> Iterator[WebStage]:
 @pytest.fixture
 def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
     """`loom turns …`, asking a server on loopback."""
-    server = Server(stage.service)
+    server = HttpServer(stage.service)
     server.start()
     env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": f"http://127.0.0.1:{server.port}", "LOOM_API_KEYS": None}
     yield lambda *arguments: CliRunner().invoke(main, ["turns", *arguments], env=env)

@@ -18,7 +18,7 @@ from tests.support.played_worker import PlayedWorker
 from tests.support.web_stage import BreakableDatabase, Live, MakeStage, Submit, WebStage, stages
 from web.app import create_app, limiter_of
 from web.connection_limits import ConnectionLimiter
-from web.serve import Server
+from web.serve import HttpServer
 
 
 class KnownRule(Rule):
@@ -106,7 +106,7 @@ def limiter(app: Flask) -> ConnectionLimiter:
 
 @pytest.fixture
 def live(service: Service) -> Iterator[Live]:
-    server = Server(service)
+    server = HttpServer(service)
     server.start()
     yield Live(server)
     server.drain(grace_s=2)

@@ -10,8 +10,8 @@ from loom_worker.core.errors import NotFound
 from loom_worker.core.values.tools import DataReference
 from tests.unit.blobs.made import reference
 from web import problems
-from web.blobs import CHUNK_BYTES, Blobs
-from web.caller import Caller
+from web.blobs import CHUNK_BYTES, BlobViews
+from web.caller import ApiCaller
 
 REF = f"ref_{'ab' * 16}"
 DATA = bytes(range(256)) * 1_000
@@ -40,13 +40,13 @@ def results() -> KeptResults:
 
 def client_of(results: Any, workspace: str = "acme") -> FlaskClient:
     app = Flask("web")
-    for route in Blobs(results).routes():
+    for route in BlobViews(results).routes():
         app.add_url_rule(route.path, route.path, route.view, methods=[route.method])
     app.register_error_handler(Exception, problems.answer)
 
     @app.before_request
     def admit() -> None:
-        g.caller = Caller(workspace, "req_1", "")
+        g.caller = ApiCaller(workspace, "req_1", "")
 
     return app.test_client()
 

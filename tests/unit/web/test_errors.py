@@ -13,7 +13,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.tool_errors import NewToolError, ToolErrors
 from web import problems
-from web.caller import Caller
+from web.caller import ApiCaller
 from web.errors import ErrorViews, moment_argument
 
 AT_MS = 1_795_253_400_000
@@ -28,7 +28,7 @@ def client(service: Service) -> FlaskClient:
 
     @app.before_request
     def name_the_caller() -> None:
-        g.caller = Caller(request.headers.get("X-Workspace", "acme"), "req_1", "")
+        g.caller = ApiCaller(request.headers.get("X-Workspace", "acme"), "req_1", "")
 
     app.register_error_handler(Exception, problems.answer)
     return app.test_client()
