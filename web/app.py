@@ -7,7 +7,6 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from loom_worker.core.settings import WebSettings
 from web import auth, problems
-from web.answers import Route
 from web.blobs import BlobViews
 from web.caller import ApiCaller, request_id_of, traceparent_of
 from web.catalog import CatalogViews
@@ -15,9 +14,8 @@ from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
 from web.errors import ErrorViews
 from web.events import EventViews
-from web.health import HealthViews
 from web.memory import MemoryViews
-from web.metrics import MetricsViews
+from web.metrics import HealthViews, MetricsViews
 from web.pages import PageViews
 from web.patterns import PatternViews
 from web.query import require_declared_parameters
@@ -31,33 +29,15 @@ _PROBES = frozenset({"/healthz", "/readyz"})
 
 
 def create_app(service: "Service") -> Flask:
-    """Build the WSGI application over the seam to the rest of Loom."""
+    """Build the WSGI application over a service."""
     web = service.settings.web
     app = Flask("web", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = web.max_body_bytes
     # A redirect would turn a POST to //v1/… into something the client did not ask for; 404 is plain.
     app.url_map.merge_slashes = False
     limiter = ConnectionLimiter(threads=web.threads)
-    app.extensions["loom.doors"] = limiter
-    for route in _routes(service, limiter):
-        app.add_url_rule(route.path, f"{route.method} {route.path}", route.view, methods=[route.method])
-    app.before_request(lambda: _admit(web, limiter))
-    app.after_request(_sign)
-    app.register_error_handler(Exception, problems.answer)
-    if web.trusted_proxies:
-        count = web.trusted_proxies
-        # Flask documents this very assignment; mypy takes any method for a constant.
-        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=count, x_proto=count, x_host=count)  # type: ignore[method-assign]
-    return app
-
-
-def limiter_of(app: Flask) -> ConnectionLimiter:
-    """The doors of an application, to begin its drain."""
-    return cast(ConnectionLimiter, app.extensions["loom.doors"])
-
-
-def _routes(service: "Service", limiter: ConnectionLimiter) -> tuple[Route, ...]:
-    rooms = (
+    app.extensions["loom.connection_limiter"] = limiter
+    views = (
         SessionViews(service),
         MemoryViews(service),
         TurnViews(service, limiter),
@@ -70,7 +50,21 @@ def _routes(service: "Service", limiter: ConnectionLimiter) -> tuple[Route, ...]
         MetricsViews(service),
         PageViews(),
     )
-    return tuple(route for room in rooms for route in room.routes())
+    for route in (route for each in views for route in each.routes()):
+        app.add_url_rule(route.path, f"{route.method} {route.path}", route.view, methods=[route.method])
+    app.before_request(lambda: _admit(web, limiter))
+    app.after_request(_sign)
+    app.register_error_handler(Exception, problems.answer)
+    if web.trusted_proxies:
+        count = web.trusted_proxies
+        # Flask documents this very assignment; mypy takes any method for a constant.
+        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=count, x_proto=count, x_host=count)  # type: ignore[method-assign]
+    return app
+
+
+def limiter_of(app: Flask) -> ConnectionLimiter:
+    """The limiter of an application, to begin its drain."""
+    return cast(ConnectionLimiter, app.extensions["loom.connection_limiter"])
 
 
 def _admit(web: WebSettings, limiter: ConnectionLimiter) -> None:

@@ -127,7 +127,12 @@ def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
         Refused: 422, with every flaw, an unusable session id included; 400 for the Idempotency-Key header.
     """
     key = idempotency_key(request.headers)
-    _require(body, _NEW_TURN, (*_flaws_of_session_id(session_id), *_flaws_of_input(body.get("input"))))
+    # The id stands in the path, but a turn makes its session: the rule is that of a new one.
+    flaws = [Flaw("/session_id", f"in the path: {each.detail}") for each in _NEW_SESSION.flaws({"id": session_id})]
+    # The schema lets characters pass that are no blanks, and yet nobody sees.
+    if isinstance(body.get("input"), str) and is_blank(body["input"]):
+        flaws.append(Flaw("/input", "must not be blank"))
+    _require(body, _NEW_TURN, tuple(flaws))
     attempts = body.get("max_attempts")
     return NewTurn(
         input=body["input"],
@@ -159,17 +164,6 @@ def retry(turn_id: str, caller: ApiCaller) -> Retry:
         traceparent=caller.traceparent,
         request_id=caller.request_id,
     )
-
-
-def _flaws_of_session_id(session_id: str) -> tuple[Flaw, ...]:
-    """It stands in the path, but a turn makes its session: the rule is that of a new one."""
-    flaws = _NEW_SESSION.flaws({"id": session_id})
-    return tuple(Flaw("/session_id", f"in the path: {flaw.detail}") for flaw in flaws)
-
-
-def _flaws_of_input(given: object) -> tuple[Flaw, ...]:
-    """What the schema's pattern lets pass: characters that are no blanks, and yet nobody sees."""
-    return (Flaw("/input", "must not be blank"),) if isinstance(given, str) and is_blank(given) else ()
 
 
 def fingerprint(workspace: str, place: str, body: Json) -> str:
@@ -206,17 +200,14 @@ def preferred_wait_s(headers: Headers) -> int | None:
 
 
 def _require(body: Json, checker: Checker, further: tuple[Flaw, ...] = ()) -> None:
-    flaws = dict.fromkeys((*further, *checker.flaws(body), *_too_large(body)))
-    if flaws:
-        raise invalid(tuple(flaws))
-
-
-def _too_large(body: Json) -> tuple[Flaw, ...]:
-    return tuple(
+    too_large = (
         Flaw(f"/{name}", f"must have at most {largest} bytes as JSON")
         for name, largest in _LARGEST.items()
         if body.get(name) and len(json.dumps(body[name], ensure_ascii=False).encode("utf-8")) > largest
     )
+    flaws = dict.fromkeys((*further, *checker.flaws(body), *too_large))
+    if flaws:
+        raise invalid(tuple(flaws))
 
 
 def _webhook(given: str | Json | None) -> Webhook | None:

@@ -9,9 +9,10 @@ from loom_worker.core.values.agents import Agent, ApprovalPolicy
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Tool
-from web.answers import Route, choice_argument, is_id, json_answer, listed, page_answer, page_wanted, text_argument
+from web.answers import Route, is_id, json_answer, listed, page_answer
 from web.bodies import no_body
 from web.caller import caller
+from web.query import choice_argument, page_wanted, text_argument
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service

@@ -8,9 +8,10 @@ from flask import Response, request
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.tools import ErrorFilter, StoredError
-from web.answers import Route, is_id, json_answer, page_answer, page_wanted, text_argument
+from web.answers import Route, is_id, json_answer, page_answer
 from web.caller import caller
 from web.problems import malformed
+from web.query import page_wanted, text_argument
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from flask import Response
 
 from loom_worker.core.values.memory import Snapshot
-from web.answers import Route, json_answer, page_answer, page_wanted
+from web.answers import Route, json_answer, page_answer
 from web.bodies import json_body, message_ids
 from web.caller import caller
+from web.query import page_wanted
 from web.sessions import known_session_id
 
 if TYPE_CHECKING:

@@ -89,56 +89,47 @@ def document() -> Json:
 
 
 def _described(operation: ApiOperation) -> Json:
-    told: Json = {
+    in_path = re.findall(r"{(\w+)}", operation.path)
+    security: list[Json] = [{"key": []}] if operation.path.startswith("/v1/") else []
+    if operation.path == "/metrics":
+        security = [{}, {"key": []}]
+    described: Json = {
         "operationId": re.sub(r"\W+", "_", f"{operation.method.lower()} {operation.path}").strip("_"),
         "summary": operation.summary,
         "tags": [operation.tag],
         "parameters": [
-            *_path_parameters(operation.path),
+            *({"name": name, "in": "path", "required": True, "schema": schema_parts.TEXT} for name in in_path),
             *({"name": n, **PARAMETERS[n]} for n in operation.parameters),
         ],
-        "responses": _answers(operation) | {str(status): _problem(status) for status in _problems(operation)},
-        "security": _security(operation.path),
+        "responses": _answers(operation),
+        "security": security,
     }
     if operation.body is not None:
         content = {"application/json": {"schema": _ref(operation.body)}}
-        told["requestBody"] = {"required": operation.body not in _OPTIONAL_BODIES, "content": content}
-    return told
-
-
-def _security(path: str) -> list[Json]:
-    if path == "/metrics":
-        return [{}, {"key": []}]
-    return [{"key": []}] if path.startswith("/v1/") else []
-
-
-def _path_parameters(path: str) -> list[Json]:
-    names = re.findall(r"{(\w+)}", path)
-    return [{"name": name, "in": "path", "required": True, "schema": schema_parts.TEXT} for name in names]
+        described["requestBody"] = {"required": operation.body not in _OPTIONAL_BODIES, "content": content}
+    return described
 
 
 def _answers(operation: ApiOperation) -> Json:
-    told: Json = {}
+    answers: Json = {}
     for status, name in operation.answers.items():
-        told[str(status)] = {"description": HTTPStatus(status).phrase}
+        answers[str(status)] = {"description": HTTPStatus(status).phrase}
         if status not in _NO_CONTENT:
             schema: Schema = {} if name is None else {"schema": _ref(name)}
-            told[str(status)]["content"] = {operation.media_type: schema}
-    return told
+            answers[str(status)]["content"] = {operation.media_type: schema}
+    problem = {"application/problem+json": {"schema": _ref("Problem")}}
+    for status in _problem_statuses(operation):
+        answers[str(status)] = {"description": HTTPStatus(status).phrase, "content": problem}
+    return answers
 
 
-def _problems(operation: ApiOperation) -> list[int]:
+def _problem_statuses(operation: ApiOperation) -> list[int]:
     """Probes and pages are served to everyone; the API may refuse anyone and be busy at any time, a list its cursor."""
     if operation.path == "/readyz":
         return [503]
     everywhere = (400, 401, 403, 503) if operation.path.startswith("/v1/") else ()
     paged = (422,) if "after" in operation.parameters else ()
     return sorted({*everywhere, *paged, *operation.problems})
-
-
-def _problem(status: int) -> Json:
-    content = {"application/problem+json": {"schema": _ref("Problem")}}
-    return {"description": HTTPStatus(status).phrase, "content": content}
 
 
 def _ref(name: str) -> Schema:

@@ -124,7 +124,9 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         (404, 409, 413, 415, 422),
         "SessionPatch",
     ),
-    ApiOperation("DELETE", "/v1/sessions/{session_id}", "Delete a session and all in it", "sessions", {204: None}, (404,)),
+    ApiOperation(
+        "DELETE", "/v1/sessions/{session_id}", "Delete a session and all in it", "sessions", {204: None}, (404,)
+    ),
     ApiOperation(
         "GET",
         "/v1/sessions/{session_id}/messages",
@@ -322,7 +324,9 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         parameters=("group_by", *_PAGE),
     ),
     ApiOperation("GET", "/v1/queue/stats", "Count what waits and runs", "operation", {200: "QueueStats"}),
-    ApiOperation("GET", "/v1/deliveries", "List webhook deliveries", "operation", {200: "DeliveryList"}, parameters=_PAGE),
+    ApiOperation(
+        "GET", "/v1/deliveries", "List webhook deliveries", "operation", {200: "DeliveryList"}, parameters=_PAGE
+    ),
     ApiOperation(
         "POST",
         "/v1/deliveries/{delivery_id}/replay",
@@ -333,7 +337,9 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "Empty",
     ),
     ApiOperation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
-    ApiOperation("GET", "/readyz", "Database, Redis and a worker that takes turns are there", "probes", {200: "Health"}),
+    ApiOperation(
+        "GET", "/readyz", "Database, Redis and a worker that takes turns are there", "probes", {200: "Health"}
+    ),
     ApiOperation(
         "GET", "/metrics", "Figures for Prometheus", "probes", {200: None}, (401, 403, 503), media_type="text/plain"
     ),

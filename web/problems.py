@@ -89,12 +89,15 @@ def problem_of(error: Exception) -> ProblemDetails:
         case Refused():
             return error.problem
         case HTTPException():
-            return _of_http(error)
+            allowed = getattr(error, "valid_methods", None)
+            headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
+            slug = error.name.lower().replace(" ", "-")
+            return ProblemDetails(error.code or 500, slug, error.description or error.name, {}, headers)
         case Rejected():
             return _of_rejected(error)
         case Transient():
-            slug = error.slug if isinstance(error, Unavailable) else None
-            return busy(slug or "unavailable", str(error), retry_s=_retry_s(error) or RETRY_S).problem
+            known = error.slug if isinstance(error, Unavailable) else None
+            return busy(known or "unavailable", str(error), retry_s=_retry_s(error) or RETRY_S).problem
         case _:
             return ProblemDetails(500, "internal", "Loom failed to answer; its log has the request id")
 
@@ -123,14 +126,6 @@ def answer(error: Exception) -> Response:
     instance = quote(request.path)
     body = json.dumps(problem.as_json(instance=instance, request_id=request_id), separators=(",", ":"))
     return Response(body, problem.status, headers=dict(problem.headers), content_type=MEDIA_TYPE)
-
-
-def _of_http(error: HTTPException) -> ProblemDetails:
-    status = error.code or 500
-    slug = error.name.lower().replace(" ", "-")
-    allowed = getattr(error, "valid_methods", None)
-    headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
-    return ProblemDetails(status, slug, error.description or error.name, {}, headers)
 
 
 def _retry_s(error: LoomError) -> float | None:

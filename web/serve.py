@@ -106,9 +106,14 @@ def _told_to_stop() -> threading.Event:
 def _loop(app: Any, web: WebSettings) -> ServerLoop:
     # Behind proxies all connections come from theirs, so an address has no share of its own there.
     connections = Connections(limit=_connection_limit(), has_shares=not web.trusted_proxies)
+    address = (web.host, web.port)
+    if ":" in web.host:
+        bound = socket.create_server(address, family=socket.AF_INET6, dualstack_ipv6=web.host == "::")
+    else:
+        bound = socket.create_server(address)
     return ServerLoop(
         app,
-        _bound(web.host, web.port),
+        bound,
         connections,
         threads=web.threads,
         ident=None,
@@ -135,9 +140,3 @@ def _connection_limit() -> int:
         return MAX_CONNECTIONS
     # With few descriptors half of them: the store and Redis need theirs.
     return max(1, min(MAX_CONNECTIONS, soft - min(OTHER_DESCRIPTORS, soft // 2)))
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    if ":" in host:
-        return socket.create_server((host, port), family=socket.AF_INET6, dualstack_ipv6=host == "::")
-    return socket.create_server((host, port))

@@ -7,10 +7,11 @@ from flask import Response, request
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.pages import Hit
 from loom_worker.core.values.sessions import Message, Session
-from web.answers import Route, is_id, json_answer, list_answer, page_answer, page_wanted, whole_argument
+from web.answers import Route, is_id, json_answer, list_answer, page_answer
 from web.bodies import json_body, new_session, session_patch
 from web.caller import caller
 from web.problems import malformed
+from web.query import page_wanted, whole_argument
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service

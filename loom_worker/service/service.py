@@ -27,7 +27,7 @@ from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.turn_waiter import TurnWaiter
-from loom_worker.store.cancel import Cancelled, cancel
+from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import GROUPS, Ledger
 from loom_worker.store.memory import Memories
@@ -203,7 +203,12 @@ class Service:
         )
         if done.is_new:
             log.info("cancel: %s", action, extra={"session": done.turn.session_id, "turn": turn_id})
-            self._tell(done)
+            if not done.turn.is_finished:
+                self._announcer.alert(done.turn.lane)
+            else:
+                self._announcer.ended(done.turn)
+                if done.delivery is not None:
+                    self._announcer.deliver(done.delivery.id)
         return self._waits.with_wait(done.turn)
 
     def retry(self, workspace: str, turn_id: str, asked: Retry) -> tuple[Turn, bool]:
@@ -289,14 +294,6 @@ class Service:
         if not is_replay:
             log.info("turn accepted", extra={"session": turn.session_id, "turn": turn.id, "request": turn.request_id})
             self._announcer.accepted(turn)
-
-    def _tell(self, done: Cancelled) -> None:
-        if not done.turn.is_finished:
-            self._announcer.alert(done.turn.lane)
-            return
-        self._announcer.ended(done.turn)
-        if done.delivery is not None:
-            self._announcer.deliver(done.delivery.id)
 
     def _check_patch(self, workspace: str, session_id: str, patch: SessionPatch) -> None:
         if patch.tools is None and patch.backend is None and patch.agent is None and not patch.kernel:

@@ -5,7 +5,7 @@ from flask.testing import FlaskClient
 
 from tests.support.web_stage import MakeStage, WebStage
 from web.app import create_app
-from web.host import is_loopback
+from web.auth import is_loopback
 
 ClientOf = Callable[..., FlaskClient]
 """A client of an application with these settings of the web."""
