@@ -4,49 +4,15 @@ import re
 from http import HTTPStatus
 
 from loom_worker.core.values.json import Json
-from web import answer_schemas, request_schemas, schema_parts, turn_schemas
+from web import request_schemas
+from web.answer_schemas import ANSWERS
 from web.operations import OPERATIONS, PARAMETERS, ApiOperation
-from web.request_schemas import Schema
+from web.schemas import TEXT, Schema, ref
 
 VERSION = "1.0.0"
 """Of the contract, not of the package."""
-LISTS = (
-    "Session",
-    "Turn",
-    "Message",
-    "Hit",
-    "Snapshot",
-    "Delivery",
-    "Agent",
-    "Tool",
-    "UsageRow",
-    "Error",
-    "PatternMatch",
-)
-
 SCHEMAS: dict[str, Schema] = {
-    "Turn": turn_schemas.TURN,
-    "Session": answer_schemas.SESSION,
-    "Message": answer_schemas.MESSAGE,
-    "Hit": answer_schemas.HIT,
-    "Context": answer_schemas.CONTEXT,
-    "Recalled": answer_schemas.RECALLED,
-    "Snapshot": answer_schemas.SNAPSHOT,
-    "Event": answer_schemas.EVENT,
-    "Delivery": answer_schemas.DELIVERY,
-    "Error": answer_schemas.ERROR,
-    "Agent": answer_schemas.AGENT,
-    "Pattern": answer_schemas.PATTERN,
-    "PatternList": answer_schemas.PATTERN_LIST,
-    "PatternMatch": answer_schemas.PATTERN_MATCH,
-    "Tool": answer_schemas.TOOL,
-    "ToolCall": turn_schemas.TOOL_CALL,
-    "Waiting": turn_schemas.WAITING,
-    "Usage": turn_schemas.USAGE,
-    "UsageRow": answer_schemas.USAGE_ROW,
-    "QueueStats": answer_schemas.QUEUE_STATS,
-    "Problem": answer_schemas.PROBLEM,
-    "Health": answer_schemas.HEALTH,
+    **ANSWERS,
     "NewTurn": request_schemas.NEW_TURN,
     "NewSession": request_schemas.NEW_SESSION,
     "SessionPatch": request_schemas.SESSION_PATCH,
@@ -54,7 +20,6 @@ SCHEMAS: dict[str, Schema] = {
     "CancelTurn": request_schemas.CANCEL_TURN,
     "Decision": request_schemas.DECISION,
     "Empty": request_schemas.EMPTY,
-    **{f"{name}List": schema_parts.list_of(name) for name in LISTS},
 }
 
 _OPTIONAL_BODIES = frozenset({"Empty", "CancelTurn"})
@@ -98,14 +63,14 @@ def _described(operation: ApiOperation) -> Json:
         "summary": operation.summary,
         "tags": [operation.tag],
         "parameters": [
-            *({"name": name, "in": "path", "required": True, "schema": schema_parts.TEXT} for name in in_path),
+            *({"name": name, "in": "path", "required": True, "schema": TEXT} for name in in_path),
             *({"name": n, **PARAMETERS[n]} for n in operation.parameters),
         ],
         "responses": _answers(operation),
         "security": security,
     }
     if operation.body is not None:
-        content = {"application/json": {"schema": _ref(operation.body)}}
+        content = {"application/json": {"schema": ref(operation.body)}}
         described["requestBody"] = {"required": operation.body not in _OPTIONAL_BODIES, "content": content}
     return described
 
@@ -115,9 +80,9 @@ def _answers(operation: ApiOperation) -> Json:
     for status, name in operation.answers.items():
         answers[str(status)] = {"description": HTTPStatus(status).phrase}
         if status not in _NO_CONTENT:
-            schema: Schema = {} if name is None else {"schema": _ref(name)}
+            schema: Schema = {} if name is None else {"schema": ref(name)}
             answers[str(status)]["content"] = {operation.media_type: schema}
-    problem = {"application/problem+json": {"schema": _ref("Problem")}}
+    problem = {"application/problem+json": {"schema": ref("Problem")}}
     for status in _problem_statuses(operation):
         answers[str(status)] = {"description": HTTPStatus(status).phrase, "content": problem}
     return answers
@@ -130,7 +95,3 @@ def _problem_statuses(operation: ApiOperation) -> list[int]:
     everywhere = (400, 401, 403, 503) if operation.path.startswith("/v1/") else ()
     paged = (422,) if "after" in operation.parameters else ()
     return sorted({*everywhere, *paged, *operation.problems})
-
-
-def _ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}

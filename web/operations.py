@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 
 from loom_worker.core.values.json import Json
-from web import schema_parts, turn_schemas
-from web.request_schemas import Schema
-
-_TEXT: Schema = {"type": "string"}
-_COUNT: Schema = {"type": "integer", "minimum": 0}
+from loom_worker.core.values.turns import TurnStatus
+from web.schemas import TEXT, TIME, WHOLE, one_of
 
 PARAMETERS: dict[str, Json] = {
     "limit": {
@@ -22,7 +19,7 @@ PARAMETERS: dict[str, Json] = {
     },
     "category": {
         "in": "query",
-        "schema": _TEXT,
+        "schema": TEXT,
         "description": "Of this category, library or folder of libraries only.",
     },
     "question": {
@@ -39,7 +36,7 @@ PARAMETERS: dict[str, Json] = {
     "matching_agent": {
         "name": "agent",
         "in": "query",
-        "schema": _TEXT,
+        "schema": TEXT,
         "description": "Only patterns that fit what this agent works on; unless given, all.",
     },
     "most_hits": {
@@ -48,41 +45,41 @@ PARAMETERS: dict[str, Json] = {
         "schema": {"type": "integer", "minimum": 1, "default": 10},
         "description": "Most hits; more than 50 counts as 50.",
     },
-    "after": {"in": "query", "schema": _TEXT, "description": "The `next` of the page before; else 422."},
-    "status": {"in": "query", "schema": turn_schemas.TURN["properties"]["status"]},
-    "reason": {"in": "query", "schema": _TEXT, "description": "Such as `dead`."},
+    "after": {"in": "query", "schema": TEXT, "description": "The `next` of the page before; else 422."},
+    "status": {"in": "query", "schema": one_of(TurnStatus)},
+    "reason": {"in": "query", "schema": TEXT, "description": "Such as `dead`."},
     "wait": {
         "in": "query",
-        "schema": _COUNT,
+        "schema": WHOLE,
         "description": "Seconds to wait for the end, or until a person is asked; more than 60 counts as 60. "
         "With no slot free: answered at once.",
     },
-    "starting_after": {"in": "query", "schema": _COUNT, "description": "The last event id the reader has."},
+    "starting_after": {"in": "query", "schema": WHOLE, "description": "The last event id the reader has."},
     "agent": {"in": "query", "schema": {"type": "string", "default": "default"}, "description": "An agent's name."},
     "group_by": {
         "in": "query",
         "schema": {"type": "string", "enum": ["session", "agent", "model", "workspace", "day"], "default": "workspace"},
     },
-    "Last-Event-ID": {"in": "header", "schema": _COUNT, "description": "As starting_after, and before it."},
+    "Last-Event-ID": {"in": "header", "schema": WHOLE, "description": "As starting_after, and before it."},
     "Idempotency-Key": {
         "in": "header",
         "schema": {"type": "string", "maxLength": 255},
         "description": "The same key, path and body give the same turn again (`Idempotency-Replayed: true`).",
     },
-    "session": {"in": "query", "schema": _TEXT, "description": "Of this session only."},
-    "tool": {"in": "query", "schema": _TEXT, "description": "Of the tool of this name only."},
-    "since": {"in": "query", "schema": schema_parts.TIME, "description": "The first moment that counts."},
-    "until": {"in": "query", "schema": schema_parts.TIME, "description": "The first moment that is too late."},
+    "session": {"in": "query", "schema": TEXT, "description": "Of this session only."},
+    "tool": {"in": "query", "schema": TEXT, "description": "Of the tool of this name only."},
+    "since": {"in": "query", "schema": TIME, "description": "The first moment that counts."},
+    "until": {"in": "query", "schema": TIME, "description": "The first moment that is too late."},
     "Range": {
         "in": "header",
-        "schema": _TEXT,
+        "schema": TEXT,
         "description": "One range, such as `bytes=0-1023`; several, or what cannot be read, give the whole.",
     },
-    "If-Range": {"in": "header", "schema": _TEXT, "description": "An ETag: of another version the whole is sent."},
-    "If-None-Match": {"in": "header", "schema": _TEXT, "description": "ETags: 304 for who has it already."},
+    "If-Range": {"in": "header", "schema": TEXT, "description": "An ETag: of another version the whole is sent."},
+    "If-None-Match": {"in": "header", "schema": TEXT, "description": "ETags: 304 for who has it already."},
     "Prefer": {
         "in": "header",
-        "schema": _TEXT,
+        "schema": TEXT,
         "description": "`wait=N`: answer 200 with the ended turn if it ends within N (at most 60) seconds.",
     },
 }
