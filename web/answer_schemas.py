@@ -1,75 +1,130 @@
-"""JSON Schemas of what the API answers, for the OpenAPI document and the tests that hold answers against it."""
+"""JSON Schemas of what the API answers, for the OpenAPI document and the tests that hold answers against it.
+
+What a dataclass becomes is described by its fields; only members that its ``as_json`` makes of something else stand
+here. What no dataclass stands for is written down whole.
+"""
 
 from typing import get_args
 
-from loom_worker.core.values.notifications import DeliveryStatus, EventType
-from loom_worker.core.values.turns import WaitsFor
-from web.request_schemas import CUT, Schema
-from web.schema_parts import FLAG, FREE, NUMBER, TEXT, TIME, WHOLE, answer, array, one_of, or_null, ref
-from web.turn_schemas import USAGE
+from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.chat import Role, Usage
+from loom_worker.core.values.memory import Snapshot
+from loom_worker.core.values.notifications import Delivery, EventType
+from loom_worker.core.values.pages import Excerpt, Hit
+from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
+from loom_worker.core.values.sessions import Message, Session
+from loom_worker.core.values.tools import StoredError, Tool
+from loom_worker.core.values.turns import Call, Turn, Waiting, WaitsFor
+from web.schemas import (
+    CUT,
+    FLAG,
+    FREE,
+    NUMBER,
+    TEXT,
+    TIME,
+    WHOLE,
+    Schema,
+    answer,
+    array,
+    described,
+    list_of,
+    members,
+    one_of,
+    or_null,
+    ref,
+)
 
-SESSION = answer(
-    {
-        "id": TEXT,
-        "object": {"const": "session"},
-        "agent": TEXT,
-        "user": or_null(TEXT),
-        "title": or_null(TEXT),
-        "status": {"type": "string", "enum": ["active", "paused", "archived"]},
-        "busy": {**FLAG, "description": "A turn was begun and has not ended."},
-        "queue_depth": WHOLE,
-        "metadata": FREE,
-        "kernel": FREE,
-        "model": or_null(TEXT),
-        "tools": {"type": ["array", "null"], "items": TEXT},
-        "backend": or_null(TEXT),
-        "agent_version": or_null(TEXT),
-        "budget": or_null(FREE),
-        "cumulative_usage": ref("Usage"),
-        "created_at": TIME,
-        "updated_at": TIME,
-    },
+_SHORT: Schema = {"type": "string", "maxLength": 200}
+_USAGE = members(Usage, "input_tokens output_tokens cache_read_tokens cache_write_tokens cost_usd llm_calls")
+
+_TURN = answer(
+    members(
+        Turn,
+        "id object session_id seq status reason position attempt input output_text tool_calls patterns usage error "
+        "waiting timings trace_id metadata retry_of cancel created_at started_at completed_at",
+        object={"const": "turn"},
+        attempt=WHOLE,
+        output_text=described(or_null(TEXT), "All that the turn said, as it was streamed."),
+        tool_calls=array(ref("ToolCall")),
+        waiting={"anyOf": [ref("Waiting"), {"type": "null"}], "description": "Null once the turn has ended."},
+        timings=answer(
+            {"queued_ms": or_null(WHOLE), "run_ms": or_null(WHOLE), "first_token_ms": or_null(WHOLE)},
+            description="Milliseconds; null until known.",
+        ),
+    ),
+    description="One user message and its answer. Final statuses: completed, failed, cancelled, incomplete.",
+    also=CUT,
+)
+
+_TOOL_CALL = answer(
+    members(
+        Call,
+        "id name arguments status duration_ms content error_id ref approval approve_by",
+        duration_ms=or_null(WHOLE),
+        error_id=described(or_null(TEXT), "The whole error: GET /v1/errors/{error_id}."),
+        ref=described(or_null(TEXT), "The whole result: GET /v1/blobs/{ref}."),
+        approve_by=or_null(TIME),
+    ),
+    description="One tool call of a turn; its content is capped.",
+)
+
+_WAITING = answer(
+    members(
+        Waiting,
+        "for since attempt next_try_at last_error",
+        **{"for": one_of(WaitsFor)},
+        since=TIME,
+        attempt=described(or_null(WHOLE), "Requests to the model for this reply, or sends of a call."),
+        next_try_at=described(or_null(TIME), "When the model is asked again."),
+        last_error=described(or_null(TEXT), "The model's latest error since its last reply."),
+    ),
+    description="What a turn waits for.",
+)
+
+_SESSION = answer(
+    members(
+        Session,
+        "id object agent user title status busy queue_depth metadata kernel model tools backend agent_version budget "
+        "cumulative_usage created_at updated_at",
+        object={"const": "session"},
+        busy=described(FLAG, "A turn was begun and has not ended."),
+        cumulative_usage=ref("Usage"),
+    ),
     description="A conversation; its turns take effect one at a time, in the order they were accepted.",
     also=CUT,
 )
 
-MESSAGE = answer(
-    {
-        "id": TEXT,
-        "object": {"const": "message"},
-        "session_id": TEXT,
-        "turn_id": TEXT,
-        "role": {"type": "string", "enum": ["user", "assistant", "tool"]},
-        "content": TEXT,
-        "tool_calls": array(FREE),
-        "tool_results": array(FREE),
-        "usage": {"anyOf": [ref("Usage"), {"type": "null"}]},
-        "token_count": WHOLE,
-        "timestamp": TIME,
-    },
+_MESSAGE = answer(
+    members(
+        Message,
+        "id object session_id turn_id role content tool_calls tool_results usage token_count timestamp",
+        object={"const": "message"},
+        role=one_of(Role),
+        content=TEXT,
+        tool_calls=array(FREE),
+        tool_results=array(FREE),
+        timestamp=TIME,
+    ),
     description="One message of a conversation.",
     also=CUT,
 )
 
-_ROLE: Schema = {"type": "string", "enum": ["user", "assistant", "tool"]}
 _EXCERPT = answer(
-    {"message_id": TEXT, "turn_id": TEXT, "role": _ROLE, "text": {"type": "string", "maxLength": 200}},
+    members(Excerpt, "message_id turn_id role text", text=_SHORT),
     description="What is shown of one message of a passage.",
 )
-HIT = answer(
-    {
-        "message_id": TEXT,
-        "turn_id": TEXT,
-        "role": _ROLE,
-        "snippet": {"type": "string", "maxLength": 200},
-        "score": NUMBER,
-        "passage": {
+_HIT = answer(
+    members(
+        Hit,
+        "message_id turn_id role snippet score passage",
+        snippet=_SHORT,
+        passage={
             "type": "array",
             "items": _EXCERPT,
             "maxItems": 5,
             "description": "The message and up to two on each side of it, in the order of the conversation.",
         },
-    },
+    ),
     description="A message that a search found; a larger score is better, within one search.",
 )
 
@@ -82,8 +137,7 @@ _LAYER_OF_MESSAGES: Schema = {
     "properties": {**_LAYER["properties"], "messages": WHOLE},
     "required": ["messages", *_LAYER["required"]],
 }
-
-CONTEXT = answer(
+_CONTEXT = answer(
     {
         "object": {"const": "context"},
         "layers": answer(
@@ -109,179 +163,139 @@ CONTEXT = answer(
     "reply told them.",
 )
 
-RECALLED = answer(
-    {"recalled_tokens": WHOLE}, description="What all recalled messages of the session take of its context."
-)
-
-SNAPSHOT = answer(
-    {
-        "id": TEXT,
-        "object": {"const": "snapshot"},
-        "session_id": TEXT,
-        "snapshot_type": TEXT,
-        "content": TEXT,
-        "token_count": WHOLE,
-        "from_message_id": or_null(TEXT),
-        "to_message_id": or_null(TEXT),
-        "created_at": TIME,
-    },
+_SNAPSHOT = answer(
+    members(
+        Snapshot,
+        "id object session_id snapshot_type content token_count from_message_id to_message_id created_at",
+        object={"const": "snapshot"},
+    ),
     description="Summaries that left the context when they had grown too long, with the messages they speak of.",
 )
 
-EVENT = answer(
-    {"id": {"type": "integer", "minimum": 0}, "event": one_of(EventType), "data": FREE},
+_EVENT = answer(
+    {"id": WHOLE, "event": one_of(EventType), "data": FREE},
     description="One server-sent event: the `id`, `event` and `data` lines, data being JSON on one line. "
     "Ids are 1, 2, 3… without gaps. Terminal events carry the whole Turn; after `turn.retrying` drop the deltas "
     "since `turn.started`, after `stream.reset` read again from 1.",
 )
 
-DELIVERY = answer(
-    {
-        "id": TEXT,
-        "object": {"const": "delivery"},
-        "turn_id": TEXT,
-        "url": TEXT,
-        "status": one_of(DeliveryStatus),
-        "attempts": WHOLE,
-        "last_status": or_null(WHOLE),
-        "last_error": or_null(TEXT),
-        "created_at": TIME,
-        "next_attempt_at": or_null(TIME),
-        "delivered_at": or_null(TIME),
-    },
+_DELIVERY = answer(
+    members(
+        Delivery,
+        "id object turn_id url status attempts last_status last_error created_at next_attempt_at delivered_at",
+        object={"const": "delivery"},
+        next_attempt_at=or_null(TIME),
+    ),
     description="A webhook delivery.",
 )
 
-ERROR = answer(
-    {
-        "id": TEXT,
-        "object": {"const": "error"},
-        "session_id": TEXT,
-        "turn_id": TEXT,
-        "tool_name": TEXT,
-        "timestamp": TIME,
-        "short_summary": {"type": "string", "maxLength": 100},
-        "raw_error": {
+_ERROR = answer(
+    members(
+        StoredError,
+        "id object session_id turn_id tool_name timestamp short_summary raw_error",
+        object={"const": "error"},
+        timestamp=TIME,
+        short_summary={"type": "string", "maxLength": 100},
+        raw_error={
             "type": "object",
             "properties": {"message": TEXT, "code": TEXT, "detail": TEXT},
             "required": ["message"],
         },
-    },
+    ),
     description="A failed tool call: the line that the model read, and all that is kept. Secrets are taken out.",
     also=CUT,
 )
 
-AGENT = answer(
-    {
-        "name": TEXT,
-        "object": {"const": "agent"},
-        "version": TEXT,
-        "description": TEXT,
-        "provider": or_null(TEXT),
-        "model": or_null(TEXT),
-        "tools": {"type": ["array", "null"], "items": TEXT, "description": "null: every tool there is."},
-        "max_llm_calls": or_null(WHOLE),
-        "max_tool_calls": or_null(WHOLE),
-        "timeout_s": or_null(NUMBER),
-        "patterns_enabled": FLAG,
-        "unknown_keys": array(TEXT),
-    },
+_AGENT = answer(
+    members(
+        Agent,
+        "name object version description provider model tools max_llm_calls max_tool_calls timeout_s patterns_enabled "
+        "unknown_keys",
+        object={"const": "agent"},
+        tools={"type": ["array", "null"], "items": TEXT, "description": "null: every tool there is."},
+    ),
     description="Who answers. Agents come from YAML files; null means the setting of the process holds.",
 )
 
-TOOL = answer(
-    {
-        "name": TEXT,
-        "object": {"const": "tool"},
-        "description": TEXT,
-        "input_schema": FREE,
-        "is_read_only": FLAG,
-        "is_idempotent": FLAG,
-        "needs_approval": {**FLAG, "description": "A call by this agent waits for a person."},
-        "timeout_s": NUMBER,
-    },
+_TOOL = answer(
+    members(
+        Tool,
+        "name object description input_schema is_read_only is_idempotent needs_approval timeout_s",
+        name=TEXT,
+        object={"const": "tool"},
+        description=TEXT,
+        input_schema=FREE,
+        needs_approval=described(FLAG, "A call by this agent waits for a person."),
+    ),
     description="A tool, with the JSON Schema of its arguments.",
 )
 
-_PATTERN_LINE: Schema = {
-    "id": TEXT,
-    "object": {"const": "pattern"},
-    "title": TEXT,
-    "description": TEXT,
-    "category": TEXT,
-    "difficulty": TEXT,
-    "backend_type": TEXT,
-    "tags": array(TEXT),
-    "source": {"type": "string", "description": "File and line, within the library's folder."},
-    "version": {"type": "string", "description": "Another one as soon as the pattern says something else."},
-}
-
-PATTERN_LIST = answer(
+_PATTERN_LINE = members(
+    Pattern,
+    "id object title description category difficulty backend_type tags source version",
+    object={"const": "pattern"},
+    source=described(TEXT, "File and line, within the library's folder."),
+    version=described(TEXT, "Another one as soon as the pattern says something else."),
+)
+_PATTERN_LIST = answer(
     {
         "object": {"const": "list"},
         "data": array(answer(_PATTERN_LINE, description="A pattern.")),
         "has_more": {"const": False},
         "next": {"type": "null"},
-        "errors": {**array(TEXT), "description": "What of the library's files could not be read, and why."},
+        "errors": described(array(TEXT), "What of the library's files could not be read, and why."),
         "loaded_at": TIME,
-        "processes": {**array(FREE), "description": "What each worker process has loaded."},
+        "processes": described(array(FREE), "What each worker process has loaded."),
     },
     description="The whole library as the answering process has it.",
 )
-
 _EFFECT = answer(
-    {
-        "uses": WHOLE,
-        "succeeded": WHOLE,
-        "failed": WHOLE,
-        "success": {**or_null(NUMBER), "description": "Of those that count, 0 to 1."},
-        "cost_usd": NUMBER,
-        "tokens": WHOLE,
-        "last_used_at": or_null(TIME),
-    },
+    members(
+        Effect,
+        "uses succeeded failed success cost_usd tokens last_used_at",
+        success=described(or_null(NUMBER), "Of those that count, 0 to 1."),
+        last_used_at=or_null(TIME),
+    ),
     description="What came of the workspace's turns that used a pattern.",
 )
-
-PATTERN = answer(
+_PATTERN = answer(
     {
         **_PATTERN_LINE,
-        **{name: array(TEXT) for name in ("use_cases", "intents", "related_patterns")},
-        **{name: array(FREE) for name in ("parameters", "examples", "common_errors")},
-        "name": TEXT,
-        "priority": WHOLE,
-        "templates": FREE,
-        "best_practices": TEXT,
-        "syntax": TEXT,
-        "extra": FREE,
+        **members(
+            Pattern,
+            "use_cases intents related_patterns parameters examples common_errors name priority templates "
+            "best_practices syntax extra",
+        ),
         "effect": _EFFECT,
         "effect_of_all_versions": _EFFECT,
-        "boost": {"type": "number", "description": "What that makes of its place among candidates; 1: nothing."},
+        "boost": described(NUMBER, "What that makes of its place among candidates; 1: nothing."),
         "boost_why": TEXT,
     },
     description="A pattern, whole; `extra` are keys of its file that Loom does not know.",
 )
-
-PATTERN_MATCH = answer(
-    {
-        "id": TEXT,
-        "object": {"const": "pattern_match"},
-        "title": TEXT,
-        "score": {"type": "number", "description": "How alike question and pattern are, 0 to 1."},
-        "confidence": {"type": "number", "description": "The chance that it is the right one, 0 to 1."},
-        "terms": {**array(TEXT), "description": "The words that counted, the weightiest first."},
-        "boost": {"type": "number", "description": "What earlier turns make of its place; 1: nothing."},
-    },
+_PATTERN_MATCH = answer(
+    members(
+        PatternMatch,
+        "id object title score confidence terms boost",
+        id=TEXT,
+        object={"const": "pattern_match"},
+        title=TEXT,
+        score=described(NUMBER, "How alike question and pattern are, 0 to 1."),
+        confidence=described(NUMBER, "The chance that it is the right one, 0 to 1."),
+        terms=described(array(TEXT), "The words that counted, the weightiest first."),
+        boost=described(NUMBER, "What earlier turns make of its place; 1: nothing."),
+    ),
     description="A candidate for a question.",
 )
 
-USAGE_ROW: Schema = {
+_USAGE_ROW: Schema = {
     "type": "object",
     "description": "Sums over one group; `key` names it.",
-    "properties": {"key": TEXT, "turns": WHOLE, **USAGE["properties"]},
+    "properties": {"key": TEXT, "turns": WHOLE, **_USAGE},
     "required": ["key", "turns", "input_tokens", "output_tokens", "cost_usd"],
 }
 
-QUEUE_STATS = answer(
+_QUEUE_STATS = answer(
     {
         "lanes": WHOLE,
         "queued": WHOLE,
@@ -297,7 +311,7 @@ QUEUE_STATS = answer(
     description="What waits, what runs and who works.",
 )
 
-PROBLEM: Schema = {
+_PROBLEM: Schema = {
     "type": "object",
     "description": "RFC 9457 problem details.",
     "properties": {
@@ -313,4 +327,36 @@ PROBLEM: Schema = {
     "required": ["type", "title", "status", "detail", "instance"],
 }
 
-HEALTH = answer({"status": TEXT}, description="A probe's answer.")
+LISTS = (
+    *("Session", "Turn", "Message", "Hit", "Snapshot", "Delivery", "Agent", "Tool", "UsageRow", "Error"),
+    "PatternMatch",
+)
+"""Answers that come in pages, too."""
+ANSWERS: dict[str, Schema] = {
+    "Turn": _TURN,
+    "Session": _SESSION,
+    "Message": _MESSAGE,
+    "Hit": _HIT,
+    "Context": _CONTEXT,
+    "Recalled": answer(
+        {"recalled_tokens": WHOLE}, description="What all recalled messages of the session take of its context."
+    ),
+    "Snapshot": _SNAPSHOT,
+    "Event": _EVENT,
+    "Delivery": _DELIVERY,
+    "Error": _ERROR,
+    "Agent": _AGENT,
+    "Pattern": _PATTERN,
+    "PatternList": _PATTERN_LIST,
+    "PatternMatch": _PATTERN_MATCH,
+    "Tool": _TOOL,
+    "ToolCall": _TOOL_CALL,
+    "Waiting": _WAITING,
+    "Usage": answer(_USAGE, description="Tokens and cost; the cost is null where a price is not known."),
+    "UsageRow": _USAGE_ROW,
+    "QueueStats": _QUEUE_STATS,
+    "Problem": _PROBLEM,
+    "Health": answer({"status": TEXT}, description="A probe's answer."),
+    **{f"{name}List": list_of(name) for name in LISTS},
+}
+"""By the names that operations answer with."""

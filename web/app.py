@@ -7,22 +7,20 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from loom_worker.core.settings import WebSettings
 from web import auth, problems
-from web.answers import Route
-from web.blobs import Blobs
-from web.caller import Caller, request_id_of, traceparent_of
-from web.catalog import Catalog
+from web.blobs import BlobViews
+from web.caller import ApiCaller, request_id_of, traceparent_of
+from web.catalog import CatalogViews
 from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
 from web.errors import ErrorViews
-from web.events import Events
-from web.health import Health
-from web.memory import Memory
-from web.metrics import Metrics
-from web.pages import Pages
+from web.events import EventViews
+from web.memory import MemoryViews
+from web.metrics import HealthViews, MetricsViews
+from web.pages import PageViews
 from web.patterns import PatternViews
 from web.query import require_declared_parameters
-from web.sessions import Sessions
-from web.turns import Turns
+from web.sessions import SessionViews
+from web.turns import TurnViews
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -31,15 +29,28 @@ _PROBES = frozenset({"/healthz", "/readyz"})
 
 
 def create_app(service: "Service") -> Flask:
-    """Build the WSGI application over the seam to the rest of Loom."""
+    """Build the WSGI application over a service."""
     web = service.settings.web
     app = Flask("web", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = web.max_body_bytes
     # A redirect would turn a POST to //v1/… into something the client did not ask for; 404 is plain.
     app.url_map.merge_slashes = False
     limiter = ConnectionLimiter(threads=web.threads)
-    app.extensions["loom.doors"] = limiter
-    for route in _routes(service, limiter):
+    app.extensions["loom.connection_limiter"] = limiter
+    views = (
+        SessionViews(service),
+        MemoryViews(service),
+        TurnViews(service, limiter),
+        EventViews(service, limiter),
+        ErrorViews(service),
+        BlobViews(service),
+        CatalogViews(service),
+        PatternViews(service),
+        HealthViews(service, limiter),
+        MetricsViews(service),
+        PageViews(),
+    )
+    for route in (route for each in views for route in each.routes()):
         app.add_url_rule(route.path, f"{route.method} {route.path}", route.view, methods=[route.method])
     app.before_request(lambda: _admit(web, limiter))
     app.after_request(_sign)
@@ -52,25 +63,8 @@ def create_app(service: "Service") -> Flask:
 
 
 def limiter_of(app: Flask) -> ConnectionLimiter:
-    """The doors of an application, to begin its drain."""
-    return cast(ConnectionLimiter, app.extensions["loom.doors"])
-
-
-def _routes(service: "Service", limiter: ConnectionLimiter) -> tuple[Route, ...]:
-    rooms = (
-        Sessions(service),
-        Memory(service),
-        Turns(service, limiter),
-        Events(service, limiter),
-        ErrorViews(service),
-        Blobs(service),
-        Catalog(service),
-        PatternViews(service),
-        Health(service, limiter),
-        Metrics(service),
-        Pages(),
-    )
-    return tuple(route for room in rooms for route in room.routes())
+    """The limiter of an application, to begin its drain."""
+    return cast(ConnectionLimiter, app.extensions["loom.connection_limiter"])
 
 
 def _admit(web: WebSettings, limiter: ConnectionLimiter) -> None:
@@ -85,7 +79,7 @@ def _admit(web: WebSettings, limiter: ConnectionLimiter) -> None:
     if web.api_keys and not request.path.startswith("/v1/"):
         return  # The pages and the contract hold no data; without a key they ask for one.
     workspace = auth.workspace_of(request, web)
-    g.caller = Caller(workspace, g.request_id, g.traceparent, group_of(request.remote_addr or ""))
+    g.caller = ApiCaller(workspace, g.request_id, g.traceparent, group_of(request.remote_addr or ""))
     if limiter.is_draining and request.method == "POST":
         raise problems.busy("draining", "this process is stopping; send the request again")
     if request.path.startswith("/v1/"):

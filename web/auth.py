@@ -1,15 +1,19 @@
 """Who is served: holders of a key, or, with no key configured, this machine alone."""
 
 import hmac
+import ipaddress
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from flask import Request
 
 from loom_worker.core.settings import WebSettings
-from web.host import host_name, is_loopback
-from web.problems import Problem, Refused
+from web.problems import ProblemDetails, Refused
 
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")
+_HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]{0,5}))?")
 LOCAL_WORKSPACE = "default"
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _FORWARDED = frozenset({"FORWARDED", "X_REAL_IP"})
@@ -58,17 +62,14 @@ def _foreign(request: Request) -> str | None:
     ``X-Forwarded-For: 127.0.0.1`` past the proxy was let in. By the host's name too, or DNS rebinding would let web
     pages in.
     """
-    if any(name in _FORWARDED or name.startswith("X_FORWARDED_") for name in _header_names(request)):
-        return "a proxy stands in service, so clients need a key: set LOOM_API_KEYS"
+    headers = (key.removeprefix("HTTP_") for key in request.environ if key.startswith("HTTP_"))
+    if any(name in _FORWARDED or name.startswith("X_FORWARDED_") for name in headers):
+        return "a proxy stands in front, so clients need a key: set LOOM_API_KEYS"
     if not is_loopback(socket_address(request)):
         return "no API key is configured, so only clients on this machine are served"
     if not is_loopback(host_name(request.environ.get("HTTP_HOST", "")) or ""):
         return "no API key is configured, so the Host header must name this machine (localhost)"
     return None
-
-
-def _header_names(request: Request) -> list[str]:
-    return [key.removeprefix("HTTP_") for key in request.environ if key.startswith("HTTP_")]
 
 
 def _refuse_foreign_page(request: Request) -> None:
@@ -97,8 +98,43 @@ def _by_key(authorization: str, keys: Mapping[str, str]) -> str:
 
 
 def _unauthorized(detail: str, challenge: str) -> Refused:
-    return Refused(Problem(401, "unauthorized", detail, {}, {"WWW-Authenticate": challenge}))
+    return Refused(ProblemDetails(401, "unauthorized", detail, {}, {"WWW-Authenticate": challenge}))
 
 
 def _forbidden(detail: str) -> Refused:
-    return Refused(Problem(403, "forbidden", detail))
+    return Refused(ProblemDetails(403, "forbidden", detail))
+
+
+@lru_cache(maxsize=1024)
+def host_name(host: str) -> str | None:
+    """The name or address in a Host header, without port and brackets; None if it is not ``host[:port]``.
+
+    Strict, as a lenient reader takes ``[::1].evil.com`` for ``::1``.
+    """
+    found = _HOST.fullmatch(host)
+    if found is None or int(found["port"] or 0) > 65_535:
+        return None
+    if found["v6"] is not None:
+        return found["v6"] if _is_ipv6(found["v6"]) else None
+    return found["name"] if _NAME.fullmatch(found["name"]) else None
+
+
+@lru_cache(maxsize=1024)
+def is_loopback(name: str) -> bool:
+    """True for ``localhost`` and the loopback addresses, IPv4 in IPv6 included."""
+    if name.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True

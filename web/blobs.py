@@ -1,7 +1,6 @@
 """Large results as downloads: whole or in ranges, never as something a browser would run."""
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from flask import Response, request
@@ -9,7 +8,7 @@ from flask import Response, request
 from loom_worker.core.values.tools import DataReference
 from web.answers import Route
 from web.caller import caller
-from web.problems import Problem, Refused
+from web.problems import ProblemDetails, Refused
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -19,7 +18,7 @@ _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 _ENDINGS = {"application/json": "json", "text/csv": "csv", "text/plain": "txt"}
 
 
-class Blobs:
+class BlobViews:
     """The view of ``/v1/blobs/{ref}``."""
 
     def __init__(self, service: "Service") -> None:
@@ -31,8 +30,14 @@ class Blobs:
 
     def download(self, ref: str) -> Response:
         """Send a result's bytes, or the range of them that is asked for."""
-        reference, data = self._service.blob(caller().workspace, ref)
-        headers = _headers(reference)
+        reference, data = self._service.references.open(caller().workspace, ref)
+        headers = {
+            "ETag": f'"{reference.checksum}"',
+            "Accept-Ranges": "bytes",
+            "Content-Disposition": f'attachment; filename="{ref}.{_ENDINGS.get(reference.content_type, "bin")}"',
+            # What a tool gave may be a page with scripts; whatever a browser makes of it, it runs nothing of ours.
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+        }
         if request.if_none_match.contains_weak(reference.checksum):  # RFC 9110, 13.1.2: compared weakly
             return Response(status=304, headers=headers)
         wanted = _range_wanted(reference, len(data))
@@ -40,23 +45,10 @@ class Blobs:
         headers["Content-Length"] = str(end - start)
         if wanted:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
-        return Response(_chunks(data, start, end), 206 if wanted else 200, headers, content_type=_type(reference))
-
-
-def _headers(reference: DataReference) -> dict[str, str]:
-    ending = _ENDINGS.get(reference.content_type, "bin")
-    return {
-        "ETag": f'"{reference.checksum}"',
-        "Accept-Ranges": "bytes",
-        "Content-Disposition": f'attachment; filename="{reference.id}.{ending}"',
-        # What a tool gave may be a page with scripts; whatever a browser makes of it, it runs nothing of ours.
-        "Content-Security-Policy": "default-src 'none'; sandbox",
-    }
-
-
-def _type(reference: DataReference) -> str:
-    is_text = reference.content_type.startswith("text/")
-    return f"{reference.content_type}; charset=utf-8" if is_text else reference.content_type
+        kind = reference.content_type
+        shown = f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+        chunks = (data[at : min(at + CHUNK_BYTES, end)] for at in range(start, end, CHUNK_BYTES))
+        return Response(chunks, 206 if wanted else 200, headers, content_type=shown)
 
 
 def _range_wanted(reference: DataReference, size_bytes: int) -> tuple[int, int] | None:
@@ -77,11 +69,6 @@ def _range_wanted(reference: DataReference, size_bytes: int) -> tuple[int, int] 
     start = int(first) if first else max(0, size_bytes - int(last))
     end = min(int(last) + 1, size_bytes) if first and last else size_bytes
     if start >= size_bytes:
-        told = f"the result has {size_bytes} bytes"
-        raise Refused(Problem(416, "range-not-satisfiable", told, {}, {"Content-Range": f"bytes */{size_bytes}"}))
+        headers = {"Content-Range": f"bytes */{size_bytes}"}
+        raise Refused(ProblemDetails(416, "range-not-satisfiable", f"the result has {size_bytes} bytes", {}, headers))
     return start, end
-
-
-def _chunks(data: bytes, start: int, end: int) -> Iterator[bytes]:
-    for at in range(start, end, CHUNK_BYTES):
-        yield data[at : min(at + CHUNK_BYTES, end)]

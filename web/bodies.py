@@ -13,9 +13,9 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import CancelAction, Decision, NewTurn, Retry, Verdict, Webhook, is_blank
 from web import request_schemas
-from web.caller import Caller
+from web.caller import ApiCaller
 from web.check import Checker
-from web.problems import Problem, Refused, invalid, malformed
+from web.problems import ProblemDetails, Refused, invalid, malformed
 from web.strict_json import parse_object
 
 _LARGEST = {"metadata": 16 * 1024, "kernel": 64 * 1024}
@@ -42,7 +42,7 @@ def json_body() -> Json:
     """
     if request.mimetype != "application/json" or request.headers.get("Content-Encoding", "identity") != "identity":
         detail = "send Content-Type: application/json, not compressed"
-        raise Refused(Problem(415, "unsupported-media-type", detail, {}, {"Accept": "application/json"}))
+        raise Refused(ProblemDetails(415, "unsupported-media-type", detail, {}, {"Accept": "application/json"}))
     try:
         return parse_object(request.get_data(cache=False))
     except ValueError as error:
@@ -120,14 +120,19 @@ def message_ids(body: Json) -> tuple[str, ...]:
     return tuple(dict.fromkeys(body["message_ids"]))
 
 
-def new_turn(body: Json, session_id: str, caller: Caller) -> NewTurn:
+def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
     """Check a turn that a client submits; ``agent`` stays in the body, for it belongs to the session.
 
     Raises:
         Refused: 422, with every flaw, an unusable session id included; 400 for the Idempotency-Key header.
     """
     key = idempotency_key(request.headers)
-    _require(body, _NEW_TURN, (*_flaws_of_session_id(session_id), *_flaws_of_input(body.get("input"))))
+    # The id stands in the path, but a turn makes its session: the rule is that of a new one.
+    flaws = [Flaw("/session_id", f"in the path: {each.detail}") for each in _NEW_SESSION.flaws({"id": session_id})]
+    # The schema lets characters pass that are no blanks, and yet nobody sees.
+    if isinstance(body.get("input"), str) and is_blank(body["input"]):
+        flaws.append(Flaw("/input", "must not be blank"))
+    _require(body, _NEW_TURN, tuple(flaws))
     attempts = body.get("max_attempts")
     return NewTurn(
         input=body["input"],
@@ -145,7 +150,7 @@ def new_turn(body: Json, session_id: str, caller: Caller) -> NewTurn:
     )
 
 
-def retry(turn_id: str, caller: Caller) -> Retry:
+def retry(turn_id: str, caller: ApiCaller) -> Retry:
     """Check a request to run a turn again.
 
     Raises:
@@ -159,17 +164,6 @@ def retry(turn_id: str, caller: Caller) -> Retry:
         traceparent=caller.traceparent,
         request_id=caller.request_id,
     )
-
-
-def _flaws_of_session_id(session_id: str) -> tuple[Flaw, ...]:
-    """It stands in the path, but a turn makes its session: the rule is that of a new one."""
-    flaws = _NEW_SESSION.flaws({"id": session_id})
-    return tuple(Flaw("/session_id", f"in the path: {flaw.detail}") for flaw in flaws)
-
-
-def _flaws_of_input(given: object) -> tuple[Flaw, ...]:
-    """What the schema's pattern lets pass: characters that are no blanks, and yet nobody sees."""
-    return (Flaw("/input", "must not be blank"),) if isinstance(given, str) and is_blank(given) else ()
 
 
 def fingerprint(workspace: str, place: str, body: Json) -> str:
@@ -206,17 +200,14 @@ def preferred_wait_s(headers: Headers) -> int | None:
 
 
 def _require(body: Json, checker: Checker, further: tuple[Flaw, ...] = ()) -> None:
-    flaws = dict.fromkeys((*further, *checker.flaws(body), *_too_large(body)))
-    if flaws:
-        raise invalid(tuple(flaws))
-
-
-def _too_large(body: Json) -> tuple[Flaw, ...]:
-    return tuple(
+    too_large = (
         Flaw(f"/{name}", f"must have at most {largest} bytes as JSON")
         for name, largest in _LARGEST.items()
         if body.get(name) and len(json.dumps(body[name], ensure_ascii=False).encode("utf-8")) > largest
     )
+    flaws = dict.fromkeys((*further, *checker.flaws(body), *too_large))
+    if flaws:
+        raise invalid(tuple(flaws))
 
 
 def _webhook(given: str | Json | None) -> Webhook | None:

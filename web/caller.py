@@ -15,7 +15,7 @@ _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class ApiCaller:
     """What the views need to know of the one who asks."""
 
     workspace: str
@@ -30,9 +30,9 @@ class Caller:
         return f"workspace {self.workspace}", f"address {self.address}"
 
 
-def caller() -> Caller:
+def caller() -> ApiCaller:
     """The caller of the current request; set before any view runs."""
-    return cast(Caller, g.caller)
+    return cast(ApiCaller, g.caller)
 
 
 def request_id_of(headers: Headers) -> str:

@@ -9,9 +9,10 @@ from loom_worker.core.values.agents import Agent, ApprovalPolicy
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Tool
-from web.answers import Route, choice_argument, is_id, json_answer, listed, page_answer, page_wanted, text_argument
+from web.answers import Route, is_id, json_answer, listed, page_answer
 from web.bodies import no_body
 from web.caller import caller
+from web.query import choice_argument, page_wanted, text_argument
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 GROUPS = ("session", "agent", "model", "workspace", "day")
 
 
-class Catalog:
+class CatalogViews:
     """The views that look around; only a delivery's replay changes anything."""
 
     def __init__(self, service: "Service") -> None:
@@ -67,7 +68,7 @@ class Catalog:
     def deliveries(self) -> Response:
         """List webhook deliveries."""
         limit, after = page_wanted()
-        return page_answer(self._service.deliveries(caller().workspace, limit=limit, after=after), Delivery.as_json)
+        return page_answer(self._service.outbox.page(caller().workspace, limit=limit, after=after), Delivery.as_json)
 
     def replay_delivery(self, delivery_id: str) -> Response:
         """Send a webhook delivery again."""

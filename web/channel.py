@@ -14,13 +14,13 @@ from web.answers import encode
 from web.caller import request_id_of, traceparent_of
 from web.connections import Stage
 from web.parser import RequestParser
-from web.problems import MEDIA_TYPE, Problem
+from web.problems import MEDIA_TYPE, ProblemDetails
 
 _LONGEST_TARGET = 1000
 """Characters of a refused request's path that its answer repeats."""
 
 
-class Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
+class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
     """A connection that reads and fails our way, and tells the loop what it does."""
 
     parser_class = RequestParser
@@ -122,7 +122,7 @@ class _ProblemError:
     def to_response(self, _: str | None = None) -> tuple[str, list[tuple[str, str]], bytes]:
         """Status line, headers and body."""
         code, reason = int(self._error.code), str(self._error.reason)
-        problem = Problem(code, reason.lower().replace(" ", "-"), str(self._error.body))
+        problem = ProblemDetails(code, reason.lower().replace(" ", "-"), str(self._error.body))
         sent = Headers([(name.replace("_", "-"), value) for name, value in self._request.headers.items()])
         request_id = request_id_of(sent)
         body = encode(problem.as_json(instance=_target(self._request), request_id=request_id))

@@ -7,7 +7,8 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from loom_worker.core.errors import Flaw
 from loom_worker.core.values.json import Json
-from web.request_schemas import IDENTIFIER, LATEST, NOT_BLANK, SESSION_ID, Schema
+from web.request_schemas import IDENTIFIER, LATEST, NOT_BLANK, SESSION_ID
+from web.schemas import Schema
 
 MAX_FLAWS = 100
 """A body may hold a hundred thousand unknown fields; nobody reads more than this."""

@@ -41,15 +41,15 @@ class ConnectionLimiter:
             holders: whom the slot is counted for, such as a workspace and an address.
         """
         with self._lock:
-            if self._free == 0 or any(self._has_its_share(holder) for holder in holders):
+            # The first slot is everybody's.
+            has_share = any(
+                self._held[each] > 0 and self._held[each] + 1 > SHARE_OF_FREE * (self._free - 1) for each in holders
+            )
+            if self._free == 0 or has_share:
                 return False
             self._free -= 1
             self._held.update(holders)
             return True
-
-    def _has_its_share(self, holder: str) -> bool:
-        held = self._held[holder]  # The first one is everybody's.
-        return held > 0 and held + 1 > SHARE_OF_FREE * (self._free - 1)
 
     def leave(self, *holders: str) -> None:
         """Give the slot back, with the holders it was taken for."""

@@ -52,7 +52,7 @@ SHARE = 4
 """One address may hold one part in so many."""
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """What must be known of a connection to tell whether it is too slow."""
 
     @property
@@ -92,18 +92,18 @@ class _Crowd:
     """Connections by stage with the moment they entered it, the first one first."""
 
     def __init__(self) -> None:
-        self.stages: tuple[OrderedDict[Connection, float], ...] = tuple(OrderedDict() for _ in Stage)
+        self.stages: tuple[OrderedDict[ClientConnection, float], ...] = tuple(OrderedDict() for _ in Stage)
         self.count = 0
 
-    def add(self, connection: Connection, entry: _Entry) -> None:
+    def add(self, connection: ClientConnection, entry: _Entry) -> None:
         self.stages[entry.stage][connection] = entry.since_s
         self.count += 1
 
-    def remove(self, connection: Connection, entry: _Entry) -> None:
+    def remove(self, connection: ClientConnection, entry: _Entry) -> None:
         del self.stages[entry.stage][connection]
         self.count -= 1
 
-    def idlest(self) -> Connection | None:
+    def idlest(self) -> ClientConnection | None:
         """The one that is missed least; None if a request runs on each.
 
         Of idle ones and heads the one that is so for longest: were all idle ones to go first, a stranger's slow heads
@@ -114,7 +114,7 @@ class _Crowd:
             return min(firsts, key=lambda first: first[1])[0]
         return next((next(iter(stage)) for stage in self.stages[Stage.BODY : Stage.RUNNING] if stage), None)
 
-    def oldest(self, stage: Stage) -> Connection:
+    def oldest(self, stage: Stage) -> ClientConnection:
         return next(iter(self.stages[stage]))
 
 
@@ -130,14 +130,14 @@ class Connections:
         self._limit = limit
         self._share = max(1, limit // SHARE) if has_shares else limit
         self._bodies_share = MAX_BODIES // SHARE if has_shares else MAX_BODIES
-        self._entries: dict[Connection, _Entry] = {}
+        self._entries: dict[ClientConnection, _Entry] = {}
         self._all = _Crowd()
         self._groups: dict[str, _Crowd] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def over_limit(self, address: str) -> tuple[bool, Connection | None]:
+    def over_limit(self, address: str) -> tuple[bool, ClientConnection | None]:
         """Whether a further connection from an address is one too many, and which one can go for it, if any."""
         crowd = self._groups.get(group_of(address))
         if crowd is not None and crowd.count >= self._share:
@@ -146,18 +146,18 @@ class Connections:
             return True, self._all.idlest()
         return False, None
 
-    def idlest(self) -> Connection | None:
+    def idlest(self) -> ClientConnection | None:
         """The connection that is missed least; None if a request runs on each."""
         return self._all.idlest()
 
-    def add(self, connection: Connection, address: str, now_s: float) -> None:
+    def add(self, connection: ClientConnection, address: str, now_s: float) -> None:
         """A connection was accepted."""
         entry = _Entry(group_of(address), Stage.IDLE, now_s)
         self._entries[connection] = entry
         self._all.add(connection, entry)
         self._groups.setdefault(entry.group, _Crowd()).add(connection, entry)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         """A connection was closed; nothing happens if it is not there."""
         entry = self._entries.pop(connection, None)
         if entry is None:
@@ -168,7 +168,7 @@ class Connections:
         if not crowd.count:
             del self._groups[entry.group]
 
-    def move(self, connection: Connection, stage: Stage, now_s: float) -> Connection | None:
+    def move(self, connection: ClientConnection, stage: Stage, now_s: float) -> ClientConnection | None:
         """A connection is at this stage now; returns one to drop if too many send bodies.
 
         Empty lines before a head do not make the connection idle again, or they would keep it for ever.
@@ -188,7 +188,7 @@ class Connections:
             return crowd.oldest(stage)
         return self._all.oldest(stage) if len(self._all.stages[stage]) > MAX_BODIES else None
 
-    def overdue(self, now_s: float) -> list[Connection]:
+    def overdue(self, now_s: float) -> list[ClientConnection]:
         """Connections whose time is over: idle ones, slow heads and bodies, and answers that nobody takes."""
         late = [
             *self._waiting_longer(Stage.IDLE, now_s - IDLE_S),
@@ -198,18 +198,18 @@ class Connections:
         readers = [each for stage in (Stage.ANSWER, Stage.RUNNING) for each in self._all.stages[stage]]
         return [*late, *_slow_readers(readers, now_s)]
 
-    def _waiting_longer(self, stage: Stage, since_s: float) -> Iterator[Connection]:
+    def _waiting_longer(self, stage: Stage, since_s: float) -> Iterator[ClientConnection]:
         for connection, entered_s in self._all.stages[stage].items():
             if entered_s >= since_s:
                 return
             yield connection
 
-    def _is_late_body(self, connection: Connection, now_s: float) -> bool:
+    def _is_late_body(self, connection: ClientConnection, now_s: float) -> bool:
         age_s = now_s - self._entries[connection].since_s
         return age_s > BODY_S or connection.received_bytes < (age_s - BODY_GRACE_S) * BODY_BYTES_S
 
 
-def _slow_readers(readers: list[Connection], now_s: float) -> list[Connection]:
+def _slow_readers(readers: list[ClientConnection], now_s: float) -> list[ClientConnection]:
     """Those that take nothing or too little, and the ones beyond MAX_UNSENT_BYTES."""
     waiting = [(each, each.waits_since_s) for each in readers if each.waits_since_s is not None]
     waiting.sort(key=lambda pair: pair[0].taken_s)

@@ -8,9 +8,10 @@ from flask import Response, request
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.tools import ErrorFilter, StoredError
-from web.answers import Route, is_id, json_answer, page_answer, page_wanted, text_argument
+from web.answers import Route, is_id, json_answer, page_answer
 from web.caller import caller
 from web.problems import malformed
+from web.query import page_wanted, text_argument
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -42,14 +43,14 @@ class ErrorViews:
             until_ms=moment_argument("until"),
         )
         return page_answer(
-            self._service.errors(caller().workspace, wanted, limit=limit, after=after), StoredError.as_json
+            self._service.tool_errors.page(caller().workspace, wanted, limit=limit, after=after), StoredError.as_json
         )
 
     def get(self, error_id: str) -> Response:
         """Look at one error."""
         if not is_id(error_id):
             raise NotFound("no such error")
-        return json_answer(self._service.error(caller().workspace, error_id).as_json())
+        return json_answer(self._service.tool_errors.get(caller().workspace, error_id).as_json())
 
 
 def moment_argument(name: str) -> int | None:

@@ -9,10 +9,11 @@ from flask import Response, request
 
 from loom_worker.core.errors import LoomError, NotFound
 from loom_worker.core.values.notifications import Event
-from web.answers import Route, encode, whole_argument, whole_number
+from web.answers import Route, encode
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
 from web.problems import busy
+from web.query import whole_argument, whole_number
 from web.turns import known_turn_id
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ GONE = b": the turn is gone\n\n"
 """For people who look on: programs skip comments, come back, and get 404, which ends an EventSource for good."""
 
 
-class Events:
+class EventViews:
     """The view of ``/v1/turns/{t}/events``."""
 
     def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
@@ -40,13 +41,15 @@ class Events:
 
     def stream(self, turn_id: str) -> Response:
         """Stream a turn's events until its final one."""
-        after = _starting_after()
+        given = request.headers.get("Last-Event-ID")
+        # A reader that comes back sends this header, which is newer than its URL.
+        after = whole_number(given, "Last-Event-ID") if given else whole_argument("starting_after", 0)
         turn = self._service.turn(caller().workspace, known_turn_id(turn_id))
         holders = caller().holders
         if not self._limiter.enter(*holders):
-            told = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
-            raise busy("too-many-waiting", told)
-        events = self._service.events(turn.workspace, turn.id, after=after, is_stopping=self._limiter.leaving())
+            detail = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
+            raise busy("too-many-waiting", detail)
+        events = self._service.waiter.events(turn.workspace, turn.id, after=after, is_stopping=self._limiter.leaving())
         answer = Response(_frames(events, turn.id), content_type="text/event-stream; charset=utf-8")
         # Called however the answer ends: read to its end, dropped by the client, or never begun (HEAD).
         answer.call_on_close(partial(self._limiter.leave, *holders))
@@ -69,9 +72,3 @@ def _frames(events: Iterator[Event | None], turn_id: str) -> Iterator[bytes]:
     except LoomError as error:
         # The answer has begun, so its status is spent: end it, and the reader comes back with Last-Event-ID.
         log.warning("events of %s cut: %s", turn_id, error)
-
-
-def _starting_after() -> int:
-    """The last event the reader has; a reconnecting reader's header is newer than its URL."""
-    given = request.headers.get("Last-Event-ID")
-    return whole_number(given, "Last-Event-ID") if given else whole_argument("starting_after", 0)

@@ -22,7 +22,7 @@ from waitress.adjustments import Adjustments
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
-from web.channel import Channel
+from web.channel import HttpChannel
 from web.connections import STUCK_S, Connections, Stage
 
 log = logging.getLogger("loom.web")
@@ -38,7 +38,7 @@ _PAUSE_S = 0.1
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-class Loop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
+class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
     """A server of waitress with a loop of our own.
 
     Args:
@@ -55,7 +55,7 @@ class Loop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         self.thread_id = 0
         self._connections = connections
         self._selector = selectors.DefaultSelector()
-        self._running: set[Channel] = set()
+        self._running: set[HttpChannel] = set()
         self._dropped: dict[str, int] = {}
         self._next_tick_s = self._next_report_s = self._paused_until_s = 0.0
         self._is_ending = False
@@ -117,7 +117,7 @@ class Loop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
             return
         try:
             self.set_socket_options(connection)
-            made = Channel(self, connection, address, self.adj, map=self._map)
+            made = HttpChannel(self, connection, address, self.adj, map=self._map)
         except OSError:
             connection.close()  # It has gone already.
             return
@@ -141,7 +141,7 @@ class Loop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         for key, events in self._selector.select(_PAUSE_S if self._paused_until_s else TICK_S):
             if self._map.get(key.fd) is key.data:
                 wasyncore.readwrite(key.data, _flags(events))
-                if isinstance(key.data, Channel):
+                if isinstance(key.data, HttpChannel):
                     self._review(key.data)
         now_s = time.monotonic()
         if self._paused_until_s and now_s >= self._paused_until_s and self.accepting:
@@ -168,7 +168,7 @@ class Loop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
                 made.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             made.handle_close()
 
-    def _review(self, made: Channel) -> None:
+    def _review(self, made: HttpChannel) -> None:
         """Book what a connection does now, and what it waits for."""
         if made._fileno is None:
             return
@@ -184,7 +184,7 @@ class Loop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         if wanted != made.wanted:
             self._want(made, wanted)
 
-    def _want(self, made: Channel, wanted: int) -> None:
+    def _want(self, made: HttpChannel, wanted: int) -> None:
         # A descriptor of which nothing is wanted must leave: the selector would tell again and again that the client
         # has hung up, and a request that runs is not to be disturbed by that.
         if not wanted:

@@ -5,16 +5,17 @@ from typing import TYPE_CHECKING
 from flask import Response
 
 from loom_worker.core.values.memory import Snapshot
-from web.answers import Route, json_answer, page_answer, page_wanted
+from web.answers import Route, json_answer, page_answer
 from web.bodies import json_body, message_ids
 from web.caller import caller
+from web.query import page_wanted
 from web.sessions import known_session_id
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
 
 
-class Memory:
+class MemoryViews:
     """The views of a session's memory."""
 
     def __init__(self, service: "Service") -> None:
@@ -31,21 +32,21 @@ class Memory:
 
     def context(self, session_id: str) -> Response:
         """Look at what the model would be sent now."""
-        return json_answer(self._service.context(caller().workspace, known_session_id(session_id)))
+        return json_answer(self._service.contexts.context(caller().workspace, known_session_id(session_id)))
 
     def recall(self, session_id: str) -> Response:
         """Put messages back into the context."""
         ids = message_ids(json_body())
-        tokens = self._service.recall(caller().workspace, known_session_id(session_id), ids)
+        tokens = self._service.contexts.recall(caller().workspace, known_session_id(session_id), ids)
         return json_answer({"recalled_tokens": tokens})
 
     def clear_recalled(self, session_id: str) -> Response:
         """Take what was recalled out of the context."""
-        self._service.clear_recalled(caller().workspace, known_session_id(session_id))
+        self._service.contexts.clear_recalled(caller().workspace, known_session_id(session_id))
         return json_answer({"recalled_tokens": 0})
 
     def snapshots(self, session_id: str) -> Response:
         """List former summaries, the newest first."""
-        limit, after = page_wanted()
-        page = self._service.snapshots(caller().workspace, known_session_id(session_id), limit=limit, after=after)
+        (limit, after), session = page_wanted(), known_session_id(session_id)
+        page = self._service.memories.snapshots(caller().workspace, session, limit=limit, after=after)
         return page_answer(page, Snapshot.as_json)

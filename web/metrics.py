@@ -1,4 +1,4 @@
-"""Figures for Prometheus, over all workspaces."""
+"""What watches the process: the probes of load balancers, and figures for Prometheus over all workspaces."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from flask import Response
 
 from loom_worker.core.values.json import Json
-from web.answers import Route
+from web.answers import Route, json_answer
+from web.connection_limits import ConnectionLimiter
+from web.problems import RETRY_S, ProblemDetails, Refused
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -22,7 +24,7 @@ class Figure(NamedTuple):
     name: str
     """In the exposition."""
     key: str
-    """In ``Service.metrics``."""
+    """In ``Figures.all``."""
     told: str
     """What it counts; the HELP line."""
 
@@ -64,14 +66,38 @@ LABELLED = {
 COUNTERS = frozenset({"loom_dropped_messages_total", "loom_large_result_events_total", "loom_pattern_reloads_total"})
 OPENNESS = {"closed": 0.0, "half-open": 0.5, "open": 1.0}
 KEYS = (*STATUSES, *(figure.key for figure in GAUGES))
-"""The plain figures of ``Service.metrics``; None is 0, and one that is missing is not known now and left out.
+"""The plain figures of ``Figures.all``; None is 0, and one that is missing is not known now and left out.
 
 Beside them there are ``breakers`` (name to state), ``counters`` (what happened to large results, to how often since
 Redis began), ``dropped_messages`` (queue to how many), ``pattern_reloads`` (result to how often) and ``known`` (what
 figures are of, to whether it told them)."""
 
 
-class Metrics:
+class HealthViews:
+    """The probes; served to everyone, as load balancers have no key."""
+
+    def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
+        self._service = service
+        self._limiter = limiter
+
+    def routes(self) -> tuple[Route, ...]:
+        """Where the probes are mounted."""
+        return (Route("GET", "/healthz", self.alive), Route("GET", "/readyz", self.ready))
+
+    def alive(self) -> Response:
+        """The process answers; also while it drains."""
+        return json_answer({"status": "ok"})
+
+    def ready(self) -> Response:
+        """Database, Redis and a worker that takes turns are there, and the process does not drain."""
+        missing = ("draining",) if self._limiter.is_draining else self._service.health.problems()
+        if missing:
+            headers = {"Retry-After": str(RETRY_S)}
+            raise Refused(ProblemDetails(503, "not-ready", "; ".join(missing), {"reasons": list(missing)}, headers))
+        return json_answer({"status": "ready"})
+
+
+class MetricsViews:
     """The view of ``/metrics``."""
 
     def __init__(self, service: "Service") -> None:
@@ -83,7 +109,7 @@ class Metrics:
 
     def show(self) -> Response:
         """All figures, in Prometheus' text format."""
-        text, kind = exposition(self._service.metrics())
+        text, kind = exposition(self._service.figures.all())
         return Response(text, content_type=kind)
 
 

@@ -4,49 +4,15 @@ import re
 from http import HTTPStatus
 
 from loom_worker.core.values.json import Json
-from web import answer_schemas, request_schemas, schema_parts, turn_schemas
-from web.operations import OPERATIONS, PARAMETERS, Operation
-from web.request_schemas import Schema
+from web import request_schemas
+from web.answer_schemas import ANSWERS
+from web.operations import OPERATIONS, PARAMETERS, ApiOperation
+from web.schemas import TEXT, Schema, ref
 
 VERSION = "1.0.0"
 """Of the contract, not of the package."""
-LISTS = (
-    "Session",
-    "Turn",
-    "Message",
-    "Hit",
-    "Snapshot",
-    "Delivery",
-    "Agent",
-    "Tool",
-    "UsageRow",
-    "Error",
-    "PatternMatch",
-)
-
 SCHEMAS: dict[str, Schema] = {
-    "Turn": turn_schemas.TURN,
-    "Session": answer_schemas.SESSION,
-    "Message": answer_schemas.MESSAGE,
-    "Hit": answer_schemas.HIT,
-    "Context": answer_schemas.CONTEXT,
-    "Recalled": answer_schemas.RECALLED,
-    "Snapshot": answer_schemas.SNAPSHOT,
-    "Event": answer_schemas.EVENT,
-    "Delivery": answer_schemas.DELIVERY,
-    "Error": answer_schemas.ERROR,
-    "Agent": answer_schemas.AGENT,
-    "Pattern": answer_schemas.PATTERN,
-    "PatternList": answer_schemas.PATTERN_LIST,
-    "PatternMatch": answer_schemas.PATTERN_MATCH,
-    "Tool": answer_schemas.TOOL,
-    "ToolCall": turn_schemas.TOOL_CALL,
-    "Waiting": turn_schemas.WAITING,
-    "Usage": turn_schemas.USAGE,
-    "UsageRow": answer_schemas.USAGE_ROW,
-    "QueueStats": answer_schemas.QUEUE_STATS,
-    "Problem": answer_schemas.PROBLEM,
-    "Health": answer_schemas.HEALTH,
+    **ANSWERS,
     "NewTurn": request_schemas.NEW_TURN,
     "NewSession": request_schemas.NEW_SESSION,
     "SessionPatch": request_schemas.SESSION_PATCH,
@@ -54,7 +20,6 @@ SCHEMAS: dict[str, Schema] = {
     "CancelTurn": request_schemas.CANCEL_TURN,
     "Decision": request_schemas.DECISION,
     "Empty": request_schemas.EMPTY,
-    **{f"{name}List": schema_parts.list_of(name) for name in LISTS},
 }
 
 _OPTIONAL_BODIES = frozenset({"Empty", "CancelTurn"})
@@ -88,58 +53,45 @@ def document() -> Json:
     }
 
 
-def _described(operation: Operation) -> Json:
-    told: Json = {
+def _described(operation: ApiOperation) -> Json:
+    in_path = re.findall(r"{(\w+)}", operation.path)
+    security: list[Json] = [{"key": []}] if operation.path.startswith("/v1/") else []
+    if operation.path == "/metrics":
+        security = [{}, {"key": []}]
+    described: Json = {
         "operationId": re.sub(r"\W+", "_", f"{operation.method.lower()} {operation.path}").strip("_"),
         "summary": operation.summary,
         "tags": [operation.tag],
         "parameters": [
-            *_path_parameters(operation.path),
+            *({"name": name, "in": "path", "required": True, "schema": TEXT} for name in in_path),
             *({"name": n, **PARAMETERS[n]} for n in operation.parameters),
         ],
-        "responses": _answers(operation) | {str(status): _problem(status) for status in _problems(operation)},
-        "security": _security(operation.path),
+        "responses": _answers(operation),
+        "security": security,
     }
     if operation.body is not None:
-        content = {"application/json": {"schema": _ref(operation.body)}}
-        told["requestBody"] = {"required": operation.body not in _OPTIONAL_BODIES, "content": content}
-    return told
+        content = {"application/json": {"schema": ref(operation.body)}}
+        described["requestBody"] = {"required": operation.body not in _OPTIONAL_BODIES, "content": content}
+    return described
 
 
-def _security(path: str) -> list[Json]:
-    if path == "/metrics":
-        return [{}, {"key": []}]
-    return [{"key": []}] if path.startswith("/v1/") else []
-
-
-def _path_parameters(path: str) -> list[Json]:
-    names = re.findall(r"{(\w+)}", path)
-    return [{"name": name, "in": "path", "required": True, "schema": schema_parts.TEXT} for name in names]
-
-
-def _answers(operation: Operation) -> Json:
-    told: Json = {}
+def _answers(operation: ApiOperation) -> Json:
+    answers: Json = {}
     for status, name in operation.answers.items():
-        told[str(status)] = {"description": HTTPStatus(status).phrase}
+        answers[str(status)] = {"description": HTTPStatus(status).phrase}
         if status not in _NO_CONTENT:
-            schema: Schema = {} if name is None else {"schema": _ref(name)}
-            told[str(status)]["content"] = {operation.media_type: schema}
-    return told
+            schema: Schema = {} if name is None else {"schema": ref(name)}
+            answers[str(status)]["content"] = {operation.media_type: schema}
+    problem = {"application/problem+json": {"schema": ref("Problem")}}
+    for status in _problem_statuses(operation):
+        answers[str(status)] = {"description": HTTPStatus(status).phrase, "content": problem}
+    return answers
 
 
-def _problems(operation: Operation) -> list[int]:
+def _problem_statuses(operation: ApiOperation) -> list[int]:
     """Probes and pages are served to everyone; the API may refuse anyone and be busy at any time, a list its cursor."""
     if operation.path == "/readyz":
         return [503]
     everywhere = (400, 401, 403, 503) if operation.path.startswith("/v1/") else ()
     paged = (422,) if "after" in operation.parameters else ()
     return sorted({*everywhere, *paged, *operation.problems})
-
-
-def _problem(status: int) -> Json:
-    content = {"application/problem+json": {"schema": _ref("Problem")}}
-    return {"description": HTTPStatus(status).phrase, "content": content}
-
-
-def _ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}

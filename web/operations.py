@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 
 from loom_worker.core.values.json import Json
-from web import schema_parts, turn_schemas
-from web.request_schemas import Schema
-
-_TEXT: Schema = {"type": "string"}
-_COUNT: Schema = {"type": "integer", "minimum": 0}
+from loom_worker.core.values.turns import TurnStatus
+from web.schemas import TEXT, TIME, WHOLE, one_of
 
 PARAMETERS: dict[str, Json] = {
     "limit": {
@@ -22,7 +19,7 @@ PARAMETERS: dict[str, Json] = {
     },
     "category": {
         "in": "query",
-        "schema": _TEXT,
+        "schema": TEXT,
         "description": "Of this category, library or folder of libraries only.",
     },
     "question": {
@@ -39,7 +36,7 @@ PARAMETERS: dict[str, Json] = {
     "matching_agent": {
         "name": "agent",
         "in": "query",
-        "schema": _TEXT,
+        "schema": TEXT,
         "description": "Only patterns that fit what this agent works on; unless given, all.",
     },
     "most_hits": {
@@ -48,48 +45,48 @@ PARAMETERS: dict[str, Json] = {
         "schema": {"type": "integer", "minimum": 1, "default": 10},
         "description": "Most hits; more than 50 counts as 50.",
     },
-    "after": {"in": "query", "schema": _TEXT, "description": "The `next` of the page before; else 422."},
-    "status": {"in": "query", "schema": turn_schemas.TURN["properties"]["status"]},
-    "reason": {"in": "query", "schema": _TEXT, "description": "Such as `dead`."},
+    "after": {"in": "query", "schema": TEXT, "description": "The `next` of the page before; else 422."},
+    "status": {"in": "query", "schema": one_of(TurnStatus)},
+    "reason": {"in": "query", "schema": TEXT, "description": "Such as `dead`."},
     "wait": {
         "in": "query",
-        "schema": _COUNT,
+        "schema": WHOLE,
         "description": "Seconds to wait for the end, or until a person is asked; more than 60 counts as 60. "
         "With no slot free: answered at once.",
     },
-    "starting_after": {"in": "query", "schema": _COUNT, "description": "The last event id the reader has."},
+    "starting_after": {"in": "query", "schema": WHOLE, "description": "The last event id the reader has."},
     "agent": {"in": "query", "schema": {"type": "string", "default": "default"}, "description": "An agent's name."},
     "group_by": {
         "in": "query",
         "schema": {"type": "string", "enum": ["session", "agent", "model", "workspace", "day"], "default": "workspace"},
     },
-    "Last-Event-ID": {"in": "header", "schema": _COUNT, "description": "As starting_after, and before it."},
+    "Last-Event-ID": {"in": "header", "schema": WHOLE, "description": "As starting_after, and before it."},
     "Idempotency-Key": {
         "in": "header",
         "schema": {"type": "string", "maxLength": 255},
         "description": "The same key, path and body give the same turn again (`Idempotency-Replayed: true`).",
     },
-    "session": {"in": "query", "schema": _TEXT, "description": "Of this session only."},
-    "tool": {"in": "query", "schema": _TEXT, "description": "Of the tool of this name only."},
-    "since": {"in": "query", "schema": schema_parts.TIME, "description": "The first moment that counts."},
-    "until": {"in": "query", "schema": schema_parts.TIME, "description": "The first moment that is too late."},
+    "session": {"in": "query", "schema": TEXT, "description": "Of this session only."},
+    "tool": {"in": "query", "schema": TEXT, "description": "Of the tool of this name only."},
+    "since": {"in": "query", "schema": TIME, "description": "The first moment that counts."},
+    "until": {"in": "query", "schema": TIME, "description": "The first moment that is too late."},
     "Range": {
         "in": "header",
-        "schema": _TEXT,
+        "schema": TEXT,
         "description": "One range, such as `bytes=0-1023`; several, or what cannot be read, give the whole.",
     },
-    "If-Range": {"in": "header", "schema": _TEXT, "description": "An ETag: of another version the whole is sent."},
-    "If-None-Match": {"in": "header", "schema": _TEXT, "description": "ETags: 304 for who has it already."},
+    "If-Range": {"in": "header", "schema": TEXT, "description": "An ETag: of another version the whole is sent."},
+    "If-None-Match": {"in": "header", "schema": TEXT, "description": "ETags: 304 for who has it already."},
     "Prefer": {
         "in": "header",
-        "schema": _TEXT,
+        "schema": TEXT,
         "description": "`wait=N`: answer 200 with the ended turn if it ends within N (at most 60) seconds.",
     },
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ApiOperation:
     """One method of one path."""
 
     method: str
@@ -109,13 +106,13 @@ class Operation:
 _PAGE = ("limit", "after")
 _TURN_FILTER = ("status", "reason", *_PAGE)
 
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
+OPERATIONS: tuple[ApiOperation, ...] = (
+    ApiOperation(
         "POST", "/v1/sessions", "Make a session", "sessions", {201: "Session"}, (409, 413, 415, 422), "NewSession"
     ),
-    Operation("GET", "/v1/sessions", "List sessions", "sessions", {200: "SessionList"}, parameters=_PAGE),
-    Operation("GET", "/v1/sessions/{session_id}", "Look at a session", "sessions", {200: "Session"}, (404,)),
-    Operation(
+    ApiOperation("GET", "/v1/sessions", "List sessions", "sessions", {200: "SessionList"}, parameters=_PAGE),
+    ApiOperation("GET", "/v1/sessions/{session_id}", "Look at a session", "sessions", {200: "Session"}, (404,)),
+    ApiOperation(
         "PATCH",
         "/v1/sessions/{session_id}",
         "Change a session; paused ones queue without running, archived ones refuse turns",
@@ -124,8 +121,10 @@ OPERATIONS: tuple[Operation, ...] = (
         (404, 409, 413, 415, 422),
         "SessionPatch",
     ),
-    Operation("DELETE", "/v1/sessions/{session_id}", "Delete a session and all in it", "sessions", {204: None}, (404,)),
-    Operation(
+    ApiOperation(
+        "DELETE", "/v1/sessions/{session_id}", "Delete a session and all in it", "sessions", {204: None}, (404,)
+    ),
+    ApiOperation(
         "GET",
         "/v1/sessions/{session_id}/messages",
         "List a session's messages, oldest first",
@@ -134,7 +133,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (404,),
         parameters=_PAGE,
     ),
-    Operation(
+    ApiOperation(
         "GET",
         "/v1/sessions/{session_id}/messages/{message_id}",
         "Look at one message, whole",
@@ -142,7 +141,7 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: "Message"},
         (404,),
     ),
-    Operation(
+    ApiOperation(
         "GET",
         "/v1/sessions/{session_id}/search",
         "Find messages of a session, the best first",
@@ -152,7 +151,7 @@ OPERATIONS: tuple[Operation, ...] = (
         None,
         ("q", "most_hits"),
     ),
-    Operation(
+    ApiOperation(
         "GET",
         "/v1/sessions/{session_id}/context",
         "Look at what the model would be sent now, layer by layer",
@@ -160,7 +159,7 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: "Context"},
         (404,),
     ),
-    Operation(
+    ApiOperation(
         "POST",
         "/v1/sessions/{session_id}/recalled",
         "Put messages back into the context, beside the next questions",
@@ -169,7 +168,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (404, 413, 415, 422),
         "Recall",
     ),
-    Operation(
+    ApiOperation(
         "DELETE",
         "/v1/sessions/{session_id}/recalled",
         "Take all recalled messages out of the context again",
@@ -177,7 +176,7 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: "Recalled"},
         (404,),
     ),
-    Operation(
+    ApiOperation(
         "GET",
         "/v1/sessions/{session_id}/snapshots",
         "List former summaries of a session, the newest first",
@@ -186,7 +185,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (404,),
         parameters=_PAGE,
     ),
-    Operation(
+    ApiOperation(
         "POST",
         "/v1/sessions/{session_id}/turns",
         "Submit a turn; the session is made if it is new",
@@ -196,7 +195,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "NewTurn",
         ("Idempotency-Key", "Prefer"),
     ),
-    Operation(
+    ApiOperation(
         "GET",
         "/v1/sessions/{session_id}/turns",
         "List a session's turns",
@@ -205,8 +204,8 @@ OPERATIONS: tuple[Operation, ...] = (
         (404,),
         parameters=_TURN_FILTER,
     ),
-    Operation("GET", "/v1/turns", "List turns", "turns", {200: "TurnList"}, parameters=_TURN_FILTER),
-    Operation(
+    ApiOperation("GET", "/v1/turns", "List turns", "turns", {200: "TurnList"}, parameters=_TURN_FILTER),
+    ApiOperation(
         "GET",
         "/v1/turns/{turn_id}",
         "Look at a turn, or wait for its end",
@@ -216,7 +215,7 @@ OPERATIONS: tuple[Operation, ...] = (
         None,
         ("wait",),
     ),
-    Operation(
+    ApiOperation(
         "GET",
         "/v1/turns/{turn_id}/events",
         "Stream a turn's events, while it runs and after",
@@ -227,7 +226,7 @@ OPERATIONS: tuple[Operation, ...] = (
         ("Last-Event-ID", "starting_after"),
         "text/event-stream",
     ),
-    Operation(
+    ApiOperation(
         "POST",
         "/v1/turns/{turn_id}/cancel",
         "Ask a turn to end; one that has ended is answered as it is",
@@ -236,7 +235,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (404, 413, 415, 422),
         "CancelTurn",
     ),
-    Operation(
+    ApiOperation(
         "POST",
         "/v1/turns/{turn_id}/retry",
         "Run a failed turn's question again, as a new turn at the tail of its lane",
@@ -246,7 +245,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Empty",
         ("Idempotency-Key", "Prefer"),
     ),
-    Operation(
+    ApiOperation(
         "POST",
         "/v1/turns/{turn_id}/approvals/{call_id}",
         "Decide on a tool call that waits for a person",
@@ -255,7 +254,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (404, 409, 413, 415, 422),
         "Decision",
     ),
-    Operation(
+    ApiOperation(
         "GET",
         "/v1/errors",
         "List errors of tools, the newest first",
@@ -263,8 +262,8 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: "ErrorList"},
         parameters=("session", "tool", "since", "until", *_PAGE),
     ),
-    Operation("GET", "/v1/errors/{error_id}", "Look at a tool's whole error", "results", {200: "Error"}, (404,)),
-    Operation(
+    ApiOperation("GET", "/v1/errors/{error_id}", "Look at a tool's whole error", "results", {200: "Error"}, (404,)),
+    ApiOperation(
         "GET",
         "/v1/blobs/{ref}",
         "Download a tool's large result, whole or a range of it, in the media type the tool gave it",
@@ -275,9 +274,9 @@ OPERATIONS: tuple[Operation, ...] = (
         ("Range", "If-Range", "If-None-Match"),
         "*/*",
     ),
-    Operation("GET", "/v1/agents", "List agents", "agents", {200: "AgentList"}, (422,), parameters=_PAGE),
-    Operation("GET", "/v1/agents/{name}", "Look at an agent", "agents", {200: "Agent"}, (404,)),
-    Operation(
+    ApiOperation("GET", "/v1/agents", "List agents", "agents", {200: "AgentList"}, (422,), parameters=_PAGE),
+    ApiOperation("GET", "/v1/agents/{name}", "Look at an agent", "agents", {200: "Agent"}, (404,)),
+    ApiOperation(
         "GET",
         "/v1/tools",
         "List the tools of an agent",
@@ -286,7 +285,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (422,),
         parameters=("agent", *_PAGE),
     ),
-    Operation(
+    ApiOperation(
         "GET",
         "/v1/patterns",
         "List the patterns, and what of their files is in error",
@@ -295,7 +294,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (422,),
         parameters=("category", *_PAGE),
     ),
-    Operation(
+    ApiOperation(
         "GET",
         "/v1/patterns/match",
         "Find the patterns that fit a question, and why",
@@ -304,7 +303,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (422,),
         parameters=("question", "k", "matching_agent"),
     ),
-    Operation(
+    ApiOperation(
         "GET",
         "/v1/patterns/{pattern_id}",
         "Look at a pattern, and at what came of it",
@@ -312,7 +311,7 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: "Pattern"},
         (404,),
     ),
-    Operation(
+    ApiOperation(
         "GET",
         "/v1/usage",
         "Sum tokens and cost",
@@ -321,9 +320,11 @@ OPERATIONS: tuple[Operation, ...] = (
         (422,),
         parameters=("group_by", *_PAGE),
     ),
-    Operation("GET", "/v1/queue/stats", "Count what waits and runs", "operation", {200: "QueueStats"}),
-    Operation("GET", "/v1/deliveries", "List webhook deliveries", "operation", {200: "DeliveryList"}, parameters=_PAGE),
-    Operation(
+    ApiOperation("GET", "/v1/queue/stats", "Count what waits and runs", "operation", {200: "QueueStats"}),
+    ApiOperation(
+        "GET", "/v1/deliveries", "List webhook deliveries", "operation", {200: "DeliveryList"}, parameters=_PAGE
+    ),
+    ApiOperation(
         "POST",
         "/v1/deliveries/{delivery_id}/replay",
         "Send a webhook delivery again",
@@ -332,12 +333,14 @@ OPERATIONS: tuple[Operation, ...] = (
         (404, 409, 413, 415, 422),
         "Empty",
     ),
-    Operation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
-    Operation("GET", "/readyz", "Database, Redis and a worker that takes turns are there", "probes", {200: "Health"}),
-    Operation(
+    ApiOperation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
+    ApiOperation(
+        "GET", "/readyz", "Database, Redis and a worker that takes turns are there", "probes", {200: "Health"}
+    ),
+    ApiOperation(
         "GET", "/metrics", "Figures for Prometheus", "probes", {200: None}, (401, 403, 503), media_type="text/plain"
     ),
-    Operation("GET", "/openapi.json", "This document", "pages", {200: None}),
-    Operation("GET", "/docs", "This document for people", "pages", {200: None}, media_type="text/html"),
-    Operation("GET", "/", "A page to ask and watch", "pages", {200: None}, media_type="text/html"),
+    ApiOperation("GET", "/openapi.json", "This document", "pages", {200: None}),
+    ApiOperation("GET", "/docs", "This document for people", "pages", {200: None}, media_type="text/html"),
+    ApiOperation("GET", "/", "A page to ask and watch", "pages", {200: None}, media_type="text/html"),
 )

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from functools import cache
 from pathlib import Path
 
 from flask import Response
@@ -14,14 +15,8 @@ _FOLDER = Path(__file__).parent / "pages"
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
-class Pages:
-    """``/``, ``/docs`` and ``/openapi.json``; written once, as nothing in them changes while the process lives."""
-
-    def __init__(self) -> None:
-        document = openapi.document()
-        self._document = encode(document)
-        self._docs = docs.render(document)
-        self._index = (_FOLDER / "index.html").read_text(encoding="utf-8")
+class PageViews:
+    """``/``, ``/docs`` and ``/openapi.json``."""
 
     def routes(self) -> tuple[Route, ...]:
         """Where the pages are mounted."""
@@ -33,15 +28,33 @@ class Pages:
 
     def index(self) -> Response:
         """A page to ask and watch."""
-        return html_answer(self._index)
+        return html_answer(_index_page())
 
     def docs(self) -> Response:
         """The contract for people."""
-        return html_answer(self._docs)
+        return html_answer(_docs_page())
 
     def openapi(self) -> Response:
         """The contract for programs."""
-        return Response(self._document, content_type="application/json")
+        return Response(_contract(), content_type="application/json")
+
+
+# Nothing in these changes while the process lives, so each is made once, when first asked for.
+
+
+@cache
+def _index_page() -> str:
+    return (_FOLDER / "index.html").read_text(encoding="utf-8")
+
+
+@cache
+def _docs_page() -> str:
+    return docs.render(openapi.document())
+
+
+@cache
+def _contract() -> bytes:
+    return encode(openapi.document())
 
 
 def html_answer(html: str) -> Response:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.utilities import BadRequest, RequestEntityTooLarge
 
-from web.host import host_name
+from web.auth import host_name
 
 LINGER_BYTES = 64 * 1024 * 1024
 """Of a body over the limit this much is thrown away before the connection is cut."""

@@ -8,9 +8,10 @@ from flask import Response, request
 from loom_worker.core.errors import Flaw, Invalid, Unavailable
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
-from web.answers import Route, json_answer, list_answer, listed, text_argument, whole_argument
+from web.answers import Route, json_answer, list_answer, listed
 from web.caller import caller
 from web.problems import malformed
+from web.query import text_argument, whole_argument
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -36,27 +37,33 @@ class PatternViews:
 
     def list(self) -> Response:
         """List all patterns, or those of ``?category``; beside them what of the library's files is in error."""
-        desk = self._service.patterns
-        state = desk.state()
+        catalog = self._service.patterns
+        state = catalog.state()
+        try:
+            processes = tuple(catalog.loaded())
+        except Unavailable:  # Redis is away; the library itself is here
+            processes = ()
         return json_answer(
             {
-                **listed(map(_line, desk.patterns(text_argument("category"))), "id"),
+                **listed(map(_line, catalog.patterns(text_argument("category"))), "id"),
                 "errors": list(state.problems),
                 "loaded_at": rfc3339(state.loaded_ms),
-                "processes": self._processes(),
+                "processes": processes,
             }
         )
 
     def get(self, pattern_id: str) -> Response:
         """Look at one pattern, and at what came of turns that used it."""
         account = self._service.patterns.account(caller().workspace, pattern_id)
-        told = {
+        fields = asdict(account.pattern)
+        del fields["digest"], fields["line"]
+        outcomes = {
             "effect": _effect(account.effect),
             "effect_of_all_versions": _effect(account.all_time),
             "boost": round(account.boost, 3),
             "boost_why": account.why,
         }
-        return json_answer({**_whole(account.pattern), **told})
+        return json_answer({**fields, **_line(account.pattern), **outcomes})
 
     def match(self) -> Response:
         """Find the patterns that fit ``?q``, the best first, and say why; ``?k`` is 3, more than 20 counts as 20."""
@@ -64,23 +71,12 @@ class PatternViews:
         if k < 1 or len(question) > LONGEST_QUESTION:
             raise malformed(f"k must be 1 to {MOST_CANDIDATES}, q at most {LONGEST_QUESTION} characters")
         most = min(k, MOST_CANDIDATES)
-        found = self._service.patterns.match(caller().workspace, question, most, self._agent())
+        agent, known = text_argument("agent"), [each.name for each in self._service.agents()]
+        if agent is not None and agent not in known:
+            detail = f"There is no agent {agent!r}; there are: {', '.join(known)}."
+            raise Invalid(detail, (Flaw("/agent", "unknown agent"),))
+        found = self._service.patterns.match(caller().workspace, question, most, agent)
         return list_answer(map(PatternMatch.as_json, found))
-
-    def _agent(self) -> str | None:
-        """``?agent``, which is known."""
-        name, known = text_argument("agent"), [each.name for each in self._service.agents()]
-        if name is not None and name not in known:
-            told = f"There is no agent {name!r}; there are: {', '.join(known)}."
-            raise Invalid(told, (Flaw("/agent", "unknown agent"),))
-        return name
-
-    def _processes(self) -> tuple[Json, ...]:
-        """What the workers have loaded; nothing while Redis is away, for the library itself is here."""
-        try:
-            return tuple(self._service.patterns.loaded())
-        except Unavailable:
-            return ()
 
 
 def _line(pattern: Pattern) -> Json:
@@ -96,13 +92,6 @@ def _line(pattern: Pattern) -> Json:
         "source": f"{pattern.source}:{pattern.line}",
         "version": pattern.digest,
     }
-
-
-def _whole(pattern: Pattern) -> Json:
-    fields = asdict(pattern)
-    for name in ("digest", "line"):
-        fields.pop(name, None)
-    return {**fields, **_line(pattern)}
 
 
 def _effect(effect: Effect) -> Json:

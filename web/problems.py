@@ -31,7 +31,7 @@ RETRY_S = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ProblemDetails:
     """One error answer."""
 
     status: int
@@ -56,62 +56,65 @@ class Problem:
 
 
 class Refused(Rejected):
-    """The front end itself refuses a request; ``args[0]`` is the Problem."""
+    """The front end itself refuses a request; ``args[0]`` is the ProblemDetails."""
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> ProblemDetails:
         """What to answer."""
-        found: Problem = self.args[0]
+        found: ProblemDetails = self.args[0]
         return found
 
 
 def malformed(detail: str) -> Refused:
     """400: the request cannot be read at all."""
-    return Refused(Problem(400, "malformed", detail))
+    return Refused(ProblemDetails(400, "malformed", detail))
 
 
 def invalid(flaws: tuple[Flaw, ...], *, slug: str = "invalid", detail: str | None = None) -> Refused:
     """422: readable, but some values are refused; each flaw is told."""
     places = [{"pointer": flaw.pointer, "detail": flaw.detail} for flaw in flaws]
     told = detail or "; ".join(f"{flaw.pointer or 'body'}: {flaw.detail}" for flaw in flaws[:3])
-    return Refused(Problem(422, slug, told, {"errors": places} if places else {}))
+    return Refused(ProblemDetails(422, slug, told, {"errors": places} if places else {}))
 
 
 def busy(slug: str, detail: str, *, status: int = 503, retry_s: float | None = RETRY_S) -> Refused:
     """503 or 429 with ``Retry-After`` in whole seconds, rounded up; without it if waiting does not help."""
     headers = {} if retry_s is None else {"Retry-After": str(max(1, math.ceil(retry_s)))}
-    return Refused(Problem(status, slug, detail, {}, headers))
+    return Refused(ProblemDetails(status, slug, detail, {}, headers))
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: Exception) -> ProblemDetails:
     """Translate any error; what is not known here is a bug, so its text stays inside."""
     match error:
         case Refused():
             return error.problem
         case HTTPException():
-            return _of_http(error)
+            allowed = getattr(error, "valid_methods", None)
+            headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
+            slug = error.name.lower().replace(" ", "-")
+            return ProblemDetails(error.code or 500, slug, error.description or error.name, {}, headers)
         case Rejected():
             return _of_rejected(error)
         case Transient():
-            slug = error.slug if isinstance(error, Unavailable) else None
-            return busy(slug or "unavailable", str(error), retry_s=_retry_s(error) or RETRY_S).problem
+            known = error.slug if isinstance(error, Unavailable) else None
+            return busy(known or "unavailable", str(error), retry_s=_retry_s(error) or RETRY_S).problem
         case _:
-            return Problem(500, "internal", "Loom failed to answer; its log has the request id")
+            return ProblemDetails(500, "internal", "Loom failed to answer; its log has the request id")
 
 
-def _of_rejected(error: Rejected) -> Problem:
+def _of_rejected(error: Rejected) -> ProblemDetails:
     match error:
         case NotFound():
-            return Problem(404, error.slug or "not-found", str(error))
+            return ProblemDetails(404, error.slug or "not-found", str(error))
         case Conflict():
-            return Problem(409, error.slug or "conflict", str(error))
+            return ProblemDetails(409, error.slug or "conflict", str(error))
         case Invalid():
             return invalid(error.flaws, slug=error.slug or "invalid", detail=str(error)).problem
         case QueueFull():
             slug = error.slug or "queue-full"
             return busy(slug, str(error), status=429, retry_s=_retry_s(error)).problem
         case _:
-            return Problem(400, error.slug or "rejected", str(error))
+            return ProblemDetails(400, error.slug or "rejected", str(error))
 
 
 def answer(error: Exception) -> Response:
@@ -123,14 +126,6 @@ def answer(error: Exception) -> Response:
     instance = quote(request.path)
     body = json.dumps(problem.as_json(instance=instance, request_id=request_id), separators=(",", ":"))
     return Response(body, problem.status, headers=dict(problem.headers), content_type=MEDIA_TYPE)
-
-
-def _of_http(error: HTTPException) -> Problem:
-    status = error.code or 500
-    slug = error.name.lower().replace(" ", "-")
-    allowed = getattr(error, "valid_methods", None)
-    headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
-    return Problem(status, slug, error.description or error.name, {}, headers)
 
 
 def _retry_s(error: LoomError) -> float | None:

@@ -1,27 +1,34 @@
-"""A query parameter that the operation does not declare is refused: a misspelt filter must not list everything."""
+"""Query parameters: those that the operation does not declare are refused, the others are read."""
 
 import difflib
 import re
+from collections.abc import Iterable
 
-from flask import Request
+from flask import Request, request
 
 from web.operations import OPERATIONS, PARAMETERS
 from web.problems import malformed
 
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 500
+_WHOLE = re.compile(r"[0-9]{1,15}")
 _LONGEST_NAME = 64
 """Characters of an unknown name that the answer repeats."""
 _PATH_PARAMETER = re.compile(r"<(?:path:)?(\w+)>")
 
 
-def _names(parameters: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(str(PARAMETERS[key].get("name", key)) for key in parameters if PARAMETERS[key]["in"] == "query")
-
-
-_DECLARED = {(each.method, each.path): _names(each.parameters) for each in OPERATIONS}
+_DECLARED = {
+    (operation.method, operation.path): tuple(
+        str(PARAMETERS[key].get("name", key)) for key in operation.parameters if PARAMETERS[key]["in"] == "query"
+    )
+    for operation in OPERATIONS
+}
 
 
 def require_declared_parameters(request: Request) -> None:
-    """Let pass what the operation's OpenAPI description knows; a path that is not served is left to the router.
+    """Check that the operation's OpenAPI description has them all; a path that is not served is left to the router.
+
+    A misspelt filter must not list everything.
 
     Raises:
         Refused: 400 for a parameter that is not declared; the text names the nearest one that is.
@@ -32,13 +39,72 @@ def require_declared_parameters(request: Request) -> None:
     known = _DECLARED.get((method, _PATH_PARAMETER.sub(r"{\1}", request.url_rule.rule)))
     if known is None:
         return
-    for name in request.args:
-        if name not in known:
-            raise malformed(f"unknown query parameter {name[:_LONGEST_NAME]!r}; {_hint(name, known)}")
+    unknown = next((name[:_LONGEST_NAME] for name in request.args if name not in known), None)
+    if unknown is None:
+        return
+    hint = "this operation takes none"
+    if known:
+        nearest = difflib.get_close_matches(unknown.lower(), known, n=1, cutoff=0.0)
+        hint = f"did you mean {nearest[0]!r}? Known are {', '.join(known)}"
+    raise malformed(f"unknown query parameter {unknown!r}; {hint}")
 
 
-def _hint(name: str, known: tuple[str, ...]) -> str:
-    if not known:
-        return "this operation takes none"
-    nearest = difflib.get_close_matches(name[:_LONGEST_NAME].lower(), known, n=1, cutoff=0.0)
-    return f"did you mean {nearest[0]!r}? Known are {', '.join(known)}"
+def page_wanted(usual: int = DEFAULT_LIMIT) -> tuple[int, str | None]:
+    """``?limit`` (1-500, larger counts as 500) and ``?after`` of the current request.
+
+    Args:
+        usual: the limit where none is given.
+
+    Raises:
+        Refused: 400 for anything else.
+    """
+    limit = whole_argument("limit", usual)
+    if limit < 1:
+        raise malformed("limit must be a whole number from 1 to 500")
+    return min(limit, MAX_LIMIT), text_argument("after", longest=512)
+
+
+def whole_argument(name: str, default: int) -> int:
+    """A query parameter that must be a whole number >= 0.
+
+    Raises:
+        Refused: 400 for anything else.
+    """
+    raw = request.args.get(name)
+    return default if raw is None else whole_number(raw, name)
+
+
+def whole_number(raw: str, name: str) -> int:
+    """Digits alone, at most 15; ``int`` would take signs, spaces and underscores too.
+
+    Raises:
+        Refused: 400 for anything else.
+    """
+    if not _WHOLE.fullmatch(raw):
+        raise malformed(f"{name} must be a whole number, 0 or more")
+    return int(raw)
+
+
+def text_argument(name: str, *, longest: int = 128) -> str | None:
+    """A query parameter without control characters; None if absent or empty.
+
+    Raises:
+        Refused: 400 if longer, or with control characters.
+    """
+    raw = request.args.get(name) or None
+    if raw is not None and (len(raw) > longest or not raw.isprintable()):
+        raise malformed(f"{name} must be at most {longest} printable characters")
+    return raw
+
+
+def choice_argument(name: str, choices: Iterable[str]) -> str | None:
+    """A query parameter that must be one of some words; None if absent.
+
+    Raises:
+        Refused: 400 for another word.
+    """
+    raw = text_argument(name)
+    known = tuple(choices)
+    if raw is not None and raw not in known:
+        raise malformed(f"{name} must be one of {', '.join(known)}")
+    return raw

@@ -1,16 +1,9 @@
 """JSON Schemas of the request bodies: one source for the check and for the OpenAPI document."""
 
-from typing import Any, get_args
+from typing import get_args
 
 from loom_worker.core.values.turns import CancelAction, Verdict
-
-Schema = dict[str, Any]
-
-CUT: Schema = {
-    "truncated": {"const": True, "description": "Only in lists, where long fields are cut: some of these were."},
-    "url": {"type": "string", "description": "Beside `truncated`: where the whole is."},
-}
-"""What an answer has only where some of its fields were cut."""
+from web.schemas import Schema, or_null
 
 NOT_BLANK = r"\S"
 IDENTIFIER = r"^[A-Za-z0-9._-]{1,128}$(?!\n)"
@@ -35,10 +28,6 @@ def _object(properties: Schema, *, required: tuple[str, ...] = (), description: 
     }
 
 
-def _nullable(schema: Schema) -> Schema:
-    return {**schema, "type": [schema["type"], "null"]}
-
-
 def _text(longest: int, *, shortest: int = 0) -> Schema:
     return {"type": "string", "maxLength": longest} | ({"minLength": shortest} if shortest else {})
 
@@ -55,7 +44,7 @@ _WEBHOOK: Schema = {
     "type": ["string", "object", "null"],
     "description": "Where the end of the turn is told: a URL, or a URL with its own secret.",
     "maxLength": 2048,
-    "properties": {"url": _text(2048), "secret": _nullable(_text(256))},
+    "properties": {"url": _text(2048), "secret": or_null(_text(256))},
     "required": ["url"],
     "additionalProperties": False,
 }
@@ -68,7 +57,7 @@ NEW_TURN = _object(
             "description": "What the user says; more than blanks and invisible characters.",
         },
         "agent": {
-            **_nullable(NAME),
+            **or_null(NAME),
             "description": "Who answers. A session keeps the agent of its first turn: another one is refused (422).",
         },
         "double_texting": {
@@ -92,7 +81,7 @@ NEW_TURN = _object(
             "description": "Deaths of the worker that runs it before the turn is given up.",
         },
         "metadata": _METADATA,
-        "budget": _nullable(_BUDGET),
+        "budget": or_null(_BUDGET),
     },
     required=("input",),
     description="A turn to be run.",
@@ -100,26 +89,26 @@ NEW_TURN = _object(
 
 NEW_SESSION = _object(
     {
-        "id": _nullable({"type": "string", "pattern": SESSION_ID}),
+        "id": or_null({"type": "string", "pattern": SESSION_ID}),
         "agent": NAME,
-        "user": _nullable(_text(256)),
-        "title": _nullable(_text(500)),
+        "user": or_null(_text(256)),
+        "title": or_null(_text(500)),
         "metadata": _METADATA,
         "kernel": _KERNEL,
-        "budget": _nullable(_BUDGET),
-        "model": _nullable(_text(128, shortest=1)),
+        "budget": or_null(_BUDGET),
+        "model": or_null(_text(128, shortest=1)),
     },
     description="A session to be made; every member is optional.",
 )
 
 SESSION_PATCH = _object(
     {
-        "title": _nullable(_text(500)),
+        "title": or_null(_text(500)),
         "metadata": _METADATA,
         "kernel": _KERNEL,
         "status": {"type": "string", "enum": ["active", "paused", "archived"]},
-        "model": _nullable(_text(128, shortest=1)),
-        "budget": _nullable(_BUDGET),
+        "model": or_null(_text(128, shortest=1)),
+        "budget": or_null(_BUDGET),
         "tools": {
             "type": ["array", "null"],
             "items": _text(128),
@@ -128,7 +117,7 @@ SESSION_PATCH = _object(
             "description": "Names, of those the agent may use (GET /v1/tools?agent=…); null: all of them.",
         },
         "backend": {
-            **_nullable(_text(1024)),
+            **or_null(_text(1024)),
             "description": "A database, of those in the agent's `backend.scope.databases`; null: the agent's own.",
         },
         "agent": {
@@ -179,7 +168,7 @@ DECISION = _object(
             "type": ["object", "null"],
             "description": "With `edit`: all arguments, as the tool's schema has them.",
         },
-        "reason": _nullable(_text(1000)),
+        "reason": or_null(_text(1000)),
     },
     required=("decision",),
     description="What a person says to a tool call that waits for it.",

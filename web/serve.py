@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from loom_worker.core.settings import WebSettings
 from web.app import create_app, limiter_of
 from web.connections import Connections
-from web.loop import Loop
+from web.loop import ServerLoop
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -28,7 +28,7 @@ OTHER_DESCRIPTORS = 1024
 _CHECK_S = 0.02
 
 
-class Server:
+class HttpServer:
     """A bound web server: start, drain, stop, once each.
 
     Waitress is a plain WSGI server of threads behind one loop; here it served 2,481 requests/s where gunicorn's
@@ -76,7 +76,7 @@ def serve(service: "Service") -> None:
     """
     web = service.settings.web
     try:
-        server = Server(service)
+        server = HttpServer(service)
     except OSError as error:
         service.close()
         raise SystemExit(f"loom web: cannot listen on {web.host}:{web.port}: {error.strerror or error}") from error
@@ -103,12 +103,17 @@ def _told_to_stop() -> threading.Event:
     return told
 
 
-def _loop(app: Any, web: WebSettings) -> Loop:
+def _loop(app: Any, web: WebSettings) -> ServerLoop:
     # Behind proxies all connections come from theirs, so an address has no share of its own there.
     connections = Connections(limit=_connection_limit(), has_shares=not web.trusted_proxies)
-    return Loop(
+    address = (web.host, web.port)
+    if ":" in web.host:
+        bound = socket.create_server(address, family=socket.AF_INET6, dualstack_ipv6=web.host == "::")
+    else:
+        bound = socket.create_server(address)
+    return ServerLoop(
         app,
-        _bound(web.host, web.port),
+        bound,
         connections,
         threads=web.threads,
         ident=None,
@@ -135,9 +140,3 @@ def _connection_limit() -> int:
         return MAX_CONNECTIONS
     # With few descriptors half of them: the store and Redis need theirs.
     return max(1, min(MAX_CONNECTIONS, soft - min(OTHER_DESCRIPTORS, soft // 2)))
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    if ":" in host:
-        return socket.create_server((host, port), family=socket.AF_INET6, dualstack_ipv6=host == "::")
-    return socket.create_server((host, port))

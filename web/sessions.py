@@ -7,10 +7,11 @@ from flask import Response, request
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.pages import Hit
 from loom_worker.core.values.sessions import Message, Session
-from web.answers import Route, is_id, json_answer, list_answer, page_answer, page_wanted, whole_argument
+from web.answers import Route, is_id, json_answer, list_answer, page_answer
 from web.bodies import json_body, new_session, session_patch
 from web.caller import caller
 from web.problems import malformed
+from web.query import page_wanted, whole_argument
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -20,7 +21,7 @@ HITS, MOST_HITS = 10, 50
 LONGEST_QUESTION = 4000
 
 
-class Sessions:
+class SessionViews:
     """The views under ``/v1/sessions``, but for turns."""
 
     def __init__(self, service: "Service") -> None:
@@ -47,11 +48,11 @@ class Sessions:
     def list(self) -> Response:
         """List the workspace's sessions."""
         limit, after = page_wanted()
-        return page_answer(self._service.sessions(caller().workspace, limit=limit, after=after), Session.as_json)
+        return page_answer(self._service.sessions.page(caller().workspace, limit=limit, after=after), Session.as_json)
 
     def get(self, session_id: str) -> Response:
         """Look at one session."""
-        return json_answer(self._service.session(caller().workspace, known_session_id(session_id)).as_json())
+        return json_answer(self._service.sessions.get(caller().workspace, known_session_id(session_id)).as_json())
 
     def patch(self, session_id: str) -> Response:
         """Change some fields of a session."""
@@ -66,16 +67,15 @@ class Sessions:
 
     def messages(self, session_id: str) -> Response:
         """List a session's messages, oldest first."""
-        limit, after = page_wanted()
-        workspace = caller().workspace
-        page = self._service.messages(workspace, known_session_id(session_id), limit=limit, after=after)
+        (limit, after), session = page_wanted(), known_session_id(session_id)
+        page = self._service.messages.page(caller().workspace, session, limit=limit, after=after)
         return page_answer(page, Message.as_json)
 
     def message(self, session_id: str, message_id: str) -> Response:
         """Look at one message, whole."""
         if not is_id(message_id):
             raise NotFound("no such message")
-        found = self._service.message(caller().workspace, known_session_id(session_id), message_id)
+        found = self._service.messages.get(caller().workspace, known_session_id(session_id), message_id)
         return json_answer(found.as_json())
 
     def search(self, session_id: str) -> Response:
@@ -84,7 +84,7 @@ class Sessions:
         if limit < 1 or len(question) > LONGEST_QUESTION:
             raise malformed(f"limit must be 1 to {MOST_HITS}, q at most {LONGEST_QUESTION} characters")
         most = min(limit, MOST_HITS)
-        hits = self._service.search(caller().workspace, known_session_id(session_id), question, limit=most)
+        hits = self._service.search.session(caller().workspace, known_session_id(session_id), question, limit=most)
         return list_answer(map(Hit.as_json, hits))
 
 

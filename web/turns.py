@@ -6,27 +6,19 @@ from flask import Response, request
 
 from loom_worker.core.errors import NotFound, Transient
 from loom_worker.core.values.turns import Turn, TurnStatus
-from web.answers import (
-    Route,
-    choice_argument,
-    is_id,
-    json_answer,
-    page_answer,
-    page_wanted,
-    text_argument,
-    whole_argument,
-)
+from web.answers import Route, is_id, json_answer, page_answer
 from web.bodies import cancel_action, decision, json_body, new_turn, preferred_wait_s, retry
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
 from web.problems import RETRY_S
+from web.query import choice_argument, page_wanted, text_argument, whole_argument
 from web.sessions import known_session_id
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
 
 
-class Turns:
+class TurnViews:
     """The views of turns, but for their events."""
 
     def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
@@ -62,15 +54,17 @@ class Turns:
         return json_answer(self._ended(turn, wait_s)[0].as_json())
 
     def cancel(self, turn_id: str) -> Response:
-        """Ask a turn to end; one that has ended is shown as it is."""
+        """Cancel a turn; one that has ended is returned as it is."""
         turn = self._service.cancel(caller().workspace, known_turn_id(turn_id), cancel_action())
         later = {} if turn.is_finished else {"Retry-After": str(RETRY_S)}
-        return json_answer(turn.as_json(), 202, {"Location": _place(turn), **later})
+        return json_answer(turn.as_json(), 202, {"Location": f"/v1/turns/{turn.id}", **later})
 
     def decide(self, turn_id: str, call_id: str) -> Response:
-        """Take what a person says to a tool call that waits for it."""
-        said = decision(json_body())
-        turn = self._service.approvals.decide(caller().workspace, known_turn_id(turn_id), known_call_id(call_id), said)
+        """Decide on a tool call that waits for a person."""
+        decided = decision(json_body())
+        turn = self._service.approvals.decide(
+            caller().workspace, known_turn_id(turn_id), known_call_id(call_id), decided
+        )
         return json_answer(turn.as_json())
 
     def retry(self, turn_id: str) -> Response:
@@ -101,12 +95,12 @@ class Turns:
 
     def _accepted(self, turn: Turn, *, is_replay: bool) -> Response:
         """202, or 200 for a client that preferred to wait and saw the end."""
-        wished_s = preferred_wait_s(request.headers)
-        headers = {"Location": _place(turn)}
+        preferred_s = preferred_wait_s(request.headers)
+        headers = {"Location": f"/v1/turns/{turn.id}"}
         if is_replay:
             headers["Idempotency-Replayed"] = "true"
-        if wished_s is not None:
-            wait_s = min(wished_s, self._max_wait_s)
+        if preferred_s is not None:
+            wait_s = min(preferred_s, self._max_wait_s)
             turn, has_waited = self._ended(turn, wait_s)
             if has_waited:
                 headers["Preference-Applied"] = f"wait={wait_s}"
@@ -121,20 +115,15 @@ class Turns:
         with self._limiter.slot(*caller().holders) as has_slot:
             if not has_slot:
                 return turn, False
-            return self._waited(turn, wait_s), True
-
-    def _waited(self, turn: Turn, wait_s: int) -> Turn:
-        try:
-            return self._service.wait(
-                turn.workspace, turn.id, timeout_s=float(wait_s), is_stopping=self._limiter.leaving()
-            )
-        except Transient:
-            # What was accepted stays accepted: an error now would make the client submit it again.
-            return turn
-
-
-def _place(turn: Turn) -> str:
-    return f"/v1/turns/{turn.id}"
+            is_stopping = self._limiter.leaving()
+            try:
+                turn = self._service.waiter.wait(
+                    turn.workspace, turn.id, timeout_s=float(wait_s), is_stopping=is_stopping
+                )
+            except Transient:
+                # What was accepted stays accepted: an error now would make the client submit it again.
+                return turn, True
+            return turn, True
 
 
 def known_turn_id(turn_id: str) -> str:

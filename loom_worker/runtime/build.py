@@ -27,8 +27,8 @@ from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.service import Service, ServiceParts
-from loom_worker.service.turn_waiter import Following
-from loom_worker.service.wait_reports import Waits
+from loom_worker.service.turn_waiter import TurnWaiter
+from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -89,7 +89,7 @@ def service(settings: Settings) -> Service:
     stopping = Stopping(settings.lanes.drain_s)
     fitted = components(settings, agents, database, client, process=_process_name(), stopping=stopping)
     wakeups = WakeupQueue(app, client)
-    waits = Waits(Turns(database), LiveWaits(client), agents)
+    waits = WaitReports(Turns(database), LiveWaits(client), agents)
     parts = ServiceParts(
         announcer=Announcer(lanes, events, wakeups, CeleryDispatcher(app, wakeups), Publisher()),
         runtimes=fitted.registry,
@@ -115,7 +115,7 @@ def service(settings: Settings) -> Service:
         settings,
         database=database,
         lanes=lanes,
-        following=Following(Turns(database), events, waits),
+        waiter=TurnWaiter(Turns(database), events, waits),
         agents=agents,
         parts=parts,
     )

@@ -1,6 +1,6 @@
 """Which agents there are, and what of its agent a session may change: tools and data from its own lists only. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from loom_worker.agents.load import Agents
@@ -31,23 +31,15 @@ def check(patch: SessionPatch, agent: Agent, tools: Sequence[str]) -> None:
     Args:
         tools: names of those the agent may use.
     """
-    flaws = (*_tools(patch, tools), *_backend(patch, agent), *_agent(patch, agent))
-    if flaws:
-        told = sorted({flaw.detail for flaw in flaws})
-        raise Invalid(f"The agent {agent.name!r} does not allow that: {'; '.join(told)}.", flaws)
-
-
-def _tools(patch: SessionPatch, tools: Sequence[str]) -> Iterator[Flaw]:
-    for place, name in enumerate(patch.tools or ()):
-        if name not in tools:
-            yield Flaw(f"/tools/{place}", f"its tools are {', '.join(sorted(tools)) or 'none'}")
-
-
-def _backend(patch: SessionPatch, agent: Agent) -> Iterator[Flaw]:
+    flaws = [
+        Flaw(f"/tools/{place}", f"its tools are {', '.join(sorted(tools)) or 'none'}")
+        for place, name in enumerate(patch.tools or ())
+        if name not in tools
+    ]
     if patch.backend is not None and patch.backend not in agent.databases:
-        yield Flaw("/backend", f"its databases are {', '.join(agent.databases) or 'none but its own'}")
-
-
-def _agent(patch: SessionPatch, agent: Agent) -> Iterator[Flaw]:
+        flaws.append(Flaw("/backend", f"its databases are {', '.join(agent.databases) or 'none but its own'}"))
     if patch.agent is not None and patch.agent != f"{agent.name}@latest":
-        yield Flaw("/agent", f"a session keeps its agent, so only {agent.name}@latest can be asked for")
+        flaws.append(Flaw("/agent", f"a session keeps its agent, so only {agent.name}@latest can be asked for"))
+    if flaws:
+        details = sorted({flaw.detail for flaw in flaws})
+        raise Invalid(f"The agent {agent.name!r} does not allow that: {'; '.join(details)}.", tuple(flaws))

@@ -8,7 +8,7 @@ from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.turns import Decision, Turn
 from loom_worker.service.announcer import Announcer
-from loom_worker.service.wait_reports import Waits
+from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store import approvals
 from loom_worker.store.database import Database
 from loom_worker.turn.agent_runtime import AgentRuntimes
@@ -25,7 +25,7 @@ class Approvals:
         *,
         agents: AgentRuntimes,
         announcer: Announcer,
-        waits: Waits,
+        waits: WaitReports,
     ) -> None:
         self._database = database
         self._agents = agents
@@ -42,16 +42,14 @@ class Approvals:
             Unavailable: the database did not answer; nothing was decided.
         """
         if decision.verdict == "edit":
-            decision = self._edited(workspace, turn_id, call_id, decision)
+            turn, call = approvals.waiting(self._database, workspace, turn_id, call_id)
+            use = ToolUse(call.id, call.name, decision.arguments or {})
+            arguments, flaw = self._agents.prepared(turn.agent, use)
+            if flaw is not None:
+                detail = f"The tool {call.name} does not take these arguments: {flaw}"
+                raise Invalid(detail, (Flaw("/arguments", flaw),))
+            decision = replace(decision, arguments=arguments)
         turn = approvals.decide(self._database, workspace, turn_id, call_id, decision, now_ms=now_ms())
         log.info("approval: %s", decision.verdict, extra={"turn": turn_id, "call": call_id})
         self._announcer.alert(turn.lane)
-        return self._waits.told(turn)
-
-    def _edited(self, workspace: str, turn_id: str, call_id: str, decision: Decision) -> Decision:
-        turn, call = approvals.waiting(self._database, workspace, turn_id, call_id)
-        use = ToolUse(call.id, call.name, decision.arguments or {})
-        arguments, flaw = self._agents.prepared(turn.agent, use)
-        if flaw is not None:
-            raise Invalid(f"The tool {call.name} does not take these arguments: {flaw}", (Flaw("/arguments", flaw),))
-        return replace(decision, arguments=arguments)
+        return self._waits.with_wait(turn)

@@ -14,7 +14,7 @@ from loom_worker.lanes import readiness
 from loom_worker.lanes.lease_renewer import LiveWorkers
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
-from loom_worker.service.wait_reports import Waits
+from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store.calls import tool_counts
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
@@ -31,7 +31,7 @@ class Figures:
     database: Database
     redis: Any
     breakers: Breakers
-    waits: Waits
+    waits: WaitReports
     references: References
     library: LiveLibrary
     library_events: LibraryEvents

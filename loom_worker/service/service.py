@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -15,11 +14,10 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.memory import Snapshot
-from loom_worker.core.values.notifications import Delivery, Event
-from loom_worker.core.values.pages import Hit, Page
-from loom_worker.core.values.sessions import DEFAULT_AGENT, Message, NewSession, Session, SessionPatch
-from loom_worker.core.values.tools import DataReference, ErrorFilter, StoredError, Tool
+from loom_worker.core.values.notifications import Delivery
+from loom_worker.core.values.pages import Page
+from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, Session, SessionPatch
+from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service import allowed
@@ -28,8 +26,8 @@ from loom_worker.service.approvals import Approvals
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
-from loom_worker.service.turn_waiter import Following
-from loom_worker.store.cancel import Cancelled, cancel
+from loom_worker.service.turn_waiter import TurnWaiter
+from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import GROUPS, Ledger
 from loom_worker.store.memory import Memories
@@ -76,14 +74,13 @@ class ServiceParts:
     figures: Figures
     components: Closeable
 
-    def close(self) -> None:
-        """Send what waits, then close what the service works with."""
-        self.announcer.close()
-        self.components.close()
-
 
 class Service:
-    """One workspace at a time, as the caller names it; what belongs to others is not found."""
+    """One workspace at a time, as the caller names it; what belongs to others is not found.
+
+    What is only read or changed in one place is asked there: in ``sessions``, ``messages``, ``search``, ``memories``,
+    ``outbox`` and ``tool_errors`` of the store, and in the collaborators beside them. The methods do more than that.
+    """
 
     def __init__(
         self,
@@ -91,28 +88,34 @@ class Service:
         *,
         database: Database,
         lanes: Lanes,
-        following: Following,
+        waiter: TurnWaiter,
         agents: Agents | LiveAgents,
         parts: ServiceParts,
     ) -> None:
         self.settings = settings
+        self.sessions = Sessions(database)
+        self.messages = Messages(database)
+        self.search = Search(database)
+        self.memories = Memories(database)
+        self.outbox = Outbox(database)
+        self.tool_errors = ToolErrors(database)
+        self.references = parts.references
+        self.contexts = parts.contexts
+        self.patterns = parts.patterns
+        self.approvals = Approvals(database, agents=parts.runtimes, announcer=parts.announcer, waits=waiter.waits)
+        self.waiter = waiter
+        self.health = parts.health
+        self.figures = parts.figures
         self._database = database
         self._lanes = lanes
-        self._following = following
         self._agents = agents
-        self._parts = parts
+        self._runtimes = parts.runtimes
         self._announcer = parts.announcer
-        self._sessions = Sessions(database)
+        self._bodies = parts.bodies
+        self._components = parts.components
+        self._waits = waiter.waits
         self._turns = Turns(database)
-        self._messages = Messages(database)
-        self._memories = Memories(database)
-        self._search = Search(database)
-        self._outbox = Outbox(database)
         self._ledger = Ledger(database)
-        self.approvals = Approvals(database, agents=parts.runtimes, announcer=parts.announcer, waits=following.waits)
-        self.patterns = parts.patterns
-        self._waits = following.waits
-        self._errors = ToolErrors(database)
 
     def create_session(self, workspace: str, new: NewSession) -> Session:
         """Make a session.
@@ -124,16 +127,8 @@ class Service:
         agent = new.agent or DEFAULT_AGENT
         self._check_agent(agent)
         if new.kernel:
-            self._parts.contexts.check_kernel(agent, new.kernel)
-        return self._sessions.create(workspace, new, now_ms=now_ms())
-
-    def session(self, workspace: str, session_id: str) -> Session:
-        """Return a session, or raise NotFound."""
-        return self._sessions.get(workspace, session_id)
-
-    def sessions(self, workspace: str, *, limit: int, after: str | None) -> Page[Session]:
-        """List sessions, the newest first."""
-        return self._sessions.page(workspace, limit=limit, after=after)
+            self.contexts.check_kernel(agent, new.kernel)
+        return self.sessions.create(workspace, new, now_ms=now_ms())
 
     def patch_session(self, workspace: str, session_id: str, patch: SessionPatch) -> Session:
         """Change a session; one that becomes active goes on with its queue.
@@ -143,18 +138,18 @@ class Service:
             Invalid: its agent does not allow that, or the kernel is larger than its share of the window.
         """
         self._check_patch(workspace, session_id, patch)
-        session = self._sessions.patch(workspace, session_id, patch, now_ms=now_ms())
+        session = self.sessions.patch(workspace, session_id, patch, now_ms=now_ms())
         if patch.status == "active" and session.queue_depth:
             self._announcer.wake(session.lane)
         return session
 
     def delete_session(self, workspace: str, session_id: str) -> None:
         """Delete a session, or raise NotFound; its rows go by and by, but nothing sends its text from now on."""
-        deleted = self._sessions.delete(workspace, session_id)
+        deleted = self.sessions.delete(workspace, session_id)
         time.sleep(SETTLE_S)
         try:
             self._lanes.forget(deleted.lane)
-            self._following.forget(deleted.turns)
+            self.waiter.forget(deleted.turns)
         except Unavailable:  # of the lane nothing is in the database, and the sweep removes the event logs
             return
 
@@ -171,7 +166,7 @@ class Service:
         self._check_asked(workspace, session_id, agent)
         if len(new.input.encode()) > CHECKED_BYTES:
             try:
-                self._parts.contexts.check_fits(workspace, session_id, agent or "default", new.input)
+                self.contexts.check_fits(workspace, session_id, agent or "default", new.input)
             except Invalid:
                 # What was accepted once is accepted again: it may be larger by what has been learned since.
                 if (earlier := replayed(self._database, workspace, new)) is None:
@@ -185,12 +180,13 @@ class Service:
         if new.double_texting in ("interrupt", "rollback") and turn.position:
             self._announcer.alert(turn.lane)
         crash_points.reached("web.answering")
-        return self._waits.told(turn), is_replay
+        return self._waits.with_wait(turn), is_replay
 
     def cancel(self, workspace: str, turn_id: str, action: CancelAction) -> Turn:
-        """Wish a turn to end: one that nobody has begun is cancelled at once, one that runs within a second.
+        """Cancel a turn: at once if nobody has started it, within a second if it is running.
 
-        Repeats change nothing; of two asks the stronger one holds (rollback, interrupt, finish).
+        Repeating a request changes nothing; if it is cancelled twice, the stronger action wins (rollback, interrupt,
+        finish).
 
         Raises:
             NotFound: the workspace has no such turn.
@@ -203,12 +199,17 @@ class Service:
             turn_id,
             action,
             now_ms=moment_ms,
-            deliver=lambda turn: Delivery.of(turn, self._parts.bodies.of(turn), now_ms=moment_ms),
+            deliver=lambda turn: Delivery.of(turn, self._bodies.of(turn), now_ms=moment_ms),
         )
         if done.is_new:
             log.info("cancel: %s", action, extra={"session": done.turn.session_id, "turn": turn_id})
-            self._tell(done)
-        return self._waits.told(done.turn)
+            if not done.turn.is_finished:
+                self._announcer.alert(done.turn.lane)
+            else:
+                self._announcer.ended(done.turn)
+                if done.delivery is not None:
+                    self._announcer.deliver(done.delivery.id)
+        return self._waits.with_wait(done.turn)
 
     def retry(self, workspace: str, turn_id: str, asked: Retry) -> tuple[Turn, bool]:
         """Accept a failed turn's input once more, at the tail of its lane.
@@ -223,21 +224,11 @@ class Service:
         """
         turn, is_replay = retry(self._database, self.settings.limits, workspace, turn_id, asked, now_ms=now_ms())
         self._announce(turn, is_replay=is_replay)
-        return self._waits.told(turn), is_replay
+        return self._waits.with_wait(turn), is_replay
 
     def turn(self, workspace: str, turn_id: str) -> Turn:
         """Return a turn, or raise NotFound."""
-        return self._waits.told(self._turns.get(workspace, turn_id))
-
-    def wait(self, workspace: str, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
-        """Return a turn as soon as it has ended, or as it is after timeout_s."""
-        return self._following.wait(workspace, turn_id, timeout_s=timeout_s, is_stopping=is_stopping)
-
-    def events(
-        self, workspace: str, turn_id: str, *, after: int, is_stopping: Callable[[], bool]
-    ) -> Iterator[Event | None]:
-        """Events of a turn behind an id, as they come; None after 15 s of silence. Ends after a final one."""
-        return self._following.events(workspace, turn_id, after=after, is_stopping=is_stopping)
+        return self._waits.with_wait(self._turns.get(workspace, turn_id))
 
     def turns(
         self,
@@ -253,62 +244,13 @@ class Service:
         filters = {"session_id": session_id, "status": status, "reason": reason}
         where = {name: value for name, value in filters.items() if value is not None}
         page = self._turns.page(workspace, where, limit=limit, after=after)
-        return replace(page, items=self._waits.told_all(page.items))
-
-    def messages(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Message]:
-        """List a session's messages, oldest first."""
-        return self._messages.page(workspace, session_id, limit=limit, after=after)
-
-    def message(self, workspace: str, session_id: str, message_id: str) -> Message:
-        """One message, whole; NotFound."""
-        return self._messages.get(workspace, session_id, message_id)
-
-    def search(self, workspace: str, session_id: str, question: str, *, limit: int) -> tuple[Hit, ...]:
-        """Find a session's messages that a question is about, the best first."""
-        return self._search.session(workspace, session_id, question, limit=limit)
-
-    def context(self, workspace: str, session_id: str) -> Json:
-        """What the model would be sent now, by layer, or raise NotFound."""
-        return self._parts.contexts.context(workspace, session_id)
-
-    def recall(self, workspace: str, session_id: str, message_ids: Sequence[str]) -> int:
-        """Put messages back into a session's context, until they are cleared; the tokens of all recalled ones.
-
-        Raises:
-            NotFound: the workspace has no such session.
-            Invalid: the session has no such message, or together they are too large; nothing was changed.
-        """
-        return self._parts.contexts.recall(workspace, session_id, message_ids)
-
-    def clear_recalled(self, workspace: str, session_id: str) -> None:
-        """Take all recalled messages out of a session's context, or raise NotFound."""
-        self._parts.contexts.clear_recalled(workspace, session_id)
-
-    def snapshots(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Snapshot]:
-        """List a session's former summaries, the newest first."""
-        return self._memories.snapshots(workspace, session_id, limit=limit, after=after)
-
-    def deliveries(self, workspace: str, *, limit: int, after: str | None) -> Page[Delivery]:
-        """List webhook deliveries, the newest first."""
-        return self._outbox.page(workspace, limit=limit, after=after)
+        return replace(page, items=self._waits.with_waits(page.items))
 
     def replay_delivery(self, workspace: str, delivery_id: str) -> Delivery:
         """Send a delivery again, or raise NotFound."""
-        delivery = self._outbox.replay(workspace, delivery_id, now_ms=now_ms())
+        delivery = self.outbox.replay(workspace, delivery_id, now_ms=now_ms())
         self._announcer.deliver(delivery.id)
         return delivery
-
-    def errors(self, workspace: str, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:
-        """List errors of tools, the newest first."""
-        return self._errors.page(workspace, wanted, limit=limit, after=after)
-
-    def error(self, workspace: str, error_id: str) -> StoredError:
-        """One error, whole; NotFound."""
-        return self._errors.get(workspace, error_id)
-
-    def blob(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
-        """A large result, whole and verified; NotFound."""
-        return self._parts.references.open(workspace, ref)
 
     def check_webhook(self, webhook: Webhook) -> None:
         """Raise Invalid for a webhook that would never be served: a private target, no URL, a bad secret."""
@@ -326,7 +268,7 @@ class Service:
         """
         self._check_agent(agent)
         try:
-            return self._parts.runtimes.tools(agent)
+            return self._runtimes.tools(agent)
         except LoomError as error:
             raise Invalid(f"The agent {agent!r} cannot work: {error}", (Flaw("/agent", "cannot work"),)) from error
 
@@ -334,7 +276,7 @@ class Service:
         """How many lanes, turns and workers there are, and how old the oldest turns are that run and wait."""
         figures = self._waits.figures(workspace)
         del figures["waiting_ages"]
-        return {**figures, "workers": self._parts.health.workers()}
+        return {**figures, "workers": self.health.workers()}
 
     def usage(self, workspace: str, *, group_by: str) -> tuple[Json, ...]:
         """What was spent, summed by session, agent, model, workspace or day."""
@@ -342,17 +284,10 @@ class Service:
             raise Invalid(f"group_by must be one of {', '.join(GROUPS)}.")
         return self._ledger.totals(workspace, group_by=group_by)
 
-    def readiness(self) -> tuple[str, ...]:
-        """What is missing before a turn could be answered; empty: ready."""
-        return self._parts.health.problems()
-
-    def metrics(self) -> Json:
-        """Figures over all workspaces."""
-        return self._parts.figures.all()
-
     def close(self) -> None:
-        """Flush what waits to be sent and close everything."""
-        self._parts.close()
+        """Send what is still waiting to be sent, then close everything."""
+        self._announcer.close()
+        self._components.close()
         self._database.close()
 
     def _announce(self, turn: Turn, *, is_replay: bool) -> None:
@@ -360,23 +295,15 @@ class Service:
             log.info("turn accepted", extra={"session": turn.session_id, "turn": turn.id, "request": turn.request_id})
             self._announcer.accepted(turn)
 
-    def _tell(self, done: Cancelled) -> None:
-        if not done.turn.is_finished:
-            self._announcer.alert(done.turn.lane)
-            return
-        self._announcer.ended(done.turn)
-        if done.delivery is not None:
-            self._announcer.deliver(done.delivery.id)
-
     def _check_patch(self, workspace: str, session_id: str, patch: SessionPatch) -> None:
         if patch.tools is None and patch.backend is None and patch.agent is None and not patch.kernel:
             return
-        name = self._sessions.get(workspace, session_id).agent
+        name = self.sessions.get(workspace, session_id).agent
         agent = self._check_agent(name)
         tools = () if patch.tools is None else self.tools(name)
         allowed.check(patch, agent, [tool.spec.name for tool in tools])
         if patch.kernel:
-            self._parts.contexts.check_kernel(name, patch.kernel)
+            self.contexts.check_kernel(name, patch.kernel)
 
     def _check_asked(self, workspace: str, session_id: str, agent: str | None) -> None:
         """Refuse an agent that cannot work; where none is named, only a new session would get the default one."""
@@ -384,7 +311,7 @@ class Service:
             self._check_agent(agent or DEFAULT_AGENT)
         except Invalid:
             with suppress(NotFound):
-                if agent is None and self._sessions.get(workspace, session_id).agent != DEFAULT_AGENT:
+                if agent is None and self.sessions.get(workspace, session_id).agent != DEFAULT_AGENT:
                     return
             raise
 

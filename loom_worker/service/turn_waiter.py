@@ -11,7 +11,7 @@ from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.events.rebuild import is_purged, rebuild
-from loom_worker.service.wait_reports import Waits
+from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store.turns import Turns
 
 READ_EVENTS = 64
@@ -22,10 +22,10 @@ LOOK_MS = 1_000
 """A waiter looks up this often: whether it shall stop, and in the database should the live log be lost."""
 
 
-class Following:
-    """Follows turns, for clients."""
+class TurnWaiter:
+    """Waits for turns to end, and reads their events, for clients."""
 
-    def __init__(self, turns: Turns, events: EventLog, waits: Waits) -> None:
+    def __init__(self, turns: Turns, events: EventLog, waits: WaitReports) -> None:
         self.waits = waits
         self._turns = turns
         self._events = events
@@ -42,8 +42,12 @@ class Following:
             turn = self._turns.get(workspace, turn_id)
             left_ms = int((until_s - time.monotonic()) * 1000)
             if turn.is_finished or turn.status == "requires_action" or left_ms <= 0 or is_stopping():
-                return self.waits.told(turn)
-            self._wait_end(turn_id, wait_ms=min(left_ms, LOOK_MS))
+                return self.waits.with_wait(turn)
+            wait_ms = min(left_ms, LOOK_MS)
+            try:
+                self._events.wait_end(turn_id, wait_ms=wait_ms)
+            except Unavailable:
+                _pause(wait_ms)
 
     def events(
         self, workspace: str, turn_id: str, *, after: int, is_stopping: Callable[[], bool]
@@ -93,9 +97,14 @@ class Following:
             return tuple(self._whole(workspace, turn_id, event) for event in found)
         if found:  # what stands between was dropped from the log, which holds so many bytes and no more
             return self._dropped(workspace, turn_id, after, found)
-        if is_finished or self._is_lost(turn_id):
+        try:
+            last_id = None if is_finished else self._events.last_id(turn_id)
+        except Unavailable:
+            return ()
+        if not last_id:  # it has ended, or Redis has nothing of it: its time ran out while it waited, or all was lost
             return self._journaled(workspace, turn_id, after)
-        return (_reset(turn_id),) if self._is_ahead(turn_id, after) else ()
+        # A reader that knows events which the log does not have: the log was lost, and is being written anew.
+        return (_reset(turn_id),) if after > last_id else ()
 
     def _whole(self, workspace: str, turn_id: str, event: Event) -> Event:
         """The event; the data of a large final one is the turn, and is not in the log."""
@@ -119,26 +128,6 @@ class Following:
             if after <= len(whole):
                 return _beginning(whole[after:])
             return (_reset(turn_id), *_beginning(whole)) if turn.is_finished else (_reset(turn_id),)
-
-    def _is_lost(self, turn_id: str) -> bool:
-        """True if Redis has nothing of the turn: it ran out of time while the turn waited, or with Redis' memory."""
-        try:
-            return self._events.last_id(turn_id) == 0
-        except Unavailable:
-            return False
-
-    def _is_ahead(self, turn_id: str, after: int) -> bool:
-        """True for a reader that knows events the log does not have: it was lost, and is being written anew."""
-        try:
-            return after > self._events.last_id(turn_id)
-        except Unavailable:
-            return False
-
-    def _wait_end(self, turn_id: str, *, wait_ms: int) -> None:
-        try:
-            self._events.wait_end(turn_id, wait_ms=wait_ms)
-        except Unavailable:
-            _pause(wait_ms)
 
     def _look(self, turn_id: str, *, after: int, wait_ms: int) -> tuple[Event, ...]:
         try:

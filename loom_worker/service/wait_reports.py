@@ -19,18 +19,18 @@ MOST_COUNTED = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class WaitReports:
     """Tells of turns what they wait for."""
 
     turns: Turns
     live: LiveWaits
     agents: Agents | LiveAgents
 
-    def told(self, turn: Turn) -> Turn:
+    def with_wait(self, turn: Turn) -> Turn:
         """The turn with what it waits for; one that has ended is returned as it is."""
-        return self.told_all((turn,))[0]
+        return self.with_waits((turn,))[0]
 
-    def told_all(self, turns: Iterable[Turn]) -> tuple[Turn, ...]:
+    def with_waits(self, turns: Iterable[Turn]) -> tuple[Turn, ...]:
         """Turns with what each of them waits for."""
         listed = tuple(turns)
         moment_ms = now_ms()
@@ -54,7 +54,7 @@ class Waits:
         moment_ms = now_ms()
         stats = self.turns.stats(workspace, now_ms=moment_ms)
         oldest_queued_s = stats["oldest_queued_age_s"]
-        begun = self.told_all(self.turns.begun(workspace, limit=MOST_COUNTED))
+        begun = self.with_waits(self.turns.begun(workspace, limit=MOST_COUNTED))
         ages: dict[WaitsFor, float] = {} if oldest_queued_s is None else {"lane": oldest_queued_s}
         for turn in begun:
             if turn.waiting is not None:

@@ -90,17 +90,17 @@ class Engine:
 
     def ended(self, turn: Turn, timeout_s: float = TURN_S) -> Turn:
         """The turn once it has ended."""
-        found = self.service.wait(WORKSPACE, turn.id, timeout_s=timeout_s, is_stopping=lambda: False)
+        found = self.service.waiter.wait(WORKSPACE, turn.id, timeout_s=timeout_s, is_stopping=lambda: False)
         assert found.is_finished, f"{turn.id} is {found.status} after {timeout_s} s"
         return found
 
     def messages(self, session: str) -> tuple[Message, ...]:
         """All messages of a session, oldest first."""
-        return self.service.messages(WORKSPACE, session, limit=500, after=None).items
+        return self.service.messages.page(WORKSPACE, session, limit=500, after=None).items
 
     def events(self, turn: Turn) -> Iterator[Event]:
         """The turn's events as they come, until its end."""
-        for event in self.service.events(WORKSPACE, turn.id, after=0, is_stopping=lambda: False):
+        for event in self.service.waiter.events(WORKSPACE, turn.id, after=0, is_stopping=lambda: False):
             if event is not None:
                 yield event
 

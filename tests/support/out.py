@@ -4,14 +4,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from loom_worker.core.errors import LoomError, NotFound
+from loom_worker.core.errors import LoomError
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.tools import DataReference, Tool
+from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.service.service import ServiceParts
 from tests.support.callers import a_tool
-from tests.support.memory_patterns import MemoryPatterns
 
 
 @dataclass
@@ -35,7 +34,7 @@ class Out:
             announcer=here,
             runtimes=here,
             contexts=here,
-            patterns=MemoryPatterns().catalog(),
+            patterns=here,
             references=here,
             bodies=here,
             health=here,
@@ -66,26 +65,11 @@ class Out:
         if self.refusal is not None:
             raise self.refusal
 
-    def context(self, *question: object) -> dict[str, object]:
-        self.ask("context", *question)
-        return {"object": "context"}
-
-    def recall(self, *question: object) -> int:
-        self.ask("recall", *question)
-        return 7
-
-    def clear_recalled(self, *question: object) -> None:
-        self.ask("clear", *question)
-
     def check_kernel(self, *question: object) -> None:
         self.ask("kernel", *question)
 
     def check_fits(self, *question: object) -> None:
         self.ask("fits", *question)
-
-    def open(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
-        self.ask("open", workspace, ref)
-        raise NotFound("There is no such result, or it has expired.")
 
     def tools(self, agent: str) -> tuple[Tool, ...]:
         self.ask("tools", agent)
@@ -97,11 +81,5 @@ class Out:
     def of(self, turn: Turn) -> str:
         return json.dumps(turn.as_json())
 
-    def problems(self) -> tuple[str, ...]:
-        return ("workers: none is alive",)
-
     def workers(self) -> int:
         return 2
-
-    def all(self) -> Json:
-        return {"lanes": 3}

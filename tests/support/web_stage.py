@@ -1,51 +1,315 @@
-"""What the HTTP tests run on: SERVICES names the factories of services, and every test runs over each of them."""
+"""The real service on a real database and a real Valkey; only workers, models and Celery are played."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+import redis
+from sqlalchemy import Connection, func, insert, select
+
+from loom_worker.agents.load import Agents
+from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import Settings, WebSettings
-from tests.support.memory_service import MemoryService
-from web.serve import Server
+from loom_worker.core.settings_tree import LaneSettings
+from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.agents import Agent, Backend
+from loom_worker.core.values.chat import Frame, ToolUse
+from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.notifications import Event
+from loom_worker.core.values.sessions import Choice
+from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.turns import Turn
+from loom_worker.events.log import EventLog
+from loom_worker.guard.breaker import Breakers
+from loom_worker.lanes.lanes import Lanes
+from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
+from loom_worker.lanes.live_waits import LiveWaits
+from loom_worker.lanes.readiness import Threads
+from loom_worker.memory.pressure import l1_room
+from loom_worker.patterns.events import LibraryEvents
+from loom_worker.patterns.live import LiveLibrary
+from loom_worker.runtime.prompt_context import Knowledge
+from loom_worker.service.announcer import Announcer
+from loom_worker.service.context_report import ContextReport
+from loom_worker.service.metrics import Figures, Health
+from loom_worker.service.pattern_catalog import PatternCatalog
+from loom_worker.service.service import Service, ServiceParts
+from loom_worker.service.turn_waiter import TurnWaiter
+from loom_worker.service.wait_reports import WaitReports
+from loom_worker.skills.index import Skills
+from loom_worker.store.blobs import BlobRows
+from loom_worker.store.database import Database
+from loom_worker.store.ledger import Ledger
+from loom_worker.store.memory import Memories
+from loom_worker.store.patterns import PatternUses
+from loom_worker.store.schema import memory_snapshots, sessions, turns
+from loom_worker.store.sessions import Sessions
+from loom_worker.store.turns import Turns
+from loom_worker.tools.references import References, stores
+from loom_worker.tools.registry import Registry
+from loom_worker.turn.agent_runtime import AgentRuntime
+from loom_worker.webhook.body import WebhookBodies
+from tests.support.callers import a_tool
+from tests.support.models import Plays
+from tests.support.played_worker import PlayedWorker
+from tests.support.stage import Book, StageKnowledge
+from web.serve import HttpServer
 
 Submit = Callable[..., dict[str, Any]]
 
+NOTHING: Json = {"type": "object", "properties": {}}
+AMOUNT: Json = {
+    "type": "object",
+    "properties": {"amount": {"type": "number"}},
+    "required": ["amount"],
+    "additionalProperties": False,
+}
+TOOLS = (a_tool("clock", "Tells the time", NOTHING), a_tool("dice", "Rolls", NOTHING), a_tool("pay", "Pays", AMOUNT))
+AGENT = Agent(
+    "default",
+    description="Answers",
+    raw={"secret": "raw"},
+    backend=Backend(url="db://user:pass@host", databases=("north", "south")),
+)
+BUDGET_TOKENS = 10_000
+"""Of the agent's window."""
 
-class Worker(Protocol):
-    """Whatever makes the turns of a service go on, step by step."""
 
-    def start(self, turn_id: str) -> None: ...
-    def say(self, turn_id: str, text: str) -> None: ...
-    def finish(self, turn_id: str, output_text: str = "done") -> object: ...
-    def heed(self, turn_id: str) -> object: ...
-    def die(self, turn_id: str, reason: str = "dead") -> object: ...
+class BreakableDatabase(Database):
+    """The real one; while ``is_down``, nothing can be read or written."""
+
+    is_down = False
+
+    def begin_again(self, template: Path) -> None:
+        """Hold what the template holds; compiling the statements anew for every test would cost 50 ms."""
+        self.is_down = False
+        with closing(sqlite3.connect(template)) as source, closing(sqlite3.connect(self._file)) as target:
+            source.backup(target)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        self._require_up()
+        with super().read() as tx:
+            yield tx
+
+    @contextmanager
+    def write(self, *, durable: bool = False) -> Iterator[Connection]:
+        self._require_up()
+        with super().write(durable=durable) as tx:
+            yield tx
+
+    def _require_up(self) -> None:
+        if self.is_down:
+            raise Unavailable("the database does not answer")
+
+
+class CountedWaiter(TurnWaiter):
+    """The real one; tests wait until so many wait on it."""
+
+    def __init__(self, turns: Turns, events: EventLog, waits: WaitReports) -> None:
+        super().__init__(turns, events, waits)
+        self._changed = threading.Condition()
+        self._count = 0
+
+    def wait(self, workspace: str, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
+        with self._counted():
+            return super().wait(workspace, turn_id, timeout_s=timeout_s, is_stopping=is_stopping)
+
+    def events(
+        self, workspace: str, turn_id: str, *, after: int, is_stopping: Callable[[], bool]
+    ) -> Iterator[Event | None]:
+        with self._counted():
+            yield from super().events(workspace, turn_id, after=after, is_stopping=is_stopping)
+
+    def await_waiters(self, count: int, *, within_s: float = 5.0) -> bool:
+        """Block until so many waits and streams are open; False if that does not come about."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._count == count, within_s)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self._add(1)
+        try:
+            yield
+        finally:
+            self._add(-1)
+
+    def _add(self, number: int) -> None:
+        with self._changed:
+            self._count += number
+            self._changed.notify_all()
 
 
 @dataclass(frozen=True)
-class Stage:
-    service: Any
-    worker: Worker
+class StageAgents:
+    """Agent runtimes that differ in nothing but their agent; four characters are a token."""
+
+    agents: Mapping[str, Agent]
+    known_tools: Sequence[Tool] = TOOLS
+
+    def runtime(self, name: str, choice: Choice | None = None, workspace: str | None = None) -> AgentRuntime:
+        registry, agent = Registry(self.known_tools), self.agents[name]
+        return AgentRuntime(
+            agent=agent,
+            model=Plays(),
+            count=lambda text: (len(text) + 3) // 4,
+            registry=registry,
+            specs=registry.specs(agent.tools),
+            allowed=agent.tools,
+            typical=1.0,
+            frame=Frame(tools=0),
+            schema="",
+            input_budget_tokens=BUDGET_TOKENS,
+            l1=l1_room(BUDGET_TOKENS, policy=agent.memory, most_tokens=BUDGET_TOKENS),
+            max_tokens=1000,
+        )
+
+    def window(self, _name: str) -> tuple[int, int]:
+        return BUDGET_TOKENS + 1000, 1000
+
+    def tools(self, _name: str) -> tuple[Tool, ...]:
+        return tuple(self.known_tools)
+
+    def kinds(self, _name: str) -> frozenset[str]:
+        return frozenset({"sql"})
+
+    def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
+        found = self.runtime(name).prepared(use)
+        return found.arguments, found.flaw
 
 
-def settings(**web: Any) -> Settings:
-    return Settings(web=WebSettings(**{"port": 0, "threads": 8, **web}))
+class AtOnce:
+    """A publisher that sends before it returns."""
+
+    def put(self, action: Callable[[], object]) -> None:
+        action()
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Closed:
+    """What is closed with the service."""
+
+    count: int = 0
+
+    def close(self) -> None:
+        self.count += 1
+
+
+class WebStage:
+    """A service, and what makes its turns go on."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: BreakableDatabase,
+        client: redis.Redis,
+        agents: Sequence[Agent] = (AGENT,),
+        tools: Sequence[Tool] = TOOLS,
+    ) -> None:
+        self.database, self.redis = database, client
+        self.events = EventLog(client, client)
+        self.book = Book()
+        self.patterns: Path = settings.home / "patterns"
+        """The folder of the library; empty unless a test writes files there before it is first read."""
+        self.patterns.mkdir(exist_ok=True)
+        known = Agents({agent.name: agent for agent in agents}, ())
+        waits = WaitReports(Turns(database), LiveWaits(client), known)
+        self.waiter = CountedWaiter(Turns(database), self.events, waits)
+        self.components = Closed()
+        self.worker = PlayedWorker(database, self.events)
+        self.lanes = Lanes(client, settings.lanes)
+        sent: Any = self.book
+        at_once: Any = AtOnce()
+        runtimes = StageAgents(known.agents, tools)
+        library_events = LibraryEvents(client, process="web")
+        library = LiveLibrary(self.patterns)
+        uses = PatternUses(database)
+        blobs = replace(settings.blobs, folder=settings.home / "blobs")
+        raw = redis.Redis(unix_socket_path=client.connection_pool.connection_kwargs["path"])
+        references = References(stores(blobs, BlobRows(database), raw), blobs)
+        parts = ServiceParts(
+            announcer=Announcer(self.lanes, self.events, sent, sent, at_once),
+            runtimes=runtimes,
+            contexts=ContextReport(runtimes, StageKnowledge(), Sessions(database), Memories(database)),
+            patterns=PatternCatalog(
+                library=library,
+                uses=uses,
+                matcher=Knowledge(
+                    library, Skills(self.patterns), uses, Ledger(database), Sessions(database), learns=True
+                ),
+                agents=runtimes,
+                library_events=library_events,
+                workers=LiveWorkers(client),
+                learns=True,
+            ),
+            references=references,
+            bodies=WebhookBodies("http://loom"),
+            health=Health(database, client),
+            figures=Figures(database, client, Breakers(client), waits, references, library, library_events),
+            components=self.components,
+        )
+        self.service = Service(
+            settings, database=database, lanes=self.lanes, waiter=self.waiter, agents=known, parts=parts
+        )
+
+    def bring_worker(self) -> None:
+        """Let a worker that takes turns be alive."""
+        LeaseRenewer(self.redis, self.lanes, "w1", LaneSettings(), threads=Threads(1)).renew()
+
+    def keep_snapshots(self, session_id: str, *contents: str) -> list[str]:
+        """Store former summaries of a session, the oldest first; their ids."""
+        lane = self.service.sessions.get("default", session_id).lane
+        ids = sorted(new_id("snap_") for _ in contents)
+        rows = [
+            {"id": snapshot_id, "lane": lane, "session_id": session_id, "snapshot_type": "l2", "content": content}
+            | {"token_count": 90, "from_n": 0, "to_n": 0, "created_ms": 0}
+            for snapshot_id, content in zip(ids, contents, strict=True)
+        ]
+        with self.database.write() as tx:
+            tx.execute(insert(memory_snapshots), rows)
+        return ids
+
+    def count(self) -> int:
+        """How many sessions and turns are stored."""
+        with self.database.read() as tx:
+            return sum(tx.execute(select(func.count()).select_from(table)).scalar_one() for table in (sessions, turns))
+
+
+MakeStage = Callable[..., WebStage]
+"""Makes a stage with these settings of the web; ``agents`` and ``tools`` in place of the usual ones."""
 
 
 @contextmanager
-def memory_stage() -> Iterator[Stage]:
-    service = MemoryService(settings())
-    yield Stage(service, service)
+def stages(settings: Settings, client: redis.Redis, database: BreakableDatabase | None = None) -> Iterator[MakeStage]:
+    """Makes stages over one database, and closes it in the end unless it was given."""
+    used = database or BreakableDatabase(settings.database_url, sync=settings.sqlite_sync)
+
+    def make(agents: Sequence[Agent] = (AGENT,), tools: Sequence[Tool] = TOOLS, **web: Any) -> WebStage:
+        served = replace(settings, web=WebSettings(**{"port": 0, "threads": 8, **web}))
+        return WebStage(served, used, client, agents, tools)
+
+    yield make
+    if database is None:
+        used.close()
 
 
-SERVICES: dict[str, Callable[[], AbstractContextManager[Stage]]] = {"memory": memory_stage}
+def set_lane_depth(service: Service, most: int) -> None:
+    """Let a session's lane hold so many turns."""
+    service.settings = replace(service.settings, limits=replace(service.settings.limits, lane_depth=most))
 
 
 @dataclass
 class Live:
     """A real server on loopback and what keeps it."""
 
-    server: Server
+    server: HttpServer
 
     @property
     def port(self) -> int:

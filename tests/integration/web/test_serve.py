@@ -10,29 +10,43 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+import redis
 
-from loom_worker.core.values.sessions import NewSession
-from tests.support.memory_service import MemoryService
+from loom_worker.core.settings import Settings
+from loom_worker.core.values.sessions import NewSession, Session
 from tests.support.until import until
-from tests.support.web_stage import settings
-from web.serve import Server, serve
+from tests.support.valkey import Valkey
+from tests.support.web_stage import MakeStage, WebStage, stages
+from web.serve import HttpServer, serve
 
 pytestmark = pytest.mark.takes(5)
 
 Process = tuple[subprocess.Popen[str], int]
 
 
-class Slow(MemoryService):
-    """Takes its time over a session: until it is let go."""
+class SlowSessions:
+    """Takes its time over a session of the stage: until it is let go."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, stage: WebStage) -> None:
         self.entered, self.let_go = threading.Event(), threading.Event()
+        self._real = stage.service.sessions
+        stage.service.sessions = self  # type: ignore[assignment]
 
-    def session(self, *args: str) -> object:  # type: ignore[override]
+    def get(self, workspace: str, session_id: str) -> Session:
         self.entered.set()
         assert self.let_go.wait(10)
-        return super().session(*args)
+        return self._real.get(workspace, session_id)
+
+
+@pytest.fixture
+def make_stage(settings: Settings, valkey: redis.Redis) -> Iterator[MakeStage]:
+    with stages(settings, valkey) as make:
+        yield make
+
+
+@pytest.fixture
+def stage(make_stage: MakeStage) -> WebStage:
+    return make_stage()
 
 
 def call(port: int, method: str, path: str, body: object = None) -> tuple[int, bytes]:
@@ -45,15 +59,15 @@ def call(port: int, method: str, path: str, body: object = None) -> tuple[int, b
     return found
 
 
-def test_a_running_request_ends_before_the_server_does() -> None:
-    service = Slow(settings())
-    service.create_session("default", NewSession(id="s"))
-    server = Server(service)  # type: ignore[arg-type]
+def test_a_running_request_ends_before_the_server_does(stage: WebStage) -> None:
+    stage.service.create_session("default", NewSession(id="s"))
+    sessions = SlowSessions(stage)
+    server = HttpServer(stage.service)
     server.start()
     answers: list[int] = []
     running = threading.Thread(target=lambda: answers.append(call(server.port, "GET", "/v1/sessions/s")[0]))
     running.start()
-    assert service.entered.wait(5)
+    assert sessions.entered.wait(5)
     draining = threading.Thread(target=server.drain)
     draining.start()
     front_is_draining = lambda: call(server.port, "GET", "/readyz")[0] == 503  # noqa: E731
@@ -63,7 +77,7 @@ def test_a_running_request_ends_before_the_server_does() -> None:
     assert call(server.port, "POST", "/v1/sessions", {})[0] == 503
     assert call(server.port, "GET", "/healthz")[0] == 200
     assert draining.is_alive()
-    service.let_go.set()
+    sessions.let_go.set()
     draining.join(5)
     running.join(5)
     server.stop()
@@ -72,8 +86,8 @@ def test_a_running_request_ends_before_the_server_does() -> None:
         call(server.port, "GET", "/healthz")
 
 
-def test_a_server_stops_while_others_wake_its_loop_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(MemoryService(settings()))  # type: ignore[arg-type]
+def test_a_server_stops_while_others_wake_its_loop_too(stage: WebStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = HttpServer(stage.service)
     server.start()
     trigger, loop = server._server.trigger, server._loop
 
@@ -88,9 +102,8 @@ def test_a_server_stops_while_others_wake_its_loop_too(monkeypatch: pytest.Monke
         call(server.port, "GET", "/healthz")
 
 
-def test_waiters_and_readers_are_sent_home_when_the_server_drains() -> None:
-    service = MemoryService(settings())
-    server = Server(service)  # type: ignore[arg-type]
+def test_waiters_and_readers_are_sent_home_when_the_server_drains(stage: WebStage) -> None:
+    server = HttpServer(stage.service)
     server.start()
     turn = json.loads(call(server.port, "POST", "/v1/sessions/s/turns", {"input": "x"})[1])
     answers: list[tuple[int, bytes]] = []
@@ -100,7 +113,7 @@ def test_waiters_and_readers_are_sent_home_when_the_server_drains() -> None:
     ]
     for waiter in waiters:
         waiter.start()
-    assert service.await_waiters(2)
+    assert stage.waiter.await_waiters(2)
     began = time.monotonic()
     server.drain()
     for waiter in waiters:
@@ -110,35 +123,49 @@ def test_waiters_and_readers_are_sent_home_when_the_server_drains() -> None:
     assert sorted(status for status, _ in answers) == [200, 200]
 
 
-def test_a_request_that_never_ends_does_not_hold_the_drain_for_ever() -> None:
-    service = Slow(settings())
-    server = Server(service)  # type: ignore[arg-type]
+def test_a_request_that_never_ends_does_not_hold_the_drain_for_ever(stage: WebStage) -> None:
+    sessions = SlowSessions(stage)
+    server = HttpServer(stage.service)
     server.start()
     stuck = socket.create_connection(("127.0.0.1", server.port))
     stuck.sendall(b"GET /v1/sessions/s HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert service.entered.wait(5)
+    assert sessions.entered.wait(5)
     began = time.monotonic()
     server.drain(grace_s=0.2)
     server.stop()
     assert time.monotonic() - began < 3
-    service.let_go.set()
+    sessions.let_go.set()
     stuck.close()
 
 
-def test_a_taken_port_is_one_clear_line_and_exit_1() -> None:
+def test_a_taken_port_is_one_clear_line_and_exit_1(make_stage: MakeStage) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        service = MemoryService(settings(port=port))
+        stage = make_stage(port=port)
         with pytest.raises(SystemExit) as caught:
-            serve(service)  # type: ignore[arg-type]
+            serve(stage.service)
     assert re.fullmatch(rf"loom web: cannot listen on 127\.0\.0\.1:{port}: [^\n]+", str(caught.value.code))
-    assert service.is_closed
+    assert stage.components.count == 1, "the service is closed"
+
+
+PROGRAM = """
+import logging, sys
+from dataclasses import replace
+from loom_worker.core.settings import from_env
+from loom_worker.runtime.build import service
+from web.serve import serve
+
+logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+settings = from_env({"LOOM_HOME": sys.argv[1], "LOOM_REDIS_URL": sys.argv[2]})
+serve(service(replace(settings, web=replace(settings.web, port=0))))
+"""
+"""As ``loom web`` does it, but on any port that is free."""
 
 
 @pytest.fixture
-def process() -> Iterator[Process]:
+def process(settings: Settings, valkey_server: Valkey) -> Iterator[Process]:
     """The front end as a process, and its port."""
-    command = [sys.executable, "-m", "tests.support.serve_memory", "0"]
+    command = [sys.executable, "-c", PROGRAM, str(settings.home), valkey_server.url]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
     with running, running.stderr:
@@ -170,9 +197,10 @@ def test_without_keys_the_start_says_who_is_served(process: Process) -> None:
     assert "only clients on this machine" in next(running.stderr)
 
 
-def test_a_key_that_waits_as_often_as_it_can_leaves_room_for_another_key(request: pytest.FixtureRequest) -> None:
-    service = MemoryService(settings(api_keys={"key-a": "alpha", "key-b": "beta"}))
-    server = Server(service)  # type: ignore[arg-type]
+def test_a_key_that_waits_as_often_as_it_can_leaves_room_for_another_key(
+    make_stage: MakeStage, request: pytest.FixtureRequest
+) -> None:
+    server = HttpServer(make_stage(api_keys={"key-a": "alpha", "key-b": "beta"}).service)
     server.start()
     request.addfinalizer(server.stop)
     request.addfinalizer(server.drain)

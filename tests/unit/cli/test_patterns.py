@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
+from loom_worker.core.settings import Settings
 from loom_worker.patterns.library import packaged_root
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
-from tests.support.memory_service import MemoryService
 from tests.support.pattern_files import MINIMAL, write
+from tests.support.web_stage import stages
 from web.app import create_app
 
 GOOD = "name: top_n\ntitle: The best\ncategory: ranking\nintents: [top ten customers, best products, most sold]\n"
@@ -114,10 +116,14 @@ def test_a_folder_is_matched_without_a_running_loom(tmp_path: Path) -> None:
     assert "customer" in lines[1]
 
 
-def test_a_folder_is_told_as_the_api_tells_it(tmp_path: Path) -> None:
+def test_a_folder_is_told_as_the_api_tells_it(tmp_path: Path, settings: Settings, valkey: redis.Redis) -> None:
     write(tmp_path / "lib", sql__a=GOOD)
     told = offline(tmp_path, "match", "top ten customers", "--dir", str(tmp_path / "lib"), "--json")
-    by_api: Any = create_app(MemoryService()).test_client().get("/v1/patterns/match?q=top+ten+customers").get_json()
+    with stages(settings, valkey) as make:
+        stage = make()
+        write(stage.patterns, sql__a=GOOD)
+        client = create_app(stage.service).test_client()
+        by_api: Any = client.get("/v1/patterns/match?q=top+ten+customers").get_json()
     here = json.loads(told.stdout)
     assert here.keys() == by_api.keys()
     assert [*here["data"][0]] == [*by_api["data"][0]]

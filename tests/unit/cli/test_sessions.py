@@ -1,35 +1,37 @@
-"""`loom sessions` against the real front end over the service in memory."""
+"""`loom sessions` against the real front end over the real service."""
 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import redis
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.layers import BLOCKS, WIDEST
 from loom_worker.cli.main import main
-from loom_worker.core.values.memory import Snapshot
+from loom_worker.core.settings import Settings
 from loom_worker.core.values.turns import NewTurn
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import settings
-from web.serve import Server
+from tests.support.callers import a_tool
+from tests.support.web_stage import WebStage, stages
+from web.serve import HttpServer
 
 Loom = Callable[..., Result]
 
 
 @pytest.fixture
-def service() -> MemoryService:
-    made = MemoryService(settings())
-    turn, _ = made.submit("default", "s1", NewTurn("Why?"), agent=None)
-    made.finish(turn.id, "Because.")
-    return made
+def stage(settings: Settings, valkey: redis.Redis) -> Iterator[WebStage]:
+    with stages(settings, valkey) as make:
+        made = make(tools=(a_tool("clock", "Tells the time. " * 514, {"type": "object"}),))
+        turn, _ = made.service.submit("default", "s1", NewTurn("Why?"), agent=None)
+        made.worker.finish(turn.id, "Because.")
+        yield made
 
 
 @pytest.fixture
-def loom(service: MemoryService, tmp_path: Path) -> Iterator[Loom]:
+def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
     """`loom sessions …` on a terminal of this character set, asking a server on loopback."""
-    server = Server(service)  # type: ignore[arg-type]
+    server = HttpServer(stage.service)
     server.start()
     env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": f"http://127.0.0.1:{server.port}", "LOOM_API_KEYS": None}
 
@@ -47,11 +49,11 @@ def test_a_session_is_shown_with_a_bar_for_each_layer(loom: Loom, words: tuple[s
     above, _, below = result.stdout.partition("\n\n")
     assert "agent             default" in above.splitlines()
     title, *bars, last = below.splitlines()
-    assert (result.exit_code, title) == (0, "context of scripted, memory version 0")
+    assert (result.exit_code, title) == (0, "context of played, memory version 0")
     assert [line.split()[0] for line in bars] == ["tools", "rom", "kernel", "l2", "l1", "recalled", "patterns"]
     assert bars[0].startswith("tools    ████▍·")
-    assert bars[4].endswith(" 6   0.6%     2 msg")
-    assert last == "266 of 1,000 tokens used (26.6%)"
+    assert bars[4].endswith(" 16   0.2%     2 msg")
+    assert last == "2,155 of 10,000 tokens used (21.6%)"
     assert max(map(len, below.splitlines())) <= WIDEST
 
 
@@ -61,27 +63,26 @@ def test_a_terminal_without_blocks_gets_plain_bars(loom: Loom) -> None:
     assert "tools    ####......" in result.stdout
 
 
-def test_json_is_the_session_with_its_context(loom: Loom, service: MemoryService) -> None:
+def test_json_is_the_session_with_its_context(loom: Loom, stage: WebStage) -> None:
     shown = json.loads(loom("show", "s1", "--json").stdout)
-    assert shown.pop("context") == service.context("default", "s1")
-    assert shown == service.session("default", "s1").as_json()
+    assert shown.pop("context") == stage.service.contexts.context("default", "s1")
+    assert shown == stage.service.sessions.get("default", "s1").as_json()
 
 
-def test_snapshots_are_listed_with_the_beginning_of_their_text(loom: Loom, service: MemoryService) -> None:
-    kept = [Snapshot(f"snap_{n}", "s1", f"{n}: " + "word\n" * 100, 90, None, None, 0) for n in (2, 1)]
-    service.memory.kept[service.session("default", "s1").lane] = kept
+def test_snapshots_are_listed_with_the_beginning_of_their_text(loom: Loom, stage: WebStage) -> None:
+    older, newer = stage.keep_snapshots("s1", *(f"{n}: " + "word\n" * 100 for n in (1, 2)))
     first = loom("snapshots", "s1", "--limit", "1")
     head, row, more = first.stdout.splitlines()
     assert head.split() == ["ID", "CREATED_AT", "TOKEN_COUNT", "CONTENT"]
-    assert row.startswith("snap_2  1970-01-01T00:00:00.000Z  90           2: word word")
+    assert row.startswith(f"{newer}  1970-01-01T00:00:00.000Z  90           2: word word")
     rest = loom("snapshots", "s1", *more.removeprefix("more: ").split(), "--json")
-    assert [item["id"] for item in json.loads(rest.stdout)["data"]] == ["snap_1"]
+    assert [item["id"] for item in json.loads(rest.stdout)["data"]] == [older]
 
 
 @pytest.mark.parametrize("words", [("show",), (), ("snapshots",)])
 def test_a_session_that_is_not_there_exits_1(loom: Loom, words: tuple[str, ...]) -> None:
     result = loom(*words, "none")
-    assert (result.exit_code, result.stderr) == (1, "loom: 404 Not found: no such session\n")
+    assert (result.exit_code, result.stderr) == (1, "loom: 404 Not found: There is no session 'none'.\n")
 
 
 def test_the_options_of_the_list_are_refused_before_a_command(loom: Loom) -> None:

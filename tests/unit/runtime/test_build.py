@@ -91,7 +91,7 @@ def test_an_accepted_turn_is_put_on_its_lane_and_its_log_opened(service: Service
     until(lambda: valkey.llen(TURN_QUEUE), 5, "the doorbell is on the queue")
     assert valkey.zrange(keys.lane(turn.lane), 0, -1) == [turn.id]
     assert valkey.hget(keys.lease(turn.lane), "state") == "kicked"
-    events = service.events("default", turn.id, after=0, is_stopping=lambda: False)
+    events = service.waiter.events("default", turn.id, after=0, is_stopping=lambda: False)
     assert next(events) == Event(1, "turn.queued", queued(turn))
 
 
@@ -106,23 +106,23 @@ def test_a_front_accepts_turns_while_redis_is_down(settings: Settings) -> None:
     service = build.service(settings)
     turn, _ = service.submit("default", "s1", NewTurn("How many?"), agent=None)
     assert service.turn("default", turn.id).status == "queued"
-    assert any(problem.startswith("redis") for problem in service.readiness())
+    assert any(problem.startswith("redis") for problem in service.health.problems())
     service.close()
 
 
 def test_readiness_names_what_is_missing(service: Service, live: Settings) -> None:
-    assert service.readiness() == ("workers: none that takes turns is alive",)
+    assert service.health.problems() == ("workers: none that takes turns is alive",)
     process = build.start(live)
     process.worker.turns.renewer.renew()
-    assert service.readiness() == ()
+    assert service.health.problems() == ()
     assert service.queue_stats("default")["workers"] == 1
     process.stop()
-    assert service.readiness() == ("workers: none that takes turns is alive",)
+    assert service.health.problems() == ("workers: none that takes turns is alive",)
 
 
 def test_a_front_without_a_database_is_not_ready(live: Settings, tmp_path: Path) -> None:
     empty = build.service(replace(live, database_url=f"sqlite:///{tmp_path}/empty.db"))
-    assert any(problem.startswith("database") for problem in empty.readiness())
+    assert any(problem.startswith("database") for problem in empty.health.problems())
     empty.close()
     empty.close()
 

@@ -13,8 +13,8 @@ from loom_worker.core.values.turns import Decision, Turn
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.approvals import Approvals
 from loom_worker.service.service import Service
-from loom_worker.service.turn_waiter import Following
-from loom_worker.service.wait_reports import Waits
+from loom_worker.service.turn_waiter import TurnWaiter
+from loom_worker.service.wait_reports import WaitReports
 from tests.support.models import says, wants
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
@@ -41,8 +41,8 @@ def approvals(stage: Stage, out: Out) -> Approvals:
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
-        following=Following(
-            stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
+        waiter=TurnWaiter(
+            stage.turns, stage.events, WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
         ),
         agents=agent_files.load(None),
         parts=replace(out.parts(), runtimes=Agents()),

@@ -16,8 +16,8 @@ from loom_worker.core.values.turns import NewTurn, Retry, Turn, Webhook
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.service import Service
-from loom_worker.service.turn_waiter import Following
-from loom_worker.service.wait_reports import Waits
+from loom_worker.service.turn_waiter import TurnWaiter
+from loom_worker.service.wait_reports import WaitReports
 from tests.support.models import says, wants
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
@@ -29,13 +29,13 @@ def out() -> Out:
     return Out()
 
 
-def a_front(stage: Stage, out: Out, lanes: Lanes | None = None) -> Service:
+def a_service(stage: Stage, out: Out, lanes: Lanes | None = None) -> Service:
     return Service(
         stage.settings,
         database=stage.database,
         lanes=lanes or stage.lanes,
-        following=Following(
-            stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
+        waiter=TurnWaiter(
+            stage.turns, stage.events, WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
         ),
         agents=agent_files.load(None),
         parts=out.parts(),
@@ -44,7 +44,7 @@ def a_front(stage: Stage, out: Out, lanes: Lanes | None = None) -> Service:
 
 @pytest.fixture
 def service(stage: Stage, out: Out) -> Service:
-    return a_front(stage, out)
+    return a_service(stage, out)
 
 
 def submit(service: Service, text: str = "How many?", *, session: str = "s1", **new: Any) -> Turn:
@@ -77,7 +77,7 @@ def test_an_unknown_agent_is_refused_before_anything_is_stored(service: Service,
         service.create_session(WORKSPACE, NewSession(id="s1", agent="ghost"))
     assert out.announced == []
     with pytest.raises(NotFound):
-        service.session(WORKSPACE, "s1")
+        service.sessions.get(WORKSPACE, "s1")
 
 
 def test_a_turn_for_another_agent_than_its_sessions_is_refused_and_announced_to_nobody(
@@ -88,8 +88,8 @@ def test_a_turn_for_another_agent_than_its_sessions_is_refused_and_announced_to_
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
-        following=Following(
-            stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(tmp_path))
+        waiter=TurnWaiter(
+            stage.turns, stage.events, WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(tmp_path))
         ),
         agents=agent_files.load(tmp_path),
         parts=out.parts(),
@@ -100,20 +100,22 @@ def test_a_turn_for_another_agent_than_its_sessions_is_refused_and_announced_to_
     assert (caught.value.slug, out.announced) == ("agent-mismatch", [turn])
     service.create_session(WORKSPACE, NewSession(id="s2"))
     assert service.submit(WORKSPACE, "s2", NewTurn("?"), agent="careful")[0].agent == "careful"
-    assert service.session(WORKSPACE, "s2").agent == "careful"
+    assert service.sessions.get(WORKSPACE, "s2").agent == "careful"
 
 
 FOREIGN: dict[str, Callable[[Service, str, str], object]] = {
-    "session": lambda service, turn, delivery: service.session("other", "s1"),
+    "session": lambda service, turn, delivery: service.sessions.get("other", "s1"),
     "patch": lambda service, turn, delivery: service.patch_session("other", "s1", SessionPatch(title="x")),
     "delete": lambda service, turn, delivery: service.delete_session("other", "s1"),
     "turn": lambda service, turn, delivery: service.turn("other", turn),
-    "wait": lambda service, turn, delivery: service.wait("other", turn, timeout_s=1, is_stopping=lambda: False),
-    "events": lambda service, turn, delivery: list(service.events("other", turn, after=0, is_stopping=lambda: False)),
+    "wait": lambda service, turn, delivery: service.waiter.wait("other", turn, timeout_s=1, is_stopping=lambda: False),
+    "events": lambda service, turn, delivery: list(
+        service.waiter.events("other", turn, after=0, is_stopping=lambda: False)
+    ),
     "turns": lambda service, turn, delivery: service.turns("other", session_id="s1", limit=9, after=None),
-    "messages": lambda service, turn, delivery: service.messages("other", "s1", limit=9, after=None),
-    "search": lambda service, turn, delivery: service.search("other", "s1", "mine", limit=9),
-    "snapshots": lambda service, turn, delivery: service.snapshots("other", "s1", limit=9, after=None),
+    "messages": lambda service, turn, delivery: service.messages.page("other", "s1", limit=9, after=None),
+    "search": lambda service, turn, delivery: service.search.session("other", "s1", "mine", limit=9),
+    "snapshots": lambda service, turn, delivery: service.memories.snapshots("other", "s1", limit=9, after=None),
     "replay": lambda service, turn, delivery: service.replay_delivery("other", delivery),
 }
 
@@ -127,13 +129,13 @@ def test_what_belongs_to_another_workspace_is_not_found(
     with pytest.raises(NotFound):
         FOREIGN[question](service, turn.id, stage.book.delivered[0])
     assert (out.woken, out.delivered) == ([], [])
-    assert service.session(WORKSPACE, "s1").title is None
+    assert service.sessions.get(WORKSPACE, "s1").title is None
 
 
 def test_what_was_said_is_found_by_what_was_asked(stage: Stage, service: Service) -> None:
     stage.model.scenes = [says("The keys are under the mat.")]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
-    [answer, question] = service.search(WORKSPACE, "s1", "Where's the key?", limit=9)
+    [answer, question] = service.search.session(WORKSPACE, "s1", "Where's the key?", limit=9)
     assert (answer.turn_id, answer.role, answer.snippet) == (turn.id, "assistant", "The keys are under the mat.")
     assert question.role == "user"
     assert answer.score > question.score > 0
@@ -143,8 +145,8 @@ def test_lists_of_another_workspace_are_empty(stage: Stage, service: Service) ->
     stage.model.scenes = [says("Mine.")]
     stage.serve(stage.submit(webhook=Webhook("https://example.org/hook")), stage.worker("w1"))
     assert service.turns("other", limit=9, after=None).items == ()
-    assert service.sessions("other", limit=9, after=None).items == ()
-    assert service.deliveries("other", limit=9, after=None).items == ()
+    assert service.sessions.page("other", limit=9, after=None).items == ()
+    assert service.outbox.page("other", limit=9, after=None).items == ()
     assert service.usage("other", group_by="session") == ()
     assert service.queue_stats("other")["lanes"] == 0
 
@@ -188,17 +190,17 @@ def test_a_deleted_session_leaves_nothing_in_redis(stage: Stage, service: Servic
 
 def test_a_session_is_deleted_while_redis_is_down(stage: Stage, out: Out, tmp_path: Path) -> None:
     client = redis_client.client(f"unix://{tmp_path}/none", connections=4)
-    service = a_front(stage, out, Lanes(client, stage.settings.lanes))
+    service = a_service(stage, out, Lanes(client, stage.settings.lanes))
     stage.submit()
     service.delete_session(WORKSPACE, "s1")
     with pytest.raises(NotFound):
-        service.session(WORKSPACE, "s1")
+        service.sessions.get(WORKSPACE, "s1")
 
 
 def test_a_replayed_delivery_is_sent_at_once(stage: Stage, service: Service, out: Out) -> None:
     stage.model.scenes = [says("Mine.")]
     stage.serve(stage.submit(webhook=Webhook("https://example.org/hook")), stage.worker("w1"))
-    [delivery] = service.deliveries(WORKSPACE, limit=9, after=None).items
+    [delivery] = service.outbox.page(WORKSPACE, limit=9, after=None).items
     assert service.replay_delivery(WORKSPACE, delivery.id).status == "pending"
     assert out.delivered == [delivery.id]
 
@@ -212,7 +214,7 @@ def test_a_webhook_that_would_never_be_served_is_refused(service: Service, webho
 
 def test_a_webhook_secret_that_is_none_is_refused(stage: Stage, out: Out) -> None:
     stage.settings = replace(stage.settings, webhook=WebhookSettings(allow_private=True))
-    service = a_front(stage, out)
+    service = a_service(stage, out)
     service.check_webhook(Webhook("http://127.0.0.1/x"))
     with pytest.raises(Invalid):
         service.check_webhook(Webhook("http://127.0.0.1/x", "not a secret"))
@@ -242,21 +244,19 @@ def test_the_queue_counts_turns_and_workers(service: Service) -> None:
     assert (stats["lanes"], stats["queued"], stats["workers"]) == (1, 2, 2)
 
 
-def test_agents_tools_and_readiness_are_shown(service: Service) -> None:
+def test_agents_and_tools_are_shown(service: Service) -> None:
     assert [agent.name for agent in service.agents()] == ["default"]
     assert [tool.spec.name for tool in service.tools("default")] == ["add", "note"]
-    assert service.metrics() == {"lanes": 3}
-    assert service.readiness() == ("workers: none is alive",)
 
 
-def test_a_closed_front_has_closed_what_it_holds(service: Service, out: Out) -> None:
+def test_a_closed_service_has_closed_what_it_holds(service: Service, out: Out) -> None:
     service.close()
     assert out.closed == 2  # the announcer and the components
 
 
 def test_every_refusal_is_one_of_ours(service: Service) -> None:
     with pytest.raises(LoomError):
-        service.messages(WORKSPACE, "nowhere", limit=1, after=None)
+        service.messages.page(WORKSPACE, "nowhere", limit=1, after=None)
 
 
 def failed(service: Service, stage: Stage, **new: Any) -> Turn:

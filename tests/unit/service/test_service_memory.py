@@ -11,8 +11,8 @@ from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import NewTurn
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.service import CHECKED_BYTES, Service
-from loom_worker.service.turn_waiter import Following
-from loom_worker.service.wait_reports import Waits
+from loom_worker.service.turn_waiter import TurnWaiter
+from loom_worker.service.wait_reports import WaitReports
 from tests.support.models import says
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
@@ -25,12 +25,12 @@ def out() -> Out:
     return Out()
 
 
-def a_front(stage: Stage, out: Out, agents: Agents = AGENTS) -> Service:
+def a_service(stage: Stage, out: Out, agents: Agents = AGENTS) -> Service:
     return Service(
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
-        following=Following(stage.turns, stage.events, Waits(stage.turns, LiveWaits(stage.redis), agents)),
+        waiter=TurnWaiter(stage.turns, stage.events, WaitReports(stage.turns, LiveWaits(stage.redis), agents)),
         agents=agents,
         parts=out.parts(),
     )
@@ -38,24 +38,13 @@ def a_front(stage: Stage, out: Out, agents: Agents = AGENTS) -> Service:
 
 @pytest.fixture
 def service(stage: Stage, out: Out) -> Service:
-    made = a_front(stage, out)
+    made = a_service(stage, out)
     made.create_session(WORKSPACE, NewSession(id="s1"))
     return made
 
 
-def test_context_and_recalled_messages_are_asked_for_in_the_callers_workspace(service: Service, out: Out) -> None:
-    assert service.context(WORKSPACE, "s1") == {"object": "context"}
-    assert service.recall(WORKSPACE, "s1", ("msg_1",)) == 7
-    service.clear_recalled(WORKSPACE, "s1")
-    assert out.asked == [
-        ("context", WORKSPACE, "s1"),
-        ("recall", WORKSPACE, "s1", ("msg_1",)),
-        ("clear", WORKSPACE, "s1"),
-    ]
-
-
 def test_a_session_without_snapshots_has_an_empty_page(service: Service) -> None:
-    page = service.snapshots(WORKSPACE, "s1", limit=5, after=None)
+    page = service.memories.snapshots(WORKSPACE, "s1", limit=5, after=None)
     assert (page.items, page.next) == ((), None)
 
 
@@ -70,10 +59,10 @@ def test_tools_and_database_are_chosen_of_the_agents_own(service: Service, out: 
     "patch", [SessionPatch(tools=("rm",)), SessionPatch(backend="x.db"), SessionPatch(agent="other@latest")]
 )
 def test_what_the_agent_does_not_allow_changes_nothing(service: Service, patch: SessionPatch) -> None:
-    before = service.session(WORKSPACE, "s1")
+    before = service.sessions.get(WORKSPACE, "s1")
     with pytest.raises(Invalid):
         service.patch_session(WORKSPACE, "s1", replace(patch, title="new"))
-    assert service.session(WORKSPACE, "s1") == before
+    assert service.sessions.get(WORKSPACE, "s1") == before
 
 
 def test_a_session_takes_up_its_agent_as_it_is_now(stage: Stage, service: Service) -> None:
@@ -81,14 +70,14 @@ def test_a_session_takes_up_its_agent_as_it_is_now(stage: Stage, service: Servic
     turn = service.submit(WORKSPACE, "s1", NewTurn("?"), agent=None)[0]
     stage.lanes.submit(turn.lane, [(turn.seq, turn.id)])
     stage.serve(turn, stage.worker("w1"))
-    assert service.session(WORKSPACE, "s1").agent_version == "1"
+    assert service.sessions.get(WORKSPACE, "s1").agent_version == "1"
     session = service.patch_session(WORKSPACE, "s1", SessionPatch(agent="default@latest"))
     assert (session.rom, session.agent_version) == (None, None)
 
 
 def test_the_choice_of_an_agent_that_is_gone_is_refused_and_the_rest_is_not(stage: Stage, out: Out) -> None:
-    a_front(stage, out).create_session(WORKSPACE, NewSession(id="s2", agent="other"))
-    service = a_front(stage, out, Agents({"default": AGENTS.agents["default"]}, ()))
+    a_service(stage, out).create_session(WORKSPACE, NewSession(id="s2", agent="other"))
+    service = a_service(stage, out, Agents({"default": AGENTS.agents["default"]}, ()))
     with pytest.raises(Invalid, match="no agent 'other'"):
         service.patch_session(WORKSPACE, "s2", SessionPatch(tools=("add",)))
     assert service.patch_session(WORKSPACE, "s2", SessionPatch(title="t")).title == "t"
@@ -111,9 +100,9 @@ def test_a_kernel_beyond_its_share_is_neither_made_nor_changed(service: Service,
     with pytest.raises(Invalid):
         service.create_session(WORKSPACE, NewSession(id="s2", kernel={"a": "long"}))
     assert out.asked == [("kernel", "default", {"a": "long"})] * 2
-    assert service.session(WORKSPACE, "s1").kernel == {}
+    assert service.sessions.get(WORKSPACE, "s1").kernel == {}
     with pytest.raises(NotFound):
-        service.session(WORKSPACE, "s2")
+        service.sessions.get(WORKSPACE, "s2")
 
 
 def test_an_empty_kernel_always_fits(service: Service, out: Out) -> None:
@@ -132,8 +121,8 @@ def test_only_a_long_message_is_counted_before_it_is_accepted(
 
 
 def test_a_broken_default_agent_keeps_no_turn_from_sessions_of_another(stage: Stage, out: Out) -> None:
-    a_front(stage, out).create_session(WORKSPACE, NewSession(id="theirs", agent="other"))
-    service = a_front(stage, out, Agents({"other": Agent("other")}, ()))
+    a_service(stage, out).create_session(WORKSPACE, NewSession(id="theirs", agent="other"))
+    service = a_service(stage, out, Agents({"other": Agent("other")}, ()))
     assert service.submit(WORKSPACE, "theirs", NewTurn("?"), agent=None)[0].agent == "other"
     with pytest.raises(Invalid, match="no agent 'default'"):
         service.submit(WORKSPACE, "new", NewTurn("?"), agent=None)
@@ -145,4 +134,4 @@ def test_a_message_that_can_never_be_sent_is_not_accepted(service: Service, out:
         service.submit(WORKSPACE, "new", NewTurn("x" * (CHECKED_BYTES + 1)), agent=None)
     assert (caught.value.slug, out.announced) == ("message-too-large", [])
     with pytest.raises(NotFound):
-        service.session(WORKSPACE, "new")
+        service.sessions.get(WORKSPACE, "new")

@@ -18,8 +18,8 @@ from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.live_waits import LiveWaits
-from loom_worker.service.turn_waiter import Following
-from loom_worker.service.wait_reports import Waits
+from loom_worker.service.turn_waiter import TurnWaiter
+from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store.turns import Turns
 from tests.support.models import ONE_CALL, Beat, says, wants
 from tests.support.stage import WORKSPACE, Stage
@@ -36,26 +36,26 @@ class Fast(EventLog):
         return super().read(turn_id, after=after, wait_ms=wait_ms // 20, most=most)
 
 
-def waits_of(stage: Stage) -> Waits:
-    return Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
+def waits_of(stage: Stage) -> WaitReports:
+    return WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
 
 
 @pytest.fixture
-def following(stage: Stage) -> Following:
-    return Following(stage.turns, stage.events, waits_of(stage))
+def waiter(stage: Stage) -> TurnWaiter:
+    return TurnWaiter(stage.turns, stage.events, waits_of(stage))
 
 
 @pytest.fixture
-def hasty(stage: Stage) -> Following:
+def hasty(stage: Stage) -> TurnWaiter:
     """A follower whose pauses are short, for tests that wait until one is over."""
-    return Following(stage.turns, Fast(stage.redis, stage.redis), waits_of(stage))
+    return TurnWaiter(stage.turns, Fast(stage.redis, stage.redis), waits_of(stage))
 
 
 @pytest.fixture
-def blind(stage: Stage, tmp_path: Path) -> Following:
+def blind(stage: Stage, tmp_path: Path) -> TurnWaiter:
     """A follower whose Redis is down."""
     client = redis_client.client(f"unix://{tmp_path}/none", connections=4)
-    return Following(stage.turns, EventLog(client, client), waits_of(stage))
+    return TurnWaiter(stage.turns, EventLog(client, client), waits_of(stage))
 
 
 def never() -> bool:
@@ -71,8 +71,8 @@ def answered(stage: Stage) -> Turn:
     return stage.serve(turn, worker)
 
 
-def read(following: Following, turn: Turn, *, after: int = 0) -> list[Event]:
-    events = following.events(WORKSPACE, turn.id, after=after, is_stopping=never)
+def read(waiter: TurnWaiter, turn: Turn, *, after: int = 0) -> list[Event]:
+    events = waiter.events(WORKSPACE, turn.id, after=after, is_stopping=never)
     return [event for event in events if event is not None]
 
 
@@ -81,55 +81,55 @@ def waiting(stage: Stage) -> None:
     until(lambda: stage.redis.info("clients")["blocked_clients"], 5, "a reader waits")
 
 
-def test_a_waiter_gets_the_turn_as_soon_as_it_ends(stage: Stage, following: Following) -> None:
+def test_a_waiter_gets_the_turn_as_soon_as_it_ends(stage: Stage, waiter: TurnWaiter) -> None:
     turn = stage.submit()
     stage.model.scenes = [says("Done.")]
     with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(
-            lambda: (following.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=never), time.monotonic())
+        found_later = pool.submit(
+            lambda: (waiter.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=never), time.monotonic())
         )
         waiting(stage)
         stage.serve(turn, stage.worker("w1"))
         ended_s = time.monotonic()
-        found, woken_s = waiter.result(timeout=5)
+        found, woken_s = found_later.result(timeout=5)
     assert (found.status, found.output_text) == ("completed", "Done.")
     assert woken_s - ended_s < 0.5, "less than the pause between two looks"
 
 
-def test_a_waiter_for_a_finished_turn_does_not_wait(stage: Stage, following: Following) -> None:
+def test_a_waiter_for_a_finished_turn_does_not_wait(stage: Stage, waiter: TurnWaiter) -> None:
     turn = answered(stage)
     began_s = time.monotonic()
-    assert following.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=never) == turn
+    assert waiter.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=never) == turn
     assert time.monotonic() - began_s < 1
 
 
-def test_a_waiter_gets_the_turn_as_soon_as_it_asks_for_a_person(stage: Stage, following: Following) -> None:
+def test_a_waiter_gets_the_turn_as_soon_as_it_asks_for_a_person(stage: Stage, waiter: TurnWaiter) -> None:
     turn = stage.submit()
     with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(lambda: following.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never))
+        found_later = pool.submit(lambda: waiter.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never))
         waiting(stage)
         with stage.database.write() as tx:
             tx.exec_driver_sql("UPDATE turns SET status = 'requires_action'")
-        assert waiter.result(timeout=30).status == "requires_action"
+        assert found_later.result(timeout=30).status == "requires_action"
 
 
-def test_a_waiter_gets_the_turn_as_it_is_when_the_time_is_over(stage: Stage, following: Following) -> None:
+def test_a_waiter_gets_the_turn_as_it_is_when_the_time_is_over(stage: Stage, waiter: TurnWaiter) -> None:
     turn = stage.submit()
     began_s = time.monotonic()
-    assert following.wait(WORKSPACE, turn.id, timeout_s=0.2, is_stopping=never).status == "queued"
+    assert waiter.wait(WORKSPACE, turn.id, timeout_s=0.2, is_stopping=never).status == "queued"
     assert 0.15 < time.monotonic() - began_s < 2
 
 
-def test_a_waiter_goes_home_when_the_process_stops(stage: Stage, hasty: Following) -> None:
+def test_a_waiter_goes_home_when_the_process_stops(stage: Stage, hasty: TurnWaiter) -> None:
     turn, stopping = stage.submit(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(lambda: hasty.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=stopping.is_set))
+        found_later = pool.submit(lambda: hasty.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=stopping.is_set))
         waiting(stage)
         stopping.set()
-        assert waiter.result(timeout=5).status == "queued"
+        assert found_later.result(timeout=5).status == "queued"
 
 
-def test_a_waiter_hears_of_the_end_while_redis_is_down(stage: Stage, blind: Following) -> None:
+def test_a_waiter_hears_of_the_end_while_redis_is_down(stage: Stage, blind: TurnWaiter) -> None:
     turn = stage.submit()
     stage.model.scenes = [says("Done.")]
     looked = threading.Event()
@@ -139,35 +139,35 @@ def test_a_waiter_hears_of_the_end_while_redis_is_down(stage: Stage, blind: Foll
         return False
 
     with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(lambda: blind.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=is_stopping))
+        found_later = pool.submit(lambda: blind.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=is_stopping))
         assert looked.wait(5)
         stage.serve(turn, stage.worker("w1"))
-        assert waiter.result(timeout=5).status == "completed"
+        assert found_later.result(timeout=5).status == "completed"
 
 
-def test_a_waiter_hears_of_an_end_that_no_log_told(stage: Stage, hasty: Following) -> None:
+def test_a_waiter_hears_of_an_end_that_no_log_told(stage: Stage, hasty: TurnWaiter) -> None:
     turn = stage.submit()
     stage.model.scenes = [says("Done.")]
     with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(lambda: hasty.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=never))
+        found_later = pool.submit(lambda: hasty.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=never))
         waiting(stage)
         stage.serve(turn, stage.worker("w1", events=EventLog(*[_unreachable()] * 2)))
-        assert waiter.result(timeout=5).status == "completed"
+        assert found_later.result(timeout=5).status == "completed"
 
 
 def _unreachable() -> object:
     return redis_client.client("unix:///nowhere/at/all", connections=1)
 
 
-def test_nobody_follows_what_belongs_to_others(stage: Stage, following: Following) -> None:
+def test_nobody_follows_what_belongs_to_others(stage: Stage, waiter: TurnWaiter) -> None:
     turn = answered(stage)
     with pytest.raises(NotFound):
-        following.wait("other", turn.id, timeout_s=1, is_stopping=never)
+        waiter.wait("other", turn.id, timeout_s=1, is_stopping=never)
     with pytest.raises(NotFound):
-        next(following.events("other", turn.id, after=0, is_stopping=never))
+        next(waiter.events("other", turn.id, after=0, is_stopping=never))
 
 
-def test_a_reader_gets_the_events_as_they_come(stage: Stage, following: Following) -> None:
+def test_a_reader_gets_the_events_as_they_come(stage: Stage, waiter: TurnWaiter) -> None:
     turn = stage.submit()
     seen: list[str] = []
 
@@ -177,21 +177,21 @@ def test_a_reader_gets_the_events_as_they_come(stage: Stage, following: Followin
     scene: list[Beat] = says("Hello there.")
     stage.model.scenes = [[scene[0], seen_so_far, *scene[1:]]]
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(lambda: seen.extend(event.type for event in _all(following, turn)))
+        reading = pool.submit(lambda: seen.extend(event.type for event in _all(waiter, turn)))
         stage.serve(turn, stage.worker("w1"))
         reading.result(timeout=5)
     assert seen == stage.told(turn)
 
 
-def _all(following: Following, turn: Turn) -> Iterator[Event]:
-    for event in following.events(WORKSPACE, turn.id, after=0, is_stopping=never):
+def _all(waiter: TurnWaiter, turn: Turn) -> Iterator[Event]:
+    for event in waiter.events(WORKSPACE, turn.id, after=0, is_stopping=never):
         if event is not None:
             yield event
 
 
 @pytest.mark.parametrize("is_stream_there", [True, False])
 def test_a_reader_that_resumes_at_any_id_gets_exactly_the_rest(
-    stage: Stage, following: Following, is_stream_there: bool
+    stage: Stage, waiter: TurnWaiter, is_stream_there: bool
 ) -> None:
     turn = answered(stage)
     whole = list(stage.live(turn))
@@ -199,22 +199,22 @@ def test_a_reader_that_resumes_at_any_id_gets_exactly_the_rest(
     if not is_stream_there:
         stage.redis.flushall()
     for after in range(len(whole) + 1):
-        assert read(following, turn, after=after) == whole[after:]
+        assert read(waiter, turn, after=after) == whole[after:]
 
 
-def test_events_of_a_finished_turn_are_read_while_redis_is_down(stage: Stage, blind: Following) -> None:
+def test_events_of_a_finished_turn_are_read_while_redis_is_down(stage: Stage, blind: TurnWaiter) -> None:
     turn = answered(stage)
     assert read(blind, turn) == list(stage.live(turn))
 
 
-def test_a_reader_that_is_ahead_is_reset_and_gets_everything(stage: Stage, following: Following) -> None:
+def test_a_reader_that_is_ahead_is_reset_and_gets_everything(stage: Stage, waiter: TurnWaiter) -> None:
     turn = answered(stage)
-    first, *rest = read(following, turn, after=999)
+    first, *rest = read(waiter, turn, after=999)
     assert (first.id, first.type) == (0, "stream.reset")
     assert rest == list(stage.live(turn))
 
 
-def test_a_reader_of_a_running_turn_whose_log_was_lost_is_told_to_begin_again(stage: Stage, hasty: Following) -> None:
+def test_a_reader_of_a_running_turn_whose_log_was_lost_is_told_to_begin_again(stage: Stage, hasty: TurnWaiter) -> None:
     turn = stage.submit()
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text="Adding."), says("It is 3.")]
     stage.serve(turn, stage.worker("w1"))
@@ -235,7 +235,7 @@ def small_log(stage: Stage, log_bytes: int = 700) -> EventLog:
 
 @pytest.mark.parametrize("has_ended", [False, True])
 def test_what_a_full_log_has_dropped_is_read_from_the_journal(
-    stage: Stage, following: Following, has_ended: bool
+    stage: Stage, waiter: TurnWaiter, has_ended: bool
 ) -> None:
     text = "Adding these two, which takes some words to say. " * 20
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text=text), says("It is 3.")]
@@ -246,7 +246,7 @@ def test_what_a_full_log_has_dropped_is_read_from_the_journal(
         stage.serve(turn, worker)
     assert stage.live(turn)[0].id > 1, "nothing was dropped"
     whole = stage.rebuilt(turn)
-    reader = following.events(WORKSPACE, turn.id, after=0, is_stopping=never)
+    reader = waiter.events(WORKSPACE, turn.id, after=0, is_stopping=never)
     assert [next(reader) for _ in whole] == list(whole)
 
 
@@ -266,13 +266,13 @@ def test_a_turn_that_ends_between_two_looks_is_told_with_its_text(stage: Stage) 
     stage.redis.flushall()
     before = replace(turn, status="in_progress", output_text=None)
     late = Late(stage, before)
-    following = Following(late, Fast(stage.redis, stage.redis), waits_of(stage))
-    assert read(following, turn) == list(stage.rebuilt(turn))
+    waiter = TurnWaiter(late, Fast(stage.redis, stage.redis), waits_of(stage))
+    assert read(waiter, turn) == list(stage.rebuilt(turn))
     assert late.first == []
 
 
 def test_a_reader_waits_for_what_a_full_log_has_dropped_until_the_journal_has_it(
-    stage: Stage, following: Following
+    stage: Stage, waiter: TurnWaiter
 ) -> None:
     turn, log = stage.submit(), small_log(stage)
     seen: list[Event] = []
@@ -285,7 +285,7 @@ def test_a_reader_waits_for_what_a_full_log_has_dropped_until_the_journal_has_it
         reading: list[Future[None]] = []
 
         def come_late() -> None:
-            reading.append(pool.submit(lambda: seen.extend(_all(following, turn))))
+            reading.append(pool.submit(lambda: seen.extend(_all(waiter, turn))))
 
         reply = Reply(
             "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)), "end_turn", ONE_CALL, "m"
@@ -296,33 +296,33 @@ def test_a_reader_waits_for_what_a_full_log_has_dropped_until_the_journal_has_it
     assert seen == list(stage.rebuilt(turn))
 
 
-def test_a_turn_that_is_too_large_for_the_log_still_ends_it_whole(stage: Stage, following: Following) -> None:
+def test_a_turn_that_is_too_large_for_the_log_still_ends_it_whole(stage: Stage, waiter: TurnWaiter) -> None:
     turn = stage.submit()
     stage.model.scenes = [says("word " * 40_000)]
     stage.serve(turn, stage.worker("w1"))
     assert stage.live(turn)[-1].data == {}
-    *_, last = read(following, turn)
+    *_, last = read(waiter, turn)
     assert (last.type, last.data) == ("turn.completed", stage.turn(turn).as_json())
 
 
 def test_a_running_turn_whose_log_has_run_out_of_time_is_read_from_the_journal(
-    stage: Stage, following: Following
+    stage: Stage, waiter: TurnWaiter
 ) -> None:
     turn = stage.submit()
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text="Adding.")]
     stage.serve(turn, stage.worker("w1"))
     whole = stage.live(turn)
     stage.redis.delete(f"loom:events:{turn.id}")
-    reader = following.events(WORKSPACE, turn.id, after=0, is_stopping=never)
+    reader = waiter.events(WORKSPACE, turn.id, after=0, is_stopping=never)
     assert [next(reader) for _ in whole] == list(whole)
 
 
-def test_a_stream_lost_in_the_middle_is_read_on_from_the_journal(stage: Stage, following: Following) -> None:
+def test_a_stream_lost_in_the_middle_is_read_on_from_the_journal(stage: Stage, waiter: TurnWaiter) -> None:
     turn = stage.submit()
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text="Adding."), says("It is 3.")]
     worker = stage.worker("w1")
     stage.serve(turn, worker)
-    reader = following.events(WORKSPACE, turn.id, after=0, is_stopping=never)
+    reader = waiter.events(WORKSPACE, turn.id, after=0, is_stopping=never)
     before = [next(reader) for _ in stage.live(turn)]
     stage.redis.flushall()
     stage.lanes.submit(turn.lane, [(turn.seq, turn.id)])
@@ -331,16 +331,16 @@ def test_a_stream_lost_in_the_middle_is_read_on_from_the_journal(stage: Stage, f
     assert [*before, *reader] == list(stage.rebuilt(turn))
 
 
-def test_nothing_follows_the_final_event(stage: Stage, following: Following) -> None:
+def test_nothing_follows_the_final_event(stage: Stage, waiter: TurnWaiter) -> None:
     turn = answered(stage)
     whole = list(stage.live(turn))
     stage.events.append(turn.id, [("tool_call.completed", {"id": "late"})], least=1)
-    assert read(following, turn) == whole
+    assert read(waiter, turn) == whole
 
 
-def test_a_reader_stops_with_the_process(stage: Stage, following: Following) -> None:
+def test_a_reader_stops_with_the_process(stage: Stage, waiter: TurnWaiter) -> None:
     turn, stopping = stage.submit(), threading.Event()
-    reader = following.events(WORKSPACE, turn.id, after=0, is_stopping=stopping.is_set)
+    reader = waiter.events(WORKSPACE, turn.id, after=0, is_stopping=stopping.is_set)
     assert next(reader) == stage.live(turn)[0]
     stopping.set()
     assert list(reader) == []

@@ -8,19 +8,19 @@ from loom_worker.core.values.agents import Agent, ApprovalPolicy
 from loom_worker.core.values.turns import Turn, Waiting
 from loom_worker.lanes import keys
 from loom_worker.lanes.live_waits import LiveWaits
-from loom_worker.service.wait_reports import LATE_MS, Waits
+from loom_worker.service.wait_reports import LATE_MS, WaitReports
 from tests.support.models import Killed, says, wants
 from tests.support.stage import START_MS, WORKSPACE, Stage
 
 
 @pytest.fixture
-def waits(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Waits:
+def waits(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> WaitReports:
     monkeypatch.setattr("loom_worker.service.wait_reports.now_ms", lambda: stage.now_ms)
-    return Waits(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
+    return WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
 
 
-def waiting(stage: Stage, waits: Waits, turn: Turn) -> Waiting | None:
-    return waits.told(stage.turn(turn)).waiting
+def waiting(stage: Stage, waits: WaitReports, turn: Turn) -> Waiting | None:
+    return waits.with_wait(stage.turn(turn)).waiting
 
 
 def held(stage: Stage) -> Turn:
@@ -33,26 +33,26 @@ def held(stage: Stage) -> Turn:
     return stage.turn(turn)
 
 
-def test_a_queued_turn_waits_for_its_lane(stage: Stage, waits: Waits) -> None:
+def test_a_queued_turn_waits_for_its_lane(stage: Stage, waits: WaitReports) -> None:
     turn = stage.submit()
     assert waiting(stage, waits, turn) == Waiting("lane", START_MS)
 
 
-def test_a_turn_that_has_ended_waits_for_nothing(stage: Stage, waits: Waits) -> None:
+def test_a_turn_that_has_ended_waits_for_nothing(stage: Stage, waits: WaitReports) -> None:
     stage.model.scenes = [says("Yes.")]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
     assert waiting(stage, waits, turn) is None
-    assert waits.told(stage.turn(turn)).as_json()["waiting"] is None
+    assert waits.with_wait(stage.turn(turn)).as_json()["waiting"] is None
 
 
-def test_a_call_under_way_is_known_from_its_worker(stage: Stage, waits: Waits) -> None:
+def test_a_call_under_way_is_known_from_its_worker(stage: Stage, waits: WaitReports) -> None:
     turn = held(stage)
     told = Waiting("rate_limit", START_MS + 5, attempt=2, next_try_ms=START_MS + 900, last_error="busy (429)")
     waits.live.record(turn, told)
     assert waiting(stage, waits, turn) == told
 
 
-def test_what_a_former_owner_told_does_not_count(stage: Stage, waits: Waits) -> None:
+def test_what_a_former_owner_told_does_not_count(stage: Stage, waits: WaitReports) -> None:
     turn = held(stage)
     waits.live.record(turn, Waiting("rate_limit", 1))
     with stage.database.write() as tx:
@@ -61,19 +61,19 @@ def test_what_a_former_owner_told_does_not_count(stage: Stage, waits: Waits) -> 
 
 
 def test_a_turn_that_is_held_waits_for_its_model_also_if_redis_has_lost_what_was_told(
-    stage: Stage, waits: Waits
+    stage: Stage, waits: WaitReports
 ) -> None:
     assert waiting(stage, waits, held(stage)) == Waiting("model", START_MS)
 
 
-def test_a_turn_whose_worker_died_waits_for_another(stage: Stage, waits: Waits) -> None:
+def test_a_turn_whose_worker_died_waits_for_another(stage: Stage, waits: WaitReports) -> None:
     turn = held(stage)
     waits.live.record(turn, Waiting("model", START_MS))
     stage.redis.delete(keys.worker("w1"))
     assert waiting(stage, waits, turn) == Waiting("lane", START_MS)
 
 
-def test_a_parked_turn_says_when_its_model_is_asked_again_without_redis(stage: Stage, waits: Waits) -> None:
+def test_a_parked_turn_says_when_its_model_is_asked_again_without_redis(stage: Stage, waits: WaitReports) -> None:
     stage.model.scenes = [[Overloaded("busy (429)", 7.0)]]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
     stage.redis.flushdb()
@@ -89,7 +89,7 @@ def test_a_parked_turn_says_when_its_model_is_asked_again_without_redis(stage: S
     }
 
 
-def test_a_parked_turn_that_nobody_takes_up_again_waits_for_a_worker(stage: Stage, waits: Waits) -> None:
+def test_a_parked_turn_that_nobody_takes_up_again_waits_for_a_worker(stage: Stage, waits: WaitReports) -> None:
     stage.model.scenes = [[StreamBroken("cut")]]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
     due_ms = stage.turn(turn).parked_until_ms
@@ -101,7 +101,7 @@ def test_a_parked_turn_that_nobody_takes_up_again_waits_for_a_worker(stage: Stag
     assert waiting(stage, waits, turn) == Waiting("lane", due_ms, attempt=0, last_error="cut")
 
 
-def test_a_turn_waits_for_its_tools_since_they_were_sent(stage: Stage, waits: Waits) -> None:
+def test_a_turn_waits_for_its_tools_since_they_were_sent(stage: Stage, waits: WaitReports) -> None:
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}))]
     turn = stage.submit()
     stage.now_ms += 500
@@ -109,7 +109,7 @@ def test_a_turn_waits_for_its_tools_since_they_were_sent(stage: Stage, waits: Wa
     assert waiting(stage, waits, turn) == Waiting("tools", START_MS + 500, attempt=1)
 
 
-def test_a_turn_waits_for_a_person_since_it_asked(stage: Stage, waits: Waits) -> None:
+def test_a_turn_waits_for_a_person_since_it_asked(stage: Stage, waits: WaitReports) -> None:
     stage.agent = Agent("default", system_prompt="You help.", approval=ApprovalPolicy(("add",)))
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}))]
     turn = stage.submit()
@@ -119,16 +119,16 @@ def test_a_turn_waits_for_a_person_since_it_asked(stage: Stage, waits: Waits) ->
     assert waiting(stage, waits, turn) == Waiting("person", START_MS + 500)
 
 
-def test_a_page_of_turns_is_told_of_as_each_is(stage: Stage, waits: Waits) -> None:
+def test_a_page_of_turns_is_told_of_as_each_is(stage: Stage, waits: WaitReports) -> None:
     stage.model.scenes = [[StreamBroken("cut")]]
     one = stage.serve(stage.submit(), stage.worker("w1"))
     two = stage.submit()
     page = stage.turns.page(WORKSPACE, {}, limit=10, after=None)
-    told = {turn.id: turn.waiting.waits_for for turn in waits.told_all(page.items) if turn.waiting}
+    told = {turn.id: turn.waiting.waits_for for turn in waits.with_waits(page.items) if turn.waiting}
     assert told == {one.id: "model", two.id: "lane"}
 
 
-def test_figures_tell_how_long_the_oldest_of_each_kind_has_waited(stage: Stage, waits: Waits) -> None:
+def test_figures_tell_how_long_the_oldest_of_each_kind_has_waited(stage: Stage, waits: WaitReports) -> None:
     assert waits.figures(WORKSPACE)["oldest_waiting_for"] is None
     running = held(stage)
     waits.live.record(running, Waiting("model", START_MS + 1_000))

@@ -1,18 +1,24 @@
-"""The front end over each service there is; see tests.support.web_stage."""
+"""The front end over the real service; see tests.support.web_stage."""
 
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import redis
 from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import SERVICES, Live, Stage, Submit, Worker
+from loom_worker.core.settings import Settings, from_env
+from loom_worker.service.service import Service
+from tests.support.played_worker import PlayedWorker
+from tests.support.web_stage import BreakableDatabase, Live, MakeStage, Submit, WebStage, stages
 from web.app import create_app, limiter_of
 from web.connection_limits import ConnectionLimiter
-from web.serve import Server
+from web.serve import HttpServer
 
 
 class KnownRule(Rule):
@@ -37,32 +43,54 @@ def _known_rules() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=sorted(SERVICES))
-def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    with SERVICES[request.param]() as made:
-        yield made
+@pytest.fixture(scope="session")
+def shared_database(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BreakableDatabase]:
+    file = tmp_path_factory.mktemp("web") / "loom.db"
+    shutil.copy(empty_database, file)
+    database = BreakableDatabase(f"sqlite:///{file}", sync="normal")
+    yield database
+    database.close()
 
 
 @pytest.fixture
-def service(stage: Stage) -> Any:
+def database(shared_database: BreakableDatabase, empty_database: Path) -> BreakableDatabase:
+    shared_database.begin_again(empty_database)
+    return shared_database
+
+
+@pytest.fixture
+def make_stage(tmp_path: Path, database: BreakableDatabase, valkey: redis.Redis) -> Iterator[MakeStage]:
+    with stages(from_env({"LOOM_HOME": str(tmp_path)}), valkey, database) as make:
+        yield make
+
+
+@pytest.fixture
+def stage(make_stage: MakeStage) -> WebStage:
+    return make_stage()
+
+
+@pytest.fixture
+def other_stage(settings: Settings, valkey: redis.Redis, empty_database: Path, tmp_path: Path) -> Iterator[WebStage]:
+    """Another installation."""
+    home = tmp_path / "other"
+    home.mkdir()
+    shutil.copy(empty_database, home / "loom.db")
+    with stages(replace(settings, home=home, database_url=f"sqlite:///{home / 'loom.db'}"), valkey) as make:
+        yield make()
+
+
+@pytest.fixture
+def service(stage: WebStage) -> Service:
     return stage.service
 
 
 @pytest.fixture
-def worker(stage: Stage) -> Worker:
+def worker(stage: WebStage) -> PlayedWorker:
     return stage.worker
 
 
 @pytest.fixture
-def memory(service: Any) -> MemoryService:
-    """For tests that look behind the seam, or break it."""
-    if not isinstance(service, MemoryService):
-        pytest.skip("only the service in memory can be looked into")
-    return service
-
-
-@pytest.fixture
-def app(service: Any) -> Flask:
+def app(service: Service) -> Flask:
     return create_app(service)
 
 
@@ -77,8 +105,8 @@ def limiter(app: Flask) -> ConnectionLimiter:
 
 
 @pytest.fixture
-def live(service: Any) -> Iterator[Live]:
-    server = Server(service)
+def live(service: Service) -> Iterator[Live]:
+    server = HttpServer(service)
     server.start()
     yield Live(server)
     server.drain(grace_s=2)

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import Submit
+from tests.support.web_stage import Submit, WebStage
 from web.app import create_app
 from web.connection_limits import ConnectionLimiter
 from web.request_schemas import NEW_SESSION, NEW_TURN
@@ -54,11 +53,11 @@ MALFORMED: list[bytes] = [
 @pytest.mark.cases("path", PATHS)
 @pytest.mark.cases("raw", MALFORMED, ids=lambda raw: repr(raw[:24]))
 def test_a_malformed_body_is_400_and_stores_nothing(
-    client: FlaskClient, memory: MemoryService, path: str, raw: bytes
+    client: FlaskClient, stage: WebStage, path: str, raw: bytes
 ) -> None:
     answer = client.post(path, data=raw, content_type="application/json")
     assert (answer.status_code, answer.mimetype) == (400, PROBLEM)
-    assert memory.count() == 0
+    assert stage.count() == 0
 
 
 @pytest.mark.cases(
@@ -78,21 +77,21 @@ def test_a_malformed_body_is_400_and_stores_nothing(
     ids=lambda body: json.dumps(body)[:40],
 )
 def test_a_body_with_flaws_is_422_and_stores_nothing(
-    client: FlaskClient, memory: MemoryService, body: dict[str, Any]
+    client: FlaskClient, stage: WebStage, body: dict[str, Any]
 ) -> None:
     answer = client.post("/v1/sessions/s1/turns", json=body)
     assert (answer.status_code, answer.mimetype) == (422, PROBLEM)
     assert all(flaw["pointer"].startswith("/") and flaw["detail"] for flaw in answer.get_json()["errors"])
-    assert memory.count() == 0
+    assert stage.count() == 0
 
 
 @pytest.mark.cases("content_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/xml", "json"])
 @pytest.mark.cases(("method", "path"), [("POST", PATHS[0]), ("POST", PATHS[1]), ("PATCH", "/v1/sessions/s1")])
 def test_what_is_not_declared_as_json_is_415(
-    client: FlaskClient, memory: MemoryService, content_type: str | None, method: str, path: str
+    client: FlaskClient, stage: WebStage, content_type: str | None, method: str, path: str
 ) -> None:
     answer = client.open(path, method=method, data=b'{"input":"x"}', content_type=content_type)
-    assert (answer.status_code, answer.mimetype, memory.count()) == (415, PROBLEM, 0)
+    assert (answer.status_code, answer.mimetype, stage.count()) == (415, PROBLEM, 0)
 
 
 def test_a_compressed_body_is_415(client: FlaskClient) -> None:
@@ -121,7 +120,7 @@ def test_a_body_over_the_limit_is_413_before_it_is_read(client: FlaskClient, pat
 
 
 def test_a_body_of_exactly_the_limit_is_read(client: FlaskClient) -> None:
-    raw = b'{"input":"' + b"a" * (MIB - 12) + b'"}'
+    raw = b'{"input":"a"' + b" " * (MIB - 13) + b"}"
     assert len(raw) == MIB
     assert client.post(PATHS[1], data=raw, content_type="application/json").status_code == 202
     assert client.post(PATHS[1], data=raw + b" ", content_type="application/json").status_code == 413
@@ -138,20 +137,18 @@ VALUES = st.recursive(
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.dictionaries(NAMES | st.text(max_size=5), VALUES, max_size=6), path=st.sampled_from(PATHS))
-def test_no_body_is_the_servers_fault(
-    client: FlaskClient, memory: MemoryService, body: dict[str, Any], path: str
-) -> None:
-    before = memory.count()
+def test_no_body_is_the_servers_fault(client: FlaskClient, stage: WebStage, body: dict[str, Any], path: str) -> None:
+    before = stage.count()
     answer = client.post(path, data=json.dumps(body).encode(), content_type="application/json")
     if answer.status_code in (201, 202):
         assert answer.get_json()["object"] in ("session", "turn")
     else:
         assert (400 <= answer.status_code < 500, answer.mimetype) == (True, PROBLEM)
-        assert memory.count() == before
+        assert stage.count() == before
 
 
 def test_while_draining_new_work_is_refused_and_the_rest_goes_on(
-    client: FlaskClient, submit: Submit, limiter: ConnectionLimiter, memory: MemoryService
+    client: FlaskClient, submit: Submit, limiter: ConnectionLimiter, stage: WebStage
 ) -> None:
     turn = submit()
     limiter.begin_drain()
@@ -161,7 +158,7 @@ def test_while_draining_new_work_is_refused_and_the_rest_goes_on(
         assert answer.headers["Retry-After"]
     assert client.get(f"/v1/turns/{turn['id']}?wait=60").get_json()["status"] == "queued"
     assert client.get(f"/v1/turns/{turn['id']}/events").status_code == 200
-    assert len(memory.new_turns) == 1
+    assert stage.count() == 2, "the turn and its session, and nothing since"
 
 
 @pytest.mark.parametrize("path", ["/v1/tools", "/v1/nowhere", "/healthz", "/"])
@@ -180,7 +177,7 @@ def test_importing_the_front_end_loads_no_model_and_no_classifier() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_two_applications_share_nothing() -> None:
-    first, second = (create_app(MemoryService()).test_client() for _ in range(2))  # type: ignore[arg-type]
+def test_two_applications_share_nothing(stage: WebStage, other_stage: WebStage) -> None:
+    first, second = (create_app(each.service).test_client() for each in (stage, other_stage))
     first.post("/v1/sessions", json={"id": "s"})
     assert second.get("/v1/sessions/s").status_code == 404

@@ -7,8 +7,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from loom_worker.core.values.turns import Call
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import Submit, settings
+from tests.support.web_stage import MakeStage, Submit, WebStage
 from web.app import create_app
 
 PAY = Call("toolu_1", "pay", {"amount": 70}, 0, 1, approval="waiting", approve_by_ms=1_795_253_400_000)
@@ -16,10 +15,10 @@ LOOK = Call("toolu_2", "look", {}, 1, 1)
 
 
 @pytest.fixture
-def asking(submit: Submit, memory: MemoryService) -> str:
+def asking(submit: Submit, stage: WebStage) -> str:
     """A turn that waits for a person, for one of its two calls."""
     turn_id = str(submit()["id"])
-    memory.ask_person(turn_id, PAY, LOOK)
+    stage.worker.ask_person(turn_id, PAY, LOOK)
     return turn_id
 
 
@@ -70,8 +69,8 @@ def test_a_call_is_decided_on_once(client: FlaskClient, asking: str, first: str,
     assert client.get(f"/v1/turns/{asking}").get_json()["tool_calls"][0] == before
 
 
-def test_a_turn_that_has_ended_is_not_decided_on(client: FlaskClient, memory: MemoryService, asking: str) -> None:
-    memory.die(asking)
+def test_a_turn_that_has_ended_is_not_decided_on(client: FlaskClient, stage: WebStage, asking: str) -> None:
+    stage.worker.die(asking)
     assert decide(client, asking, {"decision": "approve"}).get_json()["type"] == "/problems/already-decided"
 
 
@@ -119,12 +118,12 @@ def test_an_unknown_turn_is_not_found(client: FlaskClient, asking: str, turn_id:
     assert decide(client, turn_id, {"decision": "approve"}).status_code == 404
 
 
-def test_another_workspace_decides_nothing() -> None:
-    service = MemoryService(settings(api_keys={"mine": "default", "theirs": "other"}))
-    client = create_app(service).test_client()  # type: ignore[arg-type]
+def test_another_workspace_decides_nothing(make_stage: MakeStage) -> None:
+    stage = make_stage(api_keys={"mine": "default", "theirs": "other"})
+    client = create_app(stage.service).test_client()
     mine = {"headers": {"Authorization": "Bearer mine"}}
     turn_id = client.post("/v1/sessions/s1/turns", json={"input": "Pay."}, **mine).get_json()["id"]
-    service.ask_person(turn_id, PAY)
+    stage.worker.ask_person(turn_id, PAY)
     theirs = {"headers": {"Authorization": "Bearer theirs"}}
     assert decide(client, turn_id, {"decision": "approve"}, **theirs).status_code == 404
     assert pay(decide(client, turn_id, {"decision": "approve"}, **mine))["approval"] == "approved"

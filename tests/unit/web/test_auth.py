@@ -1,20 +1,24 @@
+from collections.abc import Callable
+
 import pytest
 from flask.testing import FlaskClient
 
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import settings
+from tests.support.web_stage import MakeStage, WebStage
 from web.app import create_app
-from web.host import is_loopback
+from web.auth import is_loopback
 
+ClientOf = Callable[..., FlaskClient]
+"""A client of an application with these settings of the web."""
 KEYS = {"key-a": "alpha", "schlüssel-b": "beta"}
 
 
-def client_of(**web: object) -> FlaskClient:
-    return create_app(MemoryService(settings(**web))).test_client()
+@pytest.fixture
+def client_of(make_stage: MakeStage) -> ClientOf:
+    return lambda **web: create_app(make_stage(**web).service).test_client()
 
 
 @pytest.fixture
-def keyed() -> FlaskClient:
+def keyed(client_of: ClientOf) -> FlaskClient:
     return client_of(api_keys=KEYS)
 
 
@@ -53,7 +57,8 @@ def test_an_unknown_path_is_not_told_to_strangers(keyed: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/", "/docs", "/openapi.json"])
-def test_probes_and_pages_need_no_key(keyed: FlaskClient, path: str) -> None:
+def test_probes_and_pages_need_no_key(keyed: FlaskClient, stage: WebStage, path: str) -> None:
+    stage.bring_worker()
     assert keyed.get(path).status_code == 200
 
 
@@ -104,7 +109,9 @@ def test_without_keys_this_machine_is_served_by_any_of_its_names(client: FlaskCl
         ("Forwarded", "for=127.0.0.1"),
     ],
 )
-def test_without_keys_nobody_is_served_through_a_proxy(proxies: int, header: str, value: str) -> None:
+def test_without_keys_nobody_is_served_through_a_proxy(
+    client_of: ClientOf, proxies: int, header: str, value: str
+) -> None:
     client = client_of(trusted_proxies=proxies)
     for address in ("127.0.0.1", "10.0.0.7"):
         answer = client.get("/v1/sessions", headers={header: value}, environ_overrides={"REMOTE_ADDR": address})
@@ -112,14 +119,14 @@ def test_without_keys_nobody_is_served_through_a_proxy(proxies: int, header: str
         assert client.get("/metrics", headers={header: value}).status_code == 403
 
 
-def test_without_keys_the_address_of_the_socket_counts_whatever_a_proxy_may_say() -> None:
+def test_without_keys_the_address_of_the_socket_counts_whatever_a_proxy_may_say(client_of: ClientOf) -> None:
     proxied = client_of(trusted_proxies=1)
     assert proxied.get("/v1/sessions").status_code == 200
     assert proxied.get("/v1/sessions", environ_overrides={"REMOTE_ADDR": "10.0.0.7"}).status_code == 403
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.7"])
-def test_metrics_behind_a_proxy_need_a_key_whoever_the_client_says_it_is(address: str) -> None:
+def test_metrics_behind_a_proxy_need_a_key_whoever_the_client_says_it_is(client_of: ClientOf, address: str) -> None:
     proxied = client_of(trusted_proxies=1, api_keys=KEYS)
     forged = {"X-Forwarded-For": "127.0.0.1"}
     assert proxied.get("/metrics", headers=forged, environ_overrides={"REMOTE_ADDR": address}).status_code == 401
@@ -128,10 +135,10 @@ def test_metrics_behind_a_proxy_need_a_key_whoever_the_client_says_it_is(address
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:9999"])
-def test_a_foreign_page_changes_nothing(client: FlaskClient, memory: MemoryService, origin: str) -> None:
+def test_a_foreign_page_changes_nothing(client: FlaskClient, stage: WebStage, origin: str) -> None:
     answer = client.post("/v1/sessions", json={}, headers={"Origin": origin})
     assert answer.status_code == 403
-    assert memory.count() == 0
+    assert stage.count() == 0
     assert "Access-Control-Allow-Origin" not in answer.headers
 
 

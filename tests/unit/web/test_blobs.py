@@ -10,46 +10,50 @@ from loom_worker.core.errors import NotFound
 from loom_worker.core.values.tools import DataReference
 from tests.unit.blobs.made import reference
 from web import problems
-from web.blobs import CHUNK_BYTES, Blobs
-from web.caller import Caller
+from web.blobs import CHUNK_BYTES, BlobViews
+from web.caller import ApiCaller
 
 REF = f"ref_{'ab' * 16}"
 DATA = bytes(range(256)) * 1_000
 
 
 @dataclass
-class Shelf:
-    """What the service gives of blobs: those of one workspace."""
+class KeptResults:
+    """Large results of one workspace; stands for the service, too, of which the view asks nothing else."""
 
     kept: dict[str, tuple[DataReference, bytes]] = field(default_factory=dict)
 
-    def blob(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
+    @property
+    def references(self) -> "KeptResults":
+        return self
+
+    def open(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
         if workspace != "acme" or ref not in self.kept:
             raise NotFound("There is no such result, or it has expired.")
         return self.kept[ref]
 
 
 @pytest.fixture
-def shelf() -> Shelf:
-    return Shelf({REF: (reference(REF, DATA, content_type="text/csv"), DATA)})
+def results() -> KeptResults:
+    return KeptResults({REF: (reference(REF, DATA, content_type="text/csv"), DATA)})
 
 
-def client_of(shelf: Any, workspace: str = "acme") -> FlaskClient:
+def client_of(results: Any, workspace: str = "acme") -> FlaskClient:
     app = Flask("web")
-    for route in Blobs(shelf).routes():
+    for route in BlobViews(results).routes():
         app.add_url_rule(route.path, route.path, route.view, methods=[route.method])
     app.register_error_handler(Exception, problems.answer)
 
     @app.before_request
     def admit() -> None:
-        g.caller = Caller(workspace, "req_1", "")
+        g.caller = ApiCaller(workspace, "req_1", "")
 
     return app.test_client()
 
 
 @pytest.fixture
-def client(shelf: Shelf) -> FlaskClient:
-    return client_of(shelf)
+def client(results: KeptResults) -> FlaskClient:
+    return client_of(results)
 
 
 def test_the_whole_is_sent_with_its_length_and_checksum(client: FlaskClient) -> None:
@@ -80,8 +84,8 @@ def test_head_tells_the_same_and_sends_nothing(client: FlaskClient) -> None:
         ("text/html", "text/html; charset=utf-8", "bin"),
     ],
 )
-def test_no_browser_runs_it(shelf: Shelf, client: FlaskClient, kind: str, shown: str, name: str) -> None:
-    shelf.kept[REF] = (replace(shelf.kept[REF][0], content_type=kind), DATA)
+def test_no_browser_runs_it(results: KeptResults, client: FlaskClient, kind: str, shown: str, name: str) -> None:
+    results.kept[REF] = (replace(results.kept[REF][0], content_type=kind), DATA)
     answer = client.get(f"/v1/blobs/{REF}")
     assert answer.headers["Content-Type"] == shown
     assert answer.headers["Content-Disposition"] == f'attachment; filename="{REF}.{name}"'
@@ -138,21 +142,21 @@ def test_who_has_it_is_not_sent_it_again(client: FlaskClient) -> None:
     assert client.get(f"/v1/blobs/{REF}", headers={"If-None-Match": '"another"'}).status_code == 200
 
 
-def test_an_empty_result_is_sent_and_has_no_ranges(shelf: Shelf, client: FlaskClient) -> None:
-    shelf.kept[REF] = (reference(REF, b""), b"")
+def test_an_empty_result_is_sent_and_has_no_ranges(results: KeptResults, client: FlaskClient) -> None:
+    results.kept[REF] = (reference(REF, b""), b"")
     answer = client.get(f"/v1/blobs/{REF}")
     assert (answer.status_code, answer.data, answer.headers["Content-Length"]) == (200, b"", "0")
     assert client.get(f"/v1/blobs/{REF}", headers={"Range": "bytes=0-"}).status_code == 416
 
 
-def test_what_is_expired_or_another_workspaces_is_not_found(shelf: Shelf, client: FlaskClient) -> None:
+def test_what_is_expired_or_another_workspaces_is_not_found(results: KeptResults, client: FlaskClient) -> None:
     assert client.get("/v1/blobs/ref_1").status_code == 404
-    assert client_of(shelf, "other").get(f"/v1/blobs/{REF}").status_code == 404
+    assert client_of(results, "other").get(f"/v1/blobs/{REF}").status_code == 404
 
 
 def test_a_lost_or_damaged_file_is_told_as_such() -> None:
-    class Damaged:
-        def blob(self, _workspace: str, ref: str) -> tuple[DataReference, bytes]:
+    class Damaged(KeptResults):
+        def open(self, _workspace: str, ref: str) -> tuple[DataReference, bytes]:
             raise NotFound(f"The result cannot be read: the data of {ref} is damaged.", "blob-damaged")
 
     answer = client_of(Damaged()).get(f"/v1/blobs/{REF}")

@@ -2,9 +2,11 @@ import re
 
 import pytest
 from flask.testing import FlaskClient
+from sqlalchemy import select
 from werkzeug.datastructures import Headers
 
-from tests.support.memory_service import MemoryService
+from loom_worker.store.schema import turns
+from tests.support.web_stage import WebStage
 from web.caller import request_id_of, traceparent_of
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -52,9 +54,10 @@ def test_two_requests_get_two_ids(client: FlaskClient) -> None:
     assert len(ids) == 2
 
 
-def test_the_turn_carries_the_request_id_and_trace_of_its_request(client: FlaskClient, memory: MemoryService) -> None:
+def test_the_turn_carries_the_request_id_and_trace_of_its_request(client: FlaskClient, stage: WebStage) -> None:
     headers = {"X-Request-Id": "mine", "traceparent": PARENT}
     answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers=headers)
     assert answer.get_json()["trace_id"] == TRACE
     assert (answer.headers["X-Request-Id"], answer.headers["traceparent"]) == ("mine", PARENT)
-    assert (memory.new_turns[0].request_id, memory.new_turns[0].traceparent) == ("mine", PARENT)
+    with stage.database.read() as tx:
+        assert tx.execute(select(turns.c.request_id, turns.c.traceparent)).one() == ("mine", PARENT)

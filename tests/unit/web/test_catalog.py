@@ -4,11 +4,13 @@ import pytest
 from flask.testing import FlaskClient
 
 from loom_worker.core.values.agents import Agent, ApprovalPolicy
-from loom_worker.core.values.tools import Tool
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import Submit, Worker, settings
+from loom_worker.core.values.ids import now_ms
+from tests.support.played_worker import PlayedWorker
+from tests.support.web_stage import TOOLS, MakeStage, Submit, WebStage
 from web.app import create_app
 from web.catalog import agent_json
+
+SECRET = "whsec_" + "YWJj" * 8
 
 
 def test_the_agents_are_listed_without_their_secrets(client: FlaskClient) -> None:
@@ -34,7 +36,7 @@ def test_tools_are_those_of_the_agent_that_is_named(client: FlaskClient) -> None
     assert (answer.status_code, answer.get_json()["errors"][0]["pointer"]) == (422, "/agent")
 
 
-def test_usage_is_summed_by_the_group_asked_for(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+def test_usage_is_summed_by_the_group_asked_for(client: FlaskClient, submit: Submit, worker: PlayedWorker) -> None:
     for session in ("s", "s", "t"):
         worker.finish(submit(session)["id"])
     rows = {row["key"]: row["turns"] for row in client.get("/v1/usage?group_by=session").get_json()["data"]}
@@ -46,7 +48,7 @@ def test_usage_is_summed_by_the_group_asked_for(client: FlaskClient, submit: Sub
     ("path", "key"), [("/v1/agents?", "name"), ("/v1/tools?", "name"), ("/v1/usage?group_by=session&", "key")]
 )
 def test_a_list_that_is_there_as_a_whole_is_walked_in_pages(
-    client: FlaskClient, submit: Submit, worker: Worker, path: str, key: str
+    client: FlaskClient, submit: Submit, worker: PlayedWorker, path: str, key: str
 ) -> None:
     for session in ("s", "t", "u"):
         worker.finish(submit(session)["id"])
@@ -76,13 +78,18 @@ def test_the_queue_is_counted(client: FlaskClient, submit: Submit) -> None:
 
 
 @pytest.fixture
-def delivery_id(client: FlaskClient, submit: Submit, memory: MemoryService) -> str:
-    memory.finish(submit(webhook={"url": "https://hooks.example/", "secret": "whsec_topsecret"})["id"])
-    return str(client.get("/v1/deliveries").get_json()["data"][0]["id"])
+def delivery_id(client: FlaskClient, submit: Submit, stage: WebStage) -> str:
+    """Of a delivery that nobody answered."""
+    stage.worker.finish(submit(webhook={"url": "https://hooks.example/", "secret": SECRET})["id"])
+    outbox, delivery_id = stage.service.outbox, str(client.get("/v1/deliveries").get_json()["data"][0]["id"])
+    delivery = outbox.take(delivery_id, now_ms=now_ms(), hold_ms=1000)
+    assert delivery is not None
+    outbox.save(replace(delivery, status="dead", attempts=10))
+    return delivery_id
 
 
 def test_a_delivery_is_listed_without_its_secret(client: FlaskClient, delivery_id: str) -> None:
-    assert "topsecret" not in client.get("/v1/deliveries").text
+    assert SECRET.removeprefix("whsec_") not in client.get("/v1/deliveries").text
 
 
 @pytest.mark.parametrize("options", [{}, {"json": {}}, {"content_type": "application/json"}])
@@ -120,18 +127,10 @@ def test_an_agents_own_tools_are_among_its_tools() -> None:
     assert shown == [["calc.py:add"], ["x", "calc.py:add"], None]
 
 
-class Asking(MemoryService):
-    """Its agent wants to be asked for dice, and one of its tools by itself."""
-
-    def agents(self) -> tuple[Agent, ...]:
-        return (Agent("default", approval=ApprovalPolicy(("dice",))), Agent("other", approval=ApprovalPolicy(("*",))))
-
-    def tools(self, agent: str) -> tuple[Tool, ...]:
-        clock, dice = super().tools(agent)
-        return (clock, dice, replace(clock, spec=replace(clock.spec, name="refund"), needs_approval=True))
-
-
-def test_a_tool_needs_approval_where_it_or_the_agent_asks_for_one() -> None:
-    client = create_app(Asking(settings())).test_client()  # type: ignore[arg-type]
+def test_a_tool_needs_approval_where_it_or_the_agent_asks_for_one(make_stage: MakeStage) -> None:
+    agents = (Agent("default", approval=ApprovalPolicy(("dice",))), Agent("other", approval=ApprovalPolicy(("*",))))
+    clock, dice = TOOLS[:2]
+    tools = (clock, dice, replace(clock, spec=replace(clock.spec, name="refund"), needs_approval=True))
+    client = create_app(make_stage(agents, tools).service).test_client()
     tools = client.get("/v1/tools?agent=default").get_json()["data"]
     assert {tool["name"]: tool["needs_approval"] for tool in tools} == {"clock": False, "dice": True, "refund": True}

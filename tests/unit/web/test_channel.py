@@ -3,8 +3,7 @@ import socket
 
 import pytest
 
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import Live
+from tests.support.web_stage import Live, WebStage
 
 MIB = 1024 * 1024
 HEAD = "POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -31,11 +30,11 @@ def problem(answer: bytes, status: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("size", [MIB + 1, 10 * MIB])
-def test_a_client_gets_to_read_the_413_of_its_upload(live: Live, memory: MemoryService, size: int) -> None:
+def test_a_client_gets_to_read_the_413_of_its_upload(live: Live, stage: WebStage, size: int) -> None:
     told = problem(spoken(live, f"{HEAD}Content-Length: {size}\r\n", b"x" * size), 413)
     assert told["type"] == "/problems/request-entity-too-large"
     assert told["instance"] == "/v1/sessions"
-    assert memory.count() == 0
+    assert stage.count() == 0
 
 
 def test_a_client_that_asks_first_is_refused_before_it_sends(live: Live) -> None:

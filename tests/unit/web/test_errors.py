@@ -1,6 +1,5 @@
-"""The views over a service that has nothing but errors, in a real database."""
+"""The views of stored errors alone, whoever asks."""
 
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -8,40 +7,28 @@ import pytest
 from flask import Flask, g, request
 from flask.testing import FlaskClient
 
-from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import NewSession
-from loom_worker.core.values.tools import ErrorFilter, StoredError
+from loom_worker.service.service import Service
 from loom_worker.store.database import Database
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.tool_errors import NewToolError, ToolErrors
 from web import problems
-from web.caller import Caller
+from web.caller import ApiCaller
 from web.errors import ErrorViews, moment_argument
 
 AT_MS = 1_795_253_400_000
 """2026-11-21T09:30:00Z."""
 
 
-class ErrorService:
-    def __init__(self, database: Database) -> None:
-        self._errors = ToolErrors(database)
-
-    def errors(self, workspace: str, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:
-        return self._errors.page(workspace, wanted, limit=limit, after=after)
-
-    def error(self, workspace: str, error_id: str) -> StoredError:
-        return self._errors.get(workspace, error_id)
-
-
 @pytest.fixture
-def client(database: Database) -> Iterator[FlaskClient]:
+def client(service: Service) -> FlaskClient:
     app = Flask("errors", static_folder=None)
-    for route in ErrorViews(ErrorService(database)).routes():  # type: ignore[arg-type]
+    for route in ErrorViews(service).routes():
         app.add_url_rule(route.path, route.path, route.view, methods=[route.method])
 
     @app.before_request
     def name_the_caller() -> None:
-        g.caller = Caller(request.headers.get("X-Workspace", "acme"), "req_1", "")
+        g.caller = ApiCaller(request.headers.get("X-Workspace", "acme"), "req_1", "")
 
     app.register_error_handler(Exception, problems.answer)
     return app.test_client()

@@ -3,13 +3,15 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
 from loom_worker.core.values.notifications import Event
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import Live, Submit, Worker
+from tests.support.played_worker import PlayedWorker
+from tests.support.web_stage import Live, Submit, WebStage
 from web.connection_limits import ConnectionLimiter
 from web.events import GONE, OPENING, frame
 
@@ -27,7 +29,7 @@ def frames(text: str) -> list[Frame]:
 
 
 @pytest.fixture
-def ended(submit: Submit, worker: Worker) -> str:
+def ended(submit: Submit, worker: PlayedWorker) -> str:
     turn_id = str(submit()["id"])
     worker.start(turn_id)
     for piece in ("4", "2\nüber\u2028\r"):
@@ -116,7 +118,7 @@ def read_events(answer: http.client.HTTPResponse) -> Iterator[Frame]:
             block = b""
 
 
-def test_each_event_leaves_the_server_at_once(live: Live, submit: Submit, worker: Worker) -> None:
+def test_each_event_leaves_the_server_at_once(live: Live, submit: Submit, worker: PlayedWorker) -> None:
     turn_id = submit()["id"]
     connection, answer = opened(live, turn_id)
     events = read_events(answer)
@@ -135,18 +137,18 @@ def test_each_event_leaves_the_server_at_once(live: Live, submit: Submit, worker
     connection.close()
 
 
-def test_a_reader_that_leaves_frees_its_slot(live: Live, submit: Submit, memory: MemoryService) -> None:
+def test_a_reader_that_leaves_frees_its_slot(live: Live, submit: Submit, stage: WebStage) -> None:
     turn_id = submit()["id"]
     with socket.create_connection(("127.0.0.1", live.port)) as reader:
         reader.sendall(f"GET /v1/turns/{turn_id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         assert b"200 OK" in reader.recv(200)
-        assert memory.await_waiters(1)
-    assert memory.await_waiters(0), "the stream went on for a reader who had left"
+        assert stage.waiter.await_waiters(1)
+    assert stage.waiter.await_waiters(0), "the stream went on for a reader who had left"
 
 
-def test_a_quarter_of_the_threads_never_waits(live: Live, submit: Submit, memory: MemoryService) -> None:
+def test_a_quarter_of_the_threads_never_waits(live: Live, submit: Submit, stage: WebStage) -> None:
     turn_id = submit()["id"]
-    threads = memory.settings.web.threads
+    threads = stage.service.settings.web.threads
     streams = [opened(live, turn_id) for _ in range(threads + 2)]
     statuses = [answer.status for _, answer in streams]
     slots, share = threads * 3 // 4, 4  # Of 6 slots one client gets 4, so that others find one.
@@ -154,18 +156,18 @@ def test_a_quarter_of_the_threads_never_waits(live: Live, submit: Submit, memory
     connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=10)
     connection.request("GET", f"/v1/turns/{turn_id}?wait=60")
     assert connection.getresponse().status == 200
-    memory.finish(turn_id)
+    stage.worker.finish(turn_id)
     assert all(b"turn.completed" in answer.read() for _, answer in streams if answer.status == 200)
     for opened_one, _ in [*streams, (connection, None)]:
         opened_one.close()
 
 
 def test_a_stream_of_a_session_that_is_deleted_says_so_and_ends(
-    live: Live, client: FlaskClient, submit: Submit, memory: MemoryService, caplog: pytest.LogCaptureFixture
+    live: Live, client: FlaskClient, submit: Submit, stage: WebStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     turn_id = submit("s")["id"]
     connection, answer = opened(live, turn_id)
-    assert memory.await_waiters(1)
+    assert stage.waiter.await_waiters(1)
     assert client.delete("/v1/sessions/s").status_code == 204
     text = answer.read().decode()
     connection.close()
@@ -175,19 +177,22 @@ def test_a_stream_of_a_session_that_is_deleted_says_so_and_ends(
     assert "cut" not in caplog.text
 
 
-class Breaking(MemoryService):
-    """Its event log is cut off after the first event."""
+@dataclass
+class BreakingWaiter:
+    """Its events are cut off after the first one, as the database breaks down."""
 
-    def events(self, *args: object, **options: object) -> Iterator[Event | None]:
+    stage: WebStage
+
+    def events(self, *args: Any, **options: Any) -> Iterator[Event | None]:
         yield None
-        self.is_down = True
-        yield from super().events(*args, **options)  # type: ignore[arg-type]
+        self.stage.database.is_down = True
+        yield from self.stage.waiter.events(*args, **options)
 
 
-def test_a_log_that_breaks_ends_the_stream_and_not_the_server(caplog: pytest.LogCaptureFixture) -> None:
-    from web.app import create_app
-
-    client = create_app(Breaking()).test_client()  # type: ignore[arg-type]
+def test_a_log_that_breaks_ends_the_stream_and_not_the_server(
+    client: FlaskClient, stage: WebStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.service.waiter = BreakingWaiter(stage)  # type: ignore[assignment]
     turn_id = client.post("/v1/sessions/s/turns", json={"input": "x"}).get_json()["id"]
     answer = client.get(f"/v1/turns/{turn_id}/events")
     assert (answer.status_code, answer.text) == (200, "retry: 1000\n\n: still here\n\n")

@@ -1,18 +1,22 @@
 from flask.testing import FlaskClient
 
-from tests.support.memory_service import MemoryService
+from tests.support.web_stage import WebStage
 from web.connection_limits import ConnectionLimiter
 
 
-def test_a_whole_system_is_ready(client: FlaskClient) -> None:
+def test_a_whole_system_is_ready(client: FlaskClient, stage: WebStage) -> None:
+    stage.bring_worker()
     assert client.get("/readyz").get_json() == {"status": "ready"}
 
 
-def test_readiness_tells_what_is_missing(client: FlaskClient, memory: MemoryService) -> None:
-    memory.missing = ("redis does not answer", "no live worker")
+def test_readiness_tells_what_is_missing(client: FlaskClient, stage: WebStage) -> None:
+    stage.database.is_down = True
     answer = client.get("/readyz")
     assert (answer.status_code, answer.mimetype) == (503, "application/problem+json")
-    assert answer.get_json()["reasons"] == ["redis does not answer", "no live worker"]
+    assert answer.get_json()["reasons"] == [
+        "database: the database does not answer",
+        "workers: none that takes turns is alive",
+    ]
 
 
 def test_while_draining_the_process_is_alive_but_not_ready(client: FlaskClient, limiter: ConnectionLimiter) -> None:
@@ -21,6 +25,6 @@ def test_while_draining_the_process_is_alive_but_not_ready(client: FlaskClient, 
     assert client.get("/readyz").get_json()["reasons"] == ["draining"]
 
 
-def test_liveness_asks_nothing_of_the_database(client: FlaskClient, memory: MemoryService) -> None:
-    memory.is_down = True
+def test_liveness_asks_nothing_of_the_database(client: FlaskClient, stage: WebStage) -> None:
+    stage.database.is_down = True
     assert client.get("/healthz").get_json() == {"status": "ok"}

@@ -1,6 +1,6 @@
 import pytest
 
-from web.host import host_name
+from web.auth import host_name
 
 
 @pytest.mark.cases(

@@ -8,23 +8,48 @@ import pytest
 import redis
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import insert
 
+from loom_worker.blobs.counters import Counted
 from loom_worker.core.settings import BlobSettings
-from loom_worker.guard.breaker import State
+from loom_worker.core.values.ids import now_ms
+from loom_worker.guard.breaker import BreakerPolicy, Breakers, State
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.service.metrics import Figures
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
+from loom_worker.store.schema import memory
 from loom_worker.tools.references import References, stores
-from tests.support.memory_service import MemoryService
 from tests.support.pattern_files import MINIMAL, write
 from tests.support.until import until
-from tests.support.web_stage import Submit, settings
+from tests.support.web_stage import MakeStage, Submit, WebStage
 from web.app import create_app
 from web.metrics import GAUGES, KEYS, LABELLED, OPENNESS, exposition
 
 ELSEWHERE = {"REMOTE_ADDR": "10.0.0.7"}
+
+
+KNOWN = ("turns", "workers", "waits", "tools", "results", "messages", "patterns")
+AGES = (
+    "loom_oldest_queued_age_seconds",
+    "loom_oldest_running_age_seconds",
+    "loom_oldest_waiting_age_seconds/lane",
+    "loom_oldest_waiting_age_seconds/model",
+)
+ALL_ZERO = (
+    *("loom_patterns", "loom_pattern_errors", "loom_pattern_reloads_total/ok", "loom_pattern_reloads_total/failed"),
+    *(f"loom_oldest_waiting_age_seconds/{what}" for what in ("rate_limit", "tools", "person")),
+    *(f"loom_large_results_{what}" for what in ("disk_bytes", "in_memory", "memory_bytes")),
+    *(f"loom_large_result_events_total/{event}" for event in get_args(Counted)),
+)
+
+
+def half_open(stage: WebStage, name: str) -> None:
+    """Let a breaker open, and its time be over at once."""
+    breakers = Breakers(stage.redis, policy=BreakerPolicy(failures=1, open_s=0.001))
+    breakers.failed(name)
+    until(lambda: breakers.states()[name] == "half-open", 10, "the breaker's time is over")
 
 
 def samples(text: str) -> dict[str, float]:
@@ -37,30 +62,37 @@ def samples(text: str) -> dict[str, float]:
     }
 
 
-def test_the_figures_are_those_of_all_workspaces(client: FlaskClient, submit: Submit, memory: MemoryService) -> None:
-    memory.start(submit("s1")["id"])
+def test_the_figures_are_those_of_all_workspaces(client: FlaskClient, submit: Submit, stage: WebStage) -> None:
+    stage.worker.start(submit("s1")["id"])
     submit("s1")
     submit("s2")
+    stage.bring_worker()
+    stage.keep_snapshots("s1", "one", "two")
+    half_open(stage, "tool:dice")
+    lane = stage.service.sessions.get("default", "s2").lane
+    with stage.database.write() as tx:
+        tx.execute(insert(memory).values(lane=lane, version=5, due_ms=now_ms() - 1500))
     answer = client.get("/metrics")
     assert answer.content_type == "text/plain; version=0.0.4; charset=utf-8"
-    assert samples(answer.text) == {
+    found = samples(answer.text)
+    assert 1.5 <= found.pop("loom_memory_oldest_due_age_seconds") < 60
+    ages = [found.pop(name) for name in AGES]
+    assert all(0 <= age < 60 for age in ages)
+    assert found == dict.fromkeys(ALL_ZERO, 0) | {
         "loom_turns/queued": 2,
         "loom_turns/running": 1,
         "loom_turns/waiting": 0,
         "loom_lanes": 2,
         "loom_workers": 1,
         "loom_dead_turns": 0,
-        "loom_oldest_queued_age_seconds": 0,
-        "loom_oldest_running_age_seconds": 0,
         "loom_memory_changes": 5,
         "loom_memory_snapshots": 2,
         "loom_memory_due_sessions": 1,
-        "loom_memory_oldest_due_age_seconds": 1.5,
         "loom_turns_awaiting_approval": 0,
         "loom_tool_errors_last_hour": 0,
         "loom_large_results": 0,
         "loom_breaker_open/tool:dice": 0.5,
-        "loom_figures_known/turns": 1,
+        **{f"loom_figures_known/{of}": 1 for of in KNOWN},
     }
 
 
@@ -143,20 +175,25 @@ def test_a_figure_that_is_not_known_is_left_out() -> None:
     assert samples(exposition({"queued": 1, "lanes": 3})[0].decode()) == {"loom_turns/queued": 1, "loom_lanes": 3}
 
 
-def test_what_is_known_is_told_while_the_database_does_not_answer(client: FlaskClient, memory: MemoryService) -> None:
-    memory.is_down = True
+def test_what_is_known_is_told_while_the_database_does_not_answer(client: FlaskClient, stage: WebStage) -> None:
+    stage.bring_worker()
+    half_open(stage, "tool:dice")
+    stage.database.is_down = True
     answer = client.get("/metrics")
     assert answer.status_code == 200
     assert samples(answer.text) == {
         "loom_workers": 1,
         "loom_breaker_open/tool:dice": 0.5,
-        "loom_figures_known/turns": 0,
+        "loom_patterns": 0,
+        "loom_pattern_errors": 0,
+        **reloads(ok=0, failed=0),
+        **{f"loom_figures_known/{of}": of in ("workers", "messages", "patterns") for of in KNOWN},
     }
 
 
 @pytest.fixture
-def keyed() -> FlaskClient:
-    return create_app(MemoryService(settings(api_keys={"key-a": "alpha"}))).test_client()
+def keyed(make_stage: MakeStage) -> FlaskClient:
+    return create_app(make_stage(api_keys={"key-a": "alpha"}).service).test_client()
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,16 @@ from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 
 from loom_worker.core.values.patterns import Effect
-from loom_worker.core.values.tools import StoredError
+from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import Call, NewTurn
-from tests.support.memory_patterns import TOP
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import Submit
-from tests.unit.blobs.made import reference
+from loom_worker.patterns.events import LibraryEvents
+from loom_worker.patterns.live import LiveLibrary
+from loom_worker.store.tool_errors import NewToolError
+from tests.support.callers import CALLER
+from tests.support.pattern_files import write
+from tests.support.until import until
+from tests.support.web_patterns import TOP, keep_effect, write_library
+from tests.support.web_stage import Submit, WebStage
 from web import request_schemas
 from web.catalog import GROUPS
 from web.openapi import document
@@ -65,9 +69,6 @@ def schema_of(path: str, method: str, status: int, media_type: str) -> Draft2020
     return Draft202012Validator({**schema, "components": DOCUMENT["components"]})
 
 
-FAILED = StoredError(
-    "err_20261121_093000_1f0c9a", "default", "s1", "turn_1", "look", 1_795_253_400_000, "no", {"message": "no"}
-)
 CALLS: list[tuple[str, str, str, Any]] = [
     ("POST", "/v1/sessions", "/v1/sessions", {"id": "new"}),
     ("POST", "/v1/sessions", "/v1/sessions", {"id": "s1"}),
@@ -101,7 +102,7 @@ CALLS: list[tuple[str, str, str, Any]] = [
     ("GET", "/v1/errors?after=nowhere", "/v1/errors", None),
     ("GET", "/v1/sessions?after=nowhere", "/v1/sessions", None),
     ("GET", "/v1/sessions/s1/messages?after=nowhere", "/v1/sessions/{session_id}/messages", None),
-    ("GET", f"/v1/errors/{FAILED.id}", "/v1/errors/{error_id}", None),
+    ("GET", "/v1/errors/{error}", "/v1/errors/{error_id}", None),
     ("GET", "/v1/errors/none", "/v1/errors/{error_id}", None),
     ("GET", "/v1/blobs/none", "/v1/blobs/{ref}", None),
     ("GET", "/v1/agents", "/v1/agents", None),
@@ -124,25 +125,35 @@ CALLS: list[tuple[str, str, str, Any]] = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _library(stage: WebStage) -> None:
+    write_library(stage)
+
+
 @pytest.mark.parametrize(("method", "url", "path", "body"), CALLS)
 def test_answers_are_as_described(
-    client: FlaskClient, submit: Submit, memory: MemoryService, method: str, url: str, path: str, body: Any
+    client: FlaskClient, submit: Submit, stage: WebStage, method: str, url: str, path: str, body: Any
 ) -> None:
-    memory.finish(submit("s1", webhook="https://hooks.example/")["id"])
-    memory.kept_errors.append(FAILED)
+    turn = stage.worker.finish(submit("s1", webhook="https://hooks.example/")["id"])
+    failed = NewToolError(turn.lane, turn.id, "look", "no", {"message": "no"})
+    url = url.format(error=stage.service.tool_errors.store(failed, now_ms=1_795_253_400_000))
     answer = client.open(url, method=method, json=body) if body is not None else client.open(url, method=method)
     schema_of(path, method, answer.status_code, answer.mimetype).validate(answer.get_json())
 
 
-def test_a_library_with_errors_and_a_used_pattern_are_as_described(client: FlaskClient, memory: MemoryService) -> None:
-    memory.library.problems = ("sql/a.yaml:3: found a tab",)
-    memory.library.told = [{"process": "w1", "patterns": 2, "loaded_at": "2026-11-21T09:30:00.000Z", "errors": []}]
-    memory.library.came_of["default", TOP.id, TOP.digest] = Effect(42, 30, 10, 1.5, 9000, 1_795_253_400_000)
+def test_a_library_with_errors_and_a_used_pattern_are_as_described(client: FlaskClient, stage: WebStage) -> None:
+    write(stage.patterns, sql__a="name: a\n\n\tb: c\n")
+    LiveLibrary(stage.patterns, listener=LibraryEvents(stage.redis, process="w1")).patterns()
+    stage.bring_worker()
+    until(stage.service.patterns.loaded, 10, "the worker has told what it loaded")
+    keep_effect(stage, "default", TOP.id, TOP.digest, Effect(42, 30, 10, 1.5, 9000, 1_795_253_400_000))
+    assert client.get("/v1/patterns").get_json()["errors"]
+    assert client.get("/v1/patterns").get_json()["processes"]
     for url, path in (("/v1/patterns", "/v1/patterns"), (f"/v1/patterns/{TOP.id}", "/v1/patterns/{pattern_id}")):
         schema_of(path, "GET", 200, "application/json").validate(client.get(url).get_json())
 
 
-def test_an_answer_has_no_member_that_is_not_described(client: FlaskClient, memory: MemoryService) -> None:
+def test_an_answer_has_no_member_that_is_not_described(client: FlaskClient, stage: WebStage) -> None:
     schemas = DOCUMENT["components"]["schemas"]
     found = client.get("/v1/patterns/match?q=top+ten").get_json()["data"][0]
     assert found.keys() == schemas["PatternMatch"]["properties"].keys()
@@ -153,12 +164,10 @@ def test_an_answer_has_no_member_that_is_not_described(client: FlaskClient, memo
     assert whole.keys() == schemas["Pattern"]["properties"].keys()
 
 
-def test_a_cancelled_and_a_retried_turn_are_as_described(
-    client: FlaskClient, submit: Submit, memory: MemoryService
-) -> None:
+def test_a_cancelled_and_a_retried_turn_are_as_described(client: FlaskClient, submit: Submit, stage: WebStage) -> None:
     running, failed = submit("s1")["id"], submit("s2")["id"]
-    memory.start(running)
-    memory.die(failed)
+    stage.worker.start(running)
+    stage.worker.die(failed)
     for turn_id, action in ((running, "cancel"), (running, "retry"), (failed, "cancel"), (failed, "retry")):
         answer = client.post(f"/v1/turns/{turn_id}/{action}")
         validator = schema_of(f"/v1/turns/{{turn_id}}/{action}", "POST", answer.status_code, answer.mimetype)
@@ -167,22 +176,25 @@ def test_a_cancelled_and_a_retried_turn_are_as_described(
 
 @pytest.mark.parametrize("status", [200, 409])
 def test_a_decision_on_a_tool_call_is_as_described(
-    client: FlaskClient, submit: Submit, memory: MemoryService, status: int
+    client: FlaskClient, submit: Submit, stage: WebStage, status: int
 ) -> None:
     turn_id = submit("s1")["id"]
     approval = "waiting" if status == 200 else "approved"
-    memory.ask_person(turn_id, Call("toolu_1", "pay", {}, 0, 1, approval=approval, approve_by_ms=1))
+    stage.worker.ask_person(turn_id, Call("toolu_1", "pay", {}, 0, 1, approval=approval, approve_by_ms=1))
     answer = client.post(f"/v1/turns/{turn_id}/approvals/toolu_1", json={"decision": "approve"})
     assert answer.status_code == status
     path = "/v1/turns/{turn_id}/approvals/{call_id}"
     schema_of(path, "POST", answer.status_code, answer.mimetype).validate(answer.get_json())
 
 
-def test_every_answer_of_a_download_is_described(client: FlaskClient, memory: MemoryService) -> None:
-    kept = replace(reference("ref_1", b"0123456789", content_type="text/csv"), workspace="default")
-    memory.kept_blobs["ref_1"] = (kept, b"0123456789")
+def test_every_answer_of_a_download_is_described(client: FlaskClient, stage: WebStage) -> None:
+    lane = stage.service.create_session("default", NewSession(id="s1")).lane
+    whose = replace(CALLER, lane=lane, workspace="default", session_id="s1")
+    stored = stage.service.references.keep("0123456789", "text/csv", whose, tool="look", count=len)
+    assert stored is not None
+    kept = stored.reference
     asked = [{}, {"Range": "bytes=0-4"}, {"If-None-Match": f'"{kept.checksum}"'}, {"Range": "bytes=99-"}]
-    answers = [client.get("/v1/blobs/ref_1", headers=headers) for headers in asked]
+    answers = [client.get(f"/v1/blobs/{kept.id}", headers=headers) for headers in asked]
     assert [answer.status_code for answer in answers] == [200, 206, 304, 416]
     operation = DOCUMENT["paths"]["/v1/blobs/{ref}"]["get"]
     told = operation["responses"]

@@ -4,8 +4,7 @@ from html.parser import HTMLParser
 import pytest
 from flask.testing import FlaskClient
 
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import settings
+from tests.support.web_stage import MakeStage
 from web import docs
 from web.app import create_app
 from web.openapi import SCHEMAS, document
@@ -121,7 +120,7 @@ def test_the_docs_escape_whatever_the_document_says() -> None:
     assert "<img" not in html
 
 
-def test_with_keys_the_pages_are_open_and_the_api_is_not() -> None:
-    keyed = create_app(MemoryService(settings(api_keys={"k": "w"}))).test_client()
+def test_with_keys_the_pages_are_open_and_the_api_is_not(make_stage: MakeStage) -> None:
+    keyed = create_app(make_stage(api_keys={"k": "w"}).service).test_client()
     assert keyed.get("/").status_code == 200
     assert keyed.get("/v1/turns").status_code == 401

@@ -13,7 +13,7 @@ from loom_worker.core.errors import (
     Rejected,
     Unavailable,
 )
-from tests.support.memory_service import MemoryService
+from tests.support.web_stage import WebStage
 from web.problems import problem_of
 
 
@@ -95,8 +95,8 @@ def test_a_refused_method_tells_the_allowed_ones(client: FlaskClient) -> None:
     assert set(client.delete("/v1/turns").headers["Allow"].split(", ")) >= {"GET"}
 
 
-def test_a_database_that_is_away_is_503_everywhere(client: FlaskClient, memory: MemoryService) -> None:
-    memory.is_down = True
+def test_a_database_that_is_away_is_503_everywhere(client: FlaskClient, stage: WebStage) -> None:
+    stage.database.is_down = True
     for path in ("/v1/sessions", "/v1/turns", "/v1/turns/turn_1", "/v1/turns/turn_1/events", "/v1/queue/stats"):
         answer = client.get(path)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")

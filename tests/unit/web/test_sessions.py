@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import Submit, Worker
+from tests.support.played_worker import PlayedWorker
+from tests.support.web_stage import Submit, WebStage
 
 
 def test_a_session_is_made_with_all_that_was_asked(client: FlaskClient) -> None:
@@ -94,7 +94,7 @@ def test_what_the_agent_does_not_allow_is_refused_with_what_it_does(client: Flas
     answer = client.patch("/v1/sessions/s", json=body)
     assert answer.status_code == 422
     assert {flaw["pointer"]: flaw["detail"] for flaw in answer.get_json()["errors"]} == {
-        "/tools/1": "its tools are clock, dice",
+        "/tools/1": "its tools are clock, dice, pay",
         "/backend": "its databases are north, south",
         "/agent": "a session keeps its agent, so only default@latest can be asked for",
     }
@@ -117,7 +117,7 @@ def test_an_archived_session_takes_no_turn(client: FlaskClient) -> None:
     assert client.post("/v1/sessions/s/turns", json={"input": "x"}).status_code == 409
 
 
-def test_a_deleted_session_is_gone_with_its_turns(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+def test_a_deleted_session_is_gone_with_its_turns(client: FlaskClient, submit: Submit, worker: PlayedWorker) -> None:
     turn = submit("s")
     worker.finish(turn["id"])
     gone = client.delete("/v1/sessions/s")
@@ -163,7 +163,7 @@ def test_a_limit_above_the_largest_counts_as_the_largest(client: FlaskClient) ->
     assert client.get("/v1/sessions?limit=100000").status_code == 200
 
 
-def test_messages_come_oldest_first(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+def test_messages_come_oldest_first(client: FlaskClient, submit: Submit, worker: PlayedWorker) -> None:
     for number in range(2):
         worker.finish(submit("s", input=f"q{number}")["id"], f"a{number}")
     page = client.get("/v1/sessions/s/messages").get_json()
@@ -175,15 +175,17 @@ def test_messages_come_oldest_first(client: FlaskClient, submit: Submit, worker:
     ]
 
 
-def test_a_search_answers_with_hits_the_best_first(client: FlaskClient, submit: Submit, memory: MemoryService) -> None:
-    turn = memory.finish(submit("s", input="Where are the keys?")["id"], "under the mat")
+def test_a_search_answers_with_hits_the_best_first(client: FlaskClient, submit: Submit, stage: WebStage) -> None:
+    turn = stage.worker.finish(submit("s", input="Where are the keys?")["id"], "under the mat")
     answer = client.get("/v1/sessions/s/search", query_string={"q": "mat"}).get_json()
-    [hit] = answer["data"]
+    hit, other = answer["data"]
     assert (hit["turn_id"], hit["role"], hit["snippet"]) == (turn.id, "assistant", "under the mat")
-    [itself] = hit["passage"]
+    assert hit["score"] > other["score"]
+    before, itself = hit["passage"]
     assert itself == {
         "message_id": hit["message_id"], "turn_id": turn.id, "role": "assistant", "text": "under the mat",
     }  # fmt: skip
+    assert (before["message_id"], before["role"]) == (other["message_id"], "user")
     assert (answer["has_more"], answer["next"]) == (False, None)
 
 

@@ -1,13 +1,18 @@
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from sqlalchemy import select
 
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import Submit, Worker
+from loom_worker.core.values.turns import Turn
+from loom_worker.store.schema import turns
+from tests.support.played_worker import PlayedWorker
+from tests.support.web_stage import Submit, WebStage, set_lane_depth
 from web.connection_limits import ConnectionLimiter
 from web.openapi import document
 
@@ -24,7 +29,7 @@ def test_an_accepted_turn_tells_where_to_look(client: FlaskClient) -> None:
     assert client.get("/v1/sessions/s").get_json()["queue_depth"] == 1
 
 
-def test_what_was_validated_reaches_the_seam(client: FlaskClient, memory: MemoryService) -> None:
+def test_what_was_validated_is_stored(client: FlaskClient, stage: WebStage) -> None:
     body = {
         "deadline_s": 2.5,
         "max_attempts": 3.0,
@@ -32,24 +37,26 @@ def test_what_was_validated_reaches_the_seam(client: FlaskClient, memory: Memory
         "metadata": {"k": "v"},
         "double_texting": "reject",
     }
-    webhook = {"url": "https://hooks.example/x", "secret": "whsec_abc"}
+    webhook = {"url": "https://hooks.example/x", "secret": "whsec_" + "YWJj" * 8}
     client.post("/v1/sessions/s/turns", json={"input": " hi ", **body, "webhook": webhook})
-    new = memory.new_turns[0]
-    assert (new.input, new.deadline_s, new.max_attempts) == (" hi ", 2.5, 3)
-    assert (new.budget, new.metadata, new.double_texting) == ({"usd": 1}, {"k": "v"}, "reject")
-    assert new.webhook is not None
-    assert (new.webhook.url, new.webhook.secret) == ("https://hooks.example/x", "whsec_abc")
-    assert (new.idempotency_key, new.fingerprint) == (None, None)
+    with stage.database.read() as tx:
+        row = tx.execute(select(turns)).one()
+    assert (row.input, row.deadline_ms - row.created_ms, row.max_attempts) == (" hi ", 2500, 3)
+    assert (row.budget, row.metadata) == ({"usd": 1}, {"k": "v"})
+    assert (row.webhook_url, row.webhook_secret) == ("https://hooks.example/x", webhook["secret"])
+    assert (row.idempotency_key, row.fingerprint) == (None, None)
+    # double_texting is in no row: the session is busy now.
+    assert client.post("/v1/sessions/s/turns", json={"input": "x", **body}).status_code == 409
 
 
 @pytest.mark.parametrize("session_id", ["a b", "é", "%00", "a" * 129, "a%0A"])
 def test_a_turn_cannot_make_a_session_with_an_unusable_id(
-    client: FlaskClient, memory: MemoryService, session_id: str
+    client: FlaskClient, stage: WebStage, session_id: str
 ) -> None:
     answer = client.post(f"/v1/sessions/{session_id}/turns", json={"input": "", "x": 1})
     pointers = [flaw["pointer"] for flaw in answer.get_json()["errors"]]
     assert (answer.status_code, sorted(pointers)) == (422, ["/input", "/session_id", "/x"])
-    assert memory.count() == 0
+    assert stage.count() == 0
 
 
 @pytest.mark.parametrize("webhook", ["http://127.0.0.1:9/x", "ftp://example.org", {"url": "http://10.0.0.1/"}])
@@ -81,12 +88,14 @@ def test_the_same_key_with_another_body_is_refused(client: FlaskClient) -> None:
     assert post[1].get_json()["type"] == "/problems/idempotency-mismatch"
 
 
-def test_a_bad_key_stores_nothing(client: FlaskClient, memory: MemoryService) -> None:
+def test_a_bad_key_stores_nothing(client: FlaskClient, stage: WebStage) -> None:
     answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Idempotency-Key": "k" * 300})
-    assert (answer.status_code, memory.count()) == (400, 0)
+    assert (answer.status_code, stage.count()) == (400, 0)
 
 
-def test_reject_is_a_conflict_while_the_session_is_busy(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+def test_reject_is_a_conflict_while_the_session_is_busy(
+    client: FlaskClient, submit: Submit, worker: PlayedWorker
+) -> None:
     first = submit("s")
     again = {"input": "y", "double_texting": "reject"}
     answer = client.post("/v1/sessions/s/turns", json=again)
@@ -95,23 +104,22 @@ def test_reject_is_a_conflict_while_the_session_is_busy(client: FlaskClient, sub
     assert client.post("/v1/sessions/s/turns", json=again).status_code == 202
 
 
-def test_a_full_lane_is_429_and_says_when_to_come_back(
-    client: FlaskClient, submit: Submit, memory: MemoryService
-) -> None:
-    for _ in range(memory.settings.limits.lane_depth):
+def test_a_full_lane_is_429_and_says_when_to_come_back(client: FlaskClient, submit: Submit, stage: WebStage) -> None:
+    set_lane_depth(stage.service, 3)
+    for _ in range(3):
         submit("s")
     answer = client.post("/v1/sessions/s/turns", json={"input": "one more"})
-    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
 
 
-def test_prefer_wait_answers_200_once_it_ended(app: Flask, memory: MemoryService) -> None:
+def test_prefer_wait_answers_200_once_it_ended(app: Flask, stage: WebStage) -> None:
     answers: list[Any] = []
     prefer = {"Prefer": "wait=30"}
     ask = lambda: answers.append(app.test_client().post("/v1/sessions/s/turns", json={"input": "x"}, headers=prefer))  # noqa: E731
     thread = threading.Thread(target=ask)
     thread.start()
-    assert memory.await_waiters(1)
-    memory.finish(app.test_client().get("/v1/turns").get_json()["data"][0]["id"], "42")
+    assert stage.waiter.await_waiters(1)
+    stage.worker.finish(app.test_client().get("/v1/turns").get_json()["data"][0]["id"], "42")
     thread.join(5)
     answer = answers[0]
     assert (answer.status_code, answer.get_json()["output_text"]) == (200, "42")
@@ -124,7 +132,7 @@ def test_prefer_wait_answers_202_when_the_time_is_over(client: FlaskClient) -> N
     assert (answer.status_code, answer.headers["Retry-After"]) == (202, "1")
 
 
-def test_a_replay_of_an_ended_turn_is_200_for_who_waits(client: FlaskClient, worker: Worker) -> None:
+def test_a_replay_of_an_ended_turn_is_200_for_who_waits(client: FlaskClient, worker: PlayedWorker) -> None:
     headers = {"Idempotency-Key": "k", "Prefer": "wait=5"}
     first = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Idempotency-Key": "k"}).get_json()
     worker.finish(first["id"])
@@ -132,34 +140,42 @@ def test_a_replay_of_an_ended_turn_is_200_for_who_waits(client: FlaskClient, wor
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (200, "true")
 
 
-class Failing(MemoryService):
-    """Accepts turns, and loses its database before it can wait for them."""
+@dataclass
+class FailingWaiter:
+    """Waits for a turn just after the database broke down."""
 
-    def wait(self, *args: Any, **options: Any) -> Any:
-        self.is_down = True
-        return super().wait(*args, **options)
+    stage: WebStage
+
+    def wait(self, *args: Any, **options: Any) -> Turn:
+        self.stage.database.is_down = True
+        return self.stage.waiter.wait(*args, **options)
 
 
-def test_what_was_accepted_stays_accepted_if_the_wait_fails() -> None:
-    from web.app import create_app
-
-    client = create_app(Failing()).test_client()  # type: ignore[arg-type]
+def test_what_was_accepted_stays_accepted_if_the_wait_fails(client: FlaskClient, stage: WebStage) -> None:
+    stage.service.waiter = FailingWaiter(stage)  # type: ignore[assignment]
     answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=5"})
     assert (answer.status_code, answer.get_json()["status"]) == (202, "queued")
 
 
-class Deleting(MemoryService):
-    """A service whose session is deleted while somebody waits for its turn."""
+@dataclass
+class DeletingWaiter:
+    """Waits for a turn just after its session was deleted."""
 
-    def wait(self, workspace: str, turn_id: str, **_options: Any) -> Any:
-        self.delete_session(workspace, self.turn(workspace, turn_id).session_id)
-        return self.turn(workspace, turn_id)
+    stage: WebStage
+
+    def forget(self, turns: Mapping[str, bool]) -> None:
+        self.stage.waiter.forget(turns)
+
+    def wait(self, workspace: str, turn_id: str, **options: Any) -> Turn:
+        service = self.stage.service
+        service.delete_session(workspace, service.turn(workspace, turn_id).session_id)
+        return self.stage.waiter.wait(workspace, turn_id, **options)
 
 
-def test_a_turn_that_is_deleted_while_it_is_waited_for_is_not_shown_as_it_was() -> None:
-    from web.app import create_app
-
-    client = create_app(Deleting()).test_client()  # type: ignore[arg-type]
+def test_a_turn_that_is_deleted_while_it_is_waited_for_is_not_shown_as_it_was(
+    client: FlaskClient, stage: WebStage
+) -> None:
+    stage.service.waiter = DeletingWaiter(stage)  # type: ignore[assignment]
     turn = client.post("/v1/sessions/s/turns", json={"input": "x"}).get_json()
     assert client.get(f"/v1/turns/{turn['id']}?wait=5").status_code == 404
     answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=5"})
@@ -167,18 +183,18 @@ def test_a_turn_that_is_deleted_while_it_is_waited_for_is_not_shown_as_it_was() 
     assert "404" in document()["paths"]["/v1/sessions/{session_id}/turns"]["post"]["responses"]
 
 
-def test_a_long_poll_returns_as_soon_as_the_turn_ends(app: Flask, submit: Submit, memory: MemoryService) -> None:
+def test_a_long_poll_returns_as_soon_as_the_turn_ends(app: Flask, submit: Submit, stage: WebStage) -> None:
     turn = submit()
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(app.test_client().get(f"/v1/turns/{turn['id']}?wait=30")))
     thread.start()
-    assert memory.await_waiters(1)
-    memory.finish(turn["id"])
+    assert stage.waiter.await_waiters(1)
+    stage.worker.finish(turn["id"])
     thread.join(5)
     assert answers[0].get_json()["status"] == "completed"
 
 
-def test_a_long_poll_on_an_ended_turn_does_not_wait(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+def test_a_long_poll_on_an_ended_turn_does_not_wait(client: FlaskClient, submit: Submit, worker: PlayedWorker) -> None:
     turn = submit()
     worker.finish(turn["id"])
     began = time.monotonic()
@@ -202,7 +218,9 @@ def test_who_finds_no_slot_is_answered_at_once(client: FlaskClient, submit: Subm
     assert time.monotonic() - began < 5
 
 
-def test_lists_are_filtered_by_status_reason_and_session(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+def test_lists_are_filtered_by_status_reason_and_session(
+    client: FlaskClient, submit: Submit, worker: PlayedWorker
+) -> None:
     first, second = submit("s"), submit("t")
     worker.finish(first["id"])
     listed = lambda path: [turn["id"] for turn in client.get(path).get_json()["data"]]  # noqa: E731
@@ -222,16 +240,16 @@ def test_turns_of_a_session_that_is_not_there_are_not_found(client: FlaskClient)
     assert client.get("/v1/sessions/nowhere/turns").status_code == 404
 
 
-def test_a_repeat_gets_the_turn_at_once_while_the_first_request_still_waits(app: Flask, memory: MemoryService) -> None:
+def test_a_repeat_gets_the_turn_at_once_while_the_first_request_still_waits(app: Flask, stage: WebStage) -> None:
     key = {"Idempotency-Key": "k"}
     post = lambda headers: app.test_client().post("/v1/sessions/s/turns", json={"input": "x"}, headers=headers)  # noqa: E731
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(post({**key, "Prefer": "wait=30"})))
     thread.start()
-    assert memory.await_waiters(1)
+    assert stage.waiter.await_waiters(1)
     again = post(key)
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (202, "true")
-    memory.finish(again.get_json()["id"])
+    stage.worker.finish(again.get_json()["id"])
     thread.join(5)
     assert (answers[0].status_code, answers[0].get_json()["id"]) == (200, again.get_json()["id"])
 

@@ -9,8 +9,8 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from tests.support.memory_service import MemoryService
-from tests.support.web_stage import Live, Submit, Worker
+from tests.support.played_worker import PlayedWorker
+from tests.support.web_stage import Live, Submit, WebStage, set_lane_depth
 
 ACTIONS: list[tuple[dict[str, Any], str]] = [
     ({}, "interrupt"),
@@ -24,7 +24,7 @@ ACTIONS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("body", "wish"), ACTIONS)
 def test_a_running_turn_is_told_how_to_end(
-    client: FlaskClient, submit: Submit, worker: Worker, body: dict[str, Any], wish: str
+    client: FlaskClient, submit: Submit, worker: PlayedWorker, body: dict[str, Any], wish: str
 ) -> None:
     turn = submit()
     worker.start(turn["id"])
@@ -46,7 +46,7 @@ def test_a_turn_that_nobody_began_is_cancelled_at_once(client: FlaskClient, subm
 
 
 def test_cancelling_again_changes_nothing_and_a_turn_that_ended_stays_as_it_is(
-    client: FlaskClient, submit: Submit, worker: Worker
+    client: FlaskClient, submit: Submit, worker: PlayedWorker
 ) -> None:
     first, second = submit("s"), submit("t")
     answers = [client.post(f"/v1/turns/{first['id']}/cancel").get_json() for _ in range(2)]
@@ -76,7 +76,7 @@ def test_a_wish_that_cannot_be_read_cancels_nothing(
     assert client.get(f"/v1/turns/{turn['id']}").get_json()["status"] == "queued"
 
 
-def test_a_wish_in_chunks_is_heard_too(live: Live, submit: Submit, worker: Worker) -> None:
+def test_a_wish_in_chunks_is_heard_too(live: Live, submit: Submit, worker: PlayedWorker) -> None:
     turn = submit()
     worker.start(turn["id"])
     connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=10)
@@ -95,7 +95,7 @@ def test_what_is_not_there_is_neither_cancelled_nor_retried(client: FlaskClient,
 
 @pytest.mark.parametrize("action", ["interrupt", "rollback"])
 def test_a_new_turn_may_cancel_the_one_that_runs_and_leaves_the_queued_ones(
-    client: FlaskClient, submit: Submit, worker: Worker, action: str
+    client: FlaskClient, submit: Submit, worker: PlayedWorker, action: str
 ) -> None:
     running, queued = submit("s"), submit("s")
     worker.start(running["id"])
@@ -107,7 +107,7 @@ def test_a_new_turn_may_cancel_the_one_that_runs_and_leaves_the_queued_ones(
 
 
 @pytest.fixture
-def dead(submit: Submit, worker: Worker) -> dict[str, Any]:
+def dead(submit: Submit, worker: PlayedWorker) -> dict[str, Any]:
     turn = submit("s", input="Why?")
     worker.die(turn["id"])
     return turn
@@ -125,18 +125,18 @@ def test_a_failed_turn_is_run_again_as_a_new_one_at_the_tail(
     assert client.get(f"/v1/turns/{dead['id']}").get_json()["reason"] == "dead"
 
 
-def test_a_retry_waits_as_long_as_the_client_prefers(app: Flask, memory: MemoryService, dead: dict[str, Any]) -> None:
+def test_a_retry_waits_as_long_as_the_client_prefers(app: Flask, stage: WebStage, dead: dict[str, Any]) -> None:
     answers: list[Any] = []
     ask = lambda: app.test_client().post(f"/v1/turns/{dead['id']}/retry", headers={"Prefer": "wait=30"})  # noqa: E731
     thread = threading.Thread(target=lambda: answers.append(ask()))
     thread.start()
-    assert memory.await_waiters(1)
-    memory.finish(app.test_client().get("/v1/turns?status=queued").get_json()["data"][0]["id"], "42")
+    assert stage.waiter.await_waiters(1)
+    stage.worker.finish(app.test_client().get("/v1/turns?status=queued").get_json()["data"][0]["id"], "42")
     thread.join(5)
     assert (answers[0].status_code, answers[0].get_json()["output_text"]) == (200, "42")
 
 
-def test_only_what_failed_is_run_again(client: FlaskClient, submit: Submit, worker: Worker) -> None:
+def test_only_what_failed_is_run_again(client: FlaskClient, submit: Submit, worker: PlayedWorker) -> None:
     queued, completed, cancelled = submit("a"), submit("b"), submit("c")
     worker.finish(completed["id"])
     client.post(f"/v1/turns/{cancelled['id']}/cancel")
@@ -151,10 +151,9 @@ def test_an_archived_session_runs_nothing_again(client: FlaskClient, dead: dict[
     assert (answer.status_code, answer.get_json()["type"]) == (409, "/problems/session-archived")
 
 
-def test_a_full_lane_takes_no_retry(
-    client: FlaskClient, submit: Submit, memory: MemoryService, dead: dict[str, Any]
-) -> None:
-    for _ in range(memory.settings.limits.lane_depth):
+def test_a_full_lane_takes_no_retry(client: FlaskClient, submit: Submit, stage: WebStage, dead: dict[str, Any]) -> None:
+    set_lane_depth(stage.service, 3)
+    for _ in range(3):
         submit("s")
     assert client.post(f"/v1/turns/{dead['id']}/retry").status_code == 429
 
@@ -173,7 +172,9 @@ def test_the_same_key_retries_once(client: FlaskClient, dead: dict[str, Any]) ->
     assert client.post(path, headers={"Idempotency-Key": "k2"}).get_json()["id"] != answers[0].get_json()["id"]
 
 
-def test_a_key_belongs_to_one_path(client: FlaskClient, submit: Submit, worker: Worker, dead: dict[str, Any]) -> None:
+def test_a_key_belongs_to_one_path(
+    client: FlaskClient, submit: Submit, worker: PlayedWorker, dead: dict[str, Any]
+) -> None:
     other = submit("s")
     worker.die(other["id"])
     key = {"Idempotency-Key": "k"}
