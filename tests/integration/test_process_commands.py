@@ -19,6 +19,7 @@ from loom_worker.supervisor import home, valkey
 from loom_worker.supervisor.ready import listens
 from loom_worker.supervisor.specs import loom_command
 from tests.support.processes import killed_at_the_end
+from tests.support.shipped_patterns import share_index
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 
@@ -33,6 +34,7 @@ class Machine:
         self.home, self.cwd = folder / "home", folder / "cwd"
         self.cwd.mkdir()
         home.prepare(self.home)
+        share_index(self.home)
         self.env = {**os.environ, "LOOM_HOME": str(self.home), "LOOM_PROVIDER": "scripted"}
         socket_path = embedded_socket(self.home)
         valkey.make_room(socket_path, self.home / "valkey")

@@ -53,6 +53,7 @@ def shared_system(
         "ANTHROPIC_BASE_URL": shared_server.url,
         "LOOM_AGENTS_DIR": written(place / "agents", AGENTS),
         "LOOM_PATTERNS_DIR": str(library),
+        "LOOM_PATTERNS_SHIPPED": "0",
         "LOOM_SECRET_SHOP": SHOP_SECRET,
         "LOOM_WEBHOOK_SECRET": WEBHOOK_SECRET,
         "LOOM_ALLOW_PRIVATE_WEBHOOKS": "1",

@@ -21,6 +21,7 @@ from loom_worker.runtime import build
 from loom_worker.store.prepare import prepare
 from loom_worker.tasks.app import app
 from tests.support import system
+from tests.support.shipped_patterns import share_index
 from tests.support.until import until
 from tests.support.valkey import Valkey
 
@@ -45,6 +46,7 @@ class Engine:
             "LOOM_AGENTS_DIR": system.plain_agent(home / "agents", "plain"),
             **environ,
         }
+        share_index(home)
         self.settings = from_env(self.environ)
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self._valkey = valkey

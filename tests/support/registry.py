@@ -8,15 +8,13 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.components import Components, components
 from loom_worker.store.database import Database
-from tests.support.shipped_patterns import index_folder
+from tests.support.shipped_patterns import share_index
 
 
 def made_components(settings: Settings, agents: Agents | LiveAgents, database: Database) -> Components:
     """Nothing is connected or watched before it is needed; close it."""
-    own = settings.home / "pattern_index"
-    if settings.home.is_dir() and not own.is_symlink():
-        index_folder().mkdir(exist_ok=True)
-        own.symlink_to(index_folder())
+    if settings.home.is_dir():
+        share_index(settings.home)
     client = redis_client.client(settings.redis_url, connections=4)
     return components(settings, agents, database, client, process="test", stopping=Stopping(1.0))
 

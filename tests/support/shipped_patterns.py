@@ -20,6 +20,14 @@ def index_folder() -> Path:
     return _folders[0]
 
 
+def share_index(home: Path) -> None:
+    """Let a home that nobody uses yet have the fitted indexes of this test run; outside of one it gets its own."""
+    own = home / "pattern_index"
+    if _folders and not own.is_symlink():
+        index_folder().mkdir(exist_ok=True)
+        own.symlink_to(index_folder())
+
+
 @cache
 def shipped() -> Library:
     """Every file of the packaged library, as it is read."""

@@ -25,6 +25,7 @@ import urllib3
 from loom_worker.core.settings import embedded_socket
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.lanes import keys
+from tests.support.shipped_patterns import share_index
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 
@@ -118,6 +119,9 @@ class System:
 
     def start(self, port: int | None = None) -> None:
         """Run `loom up` and wait until it is ready with all its workers; without a port on an unused one."""
+        if not self.home.exists() and not self.run_by:  # another user could not read the index
+            self.home.mkdir(mode=0o700, parents=True)
+            share_index(self.home)
         port = port or unused_port()
         self.url = f"http://127.0.0.1:{port}"
         with self._log.open("ab") as log:

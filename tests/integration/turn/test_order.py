@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.takes(10)]
 SESSIONS = 50
 TURNS = 4
 LATENCY_S = 0.05
+AT_ONCE = 8
+"""Turns that one worker runs at the same time."""
 
 
 @dataclass
@@ -28,6 +30,9 @@ class Log:
 
     spans: dict[str, list[tuple[int, float, float]]] = field(default_factory=lambda: defaultdict(list))
     lock: threading.Lock = field(default_factory=threading.Lock)
+    begun: int = 0
+    together: threading.Barrier = field(default_factory=lambda: threading.Barrier(AT_ONCE, timeout=60))
+    """Where the first turns wait for each other."""
 
     def script(self, body: Json) -> Behaviour:
         session, number = re.findall(r"(s\d+) number (\d+)", str(body["messages"][-1]))[-1]
@@ -44,6 +49,11 @@ class Timed:
 
     def send(self, out: Outgoing) -> None:
         began_s = time.monotonic()
+        with self.log.lock:
+            self.log.begun += 1
+            is_first = self.log.begun <= AT_ONCE
+        if is_first:
+            self.log.together.wait()
         out.stopping.wait(LATENCY_S)
         with self.log.lock:
             self.log.spans[self.session].append((self.number, began_s, time.monotonic()))
@@ -85,10 +95,11 @@ def test_two_turns_of_a_session_never_run_at_the_same_time(served: tuple[Engine,
 
 def test_sessions_do_run_at_the_same_time(served: tuple[Engine, Log]) -> None:
     _, log = served
+    assert not log.together.broken, f"{AT_ONCE} turns were not asked of the model at once"
     spans = [span for of_session in log.spans.values() for span in of_session]
     moments = sorted([(began, 1) for _, began, _ in spans] + [(ended, -1) for _, _, ended in spans])
     running = [sum(step for _, step in moments[: n + 1]) for n in range(len(moments))]
-    assert max(running) >= 8
+    assert max(running) >= AT_ONCE
 
 
 def test_every_turn_is_run_once_and_doorbells_are_about_as_many_as_turns(served: tuple[Engine, Log]) -> None:
