@@ -27,7 +27,6 @@ from web.schemas import (
     answer,
     array,
     described,
-    list_of,
     members,
     one_of,
     or_null,
@@ -357,6 +356,5 @@ ANSWERS: dict[str, Schema] = {
     "QueueStats": _QUEUE_STATS,
     "Problem": _PROBLEM,
     "Health": answer({"status": TEXT}, description="A probe's answer."),
-    **{f"{name}List": list_of(name) for name in LISTS},
 }
 """By the names that operations answer with."""

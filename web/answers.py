@@ -59,10 +59,10 @@ def listed(items: Iterable[Json], key: str) -> Json:
     limit, after = page_wanted(MAX_LIMIT)
     found = list(items)
     if after is not None:
-        place = next((at for at, item in enumerate(found) if item[key] == after), None)
-        if place is None:
+        index = next((at for at, item in enumerate(found) if item[key] == after), None)
+        if index is None:
             raise no_cursor(after)
-        found = found[place + 1 :]
+        found = found[index + 1 :]
     page: list[Json] = []
     room = PAGE_BYTES
     for item in found:

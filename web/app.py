@@ -1,4 +1,4 @@
-"""The one place that puts the front end together."""
+"""Puts the web application together."""
 
 from typing import TYPE_CHECKING, cast
 

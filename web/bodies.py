@@ -166,13 +166,13 @@ def retry(turn_id: str, caller: ApiCaller) -> Retry:
     )
 
 
-def fingerprint(workspace: str, place: str, body: Json) -> str:
+def fingerprint(workspace: str, scope: str, body: Json) -> str:
     """SHA-256 of what was asked; the order of keys and the spaces between them do not count.
 
     Args:
-        place: the session of a submitted turn, else the path: no id of a session has a slash.
+        scope: the session of a submitted turn, else the path: no id of a session has a slash.
     """
-    canonical = json.dumps([workspace, place, body], sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps([workspace, scope, body], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 

@@ -44,9 +44,9 @@ def _flaws(error: ValidationError) -> Iterator[Flaw]:
     match error.validator:
         case "additionalProperties":
             known = error.schema["properties"] if isinstance(error.schema, dict) else {}
-            told = f"unknown field; known are {', '.join(known)}" if known else "unknown field; none is expected"
+            detail = f"unknown field; known are {', '.join(known)}" if known else "unknown field; none is expected"
             unknown = [name for name in instance if name not in known][:MAX_FLAWS]
-            yield from (Flaw(f"{where}/{_escaped(name)}", told) for name in unknown)
+            yield from (Flaw(f"{where}/{_escaped(name)}", detail) for name in unknown)
         case "required":
             names: Any = error.validator_value
             yield from (Flaw(f"{where}/{name}", "is required") for name in names if name not in instance)

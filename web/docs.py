@@ -45,46 +45,35 @@ def render(document: Json) -> str:
 
 
 def _operation(method: str, path: str, operation: Json) -> str:
+    parameters = [
+        (each["name"], each["in"], each["schema"].get("type", ""), each.get("description", ""))
+        for each in operation["parameters"]
+    ]
+    body = ""
+    if "requestBody" in operation:
+        body = f"<p>Body: {_link(operation['requestBody']['content']['application/json']['schema'])}</p>"
     return "".join(
         (
             f'<section id="{escape(operation["operationId"])}">',
             f'<h3><span class="method">{escape(method.upper())}</span> <code>{escape(path)}</code></h3>',
             f"<p>{escape(operation['summary'])}.</p>",
-            _parameters(operation["parameters"]),
-            _body(operation.get("requestBody")),
+            _table(("parameter", "in", "type", ""), parameters),
+            body,
             _answers(operation["responses"]),
             "</section>",
         )
     )
 
 
-def _parameters(parameters: list[Json]) -> str:
-    rows = [
-        (item["name"], item["in"], item["schema"].get("type", ""), item.get("description", "")) for item in parameters
-    ]
-    return _table(("parameter", "in", "type", ""), rows)
-
-
-def _body(body: Json | None) -> str:
-    if body is None:
-        return ""
-    return f"<p>Body: {_link(body['content']['application/json']['schema'])}</p>"
-
-
 def _answers(answers: Json) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(status)}</td><td>{escape(told['description'])}</td><td>{_content(told)}</td></tr>"
-        for status, told in sorted(answers.items())
-    )
-    return f"<table>{rows}</table>"
-
-
-def _content(told: Json) -> str:
-    parts = [
-        f"{escape(media_type)} {_link(content['schema']) if 'schema' in content else ''}"
-        for media_type, content in told.get("content", {}).items()
-    ]
-    return ", ".join(parts)
+    rows = []
+    for status, answer in sorted(answers.items()):
+        content = ", ".join(
+            f"{escape(media_type)} {_link(each['schema']) if 'schema' in each else ''}"
+            for media_type, each in answer.get("content", {}).items()
+        )
+        rows.append(f"<tr><td>{escape(status)}</td><td>{escape(answer['description'])}</td><td>{content}</td></tr>")
+    return f"<table>{''.join(rows)}</table>"
 
 
 def _schema(name: str, schema: Json) -> str:

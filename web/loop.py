@@ -140,7 +140,9 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
             self._review(made)
         for key, events in self._selector.select(_PAUSE_S if self._paused_until_s else TICK_S):
             if self._map.get(key.fd) is key.data:
-                wasyncore.readwrite(key.data, _flags(events))
+                flags = select.POLLIN if events & selectors.EVENT_READ else 0
+                flags |= select.POLLOUT if events & selectors.EVENT_WRITE else 0
+                wasyncore.readwrite(key.data, flags)
                 if isinstance(key.data, HttpChannel):
                     self._review(key.data)
         now_s = time.monotonic()
@@ -156,8 +158,8 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
             self._drop(made, "too slow")
         if self._dropped and now_s >= self._next_report_s:
             self._next_report_s = now_s + REPORT_S
-            told = ", ".join(f"{count} ({why})" for why, count in self._dropped.items())
-            log.warning("connections dropped: %s; %d are open", told, len(self._connections))
+            dropped = ", ".join(f"{count} ({why})" for why, count in self._dropped.items())
+            log.warning("connections dropped: %s; %d are open", dropped, len(self._connections))
             self._dropped = {}
 
     def _drop(self, made: Any, why: str) -> None:
@@ -194,12 +196,6 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         else:
             self._selector.register(made._fileno, wanted, made)
         made.wanted = wanted
-
-
-def _flags(events: int) -> int:
-    return (select.POLLIN if events & selectors.EVENT_READ else 0) | (
-        select.POLLOUT if events & selectors.EVENT_WRITE else 0
-    )
 
 
 def _socket_options() -> list[tuple[int, int, int]]:

@@ -25,7 +25,7 @@ class Figure(NamedTuple):
     """In the exposition."""
     key: str
     """In ``Figures.all``."""
-    told: str
+    help: str
     """What it counts; the HELP line."""
 
 
@@ -70,7 +70,7 @@ KEYS = (*STATUSES, *(figure.key for figure in GAUGES))
 
 Beside them there are ``breakers`` (name to state), ``counters`` (what happened to large results, to how often since
 Redis began), ``dropped_messages`` (queue to how many), ``pattern_reloads`` (result to how often) and ``known`` (what
-figures are of, to whether it told them)."""
+figures are of, to whether they could be had)."""
 
 
 class HealthViews:
@@ -134,32 +134,32 @@ class _Known:
         """Every figure that is known."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        told = self._figures
+        figures = self._figures
         for name, key, what in GAUGES:
-            if key in told:
-                yield GaugeMetricFamily(name, what, value=told[key] or 0)
+            if key in figures:
+                yield GaugeMetricFamily(name, what, value=figures[key] or 0)
         for name, (label, what) in LABELLED.items():
             kind = CounterMetricFamily if name in COUNTERS else GaugeMetricFamily
             family = kind(name.removesuffix("_total"), what, labels=[label])
-            for value, figure in _values(name, told).items():
+            for value, figure in _values(name, figures).items():
                 family.add_metric([value], float(figure))
             yield family
 
 
-def _values(name: str, told: Json) -> Json:
+def _values(name: str, figures: Json) -> Json:
     """A family's figures by label."""
     match name:
         case "loom_turns":
-            return {status: told[status] for status in STATUSES if status in told}
+            return {status: figures[status] for status in STATUSES if status in figures}
         case "loom_oldest_waiting_age_seconds":
-            return dict(told.get("waiting_ages", {}))
+            return dict(figures.get("waiting_ages", {}))
         case "loom_breaker_open":
-            return {breaker: OPENNESS[state] for breaker, state in told.get("breakers", {}).items()}
+            return {breaker: OPENNESS[state] for breaker, state in figures.get("breakers", {}).items()}
         case "loom_dropped_messages_total":
-            return dict(told.get("dropped_messages", {}))
+            return dict(figures.get("dropped_messages", {}))
         case "loom_large_result_events_total":
-            return dict(told.get("counters", {}))
+            return dict(figures.get("counters", {}))
         case "loom_pattern_reloads_total":
-            return dict(told.get("pattern_reloads", {}))
+            return dict(figures.get("pattern_reloads", {}))
         case _:
-            return dict(told.get("known", {}))
+            return dict(figures.get("known", {}))

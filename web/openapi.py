@@ -5,9 +5,9 @@ from http import HTTPStatus
 
 from loom_worker.core.values.json import Json
 from web import request_schemas
-from web.answer_schemas import ANSWERS
+from web.answer_schemas import ANSWERS, LISTS
 from web.operations import OPERATIONS, PARAMETERS, ApiOperation
-from web.schemas import TEXT, Schema, ref
+from web.schemas import TEXT, Schema, list_of, ref
 
 VERSION = "1.0.0"
 """Of the contract, not of the package."""
@@ -20,6 +20,7 @@ SCHEMAS: dict[str, Schema] = {
     "CancelTurn": request_schemas.CANCEL_TURN,
     "Decision": request_schemas.DECISION,
     "Empty": request_schemas.EMPTY,
+    **{f"{name}List": list_of(name) for name in LISTS},
 }
 
 _OPTIONAL_BODIES = frozenset({"Empty", "CancelTurn"})

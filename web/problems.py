@@ -71,10 +71,10 @@ def malformed(detail: str) -> Refused:
 
 
 def invalid(flaws: tuple[Flaw, ...], *, slug: str = "invalid", detail: str | None = None) -> Refused:
-    """422: readable, but some values are refused; each flaw is told."""
+    """422: readable, but some values are refused; ``errors`` names each of them."""
     places = [{"pointer": flaw.pointer, "detail": flaw.detail} for flaw in flaws]
-    told = detail or "; ".join(f"{flaw.pointer or 'body'}: {flaw.detail}" for flaw in flaws[:3])
-    return Refused(ProblemDetails(422, slug, told, {"errors": places} if places else {}))
+    text = detail or "; ".join(f"{flaw.pointer or 'body'}: {flaw.detail}" for flaw in flaws[:3])
+    return Refused(ProblemDetails(422, slug, text, {"errors": places} if places else {}))
 
 
 def busy(slug: str, detail: str, *, status: int = 503, retry_s: float | None = RETRY_S) -> Refused:

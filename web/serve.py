@@ -80,14 +80,14 @@ def serve(service: "Service") -> None:
     except OSError as error:
         service.close()
         raise SystemExit(f"loom web: cannot listen on {web.host}:{web.port}: {error.strerror or error}") from error
-    told = _told_to_stop()
+    stopping = _stop_signal()
     gc.collect()
     gc.freeze()  # what is loaded by now stays: full collections need not look through it again
     server.start()
     log.info("listening on http://%s:%d", web.host, server.port)
     if not web.api_keys:
         log.warning("no API key (LOOM_API_KEYS): only clients on this machine are served")
-    told.wait()
+    stopping.wait()
     log.info("draining")
     server.drain()
     server.stop()
@@ -95,12 +95,12 @@ def serve(service: "Service") -> None:
     log.info("stopped")
 
 
-def _told_to_stop() -> threading.Event:
+def _stop_signal() -> threading.Event:
     """Set by SIGTERM or SIGINT; a second one changes nothing, as supervisor and terminal often both send theirs."""
-    told = threading.Event()
+    stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
-    return told
+        signal.signal(number, lambda *_: stopping.set())
+    return stopping
 
 
 def _loop(app: Any, web: WebSettings) -> ServerLoop:

@@ -24,21 +24,17 @@ def parse_object(raw: bytes) -> Json:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"the body is not UTF-8 (byte {error.start})") from error
-    body = _loads(text)
+    try:
+        body: Any = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the body is not JSON: {error.msg} at character {error.pos}") from error
+    except RecursionError as error:
+        raise ValueError(f"the body is nested deeper than {MAX_DEPTH} levels") from error
     if not isinstance(body, dict):
         raise ValueError("the body must be a JSON object")
     # Raw NULs are no JSON and raw surrogates no UTF-8, so only an escape can bring either in.
     _walk(body, has_escapes="\\u" in text)
     return body
-
-
-def _loads(text: str) -> Any:
-    try:
-        return _DECODER.decode(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"the body is not JSON: {error.msg} at character {error.pos}") from error
-    except RecursionError as error:
-        raise ValueError(f"the body is nested deeper than {MAX_DEPTH} levels") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Json:

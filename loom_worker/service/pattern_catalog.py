@@ -49,7 +49,7 @@ class PatternMatcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PatternCatalog:
-    """Answers from this process' own library; the workers' are told of beside it."""
+    """Answers from this process' own library; ``loaded`` says what the workers have."""
 
     library: LiveLibrary
     uses: PatternUses
@@ -98,8 +98,8 @@ class PatternCatalog:
         effect, all_time = self.uses.effect(workspace, pattern.id, pattern.digest)
         typical = typical_rate(self.uses.effects(workspace))
         factor = boost(effect, typical) if self.learns else 1.0
-        told = why(effect, factor, typical) if self.learns else f"{why(effect, factor, typical)}, as {_OFF}"
-        return Account(pattern, effect, all_time, factor, told)
+        reason = why(effect, factor, typical) if self.learns else f"{why(effect, factor, typical)}, as {_OFF}"
+        return Account(pattern, effect, all_time, factor, reason)
 
 
 def _is_of(pattern: Pattern, category: str) -> bool:

@@ -94,7 +94,10 @@ class TurnWaiter:
     def _next(self, workspace: str, turn_id: str, after: int, *, is_finished: bool) -> tuple[Event, ...]:
         found = self._look(turn_id, after=after, wait_ms=0 if is_finished else LOOK_MS)
         if found and found[0].id == after + 1:
-            return tuple(self._whole(workspace, turn_id, event) for event in found)
+            last = found[-1]
+            if last.is_final and not last.data:  # too large for the log: the turn itself is the data
+                found = (*found[:-1], replace(last, data=self._turns.get(workspace, turn_id).as_json()))
+            return found
         if found:  # what stands between was dropped from the log, which holds so many bytes and no more
             return self._dropped(workspace, turn_id, after, found)
         try:
@@ -106,16 +109,12 @@ class TurnWaiter:
         # A reader that knows events which the log does not have: the log was lost, and is being written anew.
         return (_reset(turn_id),) if after > last_id else ()
 
-    def _whole(self, workspace: str, turn_id: str, event: Event) -> Event:
-        """The event; the data of a large final one is the turn, and is not in the log."""
-        if event.data or not event.is_final:
-            return event
-        return replace(event, data=self._turns.get(workspace, turn_id).as_json())
-
     def _dropped(self, workspace: str, turn_id: str, after: int, found: tuple[Event, ...]) -> tuple[Event, ...]:
         """What is missing before the events found, out of the journal, which may have it a little later only."""
+        # Asked first: the journal of a turn that had ended by then is complete.
+        is_finished = self._turns.get(workspace, turn_id).is_finished
         missing = [event for event in self._journaled(workspace, turn_id, after) if event.id < found[0].id]
-        if missing or not self._turns.get(workspace, turn_id).is_finished:
+        if missing or not is_finished:
             _pause(0 if missing else LOOK_MS)
             return tuple(missing)
         return found

@@ -20,7 +20,7 @@ MOST_COUNTED = 500
 
 @dataclass(frozen=True, slots=True)
 class WaitReports:
-    """Tells of turns what they wait for."""
+    """Reports what turns wait for."""
 
     turns: Turns
     live: LiveWaits
@@ -82,7 +82,11 @@ class WaitReports:
             since_ms = min(call.started_ms or call.sent_ms or _latest_ms(turn) for call in calls)
             return Waiting("tools", since_ms, attempt=max(call.sends for call in calls) or None)
         if turn.held_by is not None:
-            return _held(turn, seen.get(turn.id))
+            # A worker runs it. Between its calls of the model it pauses for milliseconds alone.
+            record = seen.get(turn.id)
+            if record is not None and not record.is_held:
+                return Waiting("lane", _latest_ms(turn))
+            return (record and record.waiting) or Waiting("model", _latest_ms(turn))
         return _parked(turn, waited.get(turn.id), moment_ms)
 
     def _asked_ms(self, turn: Turn, asked: Sequence[Call]) -> int:
@@ -92,14 +96,6 @@ class WaitReports:
         if agent is None or due_ms is None:
             return _latest_ms(turn)
         return max(due_ms - int(agent.approval.timeout_s * 1000), turn.created_ms)
-
-
-def _held(turn: Turn, seen: WaitRecord | None) -> Waiting:
-    """A worker runs it. Between its calls of the model it pauses for milliseconds alone."""
-    if seen is not None and not seen.is_held:
-        return Waiting("lane", _latest_ms(turn))
-    live = None if seen is None else seen.waiting
-    return live or Waiting("model", _latest_ms(turn))
 
 
 def _parked(turn: Turn, waited: Json | None, moment_ms: int) -> Waiting:

@@ -15,7 +15,7 @@ from loom_worker.core.errors import NotFound
 from loom_worker.core.settings_tree import EventSettings
 from loom_worker.core.values.chat import Reply, TextDelta
 from loom_worker.core.values.notifications import Event
-from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.turns import Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.turn_waiter import TurnWaiter
@@ -269,6 +269,31 @@ def test_a_turn_that_ends_between_two_looks_is_told_with_its_text(stage: Stage) 
     waiter = TurnWaiter(late, Fast(stage.redis, stage.redis), waits_of(stage))
     assert read(waiter, turn) == list(stage.rebuilt(turn))
     assert late.first == []
+
+
+class EndsMeanwhile(Turns):
+    """The turn ends just after its journal was first read."""
+
+    def __init__(self, stage: Stage, before: Turn) -> None:
+        super().__init__(stage.database)
+        self.before: Turn | None = before
+
+    def get(self, workspace: str, turn_id: str) -> Turn:
+        return self.before or super().get(workspace, turn_id)
+
+    def with_journal(self, workspace: str, turn_id: str) -> tuple[Turn, tuple[Step, ...]]:
+        before, self.before = self.before, None
+        return (before, ()) if before else super().with_journal(workspace, turn_id)
+
+
+def test_a_reader_of_a_full_log_misses_nothing_of_a_turn_that_ends_meanwhile(stage: Stage) -> None:
+    stage.model.scenes = [says("Adding these two takes some words to say. " * 40, pieces=8)]
+    turn = stage.submit()
+    stage.serve(turn, stage.worker("w1", events=small_log(stage)))
+    assert stage.live(turn)[0].id > 2, "nothing was dropped"
+    running = replace(stage.turn(turn), status="in_progress", output_text=None)
+    waiter = TurnWaiter(EndsMeanwhile(stage, running), Fast(stage.redis, stage.redis), waits_of(stage))
+    assert read(waiter, turn, after=1) == list(stage.rebuilt(turn))[1:]
 
 
 def test_a_reader_waits_for_what_a_full_log_has_dropped_until_the_journal_has_it(
