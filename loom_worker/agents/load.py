@@ -10,7 +10,7 @@ from typing import Any
 
 from loom_worker.agents import memory, work
 from loom_worker.core.fields import Fields, InvalidField
-from loom_worker.core.values.agents import Agent, Compressor
+from loom_worker.core.values.agents import Agent, SummaryModel
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.yaml_files import MAX_BYTES, Document, Unreadable, marked_documents
 
@@ -206,7 +206,7 @@ def _built(meta: Fields, spec: Fields, name: str) -> Agent:
     spec.keep("judge_llm", "observability")
     chosen = work.toolbox(spec)
     compressor_llm = spec.under("compressor_llm")
-    compressor = Compressor(
+    compressor = SummaryModel(
         provider=compressor_llm.choice("provider", _PROVIDERS),
         model=compressor_llm.text("model"),
         max_context_tokens=compressor_llm.whole("max_context_tokens"),

@@ -25,7 +25,7 @@ BACKEND_URL = "LOOM_BACKEND_URL"
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class InstallationCheck:
     """What was looked at and what was found."""
 
     name: str
@@ -37,14 +37,16 @@ class Check:
     """What to know though it is."""
 
 
-def of_installation() -> Iterator[Check]:
+def of_installation() -> Iterator[InstallationCheck]:
     """What can be looked at without settings."""
     yield python()
     yield from packages()
     yield sqlite()
 
 
-def of_settings(settings: Settings, problems: Sequence[Problem] = (), *, is_full: bool = False) -> Iterator[Check]:
+def of_settings(
+    settings: Settings, problems: Sequence[Problem] = (), *, is_full: bool = False
+) -> Iterator[InstallationCheck]:
     """What the settings name; each check stands alone, so that one failure hides no other.
 
     Args:
@@ -65,15 +67,15 @@ def of_settings(settings: Settings, problems: Sequence[Problem] = (), *, is_full
     yield running(settings)
 
 
-def python() -> Check:
+def python() -> InstallationCheck:
     """Is it new enough?"""
     version = ".".join(map(str, sys.version_info[:3]))
-    return Check(
+    return InstallationCheck(
         "python", sys.version_info >= LEAST_PYTHON, f"{version} ({sys.executable})", "use Python 3.11 or newer"
     )
 
 
-def packages() -> Iterator[Check]:
+def packages() -> Iterator[InstallationCheck]:
     """Is everything installed that this Loom declares?"""
     for requirement in importlib.metadata.requires("loom-worker") or []:
         name, _, marker = requirement.partition(";")
@@ -82,57 +84,61 @@ def packages() -> Iterator[Check]:
         yield _package(re.split(r"[<>=!~\[ ]", name.strip(), maxsplit=1)[0], is_optional=bool(marker.strip()))
 
 
-def _package(name: str, *, is_optional: bool) -> Check:
+def _package(name: str, *, is_optional: bool) -> InstallationCheck:
     try:
-        return Check(f"package {name}", True, importlib.metadata.version(name))
+        return InstallationCheck(f"package {name}", True, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         warning = "it is not made for every platform" if is_optional else ""
-        return Check(
+        return InstallationCheck(
             f"package {name}", is_optional, "missing", "run `make up`, or `pip install -r constraints.txt`", warning
         )
 
 
-def sqlite() -> Check:
+def sqlite() -> InstallationCheck:
     """Has it the fix of the WAL-reset corruption? Only a warning: it is rare."""
     version = sqlite3.sqlite_version
     warning = "" if sqlite_driver.is_sound() else sqlite_driver.unsound(version)
-    return Check("sqlite", True, f"{version}, of the module {sqlite_driver.driver_name()}", warning=warning)
+    return InstallationCheck("sqlite", True, f"{version}, of the module {sqlite_driver.driver_name()}", warning=warning)
 
 
-def data_directory(settings: Settings) -> Check:
+def data_directory(settings: Settings) -> InstallationCheck:
     """Can it be written, or made?"""
     nearest = settings.home
     while not nearest.exists():
         nearest = nearest.parent
     is_ok = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     found = str(settings.home) if nearest == settings.home else f"{settings.home} (will be made)"
-    return Check("data directory", is_ok, found, f"make {nearest} writable, or set LOOM_HOME to another folder")
+    return InstallationCheck(
+        "data directory", is_ok, found, f"make {nearest} writable, or set LOOM_HOME to another folder"
+    )
 
 
-def server_binary(settings: Settings) -> Check:
+def server_binary(settings: Settings) -> InstallationCheck:
     """Is there a server to embed, where one is needed?"""
     if not settings.has_embedded_redis:
-        return Check("embedded server", True, "not needed: LOOM_REDIS_URL is set")
+        return InstallationCheck("embedded server", True, "not needed: LOOM_REDIS_URL is set")
     try:
-        return Check("embedded server", True, str(valkey.find_binary()))
+        return InstallationCheck("embedded server", True, str(valkey.find_binary()))
     except valkey.NoServer as error:
-        return Check("embedded server", False, "missing", str(error))
+        return InstallationCheck("embedded server", False, "missing", str(error))
 
 
-def confinement(settings: Settings) -> Check:
+def confinement(settings: Settings) -> InstallationCheck:
     """Can Loom's own files be kept from tools? Only a warning: Loom works without."""
     if not settings.tools.is_confined:
-        return Check("confined tools", True, "no", warning="LOOM_CONFINE_TOOLS=0: tools may read all that Loom may")
+        return InstallationCheck(
+            "confined tools", True, "no", warning="LOOM_CONFINE_TOOLS=0: tools may read all that Loom may"
+        )
     version = landlock.version()
     warning = "" if version else "no Landlock (Linux 5.13) here: tools may read all that Loom may (docs/tools.md)"
-    return Check("confined tools", True, f"by Landlock {version}" if version else "no", warning=warning)
+    return InstallationCheck("confined tools", True, f"by Landlock {version}" if version else "no", warning=warning)
 
 
-def redis(settings: Settings) -> Check:
+def redis(settings: Settings) -> InstallationCheck:
     """Does it answer, where it should run by now?"""
     shown = without_password(settings.redis_url)
     if settings.has_embedded_redis and home.running(settings.home) is None:
-        return Check("redis", True, "embedded; starts with `loom up`")
+        return InstallationCheck("redis", True, "embedded; starts with `loom up`")
 
     def ping() -> None:
         from redis import Redis
@@ -142,26 +148,26 @@ def redis(settings: Settings) -> Check:
     return _tried("redis", shown, ping, "start the server, or correct LOOM_REDIS_URL")
 
 
-def database(settings: Settings) -> Check:
+def database(settings: Settings) -> InstallationCheck:
     """Does it open, and has it this code's schema?"""
     from loom_worker.store import prepare, schema
     from loom_worker.store.file import path_of
 
     file = path_of(settings.database_url)
     if not os.path.lexists(file):
-        return Check("database", True, f"{file} (will be made by `loom up`)")
+        return InstallationCheck("database", True, f"{file} (will be made by `loom up`)")
     try:
         version = prepare.version_of(settings.database_url)
     except (BadSettings, Unavailable) as error:
         fix = "do what it says; if the file is lost, restore a backup (docs/operations.md, Backup and restore)"
-        return Check("database", False, str(error), fix)
+        return InstallationCheck("database", False, str(error), fix)
     if version is None or version == schema.VERSION:
-        return Check("database", True, f"{file}, schema {version or 'empty yet'}")
+        return InstallationCheck("database", True, f"{file}, schema {version or 'empty yet'}")
     fix = "update Loom" if version > schema.VERSION else "`loom up` or `loom prepare` migrates it"
-    return Check("database", False, f"{file} has schema {version}, this Loom {schema.VERSION}", fix)
+    return InstallationCheck("database", False, f"{file} has schema {version}, this Loom {schema.VERSION}", fix)
 
 
-def contents(settings: Settings, *, is_full: bool) -> Iterator[Check]:
+def contents(settings: Settings, *, is_full: bool) -> Iterator[InstallationCheck]:
     """Is the database sound inside? Nothing is said of one that is not made yet."""
     from loom_worker.store.file import file_defects, path_of
 
@@ -175,14 +181,14 @@ def contents(settings: Settings, *, is_full: bool) -> Iterator[Check]:
         found = (str(error),)
     took = f"{'all of it' if is_full else 'but for its indexes'} checked in {time.monotonic() - began_s:.1f} s"
     fix = "stop Loom, keep the file aside, restore a backup (docs/operations.md, Backup and restore)"
-    yield Check("database contents", not found, "; ".join(found) or f"sound, {took}", fix)
+    yield InstallationCheck("database contents", not found, "; ".join(found) or f"sound, {took}", fix)
 
 
-def backend(settings: Settings) -> Check:
+def backend(settings: Settings) -> InstallationCheck:
     """Does the data that the agent works on answer?"""
     shown = without_password(settings.backend_url)
     if settings.has_sample_backend and not (settings.home / "shop.db").exists():
-        return Check("backend", True, "the sample shop (will be made by `loom up`)")
+        return InstallationCheck("backend", True, "the sample shop (will be made by `loom up`)")
 
     def connect() -> None:
         from sqlalchemy import create_engine, make_url
@@ -197,48 +203,50 @@ def backend(settings: Settings) -> Check:
     return _tried("backend", shown, connect, "correct LOOM_BACKEND_URL, or install the driver that it names")
 
 
-def agents(settings: Settings, problems: Sequence[Problem]) -> Iterator[Check]:
+def agents(settings: Settings, problems: Sequence[Problem]) -> Iterator[InstallationCheck]:
     """Which agents there are, and all that is wrong with them, their tools, data and models."""
     for problem in problems:
         name = "agents" if problem.file else "tools" if problem.field == "loom.tools" else "settings"
         if problem.is_warning:
-            yield Check(name, True, str(replace(problem, fix="")), warning=problem.fix or "it has no effect")
+            yield InstallationCheck(
+                name, True, str(replace(problem, fix="")), warning=problem.fix or "it has no effect"
+            )
         else:
             fix = problem.fix or "mend the file, or take it out of LOOM_AGENTS_DIR"
-            yield Check(name, False, str(replace(problem, fix="")), fix)
+            yield InstallationCheck(name, False, str(replace(problem, fix="")), fix)
     folder = settings.agents_dir
     if folder is None:
-        yield Check("agents", True, "the agent in the package; LOOM_AGENTS_DIR is not set")
+        yield InstallationCheck("agents", True, "the agent in the package; LOOM_AGENTS_DIR is not set")
         return
     found = load(folder)
     names = ", ".join(sorted(name for name, agent in found.agents.items() if agent.source.startswith(str(folder))))
     if names:
-        yield Check("agents", True, f"{names} in {folder}")
+        yield InstallationCheck("agents", True, f"{names} in {folder}")
 
 
-def model(settings: Settings) -> Check:
+def model(settings: Settings) -> InstallationCheck:
     """Which model answers? The demo is sound, and a warning."""
     warning = "its answers are a script's" if settings.llm.provider == "scripted" else ""
-    return Check("model", True, model_line(settings), warning=warning)
+    return InstallationCheck("model", True, model_line(settings), warning=warning)
 
 
-def running(settings: Settings) -> Check:
+def running(settings: Settings) -> InstallationCheck:
     """Does a started Loom serve?"""
     state = home.running(settings.home)
     if state is None:
-        return Check("loom", True, "not running; start it with `make up`")
+        return InstallationCheck("loom", True, "not running; start it with `make up`")
     body = ready.readiness(state.url)
     is_ok = bool(body and body["ready"])
-    return Check(
+    return InstallationCheck(
         "loom", is_ok, f"pid {state.pid}, {state.url}", f"/readyz says {body}; see {settings.home / home.LOGS}"
     )
 
 
-def _tried(name: str, shown: str, attempt: Callable[[], None], fix: str) -> Check:
+def _tried(name: str, shown: str, attempt: Callable[[], None], fix: str) -> InstallationCheck:
     try:
         attempt()
     # Drivers raise what they like, from OSError to classes of their own; here a failure of any kind is the finding.
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
-        return Check(name, False, f"{shown}: {type(error).__name__}: {first[:200]}", fix)
-    return Check(name, True, shown)
+        return InstallationCheck(name, False, f"{shown}: {type(error).__name__}: {first[:200]}", fix)
+    return InstallationCheck(name, True, shown)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from loom_worker.cli import setting_checks
-from loom_worker.cli.checks import Check, of_installation, of_settings
+from loom_worker.cli.checks import InstallationCheck, of_installation, of_settings
 from loom_worker.cli.growth import Growth, growth
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.isolation import process_env
@@ -69,7 +69,7 @@ def setting_rows(
 class Report:
     """All that was found."""
 
-    checks: tuple[Check, ...] = ()
+    checks: tuple[InstallationCheck, ...] = ()
     settings: tuple[SettingRow, ...] = ()
     growth: tuple[Growth, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -101,7 +101,7 @@ def _look(*, is_full: bool, project: Container[str]) -> Report:
         settings = from_env(checks=(*setting_checks.START, setting_checks.serving))
     except BadSettings as error:
         fix = "correct the variable; docs/settings.md lists them all"
-        wrong = (Check("settings", False, complaint, fix) for complaint in str(error).splitlines())
+        wrong = (InstallationCheck("settings", False, complaint, fix) for complaint in str(error).splitlines())
         return Report((*of_installation(), *wrong))
     rows = setting_rows(settings, os.environ, project=project)
     found = _found(settings)
@@ -120,7 +120,7 @@ def _found(settings: Settings) -> tuple[Problem, ...]:
     return problems(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
 
 
-def line(check: Check) -> str:
+def line(check: InstallationCheck) -> str:
     """The check as a line, and another with what to do or to know."""
     mark, more = ("FAIL", check.fix) if not check.is_ok else ("warn", check.warning) if check.warning else ("ok", "")
     return f"{mark:<6}{check.name:<28}{clean(check.found)}" + (f"\n      → {clean(more)}" if more else "")

@@ -10,11 +10,11 @@ from loom_worker.core.values.problems import Problem
 from loom_worker.core.variables import (
     VARIABLE,
     ApiKeys,
-    Choice,
     CrashPoints,
     DatabaseUrl,
     Folder,
     Host,
+    OneOf,
     OneZero,
     RedisUrl,
     Seconds,
@@ -29,7 +29,7 @@ from loom_worker.core.variables import (
 )
 
 Provider = Literal["anthropic", "bedrock", "ollama", "scripted"]
-_PROVIDERS: Choice[Provider] = Choice("anthropic", "bedrock", "ollama", "scripted")
+_PROVIDERS: OneOf[Provider] = OneOf("anthropic", "bedrock", "ollama", "scripted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +204,8 @@ class WebhookSettings:
 class LogSettings:
     """Logs."""
 
-    level: str = setting("LOOM_LOG_LEVEL", Choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO")
-    format: Literal["json", "console"] = setting("LOOM_LOG_FORMAT", Choice("json", "console"), "console")
+    level: str = setting("LOOM_LOG_LEVEL", OneOf("DEBUG", "INFO", "WARNING", "ERROR"), "INFO")
+    format: Literal["json", "console"] = setting("LOOM_LOG_FORMAT", OneOf("json", "console"), "console")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class Settings:
     blobs: BlobSettings = BlobSettings()
     events: EventSettings = EventSettings()
     retention: RetentionSettings = RetentionSettings()
-    sqlite_sync: Literal["full", "normal"] = setting("LOOM_SQLITE_SYNC", Choice("full", "normal"), "full")
+    sqlite_sync: Literal["full", "normal"] = setting("LOOM_SQLITE_SYNC", OneOf("full", "normal"), "full")
     """full survives power loss as docs/guarantees.md says, normal only the death of a process."""
     web: WebSettings = WebSettings()
     webhook: WebhookSettings = WebhookSettings()

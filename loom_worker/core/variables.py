@@ -122,7 +122,7 @@ class Seconds(Parser[float]):
         return _within(float(raw), 0.1, 86_400.0)
 
 
-class Choice(Parser[T]):
+class OneOf(Parser[T]):
     """One of several words, in any case."""
 
     def __init__(self, *words: T) -> None:

@@ -243,7 +243,7 @@ class _Call:
         self._stopping = stopping
 
     def open(self) -> Response:
-        """See Call.open."""
+        """See ProviderCall.open."""
         import anthropic
 
         _sending.may_be_sent = self._request.may_be_sent  # for the client's hook, which runs in this thread
@@ -266,7 +266,7 @@ class _Call:
         return Response(stream)
 
     def is_given_up(self) -> bool:
-        """See Call.is_given_up."""
+        """See ProviderCall.is_given_up."""
         return (self._stopping is not None and self._stopping.is_due) or self._request.is_given_up()
 
 

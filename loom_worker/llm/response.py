@@ -53,7 +53,7 @@ class Body(Protocol):
         """Wake a thread that waits for the next chunk; called from another thread."""
 
 
-class Call(Protocol):
+class ProviderCall(Protocol):
     """A call of a model's server."""
 
     def open(self) -> Body:
@@ -74,7 +74,9 @@ class TooLong(Exception):
 class WatchedBody:
     """The chunks of one response. Use it in one thread, iterate once, and close it."""
 
-    def __init__(self, call: Call, *, deadline: float, max_bytes: int = MAX_BYTES, watch: Watch = UNWATCHED) -> None:
+    def __init__(
+        self, call: ProviderCall, *, deadline: float, max_bytes: int = MAX_BYTES, watch: Watch = UNWATCHED
+    ) -> None:
         """Begin the call.
 
         Args:

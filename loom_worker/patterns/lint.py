@@ -26,7 +26,7 @@ Level = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """One error or warning."""
 
     path: Path
@@ -42,7 +42,7 @@ class Finding:
         return one_line(f"{text} ({self.advice})" if self.advice else text, MAX_PROBLEM_CHARS)
 
 
-def lint(root: Path, *, others: Iterable[str] = ()) -> tuple[Finding, ...]:
+def lint(root: Path, *, others: Iterable[str] = ()) -> tuple[LintFinding, ...]:
     """Check every pattern file under a folder: all that ``load`` leaves out, and warnings; by file and line.
 
     Args:
@@ -51,8 +51,8 @@ def lint(root: Path, *, others: Iterable[str] = ()) -> tuple[Finding, ...]:
     Of a file with more than ``MOST_PROBLEMS`` errors, or warnings, the first are listed and the others counted.
     """
     if error := root_error(root):
-        return (Finding(root, 1, "error", error),)
-    found: list[Finding] = []
+        return (LintFinding(root, 1, "error", error),)
+    found: list[LintFinding] = []
     loaded: dict[str, tuple[Path, Unit, Pattern]] = {}
     for path in library_files(root):
         units, problems = read(path, root)
@@ -71,11 +71,11 @@ def lint(root: Path, *, others: Iterable[str] = ()) -> tuple[Finding, ...]:
     return tuple(each for _, of_file in groupby(found, key=lambda finding: finding.path) for each in _bounded(of_file))
 
 
-def _finding(path: Path, line: int, level: Level, what: str, advice: str = "") -> Finding:
-    return Finding(path, line, level, one_line(what, _WHAT_CHARS), one_line(advice, _ADVICE_CHARS))
+def _finding(path: Path, line: int, level: Level, what: str, advice: str = "") -> LintFinding:
+    return LintFinding(path, line, level, one_line(what, _WHAT_CHARS), one_line(advice, _ADVICE_CHARS))
 
 
-def _bounded(of_file: Iterable[Finding]) -> Iterator[Finding]:
+def _bounded(of_file: Iterable[LintFinding]) -> Iterator[LintFinding]:
     counts: dict[Level, int] = {}
     for finding in of_file:
         counts[finding.level] = counts.get(finding.level, 0) + 1
@@ -83,4 +83,4 @@ def _bounded(of_file: Iterable[Finding]) -> Iterator[Finding]:
             yield finding
     for level, count in counts.items():
         if count > MOST_PROBLEMS:
-            yield Finding(finding.path, 1, level, unlisted(count))
+            yield LintFinding(finding.path, 1, level, unlisted(count))

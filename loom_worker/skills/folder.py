@@ -23,7 +23,7 @@ _LINK = "a link, which is not followed"
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class SkillListing:
     """What lies in a folder, hidden files and links left out."""
 
     files: tuple[str, ...]
@@ -70,7 +70,7 @@ def read(top: Path, parts: Sequence[str], *, most_bytes: int) -> bytes:
     return raw
 
 
-def listed(top: Path, parts: Sequence[str]) -> Listing:
+def listed(top: Path, parts: Sequence[str]) -> SkillListing:
     """List a folder below ``top``, and what is below that.
 
     Raises:
@@ -86,7 +86,7 @@ def listed(top: Path, parts: Sequence[str]) -> Listing:
             files += [os.path.join(prefix, name) for name in sorted(filter(is_name, names)) if _is_regular(name, at)]
             if len(files) >= MAX_FILES or len(searched) >= MAX_FOLDERS:
                 break
-    return Listing(tuple(sorted(files[:MAX_FILES])), tuple(searched))
+    return SkillListing(tuple(sorted(files[:MAX_FILES])), tuple(searched))
 
 
 def _checked(part: str) -> str:

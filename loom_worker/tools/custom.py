@@ -16,7 +16,7 @@ GROUP = "loom.tools"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LoadedTools:
     """The tools that can be used, and a text for each thing that cannot."""
 
     tools: tuple[Tool, ...] = ()
@@ -44,7 +44,7 @@ def load(
     *,
     taken: Iterable[str] = (),
     read: Callable[[str, Path], tuple[Tool, ...]] = checked,
-) -> Found:
+) -> LoadedTools:
     """The tools of some targets; what is wrong with one of them costs its own tools alone.
 
     Args:
@@ -67,7 +67,7 @@ def load(
             else:
                 names.add(each.spec.name)
                 found.append(each)
-    return Found(tuple(found), tuple(problems))
+    return LoadedTools(tuple(found), tuple(problems))
 
 
 def _group(tool: Tool, target: str, folder: Path) -> str:
@@ -76,7 +76,7 @@ def _group(tool: Tool, target: str, folder: Path) -> str:
     return f"python:{place}:{target}:{tool.spec.name}"
 
 
-def installed(*, taken: Iterable[str] = ()) -> Found:
+def installed(*, taken: Iterable[str] = ()) -> LoadedTools:
     """The tools of the packages that are installed, by their entry points; what is wrong with one is a problem."""
     points = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
     return load(dict.fromkeys(map(_target, points)), Path(), taken=taken)

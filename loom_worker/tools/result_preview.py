@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from loom_worker.core.values.json import Json
-from loom_worker.tools.result_rows import Content, type_of
+from loom_worker.tools.result_rows import ResultContent, type_of
 
 Count = Callable[[str], int]
 
@@ -17,7 +17,7 @@ COLUMNS_KEPT = 50
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
-def preview(ref: str, content: Content, *, size_bytes: int, count: Count) -> str:
+def preview(ref: str, content: ResultContent, *, size_bytes: int, count: Count) -> str:
     """Less than 100 tokens: reference, shape and size, columns, and in what they leave the first rows.
 
     Should the counter find the first line alone too long, there is nothing but that line.
@@ -33,7 +33,7 @@ def preview(ref: str, content: Content, *, size_bytes: int, count: Count) -> str
     return told
 
 
-def shape(content: Content) -> str:
+def shape(content: ResultContent) -> str:
     """How much there is, in words."""
     count = len(content.rows)
     match content.kind:
@@ -48,7 +48,7 @@ def shape(content: Content) -> str:
             return f"array of {count:,} items"
 
 
-def shape_json(content: Content) -> Json:
+def shape_json(content: ResultContent) -> Json:
     """The same as values, for a reference's metadata."""
     told: Json = {"kind": content.kind, "rows": len(content.rows)}
     if content.kind == "rows":
@@ -77,7 +77,7 @@ def shortened(text: str, *, most_bytes: int) -> str:
     return warning + data[: max(0, most_bytes - len(warning))].decode("utf-8", "ignore")
 
 
-def _with_names(told: str, content: Content, count: Count) -> str:
+def _with_names(told: str, content: ResultContent, count: Count) -> str:
     """Add as many names of columns or keys as fit, and how many more there are."""
     names = _names(content)
     if not names:
@@ -90,7 +90,7 @@ def _with_names(told: str, content: Content, count: Count) -> str:
     return told + _listed(names, low) if low else told
 
 
-def _names(content: Content) -> list[str]:
+def _names(content: ResultContent) -> list[str]:
     if content.kind == "rows":
         return [_clean(name)[:NAME_CHARS] for name in content.columns]
     if content.kind == "entries":
@@ -103,7 +103,7 @@ def _listed(names: Sequence[str], shown: int) -> str:
     return ": " + ", ".join(names[:shown]) + (f", … {more:,} more" if more else "")
 
 
-def _line(row: Sequence[object], content: Content) -> str:
+def _line(row: Sequence[object], content: ResultContent) -> str:
     match content.kind:
         case "rows" if content.source == "csv":
             return _clean(",".join(str(cell or "")[:CELL_CHARS] for cell in row[:COLUMNS_KEPT]))

@@ -12,7 +12,7 @@ from loom_worker.blobs.derived import DerivedFiles
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import codes, sqlite3
 from loom_worker.core.values.json import Json
-from loom_worker.tools.result_rows import Content
+from loom_worker.tools.result_rows import ResultContent
 
 TABLE = "result"
 MOST_COLUMNS = 1900
@@ -28,7 +28,7 @@ _DECIMAL = re.compile(r"-?(0|[1-9]\d{0,14})\.\d{1,15}")
 Cell = str | int | float | bytes | None
 
 
-def build(file: Path, tables: Mapping[str, Content]) -> None:
+def build(file: Path, tables: Mapping[str, ResultContent]) -> None:
     """Write contents as tables into a new SQLite file; its ``user_version`` says how many cells were cut.
 
     Nested values become JSON text. Columns of a CSV whose values all are numbers become numbers.
@@ -74,7 +74,9 @@ def ask(file: Path, sql: str, *, most_bytes: int) -> Json:
     return result
 
 
-def ask_copy(copies: DerivedFiles, ref: str, content: Callable[[], Content], sql: str, *, most_bytes: int) -> Json:
+def ask_copy(
+    copies: DerivedFiles, ref: str, content: Callable[[], ResultContent], sql: str, *, most_bytes: int
+) -> Json:
     """Ask one result: by its copy from an earlier question, else by a new one, which is kept if it fits."""
     copy = copies.find(ref)
     if copy is not None:
@@ -101,7 +103,7 @@ def column_names(names: Sequence[str]) -> list[str]:
     return made
 
 
-def _write(connection: sqlite3.Connection, name: str, content: Content) -> int:
+def _write(connection: sqlite3.Connection, name: str, content: ResultContent) -> int:
     """One table; returns how many cells were cut."""
     if len(content.columns) > MOST_COLUMNS:
         text = f"{len(content.columns)} columns are too many for SQL: read them with get_tool_result"
@@ -124,7 +126,7 @@ def _write(connection: sqlite3.Connection, name: str, content: Content) -> int:
     return cut
 
 
-def _types(content: Content) -> list[str]:
+def _types(content: ResultContent) -> list[str]:
     """Of CSV columns: INTEGER or REAL where every value is written as one, so that ``007`` stays text."""
     return [_type([row[at] for row in content.rows]) for at in range(len(content.columns))]
 

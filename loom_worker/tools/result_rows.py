@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"\d{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class ResultContent:
     """What a result, or a place in it, holds."""
 
     kind: Kind
@@ -83,7 +83,7 @@ def _is_deep(value: object) -> bool:
     return True
 
 
-def content_of(value: object, content_type: str) -> Content:
+def content_of(value: object, content_type: str) -> ResultContent:
     """What a parsed result holds; text that looks like a table is one."""
     match value:
         case str():
@@ -95,7 +95,7 @@ def content_of(value: object, content_type: str) -> Content:
         case dict():
             return _entries(value)
         case _:
-            return Content("items", ("value",), [(value,)], "value")
+            return ResultContent("items", ("value",), [(value,)], "value")
 
 
 def at(value: object, path: str | None) -> object:
@@ -171,7 +171,7 @@ def _is_table(columns: list[object], rows: list[object]) -> bool:
     )
 
 
-def _of_array(items: list[object]) -> Content:
+def _of_array(items: list[object]) -> ResultContent:
     if items and all(isinstance(item, dict) for item in items):
         return _of_objects(cast(list[Json], items)) or _items(items)
     if items and all(isinstance(item, list) and item for item in items):
@@ -181,36 +181,36 @@ def _of_array(items: list[object]) -> Content:
     return _items(items)
 
 
-def _of_objects(items: list[Json]) -> Content | None:
+def _of_objects(items: list[Json]) -> ResultContent | None:
     columns = list(dict.fromkeys(key for item in items for key in item))
     if not columns or len(columns) * len(items) > MOST_CELLS:
         return None
-    return Content("rows", tuple(columns), [tuple(item.get(key) for key in columns) for item in items], "objects")
+    return ResultContent("rows", tuple(columns), [tuple(item.get(key) for key in columns) for item in items], "objects")
 
 
-def _table(columns: list[str], rows: Sequence[Sequence[object]], source: Source) -> Content | None:
+def _table(columns: list[str], rows: Sequence[Sequence[object]], source: Source) -> ResultContent | None:
     """Rows, those that are too short filled up; None if that makes too many cells."""
     width = len(columns)
     if width * len(rows) > MOST_CELLS:
         return None
     if any(len(row) != width for row in rows):
         rows = [[*row, *[None] * (width - len(row))] for row in rows]
-    return Content("rows", tuple(columns), rows, source)
+    return ResultContent("rows", tuple(columns), rows, source)
 
 
-def _items(items: list[object]) -> Content:
-    return Content("items", ("value",), [(item,) for item in items], "json")
+def _items(items: list[object]) -> ResultContent:
+    return ResultContent("items", ("value",), [(item,) for item in items], "json")
 
 
-def _entries(value: Json) -> Content:
-    return Content("entries", ("key", "value"), list(value.items()), "json")
+def _entries(value: Json) -> ResultContent:
+    return ResultContent("entries", ("key", "value"), list(value.items()), "json")
 
 
-def _lines(text: str) -> Content:
-    return Content("lines", ("line",), [(line,) for line in text.splitlines()], "text", text)
+def _lines(text: str) -> ResultContent:
+    return ResultContent("lines", ("line",), [(line,) for line in text.splitlines()], "text", text)
 
 
-def _table_of_text(text: str, content_type: str) -> Content | None:
+def _table_of_text(text: str, content_type: str) -> ResultContent | None:
     is_declared = content_type.startswith("text/csv")
     delimiter = _delimiter(text, is_declared=is_declared)
     if delimiter is None:

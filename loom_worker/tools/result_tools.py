@@ -11,7 +11,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.tools.references import References
 from loom_worker.tools.result_query import TABLE, ask, ask_copy, build
-from loom_worker.tools.result_rows import Content, at, content_of, parsed, pointer, type_of
+from loom_worker.tools.result_rows import ResultContent, at, content_of, parsed, pointer, type_of
 
 PAGE_BYTES = 12 * 1024
 """Of an answer: below what makes a result a reference, or reading one would end in another."""
@@ -54,7 +54,7 @@ def result_tools(references: References, *, reference_bytes: int) -> tuple[Tool,
     return (Tool(_GET, get, occasion="reference"), Tool(_QUERY, query, occasion="reference"))
 
 
-def page(content: Content, *, offset: int, limit: int, most_bytes: int, base: str = "") -> str:
+def page(content: ResultContent, *, offset: int, limit: int, most_bytes: int, base: str = "") -> str:
     """Rows, items, entries or lines from an offset on, as JSON text; as many as are asked for and fit.
 
     Text with a line that is by itself too long comes by characters.
@@ -94,7 +94,7 @@ def _queried(parts: ResultParts, arguments: Json, caller: Caller) -> Json:
     copies, most_bytes = parts.references.stores.copies, parts.page_bytes
     reference = parts.references.find(ref, caller)
 
-    def content() -> Content:
+    def content() -> ResultContent:
         return _content(parts, ref, caller, path)
 
     try:
@@ -107,7 +107,7 @@ def _queried(parts: ResultParts, arguments: Json, caller: Caller) -> Json:
         raise ToolFailed(f"the rows cannot be prepared for SQL: {error.strerror}", "UNAVAILABLE") from error
 
 
-def _others(parts: ResultParts, refs: Mapping[str, str], caller: Caller) -> dict[str, Content]:
+def _others(parts: ResultParts, refs: Mapping[str, str], caller: Caller) -> dict[str, ResultContent]:
     for name in refs:
         if not re.fullmatch(_NAME, name) or name.lower().startswith(_RESERVED):
             text = f"refs: {name[:60]!r} cannot name a table: a letter, then at most 39 letters, digits and underscores"
@@ -118,25 +118,25 @@ def _others(parts: ResultParts, refs: Mapping[str, str], caller: Caller) -> dict
     return {name: _content(parts, ref, caller, None) for name, ref in refs.items()}
 
 
-def _content(parts: ResultParts, ref: str, caller: Caller, path: str | None) -> Content:
+def _content(parts: ResultParts, ref: str, caller: Caller, path: str | None) -> ResultContent:
     reference, data = parts.references.read(ref, caller)
     value = parsed(data.decode("utf-8", "replace"), reference.content_type)
     return content_of(at(value, path), "" if path else reference.content_type)
 
 
-def _shown(content: Content, row: Sequence[object]) -> object:
+def _shown(content: ResultContent, row: Sequence[object]) -> object:
     """A row as it is shown: items and lines as themselves, the others as an array of cells."""
     return row[0] if content.kind in ("items", "lines") else list(row)
 
 
-def _elided(content: Content, base: str, n: int, *, most_chars: int) -> list[object]:
+def _elided(content: ResultContent, base: str, n: int, *, most_chars: int) -> list[object]:
     """A row with each long cell cut, and the path at which it is whole."""
     row = content.rows[n]
     most = max(16, min(ELIDED_CHARS, most_chars // len(row)))
     return [cell if len(_compact(cell)) <= most else _cut(content, base, (n, at), most) for at, cell in enumerate(row)]
 
 
-def _cut(content: Content, base: str, cell: tuple[int, int], most_chars: int) -> str:
+def _cut(content: ResultContent, base: str, cell: tuple[int, int], most_chars: int) -> str:
     n, column = cell
     where = content.place(base, n, column)
     whole = f"; path {where}" if where else ""
@@ -150,7 +150,7 @@ def _bytes(value: object) -> int:
     return len(_compact(value).encode()) + 1
 
 
-def _envelope(content: Content, shown: list[object], offset: int) -> str:
+def _envelope(content: ResultContent, shown: list[object], offset: int) -> str:
     total, following = len(content.rows), offset + len(shown)
     told: Json = {"columns": list(content.columns)} if content.kind == "rows" else {}
     told |= {content.kind: shown, "offset": offset, "total": total}

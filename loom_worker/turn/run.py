@@ -20,8 +20,7 @@ from loom_worker.core.text import fence
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Caller
-from loom_worker.core.values.turns import Call, Claim, Ending
-from loom_worker.core.values.turns import Waiting as ForPerson
+from loom_worker.core.values.turns import Call, Claim, Ending, Waiting
 from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import EventWriter
 from loom_worker.memory.recalled import as_text
@@ -54,7 +53,7 @@ MAX_WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Parked:
     """The turn must wait; its slot is free meanwhile."""
 
     state: TurnState
@@ -86,7 +85,7 @@ def advance(claim: Claim, execution: Execution) -> None:
         is_over = False
         while not is_over:
             match run(state, execution, writer):
-                case Waiting(state, calls, wait_ms):
+                case Parked(state, calls, wait_ms):
                     park(state, calls, wait_ms, execution, writer)
                     is_over = True
                 case Done(state, ending):
@@ -94,7 +93,7 @@ def advance(claim: Claim, execution: Execution) -> None:
                     is_over = _has_ended(state, ending, execution, writer)
 
 
-def run(state: TurnState, execution: Execution, writer: EventWriter) -> Waiting | Done:
+def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked | Done:
     """Advance a turn until it must wait or has ended.
 
     Raises:
@@ -123,7 +122,7 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Waiting 
                     raise
                 except Transient as error:
                     pause_ms = _pause_ms(state, error)
-                    return Waiting(state.waited(str(error), execution.watch.parked(error, pause_ms)), (), pause_ms)
+                    return Parked(state.waited(str(error), execution.watch.parked(error, pause_ms)), (), pause_ms)
                 except (ProviderFailed, BudgetExceeded) as error:
                     return Done(state, failed(state, _reason(error), str(error)).ending)
             case CallHere(call):
@@ -133,11 +132,11 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Waiting 
             case Approve(calls):
                 state = _approve(saved(state, execution, writer), calls, execution)
             case FanOut(calls):
-                return Waiting(state, calls, park_ms)
+                return Parked(state, calls, park_ms)
             case Wait():
-                return Waiting(state, (), park_ms)
+                return Parked(state, (), park_ms)
             case AskPerson(until_ms):
-                return Waiting(state, (), max(until_ms - worker.clock_ms(), 1))
+                return Parked(state, (), max(until_ms - worker.clock_ms(), 1))
             case End(ending):
                 return Done(state, ending)
 
@@ -203,7 +202,7 @@ def _asking(state: TurnState, execution: Execution) -> Delivery | None:
         return None
     now_ms = execution.worker.clock_ms()
     done = replace(state.turn, usage=state.usage, patterns=state.patterns, calls=state.calls)
-    turn = replace(done, status="requires_action", waiting=ForPerson("person", now_ms))
+    turn = replace(done, status="requires_action", waiting=Waiting("person", now_ms))
     return Delivery.of(turn, execution.worker.bodies.of(turn), now_ms=now_ms)
 
 

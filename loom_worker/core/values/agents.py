@@ -11,7 +11,7 @@ from loom_worker.core.values.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)
-class Compressor:
+class SummaryModel:
     """The model that writes summaries and ranks what a search found; None means as the agent's own."""
 
     provider: str | None = None
@@ -140,7 +140,7 @@ class Agent:
     max_skills_per_turn: int = 3
     """Skills whose instructions are put beside a message that calls for them."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
-    compressor: Compressor = field(default_factory=Compressor)
+    compressor: SummaryModel = field(default_factory=SummaryModel)
     unknown_keys: tuple[str, ...] = ()
     """Keys of the file that Loom does not know, as dotted paths; kept in ``raw`` and reported."""
     raw: Json = field(default_factory=dict)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from loom_worker.cli.checks import Check, backend, contents, data_directory, database, redis, server_binary
+from loom_worker.cli.checks import InstallationCheck, backend, contents, data_directory, database, redis, server_binary
 from loom_worker.cli.doctor import line, setting_rows
 from loom_worker.cli.main import main
 from loom_worker.core.env import KNOWN, SECRET
@@ -159,10 +159,10 @@ def test_an_own_redis_needs_no_embedded_server(tmp_path: Path) -> None:
 
 
 def test_a_line_says_what_to_do_only_where_there_is_something_to_do() -> None:
-    assert line(Check("x", True, "1.0", "fix it")).startswith("ok ")
-    assert "fix it" not in line(Check("x", True, "1.0", "fix it"))
-    assert "→ fix it" in line(Check("x", False, "none", "fix it"))
-    assert line(Check("x", True, "0.9", "fix it", "old")).endswith("→ old")
+    assert line(InstallationCheck("x", True, "1.0", "fix it")).startswith("ok ")
+    assert "fix it" not in line(InstallationCheck("x", True, "1.0", "fix it"))
+    assert "→ fix it" in line(InstallationCheck("x", False, "none", "fix it"))
+    assert line(InstallationCheck("x", True, "0.9", "fix it", "old")).endswith("→ old")
 
 
 def test_what_cannot_work_fails_with_file_line_and_advice_and_a_warning_does_not(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.patterns.library import MAX_PROBLEM_CHARS, MOST_PROBLEMS, load, packaged_root
-from loom_worker.patterns.lint import Finding, lint
+from loom_worker.patterns.lint import LintFinding, lint
 from loom_worker.patterns.render import MOST_CHARS
 from tests.support.pattern_files import write
 
@@ -96,7 +96,9 @@ def test_sql_is_read_in_the_language_of_its_backend(tmp_path: Path, backend: str
 
 def test_a_misspelt_key_is_answered_with_the_nearest_one(tmp_path: Path) -> None:
     (found,) = lint(write(tmp_path, sql__a=GOOD + "use_case: [x]"))
-    assert found == Finding(tmp_path / "sql/a.yaml", 5, "warning", "unknown key use_case", "did you mean use_cases?")
+    assert found == LintFinding(
+        tmp_path / "sql/a.yaml", 5, "warning", "unknown key use_case", "did you mean use_cases?"
+    )
     assert str(found) == f"{tmp_path}/sql/a.yaml:5: warning: unknown key use_case (did you mean use_cases?)"
 
 
@@ -130,13 +132,13 @@ def test_findings_come_by_file_and_line(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    assert lint(tmp_path / "none") == (Finding(tmp_path / "none", 1, "error", "no such folder"),)
+    assert lint(tmp_path / "none") == (LintFinding(tmp_path / "none", 1, "error", "no such folder"),)
 
 
 def test_a_link_to_itself_is_an_error_of_its_own(tmp_path: Path) -> None:
     write(tmp_path, sql__a=GOOD)
     (tmp_path / "sql" / "notes").symlink_to("notes")
-    assert lint(tmp_path) == (Finding(tmp_path / "sql/notes", 1, "error", "Too many levels of symbolic links"),)
+    assert lint(tmp_path) == (LintFinding(tmp_path / "sql/notes", 1, "error", "Too many levels of symbolic links"),)
 
 
 def test_of_a_file_with_many_findings_the_first_of_each_level_are_told(tmp_path: Path) -> None:

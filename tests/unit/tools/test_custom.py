@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.tools.custom import Found, installed, load
+from loom_worker.tools.custom import LoadedTools, installed, load
 
 TOOL = '''
 from loom_worker.tools.declare import tool
@@ -19,7 +19,7 @@ def write(folder: Path, file: str, name: str, options: str = "") -> None:
     (folder / file).write_text(TOOL.format(name=name, options=options))
 
 
-def names(found: Found) -> list[str]:
+def names(found: LoadedTools) -> list[str]:
     return [each.spec.name for each in found.tools]
 
 
@@ -53,7 +53,7 @@ def test_a_name_that_is_taken_costs_the_second_of_the_two(tmp_path: Path) -> Non
 
 
 def test_nothing_wanted_is_nothing_found(tmp_path: Path) -> None:
-    assert load([], tmp_path) == Found()
+    assert load([], tmp_path) == LoadedTools()
 
 
 def test_installed_packages_give_tools_by_their_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

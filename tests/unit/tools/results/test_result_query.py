@@ -10,12 +10,12 @@ from loom_worker.blobs.derived import DerivedFiles
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.tools.result_query import CELL_BYTES, MOST_ROWS, ask, ask_copy, build, column_names
-from loom_worker.tools.result_rows import Content, content_of, parsed
+from loom_worker.tools.result_rows import ResultContent, content_of, parsed
 from tests.unit.blobs.made import new_ref
 from tests.unit.tools.results.made import csv_text, objects, table
 
 
-def content(text: str) -> Content:
+def content(text: str) -> ResultContent:
     return content_of(parsed(text, "text/plain"), "text/plain")
 
 
@@ -128,7 +128,7 @@ def test_any_names_can_be_columns_each_its_own(names: list[str]) -> None:
 def test_the_rows_are_written_once_for_many_questions(tmp_path: Path) -> None:
     copies, ref, made = DerivedFiles(tmp_path / "copies", most_bytes=10_000_000), new_ref(), []
 
-    def rows() -> Content:
+    def rows() -> ResultContent:
         made.append(1)
         return content(table(100))
 
