@@ -25,7 +25,7 @@ ConnectArgs = Callable[[URL, float], dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class DatabaseServer:
     """How a kind of database is told to read only."""
 
     package: str
@@ -72,13 +72,13 @@ _SQL_MODE = "SET SESSION sql_mode = 'ONLY_FULL_GROUP_BY'"
 _READ_ONLY = ("SET SESSION TRANSACTION READ ONLY", "START TRANSACTION READ ONLY")
 """Both, as a DDL statement ends the transaction it is sent in: MariaDB 10.11 then dropped a table all the same."""
 
-SERVERS: Mapping[str, Server] = {
-    "postgresql": Server(
+SERVERS: Mapping[str, DatabaseServer] = {
+    "postgresql": DatabaseServer(
         "psycopg[binary]",
         _postgresql,
         begin=("SET TRANSACTION READ ONLY", "SET LOCAL statement_timeout = {ms}", "SET LOCAL lock_timeout = {ms}"),
     ),
-    "mysql": Server(
+    "mysql": DatabaseServer(
         "pymysql",
         _mysql,
         begin=(
@@ -88,7 +88,7 @@ SERVERS: Mapping[str, Server] = {
             *_READ_ONLY,
         ),
     ),
-    "mariadb": Server(
+    "mariadb": DatabaseServer(
         "pymysql",
         _mysql,
         begin=(
@@ -98,7 +98,7 @@ SERVERS: Mapping[str, Server] = {
             *_READ_ONLY,
         ),
     ),
-    "duckdb": Server("duckdb-engine", _duckdb, marker="?"),
+    "duckdb": DatabaseServer("duckdb-engine", _duckdb, marker="?"),
 }
 
 

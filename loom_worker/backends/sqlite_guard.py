@@ -79,7 +79,7 @@ SHADOWS = ("data", "idx", "content", "docsize", "config")
 """What FTS5 keeps a table's text in: it is read through the same authorizer as the table itself."""
 
 
-class Order(TypedDict):
+class QueryRequest(TypedDict):
     """What the parent asks for."""
 
     uri: str
@@ -172,7 +172,7 @@ def _is_seen(seen: Seen, table: str, column: str | None, source: str | None) -> 
     return table in seen and (columns is None or not column or column.lower() in columns)
 
 
-def answer(order: Order, *, parent_pid: int | None = None) -> Json:
+def answer(order: QueryRequest, *, parent_pid: int | None = None) -> Json:
     """Run the statement: ``{"result": …}`` or, with the reason for the model, ``{"failure": …, "code": …}``."""
     try:
         opened = sqlite3.connect(order["uri"], uri=True, timeout=order["timeout_s"] / 2, isolation_level=None)
@@ -192,7 +192,7 @@ def answer(order: Order, *, parent_pid: int | None = None) -> Json:
         return {"failure": "the query needs too much memory: select or group less", "code": "DATABASE_ERROR"}
 
 
-def _failure(error: sqlite3.Error, order: Order) -> Json:
+def _failure(error: sqlite3.Error, order: QueryRequest) -> Json:
     # The low byte is the primary code; errors of the Python module itself carry none and are the statement's fault.
     fault = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if order["seen"] is not None and ("prohibited" in str(error) or str(error) == "not authorized"):
@@ -221,6 +221,6 @@ def _limit_process(timeout_s: float) -> None:
 
 def main() -> None:
     """Read an order from stdin, write the answer to stdout; the parent's pid is the second argument."""
-    order: Order = json.loads(sys.stdin.buffer.read())
+    order: QueryRequest = json.loads(sys.stdin.buffer.read())
     _limit_process(order["timeout_s"])
     sys.stdout.buffer.write(encode(answer(order, parent_pid=int(sys.argv[2]))).encode())

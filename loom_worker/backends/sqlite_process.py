@@ -9,7 +9,7 @@ from pathlib import Path
 
 import loom_worker
 from loom_worker.backends.results import encode
-from loom_worker.backends.sqlite_guard import Order
+from loom_worker.backends.sqlite_guard import QueryRequest
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.isolation import process_env
 from loom_worker.core.values.json import Json
@@ -23,7 +23,7 @@ _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from loom_worker.backends.
 """The package's folder comes last, so nothing beside it can stand in for the standard library."""
 
 
-def query(order: Order) -> Json:
+def query(order: QueryRequest) -> Json:
     """Run one statement on a SQLite file that must exist; return columns, rows, row_count and truncated.
 
     Raises:

@@ -5,7 +5,7 @@ import contextlib
 import click
 
 from loom_worker.cli import talk
-from loom_worker.cli.http import Client, client, in_path
+from loom_worker.cli.http import LoomClient, client, in_path
 from loom_worker.cli.show import table
 from loom_worker.core import settings as knobs
 from loom_worker.core.errors import Rejected, Transient
@@ -47,7 +47,7 @@ def _line() -> str | None:
 class Chat:
     """A session that is talked in, and what can be typed beside questions."""
 
-    def __init__(self, loom: Client, *, session: str, agent: str | None) -> None:
+    def __init__(self, loom: LoomClient, *, session: str, agent: str | None) -> None:
         self._loom = loom
         self._session, self._agent = session, agent
         self.goes_on = True

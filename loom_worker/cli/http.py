@@ -63,7 +63,7 @@ def _checked(url: str) -> str:
     return url
 
 
-class Client:
+class LoomClient:
     """Calls of one Loom, with the first key of LOOM_API_KEYS if there is one."""
 
     def __init__(self, url: str, key: str | None = None) -> None:
@@ -142,7 +142,7 @@ class Client:
         raise StreamBroken(problem) if answer.status >= 500 else Rejected(problem)
 
 
-def client(settings: Settings, url: str | None) -> Client:
+def client(settings: Settings, url: str | None) -> LoomClient:
     """The Loom that these settings mean.
 
     Raises:
@@ -152,7 +152,7 @@ def client(settings: Settings, url: str | None) -> Client:
     where = address(settings, url)
     if where is None:
         raise NotRunning(nobody(settings.home))
-    return Client(where, next(iter(settings.web.api_keys), None))
+    return LoomClient(where, next(iter(settings.web.api_keys), None))
 
 
 def nobody(directory: Path) -> str:

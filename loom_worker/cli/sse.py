@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SseMessage:
     """One message of a stream; ``id`` and ``type`` as sent, empty if they were not."""
 
     id: str
@@ -25,7 +25,7 @@ class Message:
     data: str
 
 
-class Parser:
+class SseParser:
     """Bytes in, messages out; pieces may end anywhere. https://html.spec.whatwg.org/#event-stream-interpretation."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Parser:
         self._rest = ""
         self._fields: dict[str, list[str]] = {}
 
-    def feed(self, piece: bytes) -> list[Message]:
+    def feed(self, piece: bytes) -> list[SseMessage]:
         """The messages that this piece completes."""
         text = self._rest + self._decoder.decode(piece)
         # A carriage return at the end may be half of a line end.
@@ -43,7 +43,7 @@ class Parser:
         messages = (self._line(line) for line in lines)
         return [message for message in messages if message is not None]
 
-    def _line(self, line: str) -> Message | None:
+    def _line(self, line: str) -> SseMessage | None:
         if not line:
             return self._finished()
         name, _, value = line.partition(":")
@@ -51,11 +51,11 @@ class Parser:
             self._fields.setdefault(name, []).append(value.removeprefix(" "))
         return None
 
-    def _finished(self) -> Message | None:
+    def _finished(self) -> SseMessage | None:
         fields, self._fields = self._fields, {}
         if "data" not in fields:
             return None
-        return Message(
+        return SseMessage(
             id=fields.get("id", [""])[-1], type=fields.get("event", [""])[-1], data="\n".join(fields["data"])
         )
 
@@ -93,9 +93,9 @@ def follow(
         pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
 
-def _messages(connect: Callable[[int], Iterable[bytes]], last_id: int) -> Iterator[Message | None]:
+def _messages(connect: Callable[[int], Iterable[bytes]], last_id: int) -> Iterator[SseMessage | None]:
     """The messages of one connection, and None for bytes that complete none: they too say that the server lives."""
-    parser = Parser()
+    parser = SseParser()
     try:
         for piece in connect(last_id):
             yield from parser.feed(piece) or (None,)
@@ -107,7 +107,7 @@ def _is_next(event: Event, last_id: int) -> bool:
     return event.id > last_id or event.type == RESET
 
 
-def _event(message: Message | None) -> Event | None:
+def _event(message: SseMessage | None) -> Event | None:
     """None for what is not an event of Loom's; a reset counts as before the first."""
     if message is None:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import click
 
 from loom_worker.cli import sse
-from loom_worker.cli.http import Client, in_path, sendable
+from loom_worker.cli.http import LoomClient, in_path, sendable
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
 
@@ -67,7 +67,7 @@ def terminal_teller() -> Teller:
     return Teller(lambda text: click.echo(text, nl=False), lambda text: click.secho(text, err=True, dim=True))
 
 
-def submit(client: Client, session: str, question: str, *, agent: str | None = None) -> Json:
+def submit(client: LoomClient, session: str, question: str, *, agent: str | None = None) -> Json:
     """Post the question to the session; the accepted Turn.
 
     Args:
@@ -78,7 +78,7 @@ def submit(client: Client, session: str, question: str, *, agent: str | None = N
     return client.call("POST", path, body=body)
 
 
-def follow(client: Client, turn_id: str, tell: Callable[[Event], None]) -> Json:
+def follow(client: LoomClient, turn_id: str, tell: Callable[[Event], None]) -> Json:
     """Tell every event until the turn has ended; the finished Turn.
 
     Raises:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import click
 
-from loom_worker.cli.http import Client, client, in_path
+from loom_worker.cli.http import LoomClient, client, in_path
 from loom_worker.cli.show import common, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
 from loom_worker.core import settings as knobs
@@ -127,7 +127,7 @@ def retry(ctx: click.Context, /, turn_id: str | None, *, dead: bool, session: st
     ctx.exit(1 if any(outcome["error"] for outcome in done) else 0)
 
 
-def _retried(loom: Client, session: str | None, *, tell: bool) -> Iterator[Json]:
+def _retried(loom: LoomClient, session: str | None, *, tell: bool) -> Iterator[Json]:
     """Retry every dead turn and say what came of each; a refused one does not stop the rest."""
     # Listed to the end before the first is retried, then from the oldest on: a conversation keeps its order.
     for turn_id in reversed(_dead(loom, session)):
@@ -151,7 +151,7 @@ def _tell(outcome: Json) -> None:
     click.echo(f"{outcome['turn']} → {_state(outcome['retry'])}{before}")
 
 
-def _dead(loom: Client, session: str | None) -> list[str]:
+def _dead(loom: LoomClient, session: str | None) -> list[str]:
     """The ids of all dead turns, the newest first."""
     found: list[str] = []
     after: Json = {}

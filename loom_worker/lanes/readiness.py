@@ -62,7 +62,7 @@ class Idleness:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class WorkerState:
     """A living worker, as it described itself in its last heartbeat."""
 
     name: str
@@ -84,7 +84,7 @@ class Worker:
 class Readiness:
     """The living workers and the wake-ups that wait for them, at one moment."""
 
-    workers: tuple[Worker, ...]
+    workers: tuple[WorkerState, ...]
     unclaimed_s: float
     """Age of the oldest wake-up that the sweep sent and no worker has taken; 0 if there is none."""
 
@@ -110,8 +110,8 @@ def read_readiness(redis: Any) -> Readiness:
     return Readiness(alive, unclaimed_s)
 
 
-def _worker(name: str, fields: Mapping[str, str]) -> Worker:
-    return Worker(
+def _worker(name: str, fields: Mapping[str, str]) -> WorkerState:
+    return WorkerState(
         name=name,
         host=fields["host"],
         pids=frozenset({int(fields["pid"]), int(fields["parent"])}),
@@ -121,7 +121,7 @@ def _worker(name: str, fields: Mapping[str, str]) -> Worker:
     )
 
 
-def stuck(readiness: Readiness) -> tuple[Worker, ...]:
+def stuck(readiness: Readiness) -> tuple[WorkerState, ...]:
     """Workers that are alive but not consuming: wake-ups wait, and they take none though they have free threads.
 
     Either all free workers are stuck or none is: if one of them takes turns while a wake-up waits, the fault is

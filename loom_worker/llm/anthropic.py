@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Unpack
 
 from loom_worker.core.errors import LoomError, ProviderFailed
-from loom_worker.llm.messages import NO_KEY, CallOptions, MessagesModel, Server
+from loom_worker.llm.messages import NO_KEY, CallOptions, MessagesApi, MessagesModel
 from loom_worker.llm.response import bounded_client
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Anthropic(MessagesModel):
 
 
 @dataclass(frozen=True, slots=True)
-class AnthropicServer(Server):
+class AnthropicServer(MessagesApi):
     """Anthropic's own, or one at another address."""
 
     api_key: str | None = field(repr=False)

@@ -19,7 +19,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.llm.anthropic_errors import ADVICE, ErrorResponse, safe_detail
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import ErrorEvent
-from loom_worker.llm.messages import CallOptions, MessagesModel, Server
+from loom_worker.llm.messages import CallOptions, MessagesApi, MessagesModel
 from loom_worker.llm.response import TooLong, bounded_client
 from loom_worker.llm.sse import MALFORMED, json_object
 
@@ -69,7 +69,7 @@ class Bedrock(MessagesModel):
 
 
 @dataclass(frozen=True, slots=True)
-class BedrockServer(Server):
+class BedrockServer(MessagesApi):
     """Bedrock's runtime in one region."""
 
     region: str | None
@@ -134,7 +134,7 @@ class BedrockServer(Server):
 
     def failures(self) -> tuple[type[Exception], ...]:
         """See Server.failures."""
-        return (*Server.failures(self), import_module("botocore.exceptions").BotoCoreError)
+        return (*MessagesApi.failures(self), import_module("botocore.exceptions").BotoCoreError)
 
     def translated(self, error: Exception, model: str) -> LoomError | None:
         """See Server.translated."""

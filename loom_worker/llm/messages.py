@@ -1,7 +1,7 @@
 """A call of any server that speaks the Messages API, through the official SDK.
 
-What is special about one kind of server is in its ``Server``; this is the only file that knows the errors which the SDK
-and its HTTP client share among all of them. Why the stream is read here, and not by the SDK: see ``anthropic``.
+What is special about one kind of server is in its ``MessagesApi``; this is the only file that knows the errors which
+the SDK and its HTTP client share among all of them. Why the stream is read here, and not by the SDK: see ``anthropic``.
 """
 
 import os
@@ -42,10 +42,10 @@ quotes, line breaks and letters beyond ASCII longer than they are."""
 _building = threading.Lock()
 _sending = threading.local()
 """``may_be_sent`` of the call that a thread makes."""
-_clients: dict[tuple["Server", int], "SyncAPIClient"] = {}
+_clients: dict[tuple["MessagesApi", int], "SyncAPIClient"] = {}
 
 
-class Server(ABC):
+class MessagesApi(ABC):
     """One kind of server of the Messages API; a subclass is a frozen dataclass of its settings.
 
     What is not overridden is as on Anthropic's own servers.
@@ -150,7 +150,7 @@ class MessagesModel:
 
     def __init__(
         self,
-        server: Server,
+        server: MessagesApi,
         *,
         model: str,
         call_timeout_s: float = CALL_TIMEOUT_S,
@@ -234,7 +234,7 @@ class _Call:
     """One call of a server, for WatchedBody."""
 
     def __init__(
-        self, server: Server, body: Json, request: Request, *, timeout_s: float, stopping: Stopping | None
+        self, server: MessagesApi, body: Json, request: Request, *, timeout_s: float, stopping: Stopping | None
     ) -> None:
         self._server = server
         self._body = body

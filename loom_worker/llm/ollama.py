@@ -19,7 +19,7 @@ from loom_worker.core.values.chat import Reply, Request
 from loom_worker.core.values.json import Json
 from loom_worker.llm.anthropic_errors import ADVICE, safe_detail
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.llm.messages import NO_KEY, CallOptions, MessagesModel, Server, kind_and_message
+from loom_worker.llm.messages import NO_KEY, CallOptions, MessagesApi, MessagesModel, kind_and_message
 from loom_worker.llm.prices import OLLAMA, with_cost
 from loom_worker.llm.response import bounded_client
 
@@ -63,7 +63,7 @@ class Ollama(MessagesModel):
 
 
 @dataclass(frozen=True, slots=True)
-class OllamaServer(Server):
+class OllamaServer(MessagesApi):
     """Ollama at one address."""
 
     url: str

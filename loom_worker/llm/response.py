@@ -40,7 +40,7 @@ MAX_ERROR_BYTES = 64 * 1024
 """Of the body of an error response; the SDK reads all of it. 200 characters of its message are used."""
 
 
-class Body(Protocol):
+class ReplyBody(Protocol):
     """An open response."""
 
     def chunks(self) -> Iterator[bytes]:
@@ -56,7 +56,7 @@ class Body(Protocol):
 class ProviderCall(Protocol):
     """A call of a model's server."""
 
-    def open(self) -> Body:
+    def open(self) -> ReplyBody:
         """Send the request and return the open response; may block as long as it likes."""
 
     def is_given_up(self) -> bool:
@@ -90,7 +90,7 @@ class WatchedBody:
         self._chunks: Queue[bytes | BaseException | None] = Queue(MAX_WAITING)
         self._is_abandoned = threading.Event()
         self._lock = threading.Lock()
-        self._body: Body | None = None
+        self._body: ReplyBody | None = None
         threading.Thread(target=self._read, name="loom-llm-read", daemon=True).start()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -145,7 +145,7 @@ class WatchedBody:
         except BaseException as error:  # top of a thread: the caller raises it
             self._put(error)
 
-    def _pass_on(self, body: Body) -> None:
+    def _pass_on(self, body: ReplyBody) -> None:
         self._body = body
         try:
             for chunk in () if self._is_abandoned.is_set() else body.chunks():

@@ -43,7 +43,7 @@ from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.pool import Pool
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.result_tools import result_tools
-from loom_worker.tools.shared_memory import SharedParts, Waiting, shared_tools
+from loom_worker.tools.shared_memory import SharedParts, WaitClock, shared_tools
 
 DAY_MS = 24 * 3600 * 1000
 MCP_REMEMBERED_S = 24 * 3600
@@ -141,7 +141,7 @@ def _shared(database: Database, stopping: Stopping) -> tuple[Tool, ...]:
     parts = SharedParts(
         memory=SharedMemory(database),
         scope_of=lambda caller: _metadata(database, caller),
-        waiting=Waiting(pause=stopping.pause, clock_s=time.monotonic),
+        waiting=WaitClock(pause=stopping.pause, clock_s=time.monotonic),
     )
     return shared_tools(parts)
 

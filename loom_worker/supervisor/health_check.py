@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.lanes.readiness import Readiness, Worker, read_readiness, stuck
+from loom_worker.lanes.readiness import Readiness, WorkerState, read_readiness, stuck
 from loom_worker.supervisor.decide import Remedy, Row
 
 LOOK_EVERY_S = 3.0
@@ -85,7 +85,7 @@ class Rounds:
         still = self._known - beating if seen.workers else set()
         self._still = Counter({pid: self._still[pid] + 1 for pid in still})
 
-    def _ours(self, workers: Sequence[Worker], running: Mapping[int, Row]) -> set[int]:
+    def _ours(self, workers: Sequence[WorkerState], running: Mapping[int, Row]) -> set[int]:
         here = (worker.pids for worker in workers if worker.host == self._host)
         return {pid for pids in here for pid in pids & running.keys()}
 

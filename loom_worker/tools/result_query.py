@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from loom_worker.backends import sqlite_process
-from loom_worker.backends.sqlite_guard import LIMITS, Order
+from loom_worker.backends.sqlite_guard import LIMITS, QueryRequest
 from loom_worker.blobs.derived import DerivedFiles
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import codes, sqlite3
@@ -54,7 +54,7 @@ def ask(file: Path, sql: str, *, most_bytes: int) -> Json:
     Raises:
         ToolFailed: the statement is refused or fails; unknown names are answered with those there are.
     """
-    order = Order(
+    order = QueryRequest(
         uri=f"{file.absolute().as_uri()}?mode=ro",
         sql=sql,
         max_rows=MOST_ROWS,

@@ -58,7 +58,7 @@ MOST_CHANGES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitClock:
     """How time passes."""
 
     pause: Callable[[float], bool]
@@ -68,7 +68,7 @@ class Waiting:
 
 
 def watch(
-    memory: SharedMemory, waiting: Waiting, shelf: Namespace, prefix: str, *, since: int, wait_s: float
+    memory: SharedMemory, waiting: WaitClock, shelf: Namespace, prefix: str, *, since: int, wait_s: float
 ) -> tuple[SharedChanges, bool]:
     """Return the changes after a revision, as soon as there are some; none when time is up or the process stops.
 
@@ -100,7 +100,7 @@ class SharedParts:
     memory: SharedMemory
     scope_of: Callable[[Caller], Mapping[str, object]]
     """The metadata of the caller's session; its workflow_id and swarm_id are looked at."""
-    waiting: Waiting
+    waiting: WaitClock
     clock_ms: Callable[[], int] = now_ms
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from loom_worker.lanes.readiness import Readiness, Worker
+from loom_worker.lanes.readiness import Readiness, WorkerState
 from loom_worker.supervisor.decide import Row, Spec
 from loom_worker.supervisor.health_check import Rounds
 from loom_worker.supervisor.processes import Processes
@@ -35,7 +35,7 @@ def _look(folder: Path) -> Readiness:
     heartbeats = folder / "heartbeats"
     pids = [int(pid) for pid in heartbeats.read_text().split()] if heartbeats.exists() else []
     (folder / "seen").write_text(" ".join(map(str, pids)))
-    workers = (Worker(str(pid), "here", frozenset({pid}), threads=1, busy=0, idle_s=60.0) for pid in pids)
+    workers = (WorkerState(str(pid), "here", frozenset({pid}), threads=1, busy=0, idle_s=60.0) for pid in pids)
     return Readiness(tuple(workers), 60.0 if (folder / "unanswered").exists() else 0.0)
 
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loom_worker.backends.documents import index, lookup
-from loom_worker.backends.documents.lookup import Document
+from loom_worker.backends.documents.lookup import IndexedFile
 from loom_worker.backends.documents.overview import overview
 from loom_worker.backends.documents.page import numbered, printed
-from loom_worker.backends.documents.refresh import Patience, listing, refresh
+from loom_worker.backends.documents.refresh import RefreshDeadlines, listing, refresh
 from loom_worker.backends.documents.specs import LIST_DOCUMENTS, READ_DOCUMENT, SEARCH_DOCUMENTS
 from loom_worker.core.errors import BadSettings, ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
@@ -36,7 +36,7 @@ class DocumentsBackend:
         self._index_folder = index_folder
         self._timeout_s = timeout_s
         third_s = timeout_s / 3
-        self._patience = Patience(refresh_s=third_s, file_s=third_s, wait_s=min(third_s, 3.0))
+        self._patience = RefreshDeadlines(refresh_s=third_s, file_s=third_s, wait_s=min(third_s, 3.0))
 
     def check(self) -> None:
         """Look whether the folder is there.
@@ -126,7 +126,7 @@ def from_origin(origin: Json) -> DocumentsBackend:
     return DocumentsBackend(Path(origin["path"]), Path(origin["index"]), timeout_s=origin["timeout_s"])
 
 
-def _found(connection: sqlite3.Connection, name: str) -> Document:
+def _found(connection: sqlite3.Connection, name: str) -> IndexedFile:
     document = lookup.find(connection, name)
     if document is None:
         near = lookup.near(connection, name)
@@ -145,7 +145,7 @@ def _is_no_name(name: str) -> bool:
     return name.startswith("/") or "\0" in name or any(part in ("", ".", "..") for part in name.split("/"))
 
 
-def _range(connection: sqlite3.Connection, document: Document, arguments: Json) -> tuple[int, int | None]:
+def _range(connection: sqlite3.Connection, document: IndexedFile, arguments: Json) -> tuple[int, int | None]:
     """The first and the last line that are asked for; None: as many as fit."""
     page, first, last = arguments.get("page"), arguments.get("from", 1), arguments.get("to")
     if page is not None:
@@ -158,13 +158,13 @@ def _range(connection: sqlite3.Connection, document: Document, arguments: Json) 
     return first, last
 
 
-def _extent(document: Document) -> str:
+def _extent(document: IndexedFile) -> str:
     pages = f" on {document.pages} pages" if document.pages else ""
     so_far = ", not all of them indexed yet" if document.is_waiting else ""
     return f"(it has {document.lines} lines{pages}{so_far})"
 
 
-def _end(document: Document, next_line: int | None, next_skip: int, last: int | None) -> str:
+def _end(document: IndexedFile, next_line: int | None, next_skip: int, last: int | None) -> str:
     """Where to go on, in words a model can act on."""
     if next_line is not None:
         skip = f", skip={next_skip}" if next_skip else ""

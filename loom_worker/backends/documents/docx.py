@@ -10,7 +10,7 @@ from typing import BinaryIO
 from xml.parsers import expat
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-from loom_worker.backends.documents.extract import MAX_TITLE_CHARS, Extract, Line, Outline, Unreadable
+from loom_worker.backends.documents.extract import MAX_TITLE_CHARS, Extract, Line, Outline, UnreadableDocument
 
 MAX_ENTRIES = 5000
 MAX_RATIO = 200
@@ -35,7 +35,7 @@ def read(file: BinaryIO, _kind: str, _from_page: int) -> Extract:
     try:
         archive = ZipFile(file)
     except (BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise Unreadable("it is not a Word document: no zip archive") from error
+        raise UnreadableDocument("it is not a Word document: no zip archive") from error
     extract = Extract(iter(()))
     extract.lines = _lines(archive, _checked(archive), extract)
     return extract
@@ -44,16 +44,16 @@ def read(file: BinaryIO, _kind: str, _from_page: int) -> Extract:
 def _checked(archive: ZipFile) -> ZipInfo:
     entries = archive.infolist()
     if len(entries) > MAX_ENTRIES:
-        raise Unreadable(f"its archive has {len(entries)} entries; at most {MAX_ENTRIES} are taken")
+        raise UnreadableDocument(f"its archive has {len(entries)} entries; at most {MAX_ENTRIES} are taken")
     if any(_leads_out(entry.filename) for entry in entries):
-        raise Unreadable("its archive names files outside of itself")
+        raise UnreadableDocument("its archive names files outside of itself")
     texts = [entry for entry in entries if entry.filename == _TEXT]
     if len(texts) != 1:
-        raise Unreadable("it is not a Word document: its archive has no text, or more than one")
+        raise UnreadableDocument("it is not a Word document: its archive has no text, or more than one")
     if texts[0].flag_bits & 1:
-        raise Unreadable("it is encrypted")
+        raise UnreadableDocument("it is encrypted")
     if texts[0].file_size > min(MAX_XML_BYTES, MAX_RATIO * max(texts[0].compress_size, 1000)):
-        raise Unreadable(f"its text unpacks to {texts[0].file_size} bytes, too much for what is packed")
+        raise UnreadableDocument(f"its text unpacks to {texts[0].file_size} bytes, too much for what is packed")
     return texts[0]
 
 
@@ -73,7 +73,7 @@ def _lines(archive: ZipFile, entry: ZipInfo, extract: Extract) -> Iterator[Line 
         paragraphs.feed(b"", is_end=True)
         yield from paragraphs.taken()
     except _BROKEN as error:
-        raise Unreadable(f"it is broken ({type(error).__name__})") from error
+        raise UnreadableDocument(f"it is broken ({type(error).__name__})") from error
 
 
 def _chunks(archive: ZipFile, entry: ZipInfo) -> Iterator[bytes]:
@@ -147,4 +147,4 @@ def _level(style: str) -> int | None:
 
 
 def _refuse(*_declaration: object) -> None:
-    raise Unreadable("its text has a document type declaration, as no Word document has")
+    raise UnreadableDocument("its text has a document type declaration, as no Word document has")

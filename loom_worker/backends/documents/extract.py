@@ -15,7 +15,7 @@ ENOUGH_CHARS = 600
 MAX_TITLE_CHARS = 200
 
 
-class Unreadable(LoomError):
+class UnreadableDocument(LoomError):
     """A file that is not read; the text says why, for the model and the user."""
 
 

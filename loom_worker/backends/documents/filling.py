@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from loom_worker.backends.documents.extract import MAX_CHARS
-from loom_worker.backends.documents.folder import Entry, Listing
+from loom_worker.backends.documents.folder import FolderEntry, FolderListing
 from loom_worker.backends.documents.index import transaction
 from loom_worker.backends.documents.reader import Answer
 from loom_worker.core.sqlite_driver import sqlite3
@@ -42,7 +42,7 @@ _CUT = "UPDATE files SET is_waiting = 0, cut = ? WHERE id = ?"
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class UnreadFile:
     """A file whose content, or the rest of it, is to be read."""
 
     id: int
@@ -56,7 +56,7 @@ class Waiting:
     """Characters that may come of it."""
 
 
-def take_over(connection: sqlite3.Connection, listing: Listing) -> None:
+def take_over(connection: sqlite3.Connection, listing: FolderListing) -> None:
     """Make the index know what the folder holds: new and changed files wait to be read, gone ones are dropped."""
     known = dict(connection.execute("SELECT name, signature FROM files").fetchall())
     changed = [entry for entry in listing.entries if known.get(entry.name) != _mark(entry)]
@@ -70,7 +70,7 @@ def take_over(connection: sqlite3.Connection, listing: Listing) -> None:
         connection.executemany(_ENTER, [_row(entry) for entry in changed])
 
 
-def next_waiting(connection: sqlite3.Connection, *, first: str = "") -> Waiting | None:
+def next_waiting(connection: sqlite3.Connection, *, first: str = "") -> UnreadFile | None:
     """The file to read now: ``first``, else new ones by name, else the rest of a long one; None: all are read."""
     row = connection.execute(_NEXT, (first,)).fetchone()
     if row is None:
@@ -79,10 +79,10 @@ def next_waiting(connection: sqlite3.Connection, *, first: str = "") -> Waiting 
     had = 0 if is_new else row["chars"]
     room = min(MAX_CHARS - had, MAX_TOTAL_CHARS - int(row["all_chars"]) + (row["chars"] if is_new else 0))
     own = (row["id"], row["name"], row["kind"], row["signature"], row["next_page"])
-    return Waiting(*own, lines=0 if is_new else row["lines"], room_chars=room)
+    return UnreadFile(*own, lines=0 if is_new else row["lines"], room_chars=room)
 
 
-def store(connection: sqlite3.Connection, file: Waiting, answer: Answer) -> None:
+def store(connection: sqlite3.Connection, file: UnreadFile, answer: Answer) -> None:
     """Keep what was read of a file, in place of what was known of it unless this goes on with it."""
     rows = [
         (
@@ -106,7 +106,7 @@ def store(connection: sqlite3.Connection, file: Waiting, answer: Answer) -> None
         connection.execute(_READ, {"id": file.id, **told})
 
 
-def give_up(connection: sqlite3.Connection, file: Waiting, flaw: str) -> None:
+def give_up(connection: sqlite3.Connection, file: UnreadFile, flaw: str) -> None:
     """Note why a file, or the rest of a long one, is not read; it is tried again when it changes."""
     with transaction(connection):
         if file.next_page > 1:
@@ -116,10 +116,10 @@ def give_up(connection: sqlite3.Connection, file: Waiting, flaw: str) -> None:
         connection.execute(_GIVE_UP, (flaw, file.id))
 
 
-def _mark(entry: Entry) -> str:
+def _mark(entry: FolderEntry) -> str:
     return entry.signature or entry.flaw
 
 
-def _row(entry: Entry) -> dict[str, object]:
+def _row(entry: FolderEntry) -> dict[str, object]:
     own = {"name": entry.name, "kind": entry.kind, "size_bytes": entry.size_bytes}
     return {**own, "signature": _mark(entry), "flaw": entry.flaw}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from loom_worker.backends.documents.extract import Unreadable
+from loom_worker.backends.documents.extract import UnreadableDocument
 from loom_worker.backends.documents.kinds import kind_of
 
 MAX_FILES = 10_000
@@ -37,7 +37,7 @@ _UNSHOWN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """A file of the folder; one with a flaw is known, but not read."""
 
     name: str
@@ -50,10 +50,10 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class FolderListing:
     """What a folder holds, by name."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[FolderEntry, ...]
     is_cut: bool = False
     """More than MAX_FILES files, or MAX_SEEN names: the rest is unknown."""
 
@@ -72,18 +72,18 @@ def opened(root: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def listed(root_fd: int, *, skip: tuple[int, int] | None = None, max_files: int = MAX_FILES) -> Listing:
+def listed(root_fd: int, *, skip: tuple[int, int] | None = None, max_files: int = MAX_FILES) -> FolderListing:
     """All files but hidden ones (``.git``, ``.env``), which are nobody's documents.
 
     Args:
         skip: device and inode of a folder that is left out, such as that of the index.
     """
-    names: dict[str, Entry] = {}
+    names: dict[str, FolderEntry] = {}
     seen = list(islice(_walk(root_fd, "", skip=skip, depth=0), MAX_SEEN + 1))
     for entry in sorted(seen[:MAX_SEEN], key=lambda entry: (bool(entry.flaw), entry.name)):
         names.setdefault(entry.name, entry)  # an escaped name may look like a real one, which comes first
     kept = sorted(list(names.values())[:max_files], key=lambda entry: entry.name)
-    return Listing(tuple(kept), is_cut=len(names) > max_files or len(seen) > MAX_SEEN)
+    return FolderListing(tuple(kept), is_cut=len(names) > max_files or len(seen) > MAX_SEEN)
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def opened_file(root_fd: int, name: str) -> Iterator[int]:
     """
     parts = name.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise Unreadable("no name of a file in the folder")
+        raise UnreadableDocument("no name of a file in the folder")
     opened_fds: list[int] = []
     try:
         try:
@@ -106,7 +106,7 @@ def opened_file(root_fd: int, name: str) -> Iterator[int]:
             fd = _open_regular(parts[-1], fd)
             opened_fds.append(fd)
         except (OSError, UnicodeError) as error:
-            raise Unreadable(_reason(error)) from error
+            raise UnreadableDocument(_reason(error)) from error
         yield fd
     finally:
         for fd in opened_fds:
@@ -121,15 +121,15 @@ def signature(status: os.stat_result) -> str:
 def _open_regular(name: str, folder_fd: int) -> int:
     """Look first, as opening a device may do something; then open without waiting for a pipe, and look again."""
     if not stat.S_ISREG(os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_mode):
-        raise Unreadable("no regular file")
+        raise UnreadableDocument("no regular file")
     fd = os.open(name, _FLAGS | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=folder_fd)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise Unreadable("no regular file")
+        raise UnreadableDocument("no regular file")
     return fd
 
 
-def _walk(fd: int, prefix: str, *, skip: tuple[int, int] | None, depth: int) -> Iterator[Entry]:
+def _walk(fd: int, prefix: str, *, skip: tuple[int, int] | None, depth: int) -> Iterator[FolderEntry]:
     with os.scandir(fd) as found:
         items = sorted(islice(found, MAX_SEEN), key=lambda item: item.name)
     for item in items:
@@ -139,7 +139,7 @@ def _walk(fd: int, prefix: str, *, skip: tuple[int, int] | None, depth: int) -> 
         try:
             status = item.stat(follow_symlinks=False)
         except OSError as error:
-            yield Entry(_shown(name), flaw=_reason(error))
+            yield FolderEntry(_shown(name), flaw=_reason(error))
             continue
         if stat.S_ISDIR(status.st_mode) and _is_shown(item.name):
             if (status.st_dev, status.st_ino) != skip:
@@ -148,14 +148,14 @@ def _walk(fd: int, prefix: str, *, skip: tuple[int, int] | None, depth: int) -> 
             yield _entry(name, status)
 
 
-def _below(fd: int, part: str, name: str, *, skip: tuple[int, int] | None, depth: int) -> Iterator[Entry]:
+def _below(fd: int, part: str, name: str, *, skip: tuple[int, int] | None, depth: int) -> Iterator[FolderEntry]:
     if depth >= MAX_DEPTH:
-        yield Entry(name, flaw=f"a folder more than {MAX_DEPTH} folders deep")
+        yield FolderEntry(name, flaw=f"a folder more than {MAX_DEPTH} folders deep")
         return
     try:
         folder_fd = os.open(part, _FLAGS | os.O_DIRECTORY, dir_fd=fd)
     except OSError as error:
-        yield Entry(name, flaw=_reason(error))
+        yield FolderEntry(name, flaw=_reason(error))
         return
     try:
         yield from _walk(folder_fd, f"{name}/", skip=skip, depth=depth + 1)
@@ -163,14 +163,14 @@ def _below(fd: int, part: str, name: str, *, skip: tuple[int, int] | None, depth
         os.close(folder_fd)
 
 
-def _entry(name: str, status: os.stat_result) -> Entry:
+def _entry(name: str, status: os.stat_result) -> FolderEntry:
     flaw, kind = _flaw(name, status), ""
     if not flaw:
         try:
             kind = kind_of(name)
-        except Unreadable as error:
+        except UnreadableDocument as error:
             flaw = str(error)
-    return Entry(_shown(name), kind, status.st_size, "" if flaw else signature(status), flaw)
+    return FolderEntry(_shown(name), kind, status.st_size, "" if flaw else signature(status), flaw)
 
 
 def _flaw(name: str, status: os.stat_result) -> str:

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
-from loom_worker.backends.documents.extract import Extract, Unreadable
+from loom_worker.backends.documents.extract import Extract, UnreadableDocument
 
 KINDS = {
     "": "text",
@@ -51,9 +51,9 @@ def kind_of(name: str) -> str:
     """
     suffix = PurePosixPath(name).suffix.lower()
     if suffix in ARCHIVES:
-        raise Unreadable(f"an archive ({suffix}): archives are not opened")
+        raise UnreadableDocument(f"an archive ({suffix}): archives are not opened")
     if suffix not in KINDS:
-        raise Unreadable(f"files of its kind ({suffix[:20]}) are not read")
+        raise UnreadableDocument(f"files of its kind ({suffix[:20]}) are not read")
     return KINDS[suffix]
 
 
@@ -69,7 +69,7 @@ def extract(file: BinaryIO, kind: str, *, from_page: int = 1) -> Extract:
     head = file.read(8)
     file.seek(0)
     if kind != "Word" and head.startswith(_ARCHIVE_MARKS):
-        raise Unreadable("an archive by its first bytes: archives are not opened")
+        raise UnreadableDocument("an archive by its first bytes: archives are not opened")
     module = import_module(f"loom_worker.backends.documents.{_MODULES.get(kind, 'text')}")
     read: Callable[..., Extract] = module.read
     return read(file, kind, from_page)

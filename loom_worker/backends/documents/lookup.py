@@ -35,7 +35,7 @@ FROM found JOIN passages AS p ON p.id = found.rowid WHERE found MATCH ? AND foun
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class IndexedFile:
     """A file as the index knows it."""
 
     id: int
@@ -89,7 +89,7 @@ def search(connection: sqlite3.Connection, query: str, *, prefix: str, limit: in
     return [_hit(connection.execute(_HIT, (words, hit["id"])).fetchone(), score=-hit["score"]) for hit in hits]
 
 
-def find(connection: sqlite3.Connection, name: str) -> Document | None:
+def find(connection: sqlite3.Connection, name: str) -> IndexedFile | None:
     """The file of exactly this name, else the only one whose name looks the same, or is shown so."""
     columns = "id, name, kind, flaw, is_waiting, title, pages, lines, cut"
     row = connection.execute(f"SELECT {columns} FROM files WHERE name = ?", (plain(name),)).fetchone()
@@ -99,7 +99,7 @@ def find(connection: sqlite3.Connection, name: str) -> Document | None:
         if len(same) != 1:
             return None
         row = connection.execute(f"SELECT {columns} FROM files WHERE name = ?", same).fetchone()
-    return Document(*row) if row else None
+    return IndexedFile(*row) if row else None
 
 
 def near(connection: sqlite3.Connection, name: str) -> list[str]:
@@ -110,14 +110,14 @@ def near(connection: sqlite3.Connection, name: str) -> list[str]:
     return same or get_close_matches(plain(name), names, MOST_NEAR)
 
 
-def passages(connection: sqlite3.Connection, document: Document, *, first: int) -> Iterator[Passage]:
+def passages(connection: sqlite3.Connection, document: IndexedFile, *, first: int) -> Iterator[Passage]:
     """The passages of a document from the one that holds this line on."""
     columns = "page, first, last, skip, heading, body"
     ordered = f"SELECT {columns} FROM passages WHERE file_id = ? AND last >= ? ORDER BY last, skip"
     return (Passage(*row) for row in connection.execute(ordered, (document.id, first)))
 
 
-def lines_of_page(connection: sqlite3.Connection, document: Document, page: int) -> tuple[int, int] | None:
+def lines_of_page(connection: sqlite3.Connection, document: IndexedFile, page: int) -> tuple[int, int] | None:
     """The first and the last line of a page; None if it is not there, or not read yet."""
     ends = "SELECT min(first), max(last) FROM passages WHERE file_id = ? AND page = ?"
     first, last = connection.execute(ends, (document.id, page)).fetchone()

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from loom_worker.backends.documents.folder import Listing
+from loom_worker.backends.documents.folder import FolderListing
 from loom_worker.core.text import one_line
 
 MAX_NAMES = 40
@@ -10,7 +10,7 @@ MAX_CHARS = 4000
 """Of the names together: some 1,000 tokens."""
 
 
-def overview(folder_name: str, listing: Listing) -> str:
+def overview(folder_name: str, listing: FolderListing) -> str:
     """How many documents of which kind there are, and the first of their names."""
     names = [entry.name for entry in listing.entries if not entry.flaw]
     kinds = Counter(entry.kind for entry in listing.entries if not entry.flaw)

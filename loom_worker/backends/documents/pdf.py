@@ -10,7 +10,7 @@ from typing import BinaryIO
 from pypdf import PdfReader, overwrite_configuration
 from pypdf.errors import DependencyError, DeprecationError, FileNotDecryptedError, PyPdfError
 
-from loom_worker.backends.documents.extract import MAX_TITLE_CHARS, Extract, Line, Unreadable
+from loom_worker.backends.documents.extract import MAX_TITLE_CHARS, Extract, Line, UnreadableDocument
 
 MAX_PAGES = 20_000
 MAX_STREAM_BYTES = 20_000_000
@@ -42,15 +42,15 @@ def read(file: BinaryIO, _kind: str, from_page: int) -> Extract:
     try:
         reader = PdfReader(file)
         if reader.is_encrypted and not reader.decrypt(""):
-            raise Unreadable("it is encrypted")
+            raise UnreadableDocument("it is encrypted")
         pages = len(reader.pages)
         title = _title(reader)
     except (DependencyError, FileNotDecryptedError) as error:
-        raise Unreadable("it is encrypted") from error
+        raise UnreadableDocument("it is encrypted") from error
     except _BROKEN as error:
-        raise Unreadable(f"it cannot be read as PDF ({type(error).__name__})") from error
+        raise UnreadableDocument(f"it cannot be read as PDF ({type(error).__name__})") from error
     if pages > MAX_PAGES:
-        raise Unreadable(f"it has {pages} pages; at most {MAX_PAGES} are read")
+        raise UnreadableDocument(f"it has {pages} pages; at most {MAX_PAGES} are read")
     return Extract(_lines(reader, from_page, pages), title=title, pages=pages)
 
 
@@ -81,7 +81,7 @@ def _lines(reader: PdfReader, from_page: int, pages: int) -> Iterator[Line]:
             text = f"[this page cannot be read: {type(error).__name__}]"
             broken += 1
         if broken == pages:
-            raise Unreadable("none of its pages can be read")
+            raise UnreadableDocument("none of its pages can be read")
         yield from (Line(line.rstrip(), page=number) for line in text.split("\n"))
 
 

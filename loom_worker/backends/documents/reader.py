@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, TypedDict
 
-from loom_worker.backends.documents.extract import Extract, Line, Passage, Unreadable, passages
+from loom_worker.backends.documents.extract import Extract, Line, Passage, UnreadableDocument, passages
 from loom_worker.backends.documents.kinds import extract
 from loom_worker.core.values.json import Json
 
@@ -23,7 +23,7 @@ KILLED_AFTER = 1.5
 MAX_ORDER_BYTES = 4096
 
 
-class Order(TypedDict):
+class ReadRequest(TypedDict):
     """What to read."""
 
     kind: str
@@ -54,7 +54,7 @@ class Answer(TypedDict):
 class _Reading:
     """The lines of a document until it is too long or takes too long."""
 
-    def __init__(self, document: Extract, order: Order, clock: Callable[[], float]) -> None:
+    def __init__(self, document: Extract, order: ReadRequest, clock: Callable[[], float]) -> None:
         self.next_page: int | None = None
         self.cut = ""
         self.last = order["from_line"] - 1
@@ -91,7 +91,7 @@ class _Reading:
         return True
 
 
-def answer(file: BinaryIO, order: Order, clock: Callable[[], float] = time.monotonic) -> Answer:
+def answer(file: BinaryIO, order: ReadRequest, clock: Callable[[], float] = time.monotonic) -> Answer:
     """Read a file, or as much of it as there is time and room for.
 
     Raises:
@@ -103,8 +103,8 @@ def answer(file: BinaryIO, order: Order, clock: Callable[[], float] = time.monot
     is_all = order["from_page"] == 1 and reading.next_page is None
     if is_all and not any(passage.body.strip() for passage in found):
         if reading.cut:
-            raise Unreadable("reading it takes too long")
-        raise Unreadable("it holds no text" + (", only images perhaps" if document.pages else ""))
+            raise UnreadableDocument("reading it takes too long")
+        raise UnreadableDocument("it holds no text" + (", only images perhaps" if document.pages else ""))
     return {
         "title": document.title,
         "passages": found,
@@ -121,17 +121,17 @@ def serve(orders: socket.socket) -> None:
         raw, files, _flags, _from = socket.recv_fds(orders, MAX_ORDER_BYTES, 1)
         if not raw:
             return
-        order: Order = json.loads(raw)
+        order: ReadRequest = json.loads(raw)
         _limit_processor(order["for_s"])
         with os.fdopen(files[0], "rb") as file:
             reply = _safe_answer(file, order)
         orders.sendall(json.dumps(reply, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
 
 
-def _safe_answer(file: BinaryIO, order: Order) -> Json:
+def _safe_answer(file: BinaryIO, order: ReadRequest) -> Json:
     try:
         return dict(answer(file, order))
-    except Unreadable as error:
+    except UnreadableDocument as error:
         return {"flaw": str(error)}
     except MemoryError:
         return {"flaw": "reading it needs too much memory"}

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Self, cast
 
 import loom_worker
-from loom_worker.backends.documents.extract import Passage, Unreadable
-from loom_worker.backends.documents.reader import KILLED_AFTER, Answer, Order
+from loom_worker.backends.documents.extract import Passage, UnreadableDocument
+from loom_worker.backends.documents.reader import KILLED_AFTER, Answer, ReadRequest
 from loom_worker.core.isolation import process_env
 
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from loom_worker.backends.documents.reader import main; main()"
@@ -39,7 +39,7 @@ class Reading:
     ) -> None:
         self._stop()
 
-    def read(self, fd: int, order: Order) -> Answer:
+    def read(self, fd: int, order: ReadRequest) -> Answer:
         """What is in an open file.
 
         Raises:
@@ -51,10 +51,10 @@ class Reading:
             raw = _line(orders, until=time.monotonic() + order["for_s"] * KILLED_AFTER)
         except OSError as error:  # a TimeoutError too
             self._stop()
-            raise Unreadable(TOO_MUCH) from error
+            raise UnreadableDocument(TOO_MUCH) from error
         answer = json.loads(raw)
         if "flaw" in answer:
-            raise Unreadable(answer["flaw"])
+            raise UnreadableDocument(answer["flaw"])
         answer["passages"] = [Passage(*fields) for fields in answer["passages"]]
         return cast(Answer, answer)
 

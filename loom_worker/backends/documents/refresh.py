@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_worker.backends.documents import filling, folder
-from loom_worker.backends.documents.extract import Unreadable
-from loom_worker.backends.documents.filling import Waiting
+from loom_worker.backends.documents.extract import UnreadableDocument
+from loom_worker.backends.documents.filling import UnreadFile
 from loom_worker.backends.documents.reading import Reading
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
@@ -19,7 +19,7 @@ POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RefreshDeadlines:
     """How long a call may take to bring the index up to date."""
 
     refresh_s: float = 10.0
@@ -31,7 +31,7 @@ class Patience:
 
 
 def refresh(
-    connection: sqlite3.Connection, root: Path, index_file: Path, *, first: str = "", patience: Patience
+    connection: sqlite3.Connection, root: Path, index_file: Path, *, first: str = "", patience: RefreshDeadlines
 ) -> None:
     """Take over what changed in the folder, unless somebody else is at it and stays at it.
 
@@ -50,7 +50,7 @@ def refresh(
             _read_waiting(connection, root_fd, first=first, until=until, file_s=patience.file_s)
 
 
-def listing(root: Path, index_folder: Path) -> folder.Listing:
+def listing(root: Path, index_folder: Path) -> folder.FolderListing:
     """What the folder holds, by the names alone.
 
     Raises:
@@ -65,13 +65,13 @@ def _read_waiting(connection: sqlite3.Connection, root_fd: int, *, first: str, u
         while time.monotonic() < until and (file := filling.next_waiting(connection, first=first)):
             try:
                 _read(connection, root_fd, file, reading, file_s=file_s)
-            except Unreadable as error:
+            except UnreadableDocument as error:
                 filling.give_up(connection, file, str(error))
 
 
-def _read(connection: sqlite3.Connection, root_fd: int, file: Waiting, reading: Reading, *, file_s: float) -> None:
+def _read(connection: sqlite3.Connection, root_fd: int, file: UnreadFile, reading: Reading, *, file_s: float) -> None:
     if file.room_chars <= 0:
-        raise Unreadable("the index is full")
+        raise UnreadableDocument("the index is full")
     with folder.opened_file(root_fd, file.name) as fd:
         # What is read may be newer than what was listed: then the next listing finds it changed, and it is read again.
         answer = reading.read(

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import BinaryIO
 
-from loom_worker.backends.documents.extract import MAX_CHARS, MAX_TITLE_CHARS, Extract, Line, Outline, Unreadable
+from loom_worker.backends.documents.extract import (
+    MAX_CHARS,
+    MAX_TITLE_CHARS,
+    Extract,
+    Line,
+    Outline,
+    UnreadableDocument,
+)
 
 MAX_TEXT_BYTES = 4 * MAX_CHARS
 """Read of a text; no encoding takes more than four bytes for a character."""
@@ -41,7 +48,7 @@ def decode(data: bytes, *, declared: str | None = None) -> str:
     marked = next((name for mark, name in _BOMS.items() if data.startswith(mark)), None)
     text = _by(marked, data) or _by(_of_text(declared), data) or _by("utf-8", data) or data.decode("cp1252", "replace")
     if "\0" in text:
-        raise Unreadable("it holds binary data")
+        raise UnreadableDocument("it holds binary data")
     return text[: MAX_CHARS + 1].replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from loom_worker.backends.mcp.answers import value
 from loom_worker.backends.mcp.faults import Expired, Lost
-from loom_worker.backends.mcp.listing import Listing, listing
-from loom_worker.backends.mcp.session import PING_S, Link, Session
+from loom_worker.backends.mcp.listing import ToolListing, listing
+from loom_worker.backends.mcp.session import PING_S, Link, McpSession
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.json import Json
 
@@ -32,7 +32,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Patience:
+class RestartDelays:
     """When a server that died may be started again: at once after the first death, later and later after more."""
 
     deaths: int = 0
@@ -60,7 +60,9 @@ class Patience:
 class Connection:
     """All methods run in the thread of the loop."""
 
-    def __init__(self, reach: Callable[[], Link], found: Callable[[Listing], Awaitable[None]], limits: Limits) -> None:
+    def __init__(
+        self, reach: Callable[[], Link], found: Callable[[ToolListing], Awaitable[None]], limits: Limits
+    ) -> None:
         """Take the parts; nothing is started yet.
 
         Args:
@@ -70,9 +72,9 @@ class Connection:
         self._reach = reach
         self._found = found
         self._limits = limits
-        self._session: Session | None = None
-        self._opening: asyncio.Task[Session] | None = None
-        self._patience = Patience()
+        self._session: McpSession | None = None
+        self._opening: asyncio.Task[McpSession] | None = None
+        self._patience = RestartDelays()
         self._works: set[asyncio.Task[None]] = set()
         self._examining: asyncio.Task[None] | None = None
         self._used_s = 0.0
@@ -84,7 +86,7 @@ class Connection:
         Raises:
             ToolFailed: the tool failed; UNAVAILABLE: the server did.
         """
-        session: Session | None = None
+        session: McpSession | None = None
         try:
             async with asyncio.timeout(timeout_s):
                 session = await self._open_session()
@@ -122,7 +124,7 @@ class Connection:
         if self._session is not None:
             await self._session.close()
 
-    async def _called(self, session: Session, tool: str, arguments: Json) -> Json:
+    async def _called(self, session: McpSession, tool: str, arguments: Json) -> Json:
         self._used_s = time.monotonic()
         try:
             return await session.call(tool, arguments)
@@ -132,7 +134,7 @@ class Connection:
         finally:
             self._used_s = time.monotonic()
 
-    async def _open_session(self) -> Session:
+    async def _open_session(self) -> McpSession:
         if self._examining is not None and not self._examining.done():
             await asyncio.shield(self._examining)
         if self._session is not None and self._session.is_open:
@@ -143,8 +145,8 @@ class Connection:
             self._opening.add_done_callback(self._opened)
         return await asyncio.shield(self._opening)
 
-    async def _open(self) -> Session:
-        session = Session(self._reach(), changed=self._changed)
+    async def _open(self) -> McpSession:
+        session = McpSession(self._reach(), changed=self._changed)
         try:
             await session.open(self._limits.start_s)
         except asyncio.CancelledError:
@@ -155,12 +157,12 @@ class Connection:
         self._soon(self._relist(session))
         return session
 
-    def _opened(self, task: asyncio.Task[Session]) -> None:
+    def _opened(self, task: asyncio.Task[McpSession]) -> None:
         self._opening = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._patience.died(str(error), time.monotonic())
 
-    async def _watch(self, session: Session) -> None:
+    async def _watch(self, session: McpSession) -> None:
         """See its end, or end it when nobody has used it for long."""
         while session.is_open:
             left_s = self._used_s + self._limits.idle_s - time.monotonic()
@@ -173,11 +175,11 @@ class Connection:
         if session.is_wanted:
             self._patience.died(session.fate, time.monotonic())
 
-    async def _relist(self, session: Session) -> None:
+    async def _relist(self, session: McpSession) -> None:
         with contextlib.suppress(ToolFailed, Lost):  # the next use says so
             await self._list(session)
 
-    async def _list(self, session: Session) -> None:
+    async def _list(self, session: McpSession) -> None:
         try:
             async with asyncio.timeout(LISTING_S):
                 raw = await session.tools()
@@ -190,12 +192,12 @@ class Connection:
         if self._session is not None:
             self._soon(self._relist(self._session))
 
-    def _doubt(self, session: Session) -> None:
+    def _doubt(self, session: McpSession) -> None:
         """Ask a server that let a call time out whether it is there at all; new calls wait for what comes of it."""
         if self._examining is None or self._examining.done():
             self._examining = self._soon(self._examine(session))
 
-    async def _examine(self, session: Session) -> None:
+    async def _examine(self, session: McpSession) -> None:
         if session.is_open and not await session.answers():
             session.kill(f"was ended, since it answered neither a call nor a ping within {PING_S:g} s")
             await session.ended()

@@ -22,7 +22,7 @@ _DIGEST_CHARS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedTool:
     """A tool as its server describes it, cleaned."""
 
     name: str
@@ -34,10 +34,10 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ToolListing:
     """All of one server."""
 
-    tools: tuple[Listed, ...] = ()
+    tools: tuple[ListedTool, ...] = ()
     problems: tuple[str, ...] = field(default=())
     """Why tools were left out."""
 
@@ -47,18 +47,18 @@ class Listing:
         return {"tools": tools, "problems": list(self.problems)}
 
     @classmethod
-    def from_json(cls, data: Json) -> "Listing":
+    def from_json(cls, data: Json) -> "ToolListing":
         """Read what as_json wrote.
 
         Raises:
             KeyError, TypeError: something else wrote it.
         """
-        return cls(tuple(Listed(*each) for each in data["tools"]), tuple(data["problems"]))
+        return cls(tuple(ListedTool(*each) for each in data["tools"]), tuple(data["problems"]))
 
 
-def listing(raw: Sequence[object]) -> Listing:
+def listing(raw: Sequence[object]) -> ToolListing:
     """Take over what a server sent; a tool that cannot be used costs only itself."""
-    tools: dict[str, Listed] = {}
+    tools: dict[str, ListedTool] = {}
     problems: list[str] = []
     for place, one in enumerate(raw[:MAX_TOOLS]):
         try:
@@ -70,10 +70,10 @@ def listing(raw: Sequence[object]) -> Listing:
             problems.append(f"the tool {_called(one, place)} was left out: {why}")
     if len(raw) > MAX_TOOLS:
         problems.append(f"only the first {MAX_TOOLS} tools were taken")
-    return Listing(tuple(tools.values()), tuple(problems))
+    return ToolListing(tuple(tools.values()), tuple(problems))
 
 
-def chosen(found: Listing, server: McpServer) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
+def chosen(found: ToolListing, server: McpServer) -> tuple[tuple[ListedTool, ...], tuple[str, ...]]:
     """The tools that the agent's file wants, and what it wants in vain."""
     if server.tools is None:
         return found.tools, ()
@@ -102,7 +102,7 @@ def _digested(pair: tuple[str, str], name: str) -> str:
     return f"{name[: MAX_NAME_CHARS - _DIGEST_CHARS - 1]}_{digest}"
 
 
-def _listed(one: object) -> Listed:
+def _listed(one: object) -> ListedTool:
     if not isinstance(one, dict):
         raise Unfit("it is not an object")
     name, description = one.get("name"), one.get("description") or ""
@@ -112,7 +112,7 @@ def _listed(one: object) -> Listed:
         raise Unfit("its description is not a text")
     hints = one.get("annotations")
     hints = hints if isinstance(hints, dict) else {}
-    return Listed(
+    return ListedTool(
         name,
         short(visible(description).strip(), MAX_DESCRIPTION_CHARS),
         fitted(one.get("inputSchema")),

@@ -12,7 +12,7 @@ from functools import partial
 
 from loom_worker.backends.mcp.config import environment, filled, key, used
 from loom_worker.backends.mcp.connection import Connection, Limits
-from loom_worker.backends.mcp.listing import Listed, Listing, chosen, names
+from loom_worker.backends.mcp.listing import ListedTool, ToolListing, chosen, names
 from loom_worker.backends.mcp.loop import Loop
 from loom_worker.backends.mcp.server_log import Said
 from loom_worker.backends.mcp.session import Link
@@ -84,7 +84,7 @@ class McpServers:
         ours = [(server, self._server(server)) for server in servers]
         readings = [reading for _, one in ours if (reading := one.known.look()) and one.known.listing is None]
         wait_for(readings, timeout=self._limits.discovery_s)
-        kept: list[tuple[McpServer, _Server, Listed]] = []
+        kept: list[tuple[McpServer, _Server, ListedTool]] = []
         problems: list[str] = []
         for server, one in ours:
             listed, flaws = self._of(server, one.known)
@@ -124,7 +124,7 @@ class McpServers:
     def _made(self, name: str, server: McpServer) -> _Server:
         said, part = Said(server.name, used(server, self._secrets)), f"mcp:{name}"
 
-        async def found(listing: Listing) -> None:
+        async def found(listing: ToolListing) -> None:
             await asyncio.to_thread(known.found, listing)
             await asyncio.to_thread(self._content.accepted, part)
 
@@ -136,7 +136,7 @@ class McpServers:
         self._content.follow(part, known)
         return _Server(known, connection, said)
 
-    def _of(self, server: McpServer, known: Known) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
+    def _of(self, server: McpServer, known: Known) -> tuple[tuple[ListedTool, ...], tuple[str, ...]]:
         if known.listing is None:
             late = f"its tools were not read within {self._limits.discovery_s:g} s; they come when they are"
             return (), (known.problem or late,)
@@ -153,7 +153,7 @@ class McpServers:
         ours = os.environ if self._environ is None else self._environ
         return StdioLink(server, environment(server, self._secrets, ours), said)
 
-    def _tool(self, name: str, server: McpServer, one: _Server, tool: Listed) -> Tool:
+    def _tool(self, name: str, server: McpServer, one: _Server, tool: ListedTool) -> Tool:
         """Ours of theirs. Hints give no rights: only tools that the operator listed may count as reading only."""
         return Tool(
             spec=ToolSpec(name, tool.description, tool.input_schema),

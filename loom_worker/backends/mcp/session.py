@@ -39,7 +39,7 @@ class Link(Protocol):
         """Reach it; ``over`` is set when it is seen to end."""
 
 
-class Session:
+class McpSession:
     """Lives in a task of its own: the SDK wants its contexts left by the task that entered them."""
 
     def __init__(self, link: Link, *, changed: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
-from loom_worker.backends.mcp.listing import Listing
+from loom_worker.backends.mcp.listing import ToolListing
 from loom_worker.core.errors import LoomError, ToolFailed
 
 LOOK_EVERY_S = 5.0
@@ -48,15 +48,15 @@ class Known:
         self._read = read
         self._look_every_s = look_every_s
         self._lock = threading.Lock()
-        self._listing: Listing | None = None
-        self._digest: tuple[Listing | None, str | None] = None, None
+        self._listing: ToolListing | None = None
+        self._digest: tuple[ToolListing | None, str | None] = None, None
         self._reading: Future[None] | None = None
         self._looked_s = float("-inf")
         self.problem = ""
         """Why the list could not be read, last time it was tried."""
 
     @property
-    def listing(self) -> Listing | None:
+    def listing(self) -> ToolListing | None:
         """The tools, None while nobody has read them."""
         return self._listing
 
@@ -91,7 +91,7 @@ class Known:
             if recalled is not None:
                 self._listing = recalled
 
-    def found(self, listing: Listing) -> None:
+    def found(self, listing: ToolListing) -> None:
         """Keep what was read, here and for all."""
         if listing != self._listing:
             for problem in listing.problems:
@@ -121,10 +121,10 @@ class Known:
         self.problem, self._reading = problem, None
         ended.set_result(None)
 
-    def _recalled(self) -> Listing | None:
+    def _recalled(self) -> ToolListing | None:
         try:
             text = self._recall(self._key)
-            return None if text is None else Listing.from_json(json.loads(text))
+            return None if text is None else ToolListing.from_json(json.loads(text))
         except LoomError as error:
             log.warning("the tools of MCP server %s could not be recalled: %s", self._name, error)
         except (ValueError, KeyError, TypeError) as error:

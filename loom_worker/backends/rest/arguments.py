@@ -8,7 +8,7 @@ from typing import Literal
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from loom_worker.backends.rest.document import Document, step
+from loom_worker.backends.rest.document import OpenApiFile, step
 from loom_worker.backends.rest.schemas import MAX_DESCRIPTION_CHARS, Inliner
 from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
@@ -34,7 +34,7 @@ _OURS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class RestParameter:
     """One value beside the body."""
 
     name: str
@@ -49,7 +49,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class RequestBody:
     """The body of a request."""
 
     argument: str
@@ -64,13 +64,13 @@ class Body:
 class Arguments:
     """Gathers the arguments of one operation, and the schema they must fit."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: OpenApiFile) -> None:
         self._document = document
         self._inliner = Inliner(document)
         self._properties: dict[str, Json] = {}
         self._required: list[str] = []
 
-    def parameter(self, node: Json, place: str) -> Parameter:
+    def parameter(self, node: Json, place: str) -> RestParameter:
         """Add a parameter.
 
         Raises:
@@ -90,9 +90,9 @@ class Arguments:
         is_required = where == "path" or node.get("required") is True
         self._add(argument, self._parameter_schema(node, place), is_required=is_required)
         is_exploded = node.get("explode", style == "form") is True
-        return Parameter(name, argument, where, style, is_exploded, is_json="content" in node)
+        return RestParameter(name, argument, where, style, is_exploded, is_json="content" in node)
 
-    def body(self, node: Json, place: str) -> Body:
+    def body(self, node: Json, place: str) -> RequestBody:
         """Add the body.
 
         Raises:
@@ -105,7 +105,7 @@ class Arguments:
             raise self._document.wrong(place, f"a body of {kinds[:200]} cannot be sent: only JSON and forms")
         argument = free("body", self._properties)
         self._add(argument, self._media_schema(content, served[0], place), is_required=node.get("required") is True)
-        return Body(argument, served[0])
+        return RequestBody(argument, served[0])
 
     def schema(self, place: str) -> Json:
         """The schema of all arguments.

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from loom_worker.backends.rest import answer, auth, document, openapi
-from loom_worker.backends.rest.client import MAX_ANSWER_BYTES, Client, retry_advice
+from loom_worker.backends.rest.client import MAX_ANSWER_BYTES, RestClient, retry_advice
 from loom_worker.backends.rest.request import question
 from loom_worker.core.errors import BadSettings, Invalid, ToolFailed
 from loom_worker.core.text import one_line
@@ -56,7 +56,7 @@ class RestBackend:
         base = _base(backend, read)
         self._prefix = base.path.rstrip("/")
         self._veil = auth.veil(backend.auth, secret)
-        self._client = Client(
+        self._client = RestClient(
             base, auth.headers(backend.auth, secret), timeout_s, allow_private=backend.allow_private, lookup=lookup
         )
         if self._client.headers and base.scheme == "http" and not backend.allow_private:
@@ -116,7 +116,7 @@ class RestBackend:
         raise ToolFailed(text, _code(answered.status))
 
 
-def _base(backend: Backend, read: document.Document) -> Target:
+def _base(backend: Backend, read: document.OpenApiFile) -> Target:
     """The API's own place."""
     url = backend.url or _server(read)
     if url is None:
@@ -130,7 +130,7 @@ def _base(backend: Backend, read: document.Document) -> Target:
         raise BadSettings(f"the url of the rest backend: {error}{hint}") from error
 
 
-def _server(read: document.Document) -> str | None:
+def _server(read: document.OpenApiFile) -> str | None:
     """The document's first server with an absolute https URL, its variables at their defaults."""
     for node, place in read.entries(read.root.get("servers"), "#/servers"):
         server, _ = read.mapping(node, place)
@@ -144,12 +144,14 @@ def _server(read: document.Document) -> str | None:
     return None
 
 
-def _title(read: document.Document) -> str:
+def _title(read: document.OpenApiFile) -> str:
     info, _ = read.mapping(read.root.get("info") or {}, "#/info")
     return f"REST API {one_line(str(info.get('title') or ''), 100)}".strip()
 
 
-def _chosen(listed: tuple[openapi.Listed, ...], names: tuple[str, ...] | None) -> list[openapi.Listed]:
+def _chosen(
+    listed: tuple[openapi.ListedOperation, ...], names: tuple[str, ...] | None
+) -> list[openapi.ListedOperation]:
     """The operations that are named, or all that only read; by name.
 
     Raises:

@@ -19,7 +19,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class RestClient:
     """Asks one API; may be used from many threads."""
 
     base: Target

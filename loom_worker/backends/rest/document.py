@@ -18,7 +18,7 @@ MAX_HOPS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class OpenApiFile:
     """What is in the file."""
 
     file: Path
@@ -77,7 +77,7 @@ class Document:
         return node
 
 
-def read(path: Path) -> Document:
+def read(path: Path) -> OpenApiFile:
     """Read an OpenAPI 3.0 or 3.1 document, in JSON (``.json``) or YAML.
 
     Raises:
@@ -87,7 +87,7 @@ def read(path: Path) -> Document:
     version = str(root.get("openapi", "")) if isinstance(root, dict) else ""
     if not version.startswith(("3.0", "3.1")):
         raise BadFile(f"{path}: expected an OpenAPI document of version 3.0 or 3.1, found {version[:20] or 'none'}")
-    return Document(path, root)
+    return OpenApiFile(path, root)
 
 
 def step(name: object) -> str:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from loom_worker.backends.rest.arguments import Arguments, Body, Parameter, fit, free, may_be_sent
-from loom_worker.backends.rest.document import Document, step
+from loom_worker.backends.rest.arguments import Arguments, RequestBody, RestParameter, fit, free, may_be_sent
+from loom_worker.backends.rest.document import OpenApiFile, step
 from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
 
@@ -16,7 +16,7 @@ MAX_SUMMARY_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedOperation:
     """An operation as it stands in the document."""
 
     name: str
@@ -45,20 +45,20 @@ class Operation:
     path: str
     """With ``{name}`` where a path parameter stands."""
     summary: str
-    parameters: tuple[Parameter, ...]
-    body: Body | None
+    parameters: tuple[RestParameter, ...]
+    body: RequestBody | None
     input_schema: Json
     needs_approval: bool
 
 
-def listed(document: Document) -> tuple[Listed, ...]:
+def listed(document: OpenApiFile) -> tuple[ListedOperation, ...]:
     """All operations, by path and method in the document's own order.
 
     Raises:
         BadFile: a path or an operation is malformed.
     """
     paths, place = document.mapping(document.root.get("paths") or {}, "#/paths")
-    found: dict[str, Listed] = {}
+    found: dict[str, ListedOperation] = {}
     for path, entry in paths.items():
         if str(path).startswith("x-"):
             continue
@@ -70,11 +70,11 @@ def listed(document: Document) -> tuple[Listed, ...]:
                 node, at = document.mapping(item[key], f"{where}/{key}")
                 wanted = str(node.get("operationId") or f"{method} {path}")
                 name = free(fit(wanted), found)
-                found[name] = Listed(name, wanted, method, str(path), item, node, at)
+                found[name] = ListedOperation(name, wanted, method, str(path), item, node, at)
     return tuple(found.values())
 
 
-def operation(document: Document, entry: Listed, *, withheld: Collection[str] = ()) -> Operation:
+def operation(document: OpenApiFile, entry: ListedOperation, *, withheld: Collection[str] = ()) -> Operation:
     """Make an operation of what stands in the document.
 
     Args:
@@ -100,7 +100,7 @@ def operation(document: Document, entry: Listed, *, withheld: Collection[str] = 
     )
 
 
-def _parameters(document: Document, entry: Listed, withheld: Collection[str]) -> Iterator[tuple[Json, str]]:
+def _parameters(document: OpenApiFile, entry: ListedOperation, withheld: Collection[str]) -> Iterator[tuple[Json, str]]:
     """The operation's own parameters and those of its path that it does not replace; no cookies, not all headers."""
     path_place = entry.place.rpartition("/")[0]
     found: dict[tuple[str, str], tuple[Json, str]] = {}
@@ -114,13 +114,13 @@ def _parameters(document: Document, entry: Listed, withheld: Collection[str]) ->
             yield parameter, where
 
 
-def _check_path(document: Document, entry: Listed, parameters: Sequence[Parameter]) -> None:
+def _check_path(document: OpenApiFile, entry: ListedOperation, parameters: Sequence[RestParameter]) -> None:
     known = {parameter.name for parameter in parameters if parameter.place == "path"}
     if missing := sorted(set(re.findall(r"\{([^{}]*)\}", entry.path)) - known):
         raise document.wrong(entry.place, f"no path parameter is named {', '.join(missing)}")
 
 
-def _summary(entry: Listed) -> str:
+def _summary(entry: ListedOperation) -> str:
     told = [text for text in (entry.node.get("summary"), entry.node.get("description")) if isinstance(text, str)]
     mark = "Deprecated. " if entry.node.get("deprecated") is True else ""
     return one_line(mark + " — ".join(dict.fromkeys(told)), MAX_SUMMARY_CHARS)

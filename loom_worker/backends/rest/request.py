@@ -5,7 +5,7 @@ import re
 import unicodedata
 from urllib.parse import quote, unquote
 
-from loom_worker.backends.rest.arguments import Body, Parameter
+from loom_worker.backends.rest.arguments import RequestBody, RestParameter
 from loom_worker.backends.rest.openapi import Operation
 from loom_worker.backends.rest.values import encoded, pairs, simple
 from loom_worker.core.errors import ToolFailed
@@ -59,7 +59,7 @@ def _path(template: str, filled: dict[str, str]) -> str:
     return path
 
 
-def _segment(parameter: Parameter, value: object) -> str:
+def _segment(parameter: RestParameter, value: object) -> str:
     text = simple(parameter, value, encoded)
     plain = unquote(text)
     if any(unicodedata.category(char) == "Cc" for char in plain):
@@ -79,14 +79,14 @@ def _check_segments(path: str) -> None:
     raise _invalid("a path parameter is percent-encoded too many times")
 
 
-def _header(parameter: Parameter, value: object) -> str:
+def _header(parameter: RestParameter, value: object) -> str:
     text = simple(parameter, value, str)
     if not _PRINTABLE.fullmatch(text):
         raise _invalid(f"the header {parameter.name!r} takes printable ASCII characters only")
     return text.strip()
 
 
-def _body(body: Body, arguments: Json) -> bytes | None:
+def _body(body: RequestBody, arguments: Json) -> bytes | None:
     if body.argument not in arguments:
         return None
     value = arguments[body.argument]
@@ -98,9 +98,9 @@ def _body(body: Body, arguments: Json) -> bytes | None:
     return "&".join(pair for field, entry in fields for pair in pairs(field, entry)).encode()
 
 
-def _field(name: str) -> Parameter:
+def _field(name: str) -> RestParameter:
     """A field of a form: lists are repeated, objects written as ``name[key]``, as most servers read them."""
-    return Parameter(name, name, "query", "deepObject", is_exploded=True)
+    return RestParameter(name, name, "query", "deepObject", is_exploded=True)
 
 
 def _invalid(detail: str) -> ToolFailed:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loom_worker.backends.rest.document import Document, step
+from loom_worker.backends.rest.document import OpenApiFile, step
 from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
 
@@ -41,7 +41,7 @@ class _Spot:
 class Inliner:
     """Writes out the schemas of one operation, what an answer alone would hold left out."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: OpenApiFile) -> None:
         self._document = document
         self._left = MAX_VALUES
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
-from loom_worker.backends.rest.arguments import Parameter
+from loom_worker.backends.rest.arguments import RestParameter
 
 Encode = Callable[[str], str]
 
@@ -16,7 +16,7 @@ def encoded(text: str) -> str:
     return quote(text, safe="", errors="replace")
 
 
-def simple(parameter: Parameter, value: object, encode: Encode) -> str:
+def simple(parameter: RestParameter, value: object, encode: Encode) -> str:
     """A value in a path or a header: ``blue,black``, ``R,100,G,200`` or, exploded, ``R=100,G=200``."""
     if parameter.is_json:
         return encode(_json(value))
@@ -25,7 +25,7 @@ def simple(parameter: Parameter, value: object, encode: Encode) -> str:
     return ",".join(encode(piece) for piece in _flat(value))
 
 
-def pairs(parameter: Parameter, value: object) -> Iterator[str]:
+def pairs(parameter: RestParameter, value: object) -> Iterator[str]:
     """The ``name=value`` pairs of a query or a form; none for an empty list or object."""
     name = encoded(parameter.name)
     if parameter.is_json or not isinstance(value, (list, dict)):

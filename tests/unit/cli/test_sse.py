@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.cli import sse
-from loom_worker.cli.http import Client
-from loom_worker.cli.sse import Message, Parser, follow
+from loom_worker.cli.http import LoomClient
+from loom_worker.cli.sse import SseMessage, SseParser, follow
 from loom_worker.core.errors import Rejected, StreamBroken
 from loom_worker.core.values.notifications import Event
 from tests.support.http_server import Exchange, serving
@@ -19,22 +19,22 @@ TEXT = (
     "id:3\revent:turn.completed\rdata:{}\r\rid: 4\ndata: cut off"
 )
 MESSAGES = [
-    Message("1", "turn.started", "{}"),
-    Message("2", "output_text.delta", '{"text":\n"grün 🌍"}'),
-    Message("3", "turn.completed", "{}"),
+    SseMessage("1", "turn.started", "{}"),
+    SseMessage("2", "output_text.delta", '{"text":\n"grün 🌍"}'),
+    SseMessage("3", "turn.completed", "{}"),
 ]
 
 
 @given(cuts=st.lists(st.integers(0, len(TEXT.encode())), max_size=12).map(sorted))
 def test_messages_are_the_same_wherever_the_pieces_are_cut(cuts: list[int]) -> None:
-    raw, parser = TEXT.encode(), Parser()
+    raw, parser = TEXT.encode(), SseParser()
     places = [0, *cuts, len(raw)]
     pieces = [raw[start:end] for start, end in itertools.pairwise(places)]
     assert [message for piece in pieces for message in parser.feed(piece)] == MESSAGES
 
 
 def test_a_message_without_data_is_none() -> None:
-    assert Parser().feed(b"event: ping\nid: 9\n\n") == []
+    assert SseParser().feed(b"event: ping\nid: 9\n\n") == []
 
 
 def frame(number: int, kind: str, **data: object) -> bytes:
@@ -140,7 +140,7 @@ def test_the_reader_resumes_over_real_connections_that_are_cut() -> None:
             exchange.chunk(b"")
 
     with serving(answer) as url:
-        client = Client(url)
+        client = LoomClient(url)
         events = list(follow(lambda last_id: client.stream("/v1/turns/t/events", last_event_id=last_id)))
     assert [event.id for event in events] == [1, 2, 3, 4]
     assert events[2] == Event(3, "output_text.delta", {"text": "lo"})
@@ -155,7 +155,7 @@ def test_a_refused_stream_is_not_asked_for_again() -> None:
         exchange.answer(404, b'{"title": "not-found", "detail": "no such turn"}')
 
     with serving(answer) as url:
-        client = Client(url)
+        client = LoomClient(url)
         events = follow(lambda last_id: client.stream("/v1/turns/t/events", last_event_id=last_id))
         with pytest.raises(Rejected, match="no such turn"):
             next(events)
@@ -175,5 +175,5 @@ def test_a_stream_that_is_busy_is_asked_for_again() -> None:
         exchange.chunk(b"")
 
     with serving(answer) as url:
-        client = Client(url)
+        client = LoomClient(url)
         assert len(list(follow(lambda last_id: client.stream("/x", last_event_id=last_id)))) == 1

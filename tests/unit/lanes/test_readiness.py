@@ -10,7 +10,7 @@ from loom_worker.lanes.readiness import (
     SLEPT_S,
     Idleness,
     Readiness,
-    Worker,
+    WorkerState,
     problems,
     read_readiness,
     stuck,
@@ -75,8 +75,8 @@ def test_a_process_that_was_stopped_itself_has_not_been_idle_meanwhile() -> None
     assert shop.idle_ms_after(2) == 2_000
 
 
-def worker(name: str = "w1", *, threads: int = 4, busy: int = 0, idle_s: float = LONG_S) -> Worker:
-    return Worker(name, "host", frozenset({1}), threads, busy, idle_s)
+def worker(name: str = "w1", *, threads: int = 4, busy: int = 0, idle_s: float = LONG_S) -> WorkerState:
+    return WorkerState(name, "host", frozenset({1}), threads, busy, idle_s)
 
 
 FULL = worker("full", busy=4, idle_s=0.0)
@@ -112,7 +112,7 @@ TOOLS = worker("tools", threads=0)
     ],
 )
 def test_stuck_is_who_could_take_turns_and_does_not_while_nobody_else_does(
-    workers: tuple[Worker, ...], unclaimed_s: float, found: list[str]
+    workers: tuple[WorkerState, ...], unclaimed_s: float, found: list[str]
 ) -> None:
     assert [one.name for one in stuck(Readiness(workers, unclaimed_s))] == found
 

@@ -11,7 +11,7 @@ from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer
-from loom_worker.lanes.readiness import Readiness, Worker
+from loom_worker.lanes.readiness import Readiness, WorkerState
 from loom_worker.supervisor.decide import Row, Spec
 from loom_worker.supervisor.health_check import (
     AWAY_LOOKS,
@@ -31,8 +31,8 @@ TWO = Row(Spec("worker-2", ("w",)), pid=12)
 ROWS = (ONE, TWO, Row(Spec("web", ("w",)), pid=13), Row(Spec("beat", ("b",))))
 
 
-def worker(pid: int, *, idle_s: float = 60.0, host: str = HOST, parent: int = 1) -> Worker:
-    return Worker(f"{host}-{pid}-ab", host, frozenset({pid, parent}), threads=4, busy=0, idle_s=idle_s)
+def worker(pid: int, *, idle_s: float = 60.0, host: str = HOST, parent: int = 1) -> WorkerState:
+    return WorkerState(f"{host}-{pid}-ab", host, frozenset({pid, parent}), threads=4, busy=0, idle_s=idle_s)
 
 
 BOTH = (worker(11), worker(12))

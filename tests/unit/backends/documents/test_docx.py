@@ -4,7 +4,7 @@ import struct
 import pytest
 
 from loom_worker.backends.documents import docx
-from loom_worker.backends.documents.extract import Extract, Unreadable
+from loom_worker.backends.documents.extract import Extract, UnreadableDocument
 from tests.unit.backends.documents.made import document_xml, zipped
 from tests.unit.backends.documents.made import docx as word
 
@@ -45,7 +45,7 @@ def test_runs_tabs_and_breaks_are_one_line_and_field_codes_are_none() -> None:
     "name", ["../x", "a/../../x", "/etc/passwd", "..\\x", "\\\\host\\share", "C:\\x", "C:/x", "a/..", "//x"]
 )
 def test_an_archive_that_names_files_outside_of_itself_is_refused(name: str) -> None:
-    with pytest.raises(Unreadable, match="outside of itself"):
+    with pytest.raises(UnreadableDocument, match="outside of itself"):
         read(of(P.format("a"), **{name: "x"}))
 
 
@@ -72,13 +72,13 @@ def _lying(content: bytes) -> bytes:
     ],
 )
 def test_what_is_broken_or_a_bomb_ends_with_a_reason(content: bytes, reason: str) -> None:
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(UnreadableDocument, match=reason):
         read(content)
 
 
 def test_an_archive_with_two_texts_is_refused() -> None:
     twice = zipped({"word/document.xml": "<a/>", "word/documenT.xml": "<b/>"}).replace(b"documenT", b"document")
-    with pytest.raises(Unreadable, match="more than one"):
+    with pytest.raises(UnreadableDocument, match="more than one"):
         read(twice)
 
 

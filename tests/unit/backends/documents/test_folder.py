@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from loom_worker.backends.documents import folder as rooms
-from loom_worker.backends.documents.extract import Unreadable
-from loom_worker.backends.documents.folder import Entry, Listing, listed, opened, opened_file
+from loom_worker.backends.documents.extract import UnreadableDocument
+from loom_worker.backends.documents.folder import FolderEntry, FolderListing, listed, opened, opened_file
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def root(tmp_path: Path) -> Path:
     return path
 
 
-def listing(root: Path, **options: object) -> Listing:
+def listing(root: Path, **options: object) -> FolderListing:
     with opened(root) as fd:
         return listed(fd, **options)  # type: ignore[arg-type]  # the test's own options
 
@@ -137,7 +137,7 @@ def test_a_file_swapped_for_a_link_after_it_was_listed_is_not_opened(root: Path)
     (root / "sub").rmdir()
     (root / "sub").symlink_to("..")
     for name, reason in (("a.txt", "no regular file"), ("sub/secret.txt", "symbolic link")):
-        with pytest.raises(Unreadable, match=reason):
+        with pytest.raises(UnreadableDocument, match=reason):
             content(root, name)
 
 
@@ -160,7 +160,7 @@ def test_a_folder_swapped_for_a_link_while_it_is_open_leads_nowhere_else(root: P
 def test_what_is_no_file_is_refused_without_waiting(root: Path, make: object, reason: str) -> None:
     assert callable(make)
     make(root / "x.txt")
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(UnreadableDocument, match=reason):
         content(root, "x.txt")
 
 
@@ -172,7 +172,7 @@ def test_no_descriptor_is_left_open(root: Path) -> None:
     for name in ("a/b/c.txt", "a/link/c.txt", "a/none/c.txt", "../x", "a/b"):
         try:
             content(root, name)
-        except Unreadable:
+        except UnreadableDocument:
             continue
-    assert listing(root).entries[0] == Entry("a/b/c.txt", "text", 1, listing(root).entries[0].signature)
+    assert listing(root).entries[0] == FolderEntry("a/b/c.txt", "text", 1, listing(root).entries[0].signature)
     assert len(os.listdir("/proc/self/fd")) == before

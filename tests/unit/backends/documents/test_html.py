@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from loom_worker.backends.documents import html
-from loom_worker.backends.documents.extract import Extract, Unreadable
+from loom_worker.backends.documents.extract import Extract, UnreadableDocument
 
 
 def read(content: str | bytes) -> Extract:
@@ -59,7 +59,7 @@ def test_the_encoding_a_page_declares_is_used() -> None:
 
 
 def test_a_page_of_binary_data_is_refused() -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableDocument):
         shown(b"<p>\0\0")
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from loom_worker.backends.documents.folder import Entry, Listing
+from loom_worker.backends.documents.folder import FolderEntry, FolderListing
 from loom_worker.backends.documents.overview import MAX_CHARS, MAX_NAMES, overview
 from loom_worker.core.errors import ToolFailed
 from tests.unit.backends.documents.made import Folder, pdf
@@ -31,16 +31,16 @@ def test_the_overview_is_the_same_before_and_after_indexing(folder: Folder) -> N
 
 
 def test_a_large_folder_is_cut_short() -> None:
-    many = tuple(Entry(f"{at:05}.md", "Markdown") for at in range(10_000))
-    text = overview("docs", Listing(many, is_cut=True))
+    many = tuple(FolderEntry(f"{at:05}.md", "Markdown") for at in range(10_000))
+    text = overview("docs", FolderListing(many, is_cut=True))
     assert (text.count("\n- "), text.splitlines()[-1]) == (MAX_NAMES, f"… and {10_000 - MAX_NAMES} more")
     assert "those beyond are unknown" in text
-    long = tuple(Entry(f"{at:05}" + "x" * 900, "text") for at in range(20))
-    assert len(overview("docs", Listing(long))) < MAX_CHARS + 500
+    long = tuple(FolderEntry(f"{at:05}" + "x" * 900, "text") for at in range(20))
+    assert len(overview("docs", FolderListing(long))) < MAX_CHARS + 500
 
 
 def test_an_empty_folder_says_so() -> None:
-    assert overview("docs", Listing(())).startswith("Folder of documents 'docs': 0 documents.\n")
+    assert overview("docs", FolderListing(())).startswith("Folder of documents 'docs': 0 documents.\n")
 
 
 def test_a_name_is_shown_in_one_line_without_what_nobody_sees(folder: Folder) -> None:
@@ -48,7 +48,7 @@ def test_a_name_is_shown_in_one_line_without_what_nobody_sees(folder: Folder) ->
     folder.write("two  \u3164 words.md", "x")
     folder.write("ü" * 120 + ".md", "x")
     assert folder.backend.describe().splitlines()[-3:] == ["- gross.md", "- two words.md", f"- {'ü' * 120}.md"]
-    long = overview("d\u202eocs\n" + "x" * 300, Listing((Entry("x" * 900 + ".md", "Markdown"),)))
+    long = overview("d\u202eocs\n" + "x" * 300, FolderListing((FolderEntry("x" * 900 + ".md", "Markdown"),)))
     assert long.splitlines()[0].startswith("Folder of documents 'docs xxx")
     assert long.splitlines()[-1] == f"- {'x' * 199}…"
 

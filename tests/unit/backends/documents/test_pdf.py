@@ -4,7 +4,7 @@ import zlib
 import pytest
 
 from loom_worker.backends.documents import pdf
-from loom_worker.backends.documents.extract import Extract, Unreadable
+from loom_worker.backends.documents.extract import Extract, UnreadableDocument
 from tests.unit.backends.documents import made
 
 
@@ -46,13 +46,13 @@ def test_a_page_that_cannot_be_read_costs_no_other() -> None:
     ],
 )
 def test_what_is_broken_or_a_bomb_ends_with_a_reason(content: bytes, reason: str) -> None:
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(UnreadableDocument, match=reason):
         shown(content)
 
 
 def test_an_encrypted_document_says_so() -> None:
     encrypt = b"/Encrypt << /Filter /Standard /V 1 /R 2 /O (%s) /U (%s) /P -4 >> /ID [(a) (a)]" % (b"o" * 32, b"u" * 32)
-    with pytest.raises(Unreadable, match="encrypted"):
+    with pytest.raises(UnreadableDocument, match="encrypted"):
         read(THREE.replace(b"/Root 1 0 R", b"/Root 1 0 R " + encrypt))
 
 

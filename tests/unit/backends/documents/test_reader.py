@@ -3,16 +3,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from loom_worker.backends.documents.extract import Unreadable
-from loom_worker.backends.documents.reader import Answer, Order, answer
+from loom_worker.backends.documents.extract import UnreadableDocument
+from loom_worker.backends.documents.reader import Answer, ReadRequest, answer
 from tests.unit.backends.documents import made
 
 
-def order(kind: str = "text", *, from_page: int = 1, from_line: int = 1, room_chars: int = 1000) -> Order:
+def order(kind: str = "text", *, from_page: int = 1, from_line: int = 1, room_chars: int = 1000) -> ReadRequest:
     return {"kind": kind, "from_page": from_page, "from_line": from_line, "room_chars": room_chars, "for_s": 5.0}
 
 
-def read(content: bytes, what: Order, *, ticks: float = 0.0) -> Answer:
+def read(content: bytes, what: ReadRequest, *, ticks: float = 0.0) -> Answer:
     def clock() -> Iterator[float]:
         now = 0.0
         while True:
@@ -47,7 +47,7 @@ def test_a_page_without_any_line_is_cut_too_when_time_is_up() -> None:
 
 
 def test_a_page_whose_time_is_up_before_its_first_line_says_so() -> None:
-    with pytest.raises(Unreadable, match="takes too long"):
+    with pytest.raises(UnreadableDocument, match="takes too long"):
         read(b"<div>" * 100_000, order("HTML"), ticks=1.0)
 
 
@@ -71,5 +71,5 @@ def test_a_document_is_cut_where_the_room_ends_and_says_so() -> None:
     ],
 )
 def test_a_file_without_text_ends_with_a_reason(content: bytes, kind: str, reason: str) -> None:
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(UnreadableDocument, match=reason):
         read(content, order(kind))

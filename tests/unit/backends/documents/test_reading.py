@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.backends.documents.extract import MAX_CHARS, Unreadable
-from loom_worker.backends.documents.reader import Answer, Order
+from loom_worker.backends.documents.extract import MAX_CHARS, UnreadableDocument
+from loom_worker.backends.documents.reader import Answer, ReadRequest
 from loom_worker.backends.documents.reading import TOO_MUCH, Reading
 from tests.unit.backends.documents import made
 
 
 def order(
     kind: str, *, from_page: int = 1, from_line: int = 1, room_chars: int = MAX_CHARS, for_s: float = 10.0
-) -> Order:
+) -> ReadRequest:
     return {"kind": kind, "from_page": from_page, "from_line": from_line, "room_chars": room_chars, "for_s": for_s}
 
 
-def read(reading: Reading, path: Path, what: Order) -> Answer:
+def read(reading: Reading, path: Path, what: ReadRequest) -> Answer:
     fd = os.open(path, os.O_RDONLY)
     try:
         return reading.read(fd, what)
@@ -38,7 +38,7 @@ def test_a_file_that_hangs_its_reader_is_given_up_and_the_next_one_is_read(tmp_p
     (tmp_path / "hang").write_bytes(made.pdf_of([zlib.compress(b"BT /F1 12 Tf " + b"(a) Tj " * 2_500_000)]))
     (tmp_path / "fine").write_text("fine")
     with Reading() as reading:
-        with pytest.raises(Unreadable, match=TOO_MUCH):
+        with pytest.raises(UnreadableDocument, match=TOO_MUCH):
             read(reading, tmp_path / "hang", order("PDF", for_s=0.3))
         assert read(reading, tmp_path / "fine", order("text"))["lines"] == 1
 

@@ -3,7 +3,7 @@ import io
 import pytest
 
 from loom_worker.backends.documents import text
-from loom_worker.backends.documents.extract import MAX_CHARS, Extract, Unreadable
+from loom_worker.backends.documents.extract import MAX_CHARS, Extract, UnreadableDocument
 
 
 def read(content: str | bytes, kind: str = "text") -> Extract:
@@ -33,7 +33,7 @@ def test_lines_are_those_an_editor_counts() -> None:
 )
 def test_bytes_are_read_by_their_mark_as_utf_8_or_as_windows_1252(data: bytes, expected: str | None) -> None:
     if expected is None:
-        with pytest.raises(Unreadable, match="binary data"):
+        with pytest.raises(UnreadableDocument, match="binary data"):
             text.decode(data)
     else:
         assert text.decode(data) == expected

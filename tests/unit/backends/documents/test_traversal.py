@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from loom_worker.backends.documents.extract import Unreadable
+from loom_worker.backends.documents.extract import UnreadableDocument
 from loom_worker.backends.documents.folder import opened, opened_file
 from loom_worker.core.errors import ToolFailed
 from tests.unit.backends.documents.made import Folder, docx
@@ -147,7 +147,7 @@ def test_no_name_opens_a_file_outside_of_the_folder(folder: Folder) -> None:
     with opened(folder.path) as root_fd:
         for path in PATHS:
             with (
-                pytest.raises(Unreadable),
+                pytest.raises(UnreadableDocument),
                 opened_file(root_fd, path.format(root=folder.path) if "{root}" in path else path),
             ):
                 pass

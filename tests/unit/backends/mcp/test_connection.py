@@ -1,17 +1,17 @@
 import pytest
 
-from loom_worker.backends.mcp.connection import MAX_PAUSE_S, Patience
+from loom_worker.backends.mcp.connection import MAX_PAUSE_S, RestartDelays
 from loom_worker.core.errors import ToolFailed
 
 
 def test_after_one_death_it_may_be_started_at_once() -> None:
-    patience = Patience()
+    patience = RestartDelays()
     patience.died("it exited", 100.0)
     patience.check(100.0)
 
 
 def test_after_more_deaths_the_pauses_double_up_to_a_minute() -> None:
-    patience, pauses = Patience(), []
+    patience, pauses = RestartDelays(), []
     for _ in range(10):
         patience.died("it exited with status 1", 100.0)
         pauses.append(patience.not_before_s - 100.0)

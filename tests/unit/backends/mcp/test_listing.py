@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.backends.mcp.listing import MAX_DESCRIPTION_CHARS, MAX_TOOLS, Listing, chosen, listing, names
+from loom_worker.backends.mcp.listing import MAX_DESCRIPTION_CHARS, MAX_TOOLS, ToolListing, chosen, listing, names
 from loom_worker.core.values.agents import McpServer
 
 OBJECT = {"type": "object"}
@@ -26,7 +26,7 @@ def test_a_bad_tool_costs_only_itself() -> None:
 
 def test_what_is_listed_survives_json() -> None:
     found = listing([tool("a", description="x", annotations={"readOnlyHint": True, "idempotentHint": True}), {}])
-    assert Listing.from_json(json.loads(json.dumps(found.as_json()))) == found
+    assert ToolListing.from_json(json.loads(json.dumps(found.as_json()))) == found
 
 
 @pytest.mark.cases("hints", [None, [], {}, {"readOnlyHint": "true", "idempotentHint": 1}, {"title": "x"}])

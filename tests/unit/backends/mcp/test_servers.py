@@ -4,7 +4,7 @@ import sys
 import threading
 from pathlib import Path
 
-from loom_worker.backends.mcp.listing import Listed, Listing
+from loom_worker.backends.mcp.listing import ListedTool, ToolListing
 from loom_worker.backends.mcp.servers import McpServers, Offer
 from loom_worker.core.values.agents import Alone, McpServer, Part
 
@@ -38,7 +38,7 @@ def test_the_list_of_a_server_is_a_part_of_what_all_processes_must_have_alike() 
             parts[name] = part
 
     def kept(name: str) -> str:
-        return json.dumps(Listing((Listed(name, "", OBJECT),)).as_json())
+        return json.dumps(ToolListing((ListedTool(name, "", OBJECT),)).as_json())
 
     texts = [kept("one")]
     servers = McpServers(secrets={}, remember=lambda key, text: None, recall=lambda key: texts[-1], timeout_s=1.0)
@@ -56,7 +56,7 @@ def test_the_list_of_a_server_is_a_part_of_what_all_processes_must_have_alike() 
 
 
 def test_tools_of_two_servers_never_share_a_name() -> None:
-    kept = json.dumps(Listing((Listed("b__c", "", OBJECT), Listed("c", "", OBJECT))).as_json())
+    kept = json.dumps(ToolListing((ListedTool("b__c", "", OBJECT), ListedTool("c", "", OBJECT))).as_json())
     servers = McpServers(secrets={}, remember=lambda key, text: None, recall=lambda key: kept, timeout_s=1.0)
     offer = servers.tools([McpServer("a", command="x"), McpServer("a__b", command="y")])
     assert len({tool.spec.name for tool in offer.tools}) == 4

@@ -4,12 +4,12 @@ from concurrent.futures import Future
 
 import pytest
 
-from loom_worker.backends.mcp.listing import Listed, Listing
+from loom_worker.backends.mcp.listing import ListedTool, ToolListing
 from loom_worker.backends.mcp.tool_cache import Known
 from loom_worker.core.errors import ToolFailed, Unavailable
 
-ONE = Listing((Listed("a", "", {"type": "object"}),))
-TWO = Listing((*ONE.tools, Listed("b", "", {"type": "object"})))
+ONE = ToolListing((ListedTool("a", "", {"type": "object"}),))
+TWO = ToolListing((*ONE.tools, ListedTool("b", "", {"type": "object"})))
 
 
 class Stage:

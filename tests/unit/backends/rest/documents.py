@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from loom_worker.backends.rest.document import Document, read
+from loom_worker.backends.rest.document import OpenApiFile, read
 from loom_worker.backends.rest.openapi import Operation, listed, operation
 
 Node = dict[str, Any]
 
 
-def document(paths: Node, *, version: str = "3.1.0", **more: Any) -> Document:
-    return Document(Path("api.json"), {"openapi": version, "info": {"title": "T"}, "paths": paths, **more})
+def document(paths: Node, *, version: str = "3.1.0", **more: Any) -> OpenApiFile:
+    return OpenApiFile(Path("api.json"), {"openapi": version, "info": {"title": "T"}, "paths": paths, **more})
 
 
 def one(node: Node, *, path: str = "/things", method: str = "get", version: str = "3.1.0", **more: Any) -> Operation:
@@ -27,7 +27,7 @@ def written(folder: Path, root: Any, name: str = "api.json") -> Path:
     return path
 
 
-def read_back(folder: Path, root: Any, name: str = "api.json") -> Document:
+def read_back(folder: Path, root: Any, name: str = "api.json") -> OpenApiFile:
     return read(written(folder, root, name))
 
 

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from loom_worker.backends.rest.arguments import Body, Parameter, fit, free, may_be_sent
+from loom_worker.backends.rest.arguments import RequestBody, RestParameter, fit, free, may_be_sent
 from loom_worker.backends.rest.openapi import listed, operation
 from loom_worker.core.errors import BadFile
 from tests.unit.backends.rest.documents import body, document, one, parameter
@@ -30,9 +30,9 @@ def test_parameters_become_arguments_with_their_schemas() -> None:
         "required": ["id", "X-Trace"],
     }
     assert made.parameters == (
-        Parameter("id", "id", "path", "simple", is_exploded=False),
-        Parameter("limit", "limit", "query", "form", is_exploded=True),
-        Parameter("X-Trace", "X-Trace", "header", "simple", is_exploded=False),
+        RestParameter("id", "id", "path", "simple", is_exploded=False),
+        RestParameter("limit", "limit", "query", "form", is_exploded=True),
+        RestParameter("X-Trace", "X-Trace", "header", "simple", is_exploded=False),
     )
 
 
@@ -43,7 +43,7 @@ def test_arguments_of_one_name_are_kept_apart_by_their_place() -> None:
         method="post",
     )
     assert [each.argument for each in made.parameters] == ["body", "query_body"]
-    assert made.body == Body("body_2", "application/json")
+    assert made.body == RequestBody("body_2", "application/json")
     assert made.input_schema["required"] == ["body", "body_2"]
 
 
@@ -124,14 +124,14 @@ def test_cookies_are_left_out() -> None:
 )
 def test_json_and_forms_are_sent_as_what_the_document_calls_them(media_type: str, is_form: bool) -> None:
     made = one({"requestBody": body({"type": "object"}, media_type)}, method="post").body
-    assert made == Body("body", media_type)
+    assert made == RequestBody("body", media_type)
     assert made.is_form == is_form
 
 
 def test_json_is_preferred_to_a_form() -> None:
     content = {"application/x-www-form-urlencoded": {}, "text/plain": {}, "application/json": {}}
     made = one({"requestBody": {"content": content}}, method="post")
-    assert made.body == Body("body", "application/json")
+    assert made.body == RequestBody("body", "application/json")
     assert "required" not in made.input_schema
 
 

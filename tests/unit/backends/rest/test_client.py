@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.backends.rest.client import MAX_ANSWER_BYTES, Client, retry_advice
+from loom_worker.backends.rest.client import MAX_ANSWER_BYTES, RestClient, retry_advice
 from loom_worker.core.errors import ToolFailed
 from loom_worker.guard.net.address import Lookup, target
 from loom_worker.guard.net.http import HttpRequest, HttpResponse
@@ -23,8 +23,8 @@ def receiver() -> Iterator[WebhookReceiver]:
         yield started
 
 
-def a_client(url: str, *, timeout_s: float = 5, lookup: Lookup = socket.getaddrinfo, **headers: str) -> Client:
-    return Client(target(url, allow_private=True), headers, timeout_s, allow_private=True, lookup=lookup)
+def a_client(url: str, *, timeout_s: float = 5, lookup: Lookup = socket.getaddrinfo, **headers: str) -> RestClient:
+    return RestClient(target(url, allow_private=True), headers, timeout_s, allow_private=True, lookup=lookup)
 
 
 def refusal(ask: Callable[[], HttpResponse]) -> str:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.backends.rest.document import MAX_BYTES, Document, read
+from loom_worker.backends.rest.document import MAX_BYTES, OpenApiFile, read
 from loom_worker.core.errors import BadFile
 from tests.unit.backends.rest.documents import document, read_back, written
 
@@ -43,7 +43,7 @@ def test_a_missing_file_is_told(tmp_path: Path, name: str) -> None:
         read(tmp_path / name)
 
 
-def referring(**schemas: Any) -> Document:
+def referring(**schemas: Any) -> OpenApiFile:
     return document({}, components={"schemas": schemas, "list": [{"x": 1}], "a/b~c": {200: {"y": 2}}})
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from loom_worker.backends.rest.arguments import Parameter
+from loom_worker.backends.rest.arguments import RestParameter
 from loom_worker.backends.rest.values import encoded, pairs, simple, text
 
 
@@ -28,10 +28,10 @@ def test_only_unreserved_characters_stand_for_themselves() -> None:
 
 
 def test_names_are_encoded_like_values() -> None:
-    named = Parameter("a[]&b", "a", "query", "form", is_exploded=True)
+    named = RestParameter("a[]&b", "a", "query", "form", is_exploded=True)
     assert list(pairs(named, [1, 2])) == ["a%5B%5D%26b=1", "a%5B%5D%26b=2"]
 
 
 def test_json_is_written_whole() -> None:
-    named = Parameter("v", "v", "path", "simple", is_exploded=False, is_json=True)
+    named = RestParameter("v", "v", "path", "simple", is_exploded=False, is_json=True)
     assert simple(named, {"a": ["b"]}, encoded) == "%7B%22a%22%3A%5B%22b%22%5D%7D"

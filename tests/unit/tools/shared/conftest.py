@@ -7,7 +7,7 @@ import pytest
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.store.database import Database
 from loom_worker.store.shared_memory import SharedMemory
-from loom_worker.tools.shared_memory import SharedParts, Waiting, shared_tools
+from loom_worker.tools.shared_memory import SharedParts, WaitClock, shared_tools
 
 NOW_MS = 1_795_253_400_000
 
@@ -55,7 +55,7 @@ def agents(database: Database, scopes: dict[str, dict[str, object]]) -> Agents:
     parts = SharedParts(
         SharedMemory(database),
         scope_of=lambda caller: scopes.get(caller.session_id, {}),
-        waiting=Waiting(time.pause, lambda: time.now_s),
+        waiting=WaitClock(time.pause, lambda: time.now_s),
         clock_ms=lambda: NOW_MS,
     )
     return Agents({tool.spec.name: tool for tool in shared_tools(parts)}, time)

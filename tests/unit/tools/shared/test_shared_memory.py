@@ -12,7 +12,7 @@ from loom_worker.core.values.chat import ToolUse
 from loom_worker.store.database import Database
 from loom_worker.store.shared_memory import Namespace, SharedEntry, SharedMemory
 from loom_worker.tools.registry import Registry
-from loom_worker.tools.shared_memory import SharedParts, Waiting, shared_tools
+from loom_worker.tools.shared_memory import SharedParts, WaitClock, shared_tools
 from tests.unit.tools.shared.conftest import NOW_MS, Agents, agent
 
 ME = agent()
@@ -106,7 +106,7 @@ def test_a_database_that_does_not_answer_is_told_as_such(database: Database) -> 
         def read(self, shelf: Namespace, key: str) -> SharedEntry:
             raise Unavailable("The database is locked by another program.")
 
-    parts = SharedParts(Silent(database), lambda _: {}, Waiting(lambda _: True, lambda: 0.0))
+    parts = SharedParts(Silent(database), lambda _: {}, WaitClock(lambda _: True, lambda: 0.0))
     read = {tool.spec.name: tool for tool in shared_tools(parts)}["shared_memory_read"]
     with refused("DATABASE_ERROR"):
         read.run({"key": "a"}, ME)
