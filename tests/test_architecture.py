@@ -175,3 +175,18 @@ def test_no_process_of_loom_opens_files_with_two_copies_of_sqlite() -> None:
         if target.split(".")[0] in {"sqlite3", "pysqlite3"} and name not in allowed
     ]
     assert found == []
+
+
+def test_each_package_names_all_its_modules() -> None:
+    """A stranger finds the file in the first lines of its package."""
+    unnamed = {}
+    for init in (ROOT / "web" / "__init__.py", *sorted((ROOT / "loom_worker").glob("*/**/__init__.py"))):
+        if "migrations" in init.parts or "project" in init.parts:
+            continue
+        text = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
+        held = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}
+        held |= {path.parent.name for path in init.parent.glob("*/__init__.py")} - {"migrations"}
+        named = set(re.findall(r"``(\w+)/?``", text)) - {"migrations"}
+        if held - named or (named - held):
+            unnamed[str(init.parent.relative_to(ROOT))] = (sorted(held - named), sorted(named - held))
+    assert unnamed == {}, "modules that are not named, and names that are no modules"

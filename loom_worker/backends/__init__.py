@@ -1,9 +1,10 @@
 """The data an agent works on.
 
-SQL: ``sql`` gives the tools, which ``specs`` describes. ``schema`` and ``duckdb_schema`` read the tables, ``catalogs``
-keeps them, ``scope`` leaves out what an agent may not see. ``parse`` (with ``functions``) and ``resolve`` judge a
-statement; ``servers`` runs it, or on SQLite ``statements``, ``sqlite_process`` and ``sqlite_guard``. ``results`` makes
-JSON of the rows, ``complaints`` and ``hints`` text of the errors. ``shop`` makes the sample data.
+SQL: ``sql`` provides the tools, which ``specs`` describes. ``schema`` and ``duckdb_schema`` read the tables,
+``catalogs`` caches them, ``scope`` hides what an agent may not see. ``parse`` (with ``functions``) and ``resolve``
+decide whether a statement may run, ``parameters`` what may be bound to it; ``servers`` runs it, or for SQLite
+``statements``, ``sqlite_process`` and ``sqlite_guard``. ``results`` turns rows into JSON, ``error_text`` and ``hints``
+turn errors into text for the model.
 
-Beside it: ``rest/`` (an OpenAPI document), ``documents/`` (a folder of files), ``mcp/`` (tool servers).
+Other kinds: ``rest/`` (an OpenAPI document), ``documents/`` (a folder of files), ``mcp/`` (tool servers).
 """

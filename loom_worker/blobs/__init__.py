@@ -1,6 +1,6 @@
-"""The bytes of large results: all of them on disk, those used recently in Redis too.
+"""The bytes of large results: all of them on disk, the recently used ones in Redis too.
 
-blobs.py stores and reads them, compressed and checked. tier.py says what a tier is and what can go wrong with it.
-disk.py and memory.py, with its ``*.lua``, are the two tiers. derived.py keeps files made from blobs, which can be made
-again. counters.py counts what happened.
+``blobs`` stores and reads them, compressed and checked. ``tier`` is the interface of a tier, ``disk`` and ``memory``
+(with its ``*.lua``) are the two. ``derived`` keeps files made from blobs, which can be made again. ``counters`` counts
+what happened.
 """

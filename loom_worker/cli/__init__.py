@@ -1,7 +1,8 @@
-"""The ``loom`` command. A command's module is imported when it is called, and imports what is heavy when it runs.
+"""The `loom` command. Each module is imported when its command runs, and imports what is slow to load even later.
 
-``main`` is the group; ``up`` starts, ``running`` tells and stops; ``process`` holds the single processes;
-``ask``, ``chat``, ``turns`` and ``show`` ask a running Loom through ``http`` and ``sse``, and tell it through ``talk``;
-``doctor`` prints ``checks`` and ``knobs``; ``backup`` copies the database. ``judges`` ask rooms about their settings,
-``output`` is for what cannot be printed.
+``main`` is the group. Processes: ``up``, ``running`` (status and stop), ``process`` (single processes), ``init`` (a new
+project) and ``env_file`` (its settings). Talking to a running Loom over ``http`` and ``sse``: ``ask``, ``chat`` (both
+print through ``talk``), ``turns``, ``sessions`` (with ``layers``), ``agents``, ``patterns``, and ``show`` for all of
+them. ``skill`` manages skills. Looking after an installation: ``doctor`` with ``checks``, ``setting_checks``,
+``problems`` and ``growth``; ``backup`` and ``bench``. ``output`` replaces what a terminal cannot print.
 """

@@ -66,7 +66,7 @@ def _told(report: Json, directory: Path) -> str:
 @click.command()
 def stop() -> None:
     """Stop what `loom up` started on this LOOM_HOME, and wait until all has ended."""
-    from loom_worker.supervisor.stop import stop as stop_all
+    from loom_worker.supervisor.home import stop as stop_all
 
     directory = knobs.from_env().home
     was_running = stop_all(directory)

@@ -1,5 +1,5 @@
 """A turn's event log.
 
-log.py keeps it in Redis, with ``*.lua``. writer.py writes it while the turn runs. rebuild.py rebuilds it from the
+``log`` keeps it in Redis (with ``*.lua``), ``writer`` writes it while the turn runs, ``rebuild`` rebuilds it from the
 journal.
 """

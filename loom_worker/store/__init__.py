@@ -1,7 +1,7 @@
 """The database: everything that must survive a crash, over SQLAlchemy.
 
 Foundations: ``database`` connections and transactions, ``schema`` the tables, ``rows`` rows to values, ``prepare``
-schema versions (``migrations/``), ``file`` the database file and what can go wrong with it, ``space`` its disk space,
+schema versions (with ``migrations/``), ``file`` the file and what can go wrong with it, ``space`` its disk space,
 ``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``journal`` records its steps and its end, ``calls`` its

@@ -1,8 +1,8 @@
 """`loom up`: every process on one machine, restarted when it dies.
 
-``up`` puts it together, ``run`` is the loop, ``decide`` says purely what the loop does next; ``specs`` names the
-processes, ``processes`` starts and signals them through the shim ``child``, ``rounds`` finds those that run and do no
-work, ``wake-up`` wakes the loop; ``home`` keeps the lock, the state file and the secrets, ``logs`` the rotated logs,
-``ports`` finds free ones, ``valkey`` the embedded server; ``ready`` asks whether all serve, ``watcher`` tells it,
-``screen`` says what runs where.
+``up`` starts it, ``run`` is the loop, ``decide`` says purely what the loop does next. ``specs`` names the processes,
+``processes`` starts and signals them, ``health_check`` finds those that run but do no work, ``logs`` rotates logs.
+``home`` keeps the lock, the state file and the secrets; ``ports`` finds free ports, ``web_address`` tells where the web
+is, ``valkey`` starts the embedded server and ``outage`` reports when Redis is away. ``ready`` asks whether all serve,
+``watcher`` announces it, ``doctor`` looks for problems while everything starts, and ``screen`` prints what runs where.
 """

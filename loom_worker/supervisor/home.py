@@ -1,4 +1,4 @@
-"""The data directory: its lock, the state file beside it, and the secrets made once."""
+"""The data directory: its lock, its state file, the secrets made once, and how to stop the Loom that runs on it."""
 
 import base64
 import contextlib
@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import secrets
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -215,3 +216,25 @@ def _kept(path: Path, fresh: str) -> Secret:
         path.unlink(missing_ok=True)
         raise
     return Secret(fresh, path, is_new=True)
+
+
+def stop(directory: Path, *, patience_s: float = 60.0) -> bool:
+    """End the supervisor that runs on this home and wait for it; False if none runs.
+
+    Raises:
+        LoomError: it still runs after ``patience_s``.
+    """
+    give_up_at = time.monotonic() + patience_s
+    asked: int | None = None
+    was_held = False
+    while is_held(directory):
+        was_held = True
+        # One that only just starts has not yet said who it is.
+        if asked is None and (state := running(directory)):
+            asked = state.pid
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
+                os.kill(asked, signal.SIGTERM)
+        if time.monotonic() > give_up_at:
+            raise LoomError(f"Loom (pid {asked}) still runs after {patience_s:.0f} s; see {directory / LOGS}")
+        time.sleep(0.1)
+    return was_held

@@ -1,10 +1,14 @@
 """The supervisor's loop: look, decide, do, sleep until a signal or the next thing due."""
 
+import os
+import selectors
 import signal
+import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from types import FrameType, TracebackType
+from typing import Protocol, Self
 
 from loom_worker.supervisor import logs
 from loom_worker.supervisor.decide import (
@@ -22,7 +26,6 @@ from loom_worker.supervisor.decide import (
 )
 from loom_worker.supervisor.health_check import Rounds
 from loom_worker.supervisor.processes import Processes
-from loom_worker.supervisor.signals import SignalPipe
 
 LONGEST_SLEEP_S = 5.0
 STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -180,3 +183,41 @@ def how(status: int) -> str:
         return signal.Signals(-status).name
     except ValueError:
         return f"signal {-status}"
+
+
+HEARD = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class SignalPipe:
+    """Within it, the signals of HEARD do nothing but end ``wait``; only the main thread can hold it."""
+
+    def __enter__(self) -> Self:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._reader, selectors.EVENT_READ)
+        self._old_handlers = {number: signal.signal(number, _note) for number in HEARD}
+        # A full socket loses a byte but not the wake-up: the loop looks at every child at each turn.
+        self._old_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.set_wakeup_fd(self._old_fd)
+        for number, handler in self._old_handlers.items():
+            signal.signal(number, handler)
+        self._selector.close()
+        self._reader.close()
+        self._writer.close()
+
+    def wait(self, timeout_s: float) -> list[int]:
+        """Sleep at most ``timeout_s``; the numbers of the signals that came, oldest first."""
+        if not self._selector.select(max(timeout_s, 0.0)):
+            return []
+        return list(os.read(self._reader.fileno(), 4096))
+
+
+def _note(_number: int, _frame: FrameType | None) -> None:
+    """Let the wake-up descriptor speak; without a handler the signal would be ignored or deadly."""

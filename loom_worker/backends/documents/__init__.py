@@ -1,7 +1,8 @@
 """A folder of documents as three tools: list, search, read.
 
-``backend`` is the way in. ``folder`` walks and opens, ``refresh`` brings the index up to date, ``index`` keeps it,
-``lookup`` asks it (``words`` makes its questions), ``page`` prints lines. A file is read in a process of its own:
-``reader`` is its program, ``reading`` the other end; ``kinds`` says who reads what, ``text``, ``html``, ``pdf`` and
-``docx`` do, and give an ``extract``.
+``backend`` provides them, as ``specs`` describes them; ``overview`` tells the model what the folder holds. ``folder``
+walks and opens files, ``refresh`` brings the index up to date, ``filling`` writes it, ``index`` keeps it, ``lookup``
+queries it (``words`` parses the question), ``page`` prints lines. Each file is read in a process of its own:
+``reader`` is its program, ``reading`` the parent's side; ``kinds`` chooses between ``text``, ``html``, ``pdf`` and
+``docx``, each of which returns an ``extract``.
 """

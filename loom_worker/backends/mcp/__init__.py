@@ -1,9 +1,10 @@
-"""Tools of servers of the Model Context Protocol (MCP).
+"""Tools of servers that speak the Model Context Protocol (MCP).
 
-``servers`` is what others use. ``connection`` keeps one server reachable, ``session`` is one conversation with it,
-over ``stdio`` (a command, run under ``child``) or ``http``; ``loop`` is the thread all of them live in. ``known``
-remembers what servers offered. Pure: ``listing`` (what a server offers), ``schema`` (of a tool's arguments), ``words``
-(texts of strangers), ``answers`` (what a call gave), ``config`` (secrets and keys).
+``servers`` is what other packages use. ``connection`` keeps one server reachable, ``session`` is one conversation with
+it, over ``stdio`` (a command, started by ``child``) or ``http``; ``loop`` is the thread in which all of them run.
+``tool_cache`` remembers which tools servers offered; ``server_log`` writes what a server prints into our log. Pure:
+``listing`` (what a server offers), ``schema`` (of a tool's arguments), ``clean_text`` (untrusted text), ``answers``
+(the result of a call), ``faults`` (errors as text for the model), ``config`` (secrets and keys).
 
-The SDK takes a second to load and 40 MB, so nothing here imports it before a server is first talked to.
+The SDK takes a second and 40 MB to load, so nothing here imports it before a server is first used.
 """

@@ -13,10 +13,9 @@ import pytest
 from loom_worker.core.errors import BadSettings, Conflict, LoomError
 from loom_worker.core.settings import from_env
 from loom_worker.supervisor import home
-from loom_worker.supervisor.home import State
+from loom_worker.supervisor.home import State, stop
 from loom_worker.supervisor.ports import PortTaken
 from loom_worker.supervisor.specs import loom_command
-from loom_worker.supervisor.stop import stop
 from loom_worker.supervisor.up import up
 from tests.support.processes import is_alive, killed_at_the_end, looping
 from tests.support.until import until
