@@ -5,6 +5,7 @@ spoils something for good, has a ``system`` of its own in its file.
 """
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,3 +68,10 @@ def system(shared_system: System) -> System:
     """The shared Loom with all its workers, also after a test that has killed some."""
     shared_system.settle()
     return shared_system
+
+
+def paid(system: System, session: str) -> list[int]:
+    """The amounts that were really paid in a session, in order."""
+    path = Path(system.environ["LOOM_AGENTS_DIR"]) / "paid.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [line["amount"] for line in lines if line["session"] == session]

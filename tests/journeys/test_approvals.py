@@ -1,12 +1,11 @@
 """A person decides on tool calls; everything may die while the turn waits for that."""
 
 import json
-from pathlib import Path
 
 import pytest
 import standardwebhooks
 
-from tests.journeys.conftest import WEBHOOK_SECRET
+from tests.journeys.conftest import WEBHOOK_SECRET, paid
 from tests.support.messages_server import MessagesServer, Say
 from tests.support.messages_wire import WireCall
 from tests.support.system import Json, System, leftovers
@@ -36,13 +35,6 @@ def decide(system: System, turn_id: str, **body: object) -> Json:
     answer = system.post(f"/v1/turns/{turn_id}/approvals/toolu_pay", body)
     told: Json = answer.json
     return {"http": answer.status, **told}
-
-
-def paid(system: System, session: str) -> list[int]:
-    """The amounts that were really paid in a session, in order."""
-    path = Path(system.environ["LOOM_AGENTS_DIR"]) / "paid.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [line["amount"] for line in lines if line["session"] == session]
 
 
 def read(server: MessagesServer, turn_id: str) -> str:

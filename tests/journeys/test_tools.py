@@ -9,6 +9,7 @@ import pytest
 
 from loom_worker.core.text import fence_key
 from loom_worker.llm.tokens import cl100k_tokens
+from tests.journeys.conftest import paid
 from tests.support.meeting import Meeting
 from tests.support.messages_server import Hang, MessagesServer, Say
 from tests.support.messages_wire import WireCall, answer, sse
@@ -175,7 +176,7 @@ def test_what_a_stranger_wrote_stays_data_and_a_model_that_obeys_it_has_no_more_
     release.set()
     turn = system.ended(turn_id)
     assert [call["status"] for call in turn["tool_calls"]] == ["completed", "failed", "failed"]
-    assert not letter.with_name("paid.jsonl").exists()
+    assert paid(system, "stranger") == []
     body = server.requests[-2]
     block = results(body)[0]
     inside = data(block, turn_id)

@@ -93,8 +93,5 @@ if __name__ == "__main__":
         (FOLDER / "pids").write_text(f"{os.getpid()} {child.pid}")
         serve()
         signal.pause()
-    elif HOW == "mute":
-        (FOLDER / "pids").write_text(str(os.getpid()))
-        signal.pause()
     else:
         serve()

@@ -70,6 +70,12 @@ def odd(how: str, folder: Path | None = None, **more: Any) -> McpServer:
     return McpServer("odd", command=sys.executable, args=("-S", str(HERE / "odd.py"), how, *where), **more)
 
 
+def mute(folder: Path) -> McpServer:
+    """A server that says nothing, ever; a shell, so that it has left its process id long before it is given up."""
+    script = 'echo $$ > "$0"; exec sleep 600'
+    return McpServer("mute", command="sh", args=("-c", script, str(folder / "pids")))
+
+
 def sdk(folder: Path, **more: Any) -> McpServer:
     """A server of the official SDK, as a command."""
     env = {"FOLDER": str(folder), **more.pop("env", {})}
