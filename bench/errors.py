@@ -50,18 +50,18 @@ def errors(store: Database, count: int) -> None:
     """Store so many, then ask."""
     failures, kept, chance = Failures(ToolErrors(store)), ToolErrors(store), random.Random(7)
     callers = [caller(store, f"s{number}") for number in range(SESSIONS)]
-    failures.told(callers[0], TOOLS[0], failed(0))  # loads the tokenizer
+    failures.keep(callers[0], TOOLS[0], failed(0))  # loads the tokenizer
     ids = [
-        str(failures.told(callers[number % SESSIONS], TOOLS[number % 3], failed(number))[1])
+        str(failures.keep(callers[number % SESSIONS], TOOLS[number % 3], failed(number))[1])
         for number in range(count - ASKED)
     ]
-    timed("store an error", "5 / 15 ms", lambda at: failures.told(callers[at % SESSIONS], TOOLS[at % 3], failed(at)))
+    timed("store an error", "5 / 15 ms", lambda at: failures.keep(callers[at % SESSIONS], TOOLS[at % 3], failed(at)))
     timed("get an error", "3 / 10 ms", lambda _: kept.get(WORKSPACE, chance.choice(ids)))
     for name, wanted in filters().items():
         timed(f"list 50 errors {name}", "10 / 50 ms", lambda _, w=wanted: kept.page(WORKSPACE, w, limit=50, after=None))
-    per_s = at_once(lambda at: failures.told(callers[at % SESSIONS], TOOLS[at % 3], failed(at)))
+    per_s = at_once(lambda at: failures.keep(callers[at % SESSIONS], TOOLS[at % 3], failed(at)))
     figure("store errors, 8 threads", per_s, "errors/s", told="200")
-    text, _ = failures.told(callers[0], TOOLS[0], failed(0))
+    text, _ = failures.keep(callers[0], TOOLS[0], failed(0))
     figure("what an error of 3,000 characters costs the model", cl100k_tokens(text), "tokens", told="25 a summary")
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Callable
 
 NAME_CHARS = 200
 """Of a name that is shown to a model or in a log."""
@@ -94,3 +95,12 @@ def fenced(text: str, key: str) -> str:
 def fence(turn_id: str, text: str) -> str:
     """Text of a tool, fenced by the key of the turn it was called in."""
     return fenced(text, fence_key(turn_id))
+
+
+def longest(most: int, fits: Callable[[int], bool]) -> int:
+    """Find the largest number up to ``most`` that fits, by halving; 0 if none does."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from loom_worker.core.errors import BudgetExceeded
+from loom_worker.core.text import longest
 from loom_worker.core.values.chat import ChatMessage, ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Shares
@@ -16,7 +17,6 @@ from loom_worker.memory.layers import (
     Layers,
     Mark,
     chat_tokens,
-    longest,
     message_tokens,
     tools_tokens,
     turns,

@@ -15,10 +15,11 @@ from itertools import chain, groupby
 from math import log
 from typing import NamedTuple
 
+from loom_worker.core.text import longest
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.words import STOP_WORDS, UNSPACED
-from loom_worker.memory.layers import Count, longest
+from loom_worker.memory.layers import Count
 from loom_worker.memory.results import call_text, references
 
 READ_CHARS = 150_000

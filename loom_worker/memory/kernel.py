@@ -4,11 +4,12 @@ import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from loom_worker.core.text import longest
 from loom_worker.core.values.chat import ToolOutcome
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import SCHEMAS
 from loom_worker.core.values.sessions import Message
-from loom_worker.memory.layers import Count, longest
+from loom_worker.memory.layers import Count
 from loom_worker.memory.results import references
 
 T = TypeVar("T")

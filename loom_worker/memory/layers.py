@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from loom_worker.core.text import longest
 from loom_worker.core.values.chat import ChatMessage, Frame, ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Message
@@ -77,15 +78,6 @@ def rom(system_prompt: str, schema: str, *, allowance_tokens: int, count: Count)
 def _rom(system_prompt: str, schema_lines: Sequence[str]) -> str:
     schema = "\n".join(["The database you work on:", *schema_lines]) if schema_lines else ""
     return "\n\n".join(part for part in (system_prompt.strip(), schema) if part)
-
-
-def longest(most: int, fits: Callable[[int], bool]) -> int:
-    """Find by halving the largest number up to ``most`` that fits; 0 where none does."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
 
 
 def turns(history: Sequence[Message]) -> list[tuple[Message, ...]]:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loom_worker.core.errors import Invalid, NotFound, ToolFailed
-from loom_worker.core.text import fence
+from loom_worker.core.text import fence, longest
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.llm.rerank import Reranker
-from loom_worker.memory.layers import Count, longest
+from loom_worker.memory.layers import Count
 from loom_worker.memory.recall_facts import update_tool
 from loom_worker.memory.recall_rerank import MOST_CANDIDATES, PREVIEW_CHARS, Candidate, ranked
 from loom_worker.memory.recalled import MOST_BYTES, Entry, Room, answer, compact, moment_of, recalled_tokens, text_of

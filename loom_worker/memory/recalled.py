@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from loom_worker.core.text import longest
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.sessions import Message
-from loom_worker.memory.layers import Count, longest
+from loom_worker.memory.layers import Count
 from loom_worker.memory.results import call_text
 
 RECALLED_SHARE = 0.15

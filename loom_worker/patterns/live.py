@@ -37,7 +37,7 @@ PART = "patterns"
 SETTLED_NS = 2_000_000_000
 """A file that was written less than this before it was read is read once more at the next check: the clocks of some
 file systems tick every two seconds only, and a second change within a tick leaves no mark."""
-STAYS = "what it said before stays in use"
+STAYS = "the former version stays in use"
 
 
 class UpdateListener(Protocol):

@@ -142,7 +142,7 @@ class AgentRegistry:
     def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
         """A call's arguments as the agent's tool takes them, and why it would not."""
         prepared = self.runtime(name).prepared(use)
-        return prepared.arguments, prepared.flaw
+        return prepared.arguments, prepared.error
 
     def warm(self) -> None:
         """Build what the first turn would otherwise wait for."""

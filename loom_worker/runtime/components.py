@@ -1,8 +1,6 @@
 """What the agents of a process work with: agent runtimes, models, tools, and where the results of tools are kept."""
 
 import os
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +11,6 @@ from loom_worker.core import redis_client
 from loom_worker.core.isolation import private, process_env
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import RateLimiter
 from loom_worker.patterns.events import LibraryEvents
@@ -43,7 +40,7 @@ from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.pool import Pool
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.result_tools import result_tools
-from loom_worker.tools.shared_memory import SharedParts, WaitClock, shared_tools
+from loom_worker.tools.shared_memory import SharedParts, shared_tools
 
 DAY_MS = 24 * 3600 * 1000
 MCP_REMEMBERED_S = 24 * 3600
@@ -118,7 +115,7 @@ def components(
             servers=_servers(settings, client, content),
             files=ToolFiles(content=content),
             standing=standing,
-            common=_shared(database, stopping),
+            common=shared_tools(SharedParts(SharedMemory(database), Sessions(database), stopping)),
         ),
     )
     executor = ToolExecutor(
@@ -135,15 +132,6 @@ def components(
     return Components(
         registry, knowledge, library_events, references, errors, breakers, executor, days, retention, content
     )
-
-
-def _shared(database: Database, stopping: Stopping) -> tuple[Tool, ...]:
-    parts = SharedParts(
-        memory=SharedMemory(database),
-        scope_of=lambda caller: _metadata(database, caller),
-        waiting=WaitClock(pause=stopping.pause, clock_s=time.monotonic),
-    )
-    return shared_tools(parts)
 
 
 def _servers(settings: Settings, client: Any, content: ContentVersions) -> McpServers:
@@ -199,7 +187,3 @@ def _recall(client: Any, key: str) -> str | None:
     with redis_client.translate_redis_errors():
         text: str | None = client.get(f"loom:mcp:{key}")
         return text
-
-
-def _metadata(database: Database, caller: Caller) -> Mapping[str, object]:
-    return Sessions(database).get(caller.workspace, caller.session_id).metadata

@@ -1,31 +1,72 @@
-"""A child process that runs tools, seen from the worker: it is asked, it answers, or it is killed.
+"""A child process that runs tools, seen from the worker: the messages between the two, its pipes and its output.
 
-The child leads a process group of its own, so that killing the group ends also what a tool has started. It holds the
-read end of a pipe that nobody writes to; when the worker dies, in whatever way, that pipe closes, and the kernel kills
-the group (see ``loom_worker.tools.child_main``).
+The child leads a process group of its own, so that killing the group also ends whatever a tool has started. It holds
+the read end of a pipe that nobody writes to; when the worker dies, in whatever way, that pipe closes, and the kernel
+kills the group (see ``loom_worker.tools.child_main``).
 """
 
 import contextlib
+import json
 import logging
 import os
 import select
 import signal
+import struct
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, Self
 
 from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
-from loom_worker.tools import wire
 
 log = logging.getLogger(__name__)
 
 REAP_S = 5.0
 """For a killed process to be gone; one that waits for a dead disk is left to the system."""
+HEAD_BYTES = 4
+"""The length of a message, before it."""
+MOST_BYTES = 2**32 - 1
+"""Of a message."""
+LINE_CHARS = 300
+MAX_LINES = 100
+"""Logged of one call; the rest is left out."""
+_READ_BYTES = 1 << 20
+_LINE_BYTES = 8 * 1024
+"""A longer line counts as several."""
+
+
+def packed(message: Json) -> bytes:
+    """A message as it goes through a pipe: JSON behind its length; lone surrogates survive."""
+    body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return struct.pack(">I", len(body)) + body
+
+
+def unpacked(read: Callable[[int], bytes], *, most_bytes: int = MOST_BYTES) -> Json | None:
+    """The next message; None at the end of the pipe, even in the middle of a message.
+
+    Args:
+        read: returns exactly so many bytes, fewer only at the end.
+
+    Raises:
+        ValueError: it is longer than most_bytes, or not a JSON object.
+    """
+    head = read(HEAD_BYTES)
+    if len(head) < HEAD_BYTES:
+        return None
+    (size_bytes,) = struct.unpack(">I", head)
+    if size_bytes > most_bytes:
+        raise ValueError(f"a message of {size_bytes:,} bytes, at most {most_bytes:,} are read")
+    body = read(size_bytes)
+    if len(body) < size_bytes:
+        return None
+    message = json.loads(body.decode("utf-8", "surrogatepass"))
+    if not isinstance(message, dict):
+        raise ValueError("a message must be a JSON object")
+    return message
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +76,7 @@ class Program:
     name: str
     command: tuple[str, ...]
     environ: Mapping[str, str]
-    """All that it finds in its environment."""
+    """Its whole environment."""
 
 
 class Child:
@@ -45,13 +86,13 @@ class Child:
 
     @classmethod
     def of(cls, program: Program) -> Self:
-        """Start one; raises as the constructor."""
+        """Start one; raises what the constructor raises."""
         child = cls(program.command, program.environ)
         child.program = program
         return child
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        """Start it; the number of the pipe that tells of the worker's death is its last argument.
+        """Start it; its last argument is the number of the pipe that closes when the worker dies.
 
         Raises:
             OSError: the system has no room for another process.
@@ -77,13 +118,13 @@ class Child:
         ends = (self._process.stdin, self._process.stdout, self._process.stderr)
         into, out, err = (end for end in ends if end is not None)
         self._ends = [into, out]
-        self._heard = CapturedOutput(err)
+        self._output = CapturedOutput(err)
         self._pipes = Pipes(into.fileno(), out.fileno(), self.pid)
         self.knows: set[str] = set()
-        """Origins whose tools it has built."""
+        """Origins of the tools that it has built."""
         self.idle_since_s = 0.0
         self.status: int | None = None
-        """Once it is ended: its exit status, negative for a signal."""
+        """Its exit status once it has ended, negative for a signal."""
 
     def ask(self, request: Json, timeout_s: float) -> None:
         """Send a request.
@@ -92,19 +133,19 @@ class Child:
             Late: the child does not read.
             Dead: there is no child.
         """
-        self._heard.begins(request["tool"])
-        self._pipes.write(wire.packed(request), time.monotonic() + timeout_s)
+        self._output.begins(request["tool"])
+        self._pipes.write(packed(request), time.monotonic() + timeout_s)
 
     def answer(self, timeout_s: float, most_bytes: int) -> Json:
         """The next message.
 
         Raises:
             Late: there was none in time.
-            Dead: the child ended, or said what is no message of so many bytes at most.
+            Dead: the child ended, or sent something other than a message of at most so many bytes.
         """
         read = partial(self._pipes.read, deadline_s=time.monotonic() + timeout_s)
         try:
-            message = wire.unpacked(read, most_bytes=most_bytes)
+            message = unpacked(read, most_bytes=most_bytes)
         except ValueError as error:
             raise Dead(str(error)) from error
         if message is None:
@@ -113,16 +154,16 @@ class Child:
 
     @property
     def has_ended(self) -> bool:
-        """True once it is dead, as far as the system tells."""
+        """True once it is dead, as far as the system knows."""
         return self._pipes.has_ended()
 
     def shoot(self) -> None:
-        """SIGKILL, to its whole group; only while it is not ended: until then nobody else can have that number."""
+        """Send SIGKILL to its whole group; only before ``end``: until then no other process can get that number."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """Kill it and all that it has started, and let go of all that it had."""
+        """Kill it and everything it started, and release its resources."""
         self.shoot()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0 if self._pipes.has_ended(REAP_S) else REAP_S)
@@ -133,15 +174,12 @@ class Child:
         os.close(self._life)
 
 
-_READ_BYTES = 1 << 20
-
-
 class Late(Exception):
     """The deadline passed first."""
 
 
 class Dead(Exception):
-    """The child ended, or said what is no message."""
+    """The child ended, or sent something that is not a message."""
 
 
 class Pipes:
@@ -151,17 +189,17 @@ class Pipes:
         self._into, self._out = into, out
         for descriptor in (into, out):
             os.set_blocking(descriptor, False)
-        # What a tool has forked holds the pipes open too, so their end alone would tell of a death too late.
+        # Processes that a tool forked hold the pipes open too, so their end would show a death too late.
         self._process = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
 
     def close(self) -> None:
-        """Let go of what was opened here; the pipes belong to others."""
+        """Close what was opened here; the pipes belong to others."""
         if self._process is not None:
             os.close(self._process)
             self._process = None
 
     def has_ended(self, wait_s: float = 0.0) -> bool:
-        """True once the child is dead, as far as the system tells."""
+        """True once the child is dead, as far as the system knows."""
         if self._process is None:
             return False
         return bool(_ready((self._process, select.POLLIN), timeout_s=wait_s))
@@ -198,7 +236,7 @@ class Pipes:
             try:
                 piece = os.read(self._out, min(size_bytes - len(found), _READ_BYTES))
             except BlockingIOError:
-                if has_ended:  # and what it had written before is read
+                if has_ended:  # and everything it had written is read
                     raise Dead("it ended") from None
                 has_ended = self._wait(self._out, select.POLLIN, deadline_s)
                 continue
@@ -226,34 +264,25 @@ def _ready(*watched: tuple[int, int], timeout_s: float) -> set[int | None]:
     return {descriptor for descriptor, _ in poll.poll(max(0, timeout_s) * 1000)}
 
 
-LINE_CHARS = 300
-MAX_LINES = 100
-"""Logged of one call; more are left out."""
-_READ_BYTES = 8 * 1024
-"""Of a line; what follows counts as another."""
-
-
 class CapturedOutput:
-    """Reads a child's standard error for as long as anybody has it open: else a tool that prints would stand still."""
+    """Logs a child's standard error for as long as anybody holds it open; unread, it would block a tool that prints."""
 
     def __init__(self, err: IO[bytes]) -> None:
-        """Begin to read; the file is closed when it has ended."""
+        """Start reading; the file is closed when it has ended."""
         self._err = err
         self._tool, self._lines = "process", 0
         threading.Thread(target=self._listen, name="what tools print", daemon=True).start()
 
     def begins(self, tool: str) -> None:
-        """What is read from now on is of this tool's call."""
+        """Log what is read from now on as this tool's."""
         self._tool, self._lines = tool, 0
 
     def _listen(self) -> None:
         with self._err, open(self._err.fileno(), "rb", closefd=False) as err:
-            while raw := err.readline(_READ_BYTES):
-                self._hear(one_line(raw.decode("utf-8", "replace"), LINE_CHARS))
-
-    def _hear(self, text: str) -> None:
-        self._lines += bool(text)
-        if text and self._lines <= MAX_LINES:
-            log.info("tool %s: %s", self._tool, text)
-        elif text and self._lines == MAX_LINES + 1:
-            log.warning("tool %s prints too much: the further lines of this call are left out", self._tool)
+            while raw := err.readline(_LINE_BYTES):
+                text = one_line(raw.decode("utf-8", "replace"), LINE_CHARS)
+                self._lines += bool(text)
+                if text and self._lines <= MAX_LINES:
+                    log.info("tool %s: %s", self._tool, text)
+                elif text and self._lines == MAX_LINES + 1:
+                    log.warning("tool %s prints too much: the rest of this call's output is left out", self._tool)

@@ -1,7 +1,7 @@
 """The program of a child process in which a worker runs tools, see ``loom_worker.tools.pool``.
 
-It reads requests from stdin and answers on stdout, one after the other, as ``loom_worker.tools.wire`` writes them.
-Tools see neither: theirs are an empty stdin, and stderr for whatever they print.
+It reads requests from stdin and answers on stdout, one after the other, packed as in ``loom_worker.tools.child``.
+Tools see neither: they get an empty stdin, and whatever they print goes to stderr.
 """
 
 import contextlib
@@ -26,10 +26,11 @@ from loom_worker.core.isolation import landlock
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
-from loom_worker.tools import outcome, targets, wire
+from loom_worker.tools import outcome, targets
+from loom_worker.tools.child import packed, unpacked
 
 MEMORY_BYTES = 2 << 30
-"""Of address space, beyond what the child has when it starts; a tool that wants more gets MemoryError."""
+"""Of address space beyond what the child uses when it starts; a tool that needs more gets MemoryError."""
 _F_SETSIG = 10
 """Of fcntl.h on Linux; Python 3.11 does not name it."""
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from loom_worker.tools.child_main import main; main(sys.argv[2:])"
@@ -37,12 +38,12 @@ _OOM_SCORE = "800"
 
 
 def command(hidden: Iterable[Path] | None = None) -> tuple[str, ...]:
-    """The command line of a child; the number of the pipe that ends with the worker is still to be added.
+    """The command line of a child, to which the number of the pipe that ends with the worker must be added.
 
-    -P: what lies in the worker's folder cannot stand in for the standard library. Our own folder comes last.
+    -P: files in the worker's folder cannot replace the standard library. Our own folder comes last.
 
     Args:
-        hidden: files and folders that the child gives up reading, as far as the kernel can; None: it is not confined.
+        hidden: files and folders that the child may not read, as far as the kernel can prevent it; None: no limits.
     """
     own = (sys.executable, "-P", "-c", _PROGRAM, str(Path(loom_worker.__file__).parents[1]))
     return own if hidden is None else (*own, json.dumps([str(path) for path in hidden]))
@@ -52,7 +53,7 @@ def build(origin: Json) -> tuple[Tool, ...]:
     """The tools of an origin.
 
     Raises:
-        LoomError: it is of no known kind, or cannot be built.
+        LoomError: its kind is unknown, or it cannot be built.
     """
     match origin.get("kind"):
         case "python":
@@ -69,43 +70,40 @@ def build(origin: Json) -> tuple[Tool, ...]:
 
 
 class ToolServer:
-    """The tools that this child has built, by origin: each version of a file is one, and its text is sent once."""
+    """Keeps the tools that this child has built by origin; each version of a file is one, and its text is sent once."""
 
     def __init__(self) -> None:
         self._built: dict[str, dict[str, Tool]] = {}
 
     def answer(self, request: Json, began: Callable[[], None]) -> Json:
-        """Run the tool that is asked for; its outcome as JSON.
+        """Run the requested tool; return its outcome as JSON.
 
         Args:
-            began: called when the tool is built and its time begins.
+            began: called when the tool is built and its time starts.
         """
 
         def run(arguments: Json, caller: Caller) -> object:
-            tool = self._tool(request["origin"], request["tool"])
+            origin, name = request["origin"], request["tool"]
+            key = repr({part: value for part, value in origin.items() if part != "source"})
+            if key not in self._built:
+                self._built[key] = {tool.spec.name: tool for tool in build(origin)}
+            built = self._built[key]
+            if name not in built:
+                raise BadFile(f"there is no tool {name!r} any more; tools: {', '.join(built) or 'none'}")
             began()
-            return tool.run(arguments, caller)
+            return built[name].run(arguments, caller)
 
-        # Whatever building it raises is told as what running it raises.
+        # An error while building the tool is reported like one while running it.
         whole = Tool(ToolSpec(request["tool"], "", {}), run)
         caller = Caller(**request["caller"])
         return asdict(outcome.run(whole, request["arguments"], caller, max_bytes=request["max_bytes"]))
-
-    def _tool(self, origin: Json, name: str) -> Tool:
-        key = repr({name: value for name, value in origin.items() if name != "source"})
-        if key not in self._built:
-            self._built[key] = {tool.spec.name: tool for tool in build(origin)}
-        built = self._built[key]
-        if name not in built:
-            raise BadFile(f"there is no tool {name!r} any more; tools: {', '.join(built) or 'none'}")
-        return built[name]
 
 
 def main(arguments: Sequence[str]) -> None:
     """Answer requests until stdin ends.
 
     Args:
-        arguments: what ``command`` adds; last, the read end of a pipe that ends when the worker does.
+        arguments: those of ``command``; the last is the read end of a pipe that ends when the worker does.
     """
     *hidden, life = arguments
     asked, answers = _own_pipes()
@@ -114,20 +112,16 @@ def main(arguments: Sequence[str]) -> None:
     if hidden:
         landlock.confine(map(Path, json.loads(hidden[0])))
     server, pid = ToolServer(), os.getpid()
-    while (request := wire.unpacked(asked.read)) is not None:
-        began = partial(_send, answers, {}) if request["tells_start"] else _nothing
+    while (request := unpacked(asked.read)) is not None:
+        began = partial(_send, answers, {}) if request["tells_start"] else lambda: None
         answer = server.answer(request, began)
         if os.getpid() != pid:
             os._exit(0)  # a tool forked, and this is the copy that came back
         _send(answers, answer)
 
 
-def _nothing() -> None:
-    """Nobody waits for the beginning."""
-
-
 def _send(answers: BinaryIO, message: Json) -> None:
-    answers.write(wire.packed(message))
+    answers.write(packed(message))
     answers.flush()
 
 
@@ -146,28 +140,28 @@ def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
 def _die_with_worker(life: int) -> None:
     """Have the whole process group killed when the pipe ends.
 
-    By the kernel where it can: a tool that hangs in C keeps every thread of ours from running. (PR_SET_PDEATHSIG
+    By the kernel where possible: a tool that hangs in C keeps all of our threads from running. (PR_SET_PDEATHSIG
     follows the thread that started us, which may end long before the worker, and spares what a tool has started.)
     """
+
+    def watch() -> None:
+        os.read(life, 1)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
     if sys.platform == "linux":
         fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(life, _F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-        if select.select([life], [], [], 0)[0]:  # it ended before we listened
+        if select.select([life], [], [], 0)[0]:  # the worker died before this took effect
             os._exit(1)
     else:
-        threading.Thread(target=_watch, args=(life,), name="worker's life", daemon=True).start()
-
-
-def _watch(life: int) -> None:
-    os.read(life, 1)
-    os.killpg(os.getpgrp(), signal.SIGKILL)
+        threading.Thread(target=watch, name="worker's life", daemon=True).start()
 
 
 def _limit_memory() -> None:
-    """Let a bomb end this process and not the machine, as far as the system can."""
+    """Limit memory, so that a tool that uses too much ends this process and not the machine."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError, ValueError):  # no /proc, or a limit is set already that is lower
+    with contextlib.suppress(OSError, ValueError):  # no /proc, or a lower limit is set already
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         most = pages * resource.getpagesize() + MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -1,9 +1,9 @@
-"""Users' tools as a worker knows them: from entry points and from the targets of agents, each checked."""
+"""Loads and checks users' tools, from entry points and from the targets of agents."""
 
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from loom_worker.core.errors import BadFile, BadSettings
@@ -12,12 +12,12 @@ from loom_worker.tools import targets
 from loom_worker.tools.schemas import compiled
 
 GROUP = "loom.tools"
-"""Of entry points; each names a module of tools, a tool or a function."""
+"""The entry-point group; each entry point names a module of tools, a tool or a function."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedTools:
-    """The tools that can be used, and a text for each thing that cannot."""
+    """The usable tools, and a text for each that is not."""
 
     tools: tuple[Tool, ...] = ()
     problems: tuple[str, ...] = ()
@@ -35,7 +35,9 @@ def checked(target: str, folder: Path, source: str | None = None) -> tuple[Tool,
             compiled(each.spec)
         except BadSettings as error:
             raise BadFile(f"{target}: {error}") from error
-    return tuple(replace(each, group=each.group or _group(each, target, folder)) for each in given)
+    # Each tool has its own circuit breaker: another agent's file may have a tool of the same name.
+    group = f"python:{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}:{target}"
+    return tuple(replace(each, group=each.group or f"{group}:{each.spec.name}") for each in given)
 
 
 def load(
@@ -45,13 +47,13 @@ def load(
     taken: Iterable[str] = (),
     read: Callable[[str, Path], tuple[Tool, ...]] = checked,
 ) -> LoadedTools:
-    """The tools of some targets; what is wrong with one of them costs its own tools alone.
+    """The tools of some targets; an error in one of them only loses its own tools.
 
     Args:
         wanted: ``file.py``, ``file.py:name``, ``package.module`` or ``package.module:name``.
-        folder: where files are looked for.
-        taken: names that other tools have already.
-        read: gives the tools of a target, or raises BadFile.
+        folder: that files are relative to.
+        taken: names that other tools already have.
+        read: returns the tools of a target, or raises BadFile.
     """
     found: list[Tool] = []
     names, problems = set(taken), []
@@ -70,17 +72,8 @@ def load(
     return LoadedTools(tuple(found), tuple(problems))
 
 
-def _group(tool: Tool, target: str, folder: Path) -> str:
-    """A circuit breaker of its own: another agent's file may have a tool of the same name."""
-    place = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
-    return f"python:{place}:{target}:{tool.spec.name}"
-
-
 def installed(*, taken: Iterable[str] = ()) -> LoadedTools:
-    """The tools of the packages that are installed, by their entry points; what is wrong with one is a problem."""
+    """The tools of the installed packages, found by their entry points."""
     points = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
-    return load(dict.fromkeys(map(_target, points)), Path(), taken=taken)
-
-
-def _target(point: EntryPoint) -> str:
-    return f"{point.module}:{point.attr}" if point.attr else point.module
+    wanted = dict.fromkeys(f"{each.module}:{each.attr}" if each.attr else each.module for each in points)
+    return load(wanted, Path(), taken=taken)

@@ -22,27 +22,27 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Options(TypedDict, total=False):
-    """What a declaration may say; whatever it does not say is the careful choice."""
+    """The options of a declaration; the defaults are the cautious choice."""
 
     name: str
-    """Of the tool; the function's own unless given."""
+    """The tool's name; default: the function's."""
     schema: Mapping[str, object]
-    """JSON Schema of the arguments (an object), instead of the one that the function's types say."""
+    """JSON Schema of the arguments (an object), used instead of the one derived from the function's types."""
     read_only: bool
-    """True: it changes nothing outside of Loom, so agents that only read may have it."""
+    """True: the tool changes nothing outside Loom, so read-only agents may use it."""
     idempotent: bool
-    """True: may run again after its worker died. Unless given, as read_only."""
+    """True: the call may run again after its worker died. Default: the value of read_only."""
     repeatable: bool
-    """True: the same call again in one turn is answered with the first one's result. Unless given, true for a tool
-    that is both read_only and idempotent."""
+    """True: the same call again in one turn gets the first one's result. Default: true for a tool that is both
+    read_only and idempotent."""
     needs_approval: bool
     """True: a person must approve each call."""
     bounded: bool
-    """True: ends within milliseconds whatever it is given, so it runs in the worker and not in a child process."""
+    """True: it ends within milliseconds for any arguments, so it runs in the worker and not in a child process."""
     timeout_s: float
-    """After so many seconds its process is killed; 30 unless given, and never more than LOOM_TOOL_TIMEOUT_S."""
+    """After so many seconds its process is killed; 30 by default, and never more than LOOM_TOOL_TIMEOUT_S."""
     rate: str
-    """How often it may be called, over all workers: ``10/s``, ``30/m``, ``500/h``."""
+    """How often it may be called, by all workers together: ``10/s``, ``30/m``, ``500/h``."""
 
 
 @overload
@@ -50,13 +50,13 @@ def tool(function: Function, /) -> Tool: ...
 @overload
 def tool(**options: Unpack[Options]) -> Callable[[Function], Tool]: ...
 def tool(function: Function | None = None, /, **options: Unpack[Options]) -> Tool | Callable[[Function], Tool]:
-    """Make a tool of a function: its docstring is what the model is told of it, its types are the schema.
+    """Make a tool of a function: its docstring becomes the description, its types become the schema.
 
-    A parameter annotated ``Caller`` is given on whose behalf the tool runs; the model does not see it. What the
-    function returns may be text or any JSON value; it raises ToolFailed for what the model should hear of.
+    A parameter annotated ``Caller`` receives the caller; the model does not see it. The function returns text or any
+    JSON value; it raises ToolFailed for a failure that the model should read about.
 
     Raises:
-        BadFile: the declaration is wrong; the text names file, line and what to do.
+        BadFile: the declaration is wrong; the text names the file, the line and how to fix it.
     """
     if function is not None:
         return _declared(function, {})
@@ -65,28 +65,27 @@ def tool(function: Function | None = None, /, **options: Unpack[Options]) -> Too
 
 def _declared(function: Function, options: Options) -> Tool:
     try:
-        return _tool(function, options)
+        if not inspect.isfunction(inspect.unwrap(function)):
+            raise ValueError("only a function can be a tool: decorate a def")
+        _check(options)
+        is_read_only = options.get("read_only", False)
+        is_idempotent = options.get("idempotent", is_read_only)
+        rate = _RATE.fullmatch(options["rate"]) if "rate" in options else None
+        return Tool(
+            _spec(function, options),
+            _runner(function),
+            is_idempotent=is_idempotent,
+            is_bounded=options.get("bounded", False),
+            is_read_only=is_read_only,
+            is_repeatable=options.get("repeatable", is_read_only and is_idempotent),
+            needs_approval=options.get("needs_approval", False),
+            timeout_s=float(options.get("timeout_s", 30.0)),
+            rate=None if rate is None else Rate(int(rate[1]), _PERIOD_S[rate[2]]),
+        )
     except (ValueError, TypeError) as error:
-        raise BadFile(f"{_place(function)}: tool {getattr(function, '__name__', function)!r}: {error}") from error
-
-
-def _tool(function: Function, options: Options) -> Tool:
-    if not inspect.isfunction(inspect.unwrap(function)):
-        raise ValueError("only a function can be a tool: decorate a def")
-    _check(options)
-    is_read_only = options.get("read_only", False)
-    is_idempotent = options.get("idempotent", is_read_only)
-    return Tool(
-        _spec(function, options),
-        _runner(function),
-        is_idempotent=is_idempotent,
-        is_bounded=options.get("bounded", False),
-        is_read_only=is_read_only,
-        is_repeatable=options.get("repeatable", is_read_only and is_idempotent),
-        needs_approval=options.get("needs_approval", False),
-        timeout_s=_seconds(options.get("timeout_s", 30.0)),
-        rate=_rate(options["rate"]) if "rate" in options else None,
-    )
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        where = f"{code.co_filename}:{code.co_firstlineno}" if code else "a tool's file"
+        raise BadFile(f"{where}: tool {getattr(function, '__name__', function)!r}: {error}") from error
 
 
 def _check(options: Options) -> None:
@@ -97,6 +96,10 @@ def _check(options: Options) -> None:
             raise ValueError(f"there is no option {option!r}; {advice}")
         if Options.__annotations__[option] is bool and not isinstance(value, bool):
             raise ValueError(f"{option} must be True or False")
+        if option == "timeout_s" and not (type(value) in (int, float) and 0 < cast(float, value) < math.inf):
+            raise ValueError(f"timeout_s={value!r}: seconds, more than 0")
+        if option == "rate" and not (isinstance(value, str) and _RATE.fullmatch(value)):
+            raise ValueError(f"rate={value!r}: write calls per second, minute or hour, as in 10/s, 30/m, 500/h")
 
 
 def _spec(function: Function, options: Options) -> ToolSpec:
@@ -105,7 +108,7 @@ def _spec(function: Function, options: Options) -> ToolSpec:
         raise ValueError(f"a name is 1-64 of A-Z a-z 0-9 _ -, {name!r} is not; give it another with name=")
     description = inspect.getdoc(function)
     if not description:
-        raise ValueError("write a docstring: by it the model chooses its tools")
+        raise ValueError("write a docstring: the model chooses its tools by it")
     schema = options.get("schema")
     if schema is None:
         return ToolSpec(name, description, derived(function))
@@ -114,7 +117,7 @@ def _spec(function: Function, options: Options) -> ToolSpec:
 
 
 def _check_fit(function: Function, schema: Mapping[str, object]) -> None:
-    """A schema written by hand must promise what the function takes."""
+    """Check that a handwritten schema allows exactly what the function accepts."""
     taken, _ = parameters(function)
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise ValueError("schema must be a JSON Schema whose type is object")
@@ -135,27 +138,9 @@ def _runner(function: Function) -> Callable[[Json, Caller], object]:
     def run(arguments: Json, caller: Caller) -> object:
         return function(**(arguments if caller_name is None else {**arguments, caller_name: caller}))
 
-    def run_to_its_end(arguments: Json, caller: Caller) -> object:
-        import asyncio  # 40 ms, for those alone who write async def
+    def run_coroutine(arguments: Json, caller: Caller) -> object:
+        import asyncio  # takes 40 ms, and only async functions need it
 
         return asyncio.run(cast(Coroutine[object, object, object], run(arguments, caller)))
 
-    return run_to_its_end if inspect.iscoroutinefunction(function) else run
-
-
-def _seconds(timeout_s: float) -> float:
-    if type(timeout_s) not in (int, float) or not 0 < timeout_s < math.inf:
-        raise ValueError(f"timeout_s={timeout_s!r}: seconds, more than 0")
-    return float(timeout_s)
-
-
-def _rate(rate: str) -> Rate:
-    found = _RATE.fullmatch(str(rate))
-    if found is None:
-        raise ValueError(f"rate={rate!r}: write calls per second, minute or hour, as in 10/s, 30/m, 500/h")
-    return Rate(int(found[1]), _PERIOD_S[found[2]])
-
-
-def _place(function: Function) -> str:
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else "a tool's file"
+    return run_coroutine if inspect.iscoroutinefunction(function) else run

@@ -1,12 +1,13 @@
-"""What becomes of a failed call: the whole of it is kept, the model reads a line and asks for more if it must."""
+"""Failed calls: the whole error is stored, the model reads one line of it and can ask for the rest."""
 
 import json
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from loom_worker.core.errors import NotFound, ToolFailed, Unavailable
+from loom_worker.core.text import longest
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
@@ -14,26 +15,25 @@ from loom_worker.core.values.tools import Caller, Outcome, StoredError, Tool
 from loom_worker.guard.redact import redacted
 from loom_worker.llm.sanitize import clean
 from loom_worker.llm.tokens import cl100k_tokens
-from loom_worker.memory.layers import longest
 from loom_worker.store.tool_errors import NewToolError, ToolErrors
 
 SUMMARY_CHARS = 100
 """Of a summary, its code and ellipsis included."""
 LEAST_BYTES = 16
-"""So much of a summary stays in UTF-8, however many tokens the tool's name takes."""
+"""Kept of a summary in UTF-8, however many tokens the tool's name takes."""
 TOLD_TOKENS = 60
-"""Of cl100k, for all that the model is told of a failure whose tool has a name of usual length."""
+"""Of cl100k: what the model reads of a failure whose tool has a name of usual length."""
 FALLBACK_CHARS = 500
-"""Of a failure that could not be stored, so that nothing more of it can be asked for."""
+"""Of a failure that could not be stored, so that the model cannot ask for more."""
 TEXT_BYTES = 32 * 1024
-"""Of a message, and of its detail, that is stored; of longer ones the middle is left out."""
+"""Stored of a message, and of its detail; the middle of longer ones is left out."""
 READ_CHARS = 1_000_000
-"""Of a message so much is looked through for secrets, from both ends: far more than is kept of it."""
+"""Of a message that are searched for secrets, from both ends: far more than is stored."""
 LOGGED_BYTES = 2_000
 """Of a failure's text in the log, redacted: its beginning and its end."""
 CODE_CHARS = 40
 DETAIL_BYTES = 12 * 1024
-"""Of an answer of the tool, in UTF-8: below what would become a reference itself."""
+"""Of an answer of get_error_detail, in UTF-8: less than what would become a reference itself."""
 NOTHING_SAID = "failed without a message"
 
 _ID = re.compile(r"err_[0-9]{8}_[0-9]{6}_[0-9a-f]{6}")
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class Failures:
-    """Keeps failures and says what the model shall read of them; never fails itself."""
+    """Keeps failures and words them for the model; never fails itself."""
 
     def __init__(
         self,
@@ -56,22 +56,25 @@ class Failures:
         """Choose where failures are kept.
 
         Args:
-            errors: None: nowhere, the model is told more of each instead.
+            errors: None: nowhere; the model reads more of each failure instead.
             count: tokens of a text.
         """
         self._errors = errors
         self._clock_ms = clock_ms
         self._count = count
 
-    def told(self, caller: Caller, tool_name: str, outcome: Outcome) -> tuple[str, str | None]:
+    def keep(self, caller: Caller, tool_name: str, outcome: Outcome) -> tuple[str, str | None]:
         """Keep a failed call; return what the model reads of it, and the error's id if it was kept."""
         raw = raw_error(outcome)
         new = NewToolError(caller.lane, caller.turn_id, tool_name, _summary(raw["message"], outcome.code), raw)
         error_id = self._stored(self._errors, new) if self._errors is not None else None
-        _log(new, error_id, level=logging.ERROR if outcome.is_fault else logging.INFO)
+        text = _cut("\n".join(filter(None, (raw.get(part) for part in ("message", "detail")))), LOGGED_BYTES)
+        ids = {"turn": new.turn_id} | ({"error_id": error_id} if error_id else {})
+        log.log(logging.ERROR if outcome.is_fault else logging.INFO, "tool %s failed: %s", tool_name, text, extra=ids)
         if error_id is None:
-            return told_whole(tool_name, outcome), None
-        return _told(tool_name, new.short_summary, error_id, self._count), error_id
+            whole = _read(outcome.content).strip() or NOTHING_SAID
+            return f"Tool '{tool_name}' failed: {shortened(_coded(whole, outcome.code), FALLBACK_CHARS)}", None
+        return _line(tool_name, new.short_summary, error_id, self._count), error_id
 
     def _stored(self, errors: ToolErrors, new: NewToolError) -> str | None:
         for _ in range(2):
@@ -88,18 +91,12 @@ class Failures:
         return None
 
 
-def _log(new: NewToolError, error_id: str | None, *, level: int) -> None:
-    text = _cut("\n".join(filter(None, (new.raw_error.get(part) for part in ("message", "detail")))), LOGGED_BYTES)
-    ids = {"turn": new.turn_id} | ({"error_id": error_id} if error_id else {})
-    log.log(level, "tool %s failed: %s", new.tool_name, text, extra=ids)
-
-
 def told(tool: str, outcome: Outcome, error_id: str, *, count: Callable[[str], int] = cl100k_tokens) -> str:
-    """What the model reads of a failure that is kept; in scripts with many tokens a character, less of its summary."""
-    return _told(tool, summary(outcome.content, outcome.code), error_id, count)
+    """What the model reads of a stored failure; less of its summary in scripts with many tokens per character."""
+    return _line(tool, summary(outcome.content, outcome.code), error_id, count)
 
 
-def _told(tool: str, line: str, error_id: str, count: Callable[[str], int]) -> str:
+def _line(tool: str, line: str, error_id: str, count: Callable[[str], int]) -> str:
     def written(chars: int) -> str:
         return f"Tool '{tool}' failed: {shortened(line, chars)} [Error ID: {error_id}]"
 
@@ -110,14 +107,8 @@ def _told(tool: str, line: str, error_id: str, count: Callable[[str], int]) -> s
     return written(len(line) if fits(len(line)) else max(least_chars, longest(len(line), fits)))
 
 
-def told_whole(tool: str, outcome: Outcome) -> str:
-    """What the model reads of a failure that is not kept."""
-    text = _read(outcome.content).strip() or NOTHING_SAID
-    return f"Tool '{tool}' failed: {shortened(_coded(text, outcome.code), FALLBACK_CHARS)}"
-
-
 def summary(message: str, code: str | None = None) -> str:
-    """The first line of a message behind its code, redacted; of a Python traceback the last line.
+    """The code and first line of a message, redacted; the last line of a Python traceback.
 
     Returns:
         1 to SUMMARY_CHARS characters without line breaks and control characters.
@@ -127,16 +118,14 @@ def summary(message: str, code: str | None = None) -> str:
 
 def _summary(text: str, code: str | None) -> str:
     lines = text.splitlines()
-    first = _first(lines)
-    return shortened(_coded(_first(lines[::-1]) if first.startswith(_TRACEBACK) else first, code), SUMMARY_CHARS)
-
-
-def _first(lines: Iterable[str]) -> str:
-    return next(filter(None, map(_visible, lines)), NOTHING_SAID)
+    line = next(filter(None, map(_visible, lines)), NOTHING_SAID)
+    if line.startswith(_TRACEBACK):
+        line = next(filter(None, map(_visible, reversed(lines))), NOTHING_SAID)
+    return shortened(_coded(line, code), SUMMARY_CHARS)
 
 
 def shortened(text: str, most_chars: int) -> str:
-    """Cut text to so many characters, the ellipsis included, and never between a letter and its accents."""
+    """Cut text to so many characters including the ellipsis, never between a letter and its accents."""
     if len(text) <= most_chars:
         return text
     cut = most_chars - 1
@@ -146,7 +135,7 @@ def shortened(text: str, most_chars: int) -> str:
 
 
 def raw_error(outcome: Outcome) -> Json:
-    """A failure as it is stored: ``message``, and ``code`` and ``detail`` where there are some; redacted."""
+    """A failure as it is stored: ``message``, and ``code`` and ``detail`` if there are any; redacted."""
     raw = {"message": _cut(_read(outcome.content), TEXT_BYTES)}
     if outcome.code:
         raw["code"] = outcome.code
@@ -156,7 +145,7 @@ def raw_error(outcome: Outcome) -> Json:
 
 
 def error_detail_tool(errors: ToolErrors) -> Tool:
-    """The tool ``get_error_detail``; it reads errors of the caller's own session alone."""
+    """The tool ``get_error_detail``; it only reads errors of the caller's own session."""
 
     def run(arguments: Json, caller: Caller) -> Json:
         error_id = str(arguments["error_id"]).strip()
@@ -173,7 +162,7 @@ def error_detail_tool(errors: ToolErrors) -> Tool:
 
 
 def shown(error: StoredError) -> Json:
-    """An error for the model, at most DETAIL_BYTES; ``is_cut`` where that is not all of it."""
+    """An error for the model, at most DETAIL_BYTES; ``is_cut`` if that is not the whole error."""
 
     def answer(most_bytes: int) -> Json:
         raw = {name: _cut(text, most_bytes) for name, text in error.raw_error.items()}
@@ -186,7 +175,10 @@ def shown(error: StoredError) -> Json:
             **({"is_cut": True} if raw != error.raw_error else {}),
         }
 
-    return answer(longest(TEXT_BYTES, lambda most_bytes: _size_bytes(answer(most_bytes)) <= DETAIL_BYTES))
+    def fits(most_bytes: int) -> bool:
+        return len(json.dumps(answer(most_bytes), ensure_ascii=False, separators=(",", ":")).encode()) <= DETAIL_BYTES
+
+    return answer(longest(TEXT_BYTES, fits))
 
 
 def _coded(text: str, code: str | None) -> str:
@@ -194,30 +186,26 @@ def _coded(text: str, code: str | None) -> str:
 
 
 def _read(text: str) -> str:
-    """What is fit to be stored and shown; the middle of a very long text is not even looked at."""
+    """Clean and redact a text; the middle of a very long one is dropped unread."""
     if len(text) > READ_CHARS:
         text = text[: READ_CHARS // 2] + text[-READ_CHARS // 2 :]
     return redacted(clean(text))
 
 
 def _visible(line: str) -> str:
-    """A line without what cannot be seen, such as control characters and marks that turn the direction of writing."""
+    """A line without invisible characters, such as control characters and marks of the direction of writing."""
     seen = ("" if (kind := unicodedata.category(char)) == "Cf" else " " if kind[0] in "CZ" else char for char in line)
     return " ".join("".join(seen).split())
 
 
 def _cut(text: str, most_bytes: int) -> str:
-    """Text of at most so many bytes in UTF-8: of a longer one begin and end, and how much is left out."""
+    """At most so many bytes of a text in UTF-8: the beginning and end of a longer one, and how much is left out."""
     raw = text.encode()
     if len(raw) <= most_bytes:
         return text
     half = max(0, most_bytes - _NOTE_BYTES) // 2
     head, tail = raw[:half].decode("utf-8", "ignore"), raw[len(raw) - half :].decode("utf-8", "ignore")
     return f"{head}\n… [{len(raw) - 2 * half:,} bytes left out] …\n{tail}"
-
-
-def _size_bytes(value: Json) -> int:
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 _SPEC = ToolSpec(

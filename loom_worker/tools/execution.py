@@ -1,4 +1,4 @@
-"""How a worker runs a tool: rate, circuit breaker, child process or thread, and what of its outcome is stored."""
+"""How a worker runs a tool: rate, circuit breaker, child process or thread, and what is stored of its outcome."""
 
 import contextvars
 import logging
@@ -26,14 +26,14 @@ from loom_worker.tools.result_preview import shortened
 log = logging.getLogger(__name__)
 
 MOST_RATE_WAIT_S = 5.0
-"""A call that must wait longer for its tool's rate is answered at once that it must."""
+"""A call that would wait longer for its tool's rate fails at once."""
 PROBE_SLACK_S = 10.0
-"""A breaker's probe is given up this long after its tool should have ended."""
+"""A breaker's probe is abandoned this long after its tool should have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutor:
-    """What calls of tools go through in this process."""
+    """Runs tool calls in this process."""
 
     settings: Settings
     pool: Pool
@@ -44,7 +44,7 @@ class ToolExecutor:
     stopping: Stopping
 
     def run(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
-        """Run a tool with arguments that passed its schema; whatever it does ends in an Outcome.
+        """Run a tool whose arguments passed its schema; whatever it does becomes an Outcome.
 
         Raises:
             Interrupted: the worker stops; the call may be made again elsewhere.
@@ -58,17 +58,18 @@ class ToolExecutor:
 
     def _guarded(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
         limit_s = self.settings.limits.tool_timeout_s
-        permit = self.breakers.permit(_breaker(tool), probe_s=min(tool.timeout_s, limit_s) + PROBE_SLACK_S)
+        name = f"tool:{tool.group}"  # models have breakers too
+        permit = self.breakers.permit(name, probe_s=min(tool.timeout_s, limit_s) + PROBE_SLACK_S)
         if permit.open_for_s is not None:
             text = f"{tool.spec.name} has failed several times in a row and is not tried for {permit.open_for_s:.0f} s"
             return Outcome("failed", text, code="UNAVAILABLE")
         try:
             outcome = self._run(tool, arguments, caller)
-        except BaseException:  # a worker that stops says nothing of the tool, and must not keep the probe
-            self.breakers.abandoned(_breaker(tool), permit.token)
+        except BaseException:  # a stopping worker says nothing about the tool, and must not keep the probe
+            self.breakers.abandoned(name, permit.token)
             raise
-        told = self.breakers.failed if outcome.is_fault else self.breakers.succeeded
-        told(_breaker(tool), permit.token)
+        report = self.breakers.failed if outcome.is_fault else self.breakers.succeeded
+        report(name, permit.token)
         return outcome
 
     def _run(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
@@ -80,9 +81,9 @@ class ToolExecutor:
             raise Interrupted("The worker stops.")
 
     def with_outcome(self, call: Call, outcome: Outcome, caller: Caller) -> Call:
-        """The call with what the model reads of its outcome, and where the whole of it is."""
+        """The call with what the model reads of its outcome, and where the whole outcome is kept."""
         if outcome.status != "completed":
-            content, error_id = self.failures.told(caller, call.name, outcome)
+            content, error_id = self.failures.keep(caller, call.name, outcome)
             return replace(call, status=outcome.status, content=content, error_id=error_id)
         text, most_bytes = clean(outcome.content), self.settings.tools.reference_bytes
         if len(text.encode()) < most_bytes:
@@ -93,7 +94,7 @@ class ToolExecutor:
         return replace(call, status="completed", content=clean(kept.preview), ref=kept.reference.id)
 
     def open_breakers(self, names: Sequence[str]) -> Mapping[str, float]:
-        """Of these circuit breakers those that are open, with the seconds left."""
+        """Those of these circuit breakers that are open, with the seconds left."""
         found = self.breakers.open_now([f"tool:{name}" for name in names])
         return {name.removeprefix("tool:"): left_s for name, left_s in found.items()}
 
@@ -102,24 +103,19 @@ class ToolExecutor:
         self.pool.close()
 
 
-def _breaker(tool: Tool) -> str:
-    """Apart from the models' breakers, whatever a tool is named."""
-    return f"tool:{tool.group}"
-
-
 def call_tool(
     tool: Tool, arguments: Json, caller: Caller, *, timeout_s: float, pool: Pool | None, max_bytes: int
 ) -> Outcome:
-    """Run a tool whose arguments passed its schema; never raises for anything the tool does.
+    """Run a tool whose arguments passed its schema; never raises, whatever the tool does.
 
-    A tool with an origin runs in a child process, which is killed when its time is over. A bounded one runs here.
-    Any other runs in a thread of ours; if it does not return in time it is left to itself (threads cannot be killed)
-    and its late result is dropped.
+    A tool with an origin runs in a child process, which is killed when its time is over. A bounded one runs in this
+    thread. Any other runs in a thread of its own; if it does not return in time, the thread is left running (threads
+    cannot be killed) and its late result is dropped.
 
     Args:
-        timeout_s: of the process; the tool's own holds if it is shorter.
-        pool: where tools with an origin run; None for those who have no such tools.
-        max_bytes: of a result in UTF-8; more is cut, and its end says so.
+        timeout_s: of the process; the tool's own applies if it is shorter.
+        pool: where tools with an origin run; None if there are no such tools.
+        max_bytes: of a result in UTF-8; the rest is cut, and the end says so.
 
     Raises:
         Interrupted: the worker stops and has killed the tool.
@@ -133,7 +129,7 @@ def call_tool(
         outcome = _in_thread(tool, arguments, caller, limit_s, max_bytes)
     if outcome.status != "completed":
         level = logging.ERROR if outcome.is_fault else logging.INFO
-        # Not what it says: that may be long and hold secrets, and is logged where those are taken out of it.
+        # Without its text, which may be long and contain secrets; it is logged where those are redacted.
         log.log(level, "tool %s: %s (%s)", tool.spec.name, outcome.status, outcome.code or "no code")
     return outcome
 

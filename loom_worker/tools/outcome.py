@@ -12,29 +12,35 @@ from loom_worker.core.text import clean
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Outcome, Tool
 
+JSON = "application/json"
+PLAIN = "text/plain"
 FAULTS = frozenset({"UNAVAILABLE"})
-"""Codes that say: it is what stands behind the tool that failed, and not what was asked of it."""
+"""Codes for a failure of what is behind the tool, not of the request."""
 CODE = re.compile("[A-Z][A-Z0-9_]{0,39}")
-"""What counts as a code; anything else that a tool gives as one is told behind its text."""
+"""A valid code; anything else that a tool gives as a code is appended to its text."""
 DIED = "the tool's process died"
 BUSY = "all tool processes are busy; try again later"
 NO_PROCESS = "no process could be started for it"
 
 
 def run(tool: Tool, arguments: Json, caller: Caller, *, max_bytes: int) -> Outcome:
-    """Run a tool whose arguments passed its schema; never raises for anything the tool does.
+    """Run a tool whose arguments passed its schema; never raises, whatever the tool does.
 
     Args:
-        max_bytes: of what it gives, in UTF-8; more is cut.
+        max_bytes: of the result, in UTF-8; the rest is cut.
     """
     try:
         content, content_type = encoded(tool.run(arguments, caller))
         whole = clean(content)
     except ToolFailed as error:
-        text, code = _failure(error)
+        text, code = str(error.args[0]) if error.args else "failed", error.code
+        if code is not None and not (isinstance(code, str) and CODE.fullmatch(code)):
+            text, code = f"{text}\nCode: {code}", None
         return failed(cut(clean(text), max_bytes), detail=_trace(error, max_bytes), code=code)
     except (Exception, SystemExit) as error:  # the top of a task: a tool's bug must close the call, not the turn
-        return failed(cut(clean(_told(error)), max_bytes), detail=_trace(error, max_bytes), is_fault=True)
+        text = str(traceback.TracebackException.from_exception(error))  # works even if its own __str__ raises
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        return failed(cut(clean(text), max_bytes), detail=_trace(error, max_bytes), is_fault=True)
     kept = cut(whole, max_bytes)
     return Outcome("completed", kept, content_type if kept is whole else PLAIN)
 
@@ -45,12 +51,12 @@ def failed(text: str, *, detail: str = "", code: str | None = None, is_fault: bo
 
 
 def timed_out(timeout_s: float) -> Outcome:
-    """What is said of a tool that did not return in time."""
+    """The outcome of a tool that did not return in time."""
     return Outcome("timeout", f"timed out after {timeout_s:g} s", is_fault=True)
 
 
 def cut(text: str, max_bytes: int) -> str:
-    """Cut text between two characters to so many bytes of UTF-8; its end then says what is missing."""
+    """Cut text between two characters to so many bytes of UTF-8; a note at its end says how much is missing."""
     if len(text) * 4 <= max_bytes:
         return text
     raw = text.encode()
@@ -63,30 +69,14 @@ def cut(text: str, max_bytes: int) -> str:
     return raw[: max(0, max_bytes - len(note.encode()))].decode("utf-8", "ignore") + note
 
 
-def _failure(error: ToolFailed) -> tuple[str, str | None]:
-    text, code = str(error.args[0]) if error.args else "failed", error.code
-    if code is None or (isinstance(code, str) and CODE.fullmatch(code)):
-        return text, code
-    return f"{text}\nCode: {code}", None
-
-
-def _told(error: BaseException) -> str:
-    text = str(traceback.TracebackException.from_exception(error))  # holds even where its own __str__ raises
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
 def _trace(error: BaseException, max_bytes: int) -> str:
     return cut(clean("".join(traceback.format_exception(error))), max_bytes)
 
 
-JSON = "application/json"
-PLAIN = "text/plain"
-
-
 def encoded(result: object) -> tuple[str, str]:
-    """Text and content type of a result: text stays as it is, whatever else is JSON.
+    """Text and content type of a result: text is kept as it is, anything else becomes JSON.
 
-    Not a number and infinity become null, keys become text; what JSON has no word for is written as ``str`` does.
+    NaN and infinity become null, and keys become text; a value that JSON cannot express becomes its ``str``.
 
     Raises:
         Exception: whatever the ``__str__`` of a foreign object raises.
@@ -95,13 +85,10 @@ def encoded(result: object) -> tuple[str, str]:
         return result, (JSON if _is_json(result) else PLAIN)
     try:
         return _dumps(result), JSON
-    except (TypeError, ValueError, RecursionError):  # keys that are no text, NaN, a value that contains itself
-        return _tamed_dumps(result)
-
-
-def _tamed_dumps(result: object) -> tuple[str, str]:
+    except (TypeError, ValueError, RecursionError):  # keys that are not text, NaN, a value that contains itself
+        pass
     try:
-        return _dumps(_tamed(result)), JSON
+        return _dumps(_jsonable(result)), JSON
     except (TypeError, ValueError, RecursionError):
         return str(result), PLAIN
 
@@ -111,7 +98,7 @@ def _dumps(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """JSON for what the encoder does not know."""
+    """A JSON value for a type that the encoder does not know."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     if isinstance(value, set | frozenset):
@@ -119,28 +106,27 @@ def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-def _tamed(value: object) -> object:
+def _jsonable(value: object) -> object:
     match value:
         case float() if not math.isfinite(value):
             return None
         case dict():
-            return {key if isinstance(key, str) else str(key): _tamed(inner) for key, inner in value.items()}
+            return {key if isinstance(key, str) else str(key): _jsonable(inner) for key, inner in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [_tamed(inner) for inner in value]
+            return [_jsonable(inner) for inner in value]
         case str() | int() | float() | None:
             return value
-    return _tamed(_plain(value))
+    return _jsonable(_plain(value))
 
 
 def _is_json(text: str) -> bool:
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
     if text[:1] + text[-1:] not in ("{}", "[]"):
         return False
     try:
-        json.loads(text, parse_constant=_refuse)
+        json.loads(text, parse_constant=refuse)
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)

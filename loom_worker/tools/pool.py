@@ -1,4 +1,4 @@
-"""The child processes in which a worker runs tools: each takes one call at a time and can be killed in its midst."""
+"""The child processes in which a worker runs tools: each runs one call at a time and can be killed during it."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ from loom_worker.tools.child import Child, Dead, Late, Program
 from loom_worker.tools.outcome import BUSY, DIED, NO_PROCESS, failed, timed_out
 
 BUILD_S = 30.0
-"""For a child to start and to load the code of a tool that it does not know yet, on top of the tool's own time."""
+"""For a child to start and to load the code of a tool that is new to it, in addition to the tool's own time."""
 _OVERHEAD_BYTES = 1 << 20
 
 
@@ -30,58 +30,52 @@ class CallRequest:
 
     @cached_property
     def key(self) -> str:
-        """The tool's origin, to be compared; a file's version stands in it for its text."""
+        """The tool's origin, for comparison; it has a file's version instead of its text."""
         return json.dumps(self._origin(is_known=True), sort_keys=True)
 
     @property
     def is_of_backend(self) -> bool:
-        """True for a tool of ours that works on data; False for one whose code a user wrote."""
+        """True for one of our tools that works on data; False for one whose code a user wrote."""
         return (self.tool.origin or {}).get("kind") != "python"
 
     def done_by(self, child: Child) -> Outcome:
-        """Have it done.
+        """Run it in a child.
 
         Raises:
             Late: it took longer than timeout_s, or its code longer than BUILD_S to load.
-            Dead: the child ended in the midst of it.
+            Dead: the child ended meanwhile.
         """
         is_known = self.key in child.knows
-        child.ask(self._request(tells_start=not is_known), BUILD_S)
-        message = self._answer(child, self.timeout_s if is_known else BUILD_S)
-        if "status" not in message:
-            child.knows.add(self.key)
-            message = self._answer(child, self.timeout_s)
-        return _outcome(message)
-
-    def _request(self, *, tells_start: bool) -> Json:
-        return {
-            "origin": self._origin(is_known=not tells_start),
+        request = {
+            "origin": self._origin(is_known=is_known),
             "tool": self.tool.spec.name,
             "arguments": self.arguments,
             "caller": asdict(self.caller),
             "max_bytes": self.max_bytes,
-            "tells_start": tells_start,
+            "tells_start": not is_known,
         }
+        child.ask(request, BUILD_S)
+        message = self._answer(child, self.timeout_s if is_known else BUILD_S)
+        if "status" not in message:
+            child.knows.add(self.key)
+            message = self._answer(child, self.timeout_s)
+        try:
+            return Outcome(**message)
+        except TypeError as error:
+            raise Dead(f"not an outcome: {error}") from error
 
     def _origin(self, *, is_known: bool) -> Json:
-        """How the child builds the tool; one that has built it needs no text of its file again."""
+        """How the child builds the tool; once it has built it, it does not need the file's text again."""
         origin = self.tool.origin or {}
         return {name: value for name, value in origin.items() if not (is_known and name == "source")}
 
     def _answer(self, child: Child, timeout_s: float) -> Json:
-        # Content and detail, each twice as long where every character of theirs is escaped.
+        # Content and detail, each twice as long if every character is escaped.
         return child.answer(timeout_s, most_bytes=4 * self.max_bytes + _OVERHEAD_BYTES)
 
 
-def _outcome(message: Json) -> Outcome:
-    try:
-        return Outcome(**message)
-    except TypeError as error:
-        raise Dead(f"no outcome: {error}") from error
-
-
 IDLE_S = 60.0
-"""A child that had nothing to do for so long is ended; the one that was used last is kept."""
+"""A child that was idle for so long is ended; the one used last is kept."""
 
 
 class _Full(Exception):
@@ -91,8 +85,8 @@ class _Full(Exception):
 class Pool:
     """All children of a worker, whichever of its threads uses them.
 
-    Users' tools and those of backends never share a child: what a backend is given, such as a database's password,
-    stays in the memory of the process that worked with it.
+    Users' tools and those of backends never share a child, because secrets of a backend, such as a database's
+    password, stay in the memory of the process that used them.
     """
 
     def __init__(
@@ -109,7 +103,7 @@ class Pool:
         Args:
             command: of a child, see ``loom_worker.tools.child_main.command``.
             most: children at a time.
-            environ: all that they find in theirs.
+            environ: their whole environment.
             for_backends: runs the tools of backends; None: the same command and environment.
         """
         self._most, self._idle_s = most, idle_s
@@ -123,26 +117,26 @@ class Pool:
         self._ender: threading.Thread | None = None
 
     def run(self, tool: Tool, arguments: Json, caller: Caller, *, timeout_s: float, max_bytes: int) -> Outcome:
-        """Run a tool by its origin; never raises for anything the tool does, and nothing of it runs on afterwards.
+        """Run a tool by its origin; never raises, whatever the tool does, and nothing of it keeps running.
 
-        Takes at most twice timeout_s (first for a free child) and BUILD_S of ``order``.
+        Takes at most twice timeout_s (first for a free child) and BUILD_S.
 
         Args:
             timeout_s: for the tool itself, once its code is loaded; then its process is killed.
-            max_bytes: of what it gives; more is cut.
+            max_bytes: of its result; the rest is cut.
 
         Raises:
             Interrupted: the pool was closed meanwhile.
         """
-        order = CallRequest(tool, arguments, caller, timeout_s, max_bytes)
+        request = CallRequest(tool, arguments, caller, timeout_s, max_bytes)
         try:
-            child = self._take(order.key, self._for_backends if order.is_of_backend else self._program, timeout_s)
+            child = self._take(request.key, self._for_backends if request.is_of_backend else self._program, timeout_s)
         except _Full:
             return Outcome("failed", BUSY, code="UNAVAILABLE")
         except OSError as error:
             return Outcome("failed", NO_PROCESS, code="UNAVAILABLE", detail=str(error))
         try:
-            return self._done(order, child)
+            return self._run_in(child, request)
         except Late:
             return timed_out(timeout_s)
         except Dead as error:
@@ -151,7 +145,7 @@ class Pool:
             return failed(DIED, detail=f"{error}; its exit status is {child.status}", is_fault=True)
 
     def close(self) -> None:
-        """Kill all children, also those at work."""
+        """Kill all children, including busy ones."""
         with self._changed:
             self._closed.set()
             idle, self._idle = self._idle, []
@@ -161,17 +155,17 @@ class Pool:
         for child in idle:
             child.end()
 
-    def _done(self, order: CallRequest, child: Child) -> Outcome:
+    def _run_in(self, child: Child, request: CallRequest) -> Outcome:
         is_usable = False
         try:
-            outcome = order.done_by(child)
+            outcome = request.done_by(child)
             is_usable = True
             return outcome
-        finally:  # also for an exception that is none of the tool's: no child is left at work
+        finally:  # also after an exception that is not the tool's: no child is left running
             self._give_back(child, is_usable=is_usable)
 
     def _take(self, key: str, program: Program, wait_s: float) -> Child:
-        """A child of one's own: one that is idle, or a new one, or the next that is free.
+        """Take an idle child, or a new one, or the next to become free.
 
         Raises:
             _Full: none was free in time.
@@ -185,19 +179,21 @@ class Pool:
                     return spare
                 if len(self._busy) + self._starting < self._most:
                     self._starting += 1
-                    surplus = self._surplus()
+                    # Idle children of the other program make room for the new one.
+                    count = max(0, len(self._idle) + len(self._busy) + self._starting - self._most)
+                    surplus, self._idle = self._idle[:count], self._idle[count:]
                     break
                 if (left_s := until_s - time.monotonic()) <= 0:
                     raise _Full
                 self._changed.wait(left_s)
             else:
                 raise Interrupted("The worker stops.")
-        for child in surplus:  # out of the lock: a process with much memory takes a while to go
+        for child in surplus:  # outside the lock: a process with much memory takes a while to end
             child.end()
         return self._started(program)
 
     def _spare(self, key: str, program: Program) -> Child | None:
-        """An idle child, best the one used last of those that know the origin; the dead are buried on the way."""
+        """An idle child, preferably the last used of those that know the origin; dead ones are removed on the way."""
         while alike := [each for each in self._idle if each.program is program]:
             child = ([each for each in alike if key in each.knows] or alike)[-1]
             self._idle.remove(child)
@@ -205,12 +201,6 @@ class Pool:
                 return child
             child.end()
         return None
-
-    def _surplus(self) -> list[Child]:
-        """Idle children of the other program that must go, so that there are not too many of both."""
-        count = len(self._idle) + len(self._busy) + self._starting - self._most
-        surplus, self._idle = self._idle[: max(0, count)], self._idle[max(0, count) :]
-        return surplus
 
     def _started(self, program: Program) -> Child:
         child = None
@@ -233,16 +223,13 @@ class Pool:
             if is_kept:
                 child.idle_since_s = time.monotonic()
                 self._idle.append(child)
-                self._watch_idle()
-        if not is_kept:  # out of the lock: a process with much memory takes a while to go
+                if self._ender is None:
+                    self._ender = threading.Thread(target=self._end_idle, name="idle tools", daemon=True)
+                    self._ender.start()
+        if not is_kept:  # outside the lock: a process with much memory takes a while to end
             child.end()
         with self._changed:
             self._changed.notify()
-
-    def _watch_idle(self) -> None:
-        if self._ender is None:
-            self._ender = threading.Thread(target=self._end_idle, name="idle tools", daemon=True)
-            self._ender.start()
 
     def _end_idle(self) -> None:
         while not self._closed.wait(self._idle_s / 2):

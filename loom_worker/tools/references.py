@@ -1,4 +1,4 @@
-"""Large results, kept apart from the conversation: kept, read by those who may, and removed when their time is over."""
+"""Large results, stored apart from the conversation, readable by their session, and removed when they expire."""
 
 import logging
 import re
@@ -20,23 +20,23 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, DataReference
 from loom_worker.store.blobs import BlobRows
 from loom_worker.tools.result_preview import Count, preview, shape_json
-from loom_worker.tools.result_rows import Source, content_of, parsed
+from loom_worker.tools.result_rows import content_of, parsed
 
 log = logging.getLogger(__name__)
 
 COPIES_SHARE = 0.1
-"""Of the bound of the disk tier (0-1): databases of rows that were asked by SQL, beside it."""
+"""Of the limit of the disk tier (0-1), in addition to it: databases of rows that were queried by SQL."""
 ROOM_TRIES = 4
-"""Each time some hundred of the results used least lately are removed."""
+"""Each removes some hundred of the least recently used results."""
 EXPIRED, LANES = 200, 200
-"""Results removed, and lanes looked at, in one round of tidying."""
+"""Results removed, and lanes checked, in one call of tidy."""
 AGAIN = "call the tool again that made it"
 _CONTENT_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,48}")
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A result that is kept apart, and what the model is sent in its place."""
+    """A stored result, and what the model reads instead."""
 
     reference: DataReference
     preview: str
@@ -44,7 +44,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Where large results lie."""
+    """Where large results are stored."""
 
     blobs: Blobs
     rows: BlobRows
@@ -55,7 +55,7 @@ class Stores:
 
 
 def stores(settings: BlobSettings, rows: BlobRows, redis: Any) -> Stores:
-    """Put the stores together; nothing is opened yet.
+    """Build the stores; nothing is opened yet.
 
     Args:
         redis: a redis-py client that does **not** decode responses.
@@ -68,25 +68,27 @@ def stores(settings: BlobSettings, rows: BlobRows, redis: Any) -> Stores:
 
 
 class References:
-    """All large results there are."""
+    """All large results."""
 
     def __init__(self, kept_in: Stores, settings: BlobSettings) -> None:
         self.stores = kept_in
         self._settings = settings
-        self._shelf = secrets.randbelow(256)  # several processes tidy in turn: each begins elsewhere
+        self._shard = secrets.randbelow(256)  # several processes tidy in turn, each from another folder on
         self._lane = ""
 
     def keep(self, text: str, content_type: str, caller: Caller, *, tool: str, count: Count) -> Kept | None:
-        """Keep a result apart.
+        """Store a result apart from the conversation.
 
         Args:
             count: tokens of a text, for the preview.
 
         Returns:
-            None where there is no room for it, or it cannot be written: then it must be sent as it is, shortened.
+            None if there is no room for it or it cannot be written; the model must then read a shortened result.
         """
         data = text.encode("utf-8", "replace")
         content = content_of(parsed(text, content_type), content_type)
+        if content_type == "text/plain" or not _CONTENT_TYPE.fullmatch(content_type):
+            content_type = {"csv": "text/csv", "text": "text/plain"}.get(content.source, "application/json")
         reference = DataReference(
             id=f"ref_{secrets.token_hex(16)}",
             workspace=caller.workspace,
@@ -97,7 +99,7 @@ class References:
             stored_bytes=0,
             checksum="",
             compressed=False,
-            content_type=_known_type(content_type, content.source),
+            content_type=content_type,
             stored_at_ms=now_ms(),
             metadata=shape_json(content),
         )
@@ -107,10 +109,10 @@ class References:
         return Kept(kept, preview(kept.id, content, size_bytes=len(data), count=count))
 
     def find(self, ref: str, caller: Caller) -> DataReference:
-        """What is known of a result of the caller's session, or of one that was passed on to it.
+        """The reference of a result of the caller's session, or of one that was passed on to it.
 
         Raises:
-            ToolFailed: there is none, for this session; the text says what to do.
+            ToolFailed: this session has no such result; the text says what to do.
         """
         found = self.stores.rows.of_lane(ref, caller.lane) if is_ref(ref) else None
         if found is None:
@@ -123,7 +125,7 @@ class References:
         """A result of the caller's session, or of one that was passed on to it.
 
         Raises:
-            ToolFailed: there is none, for this session, or its data is lost or damaged.
+            ToolFailed: this session has no such result, or its data is lost or damaged.
         """
         reference = self.find(ref, caller)
         try:
@@ -132,10 +134,10 @@ class References:
             raise ToolFailed(f"{fault}; {AGAIN}", "ERROR_NOT_FOUND") from fault
 
     def open(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
-        """A result of a workspace, for people and programs.
+        """A result of a workspace, for clients of the API.
 
         Raises:
-            NotFound: there is none, or its data is lost (slug ``blob-lost``) or damaged (``blob-damaged``).
+            NotFound: there is no such result, or its data is lost (slug ``blob-lost``) or damaged (``blob-damaged``).
         """
         reference = self.stores.rows.of_workspace(ref, workspace) if is_ref(ref) else None
         if reference is None:
@@ -148,19 +150,25 @@ class References:
             raise NotFound(f"The result cannot be read: {fault}.", slug) from fault
 
     def tidy(self, moment_ms: int) -> int:
-        """Remove some of what has expired, what deleted sessions left, and files that no row knows; return how many.
+        """Remove some expired results, results of deleted sessions, and files without a row; return how many.
 
-        One round takes some milliseconds. All folders have been looked at after 256 rounds.
+        One call takes some milliseconds; 256 calls check all folders.
         """
         unused_since_ms = moment_ms - int(self._settings.ttl_s * 1000)
         expired = self.stores.rows.take_expired(unused_since_ms=unused_since_ms, limit=EXPIRED)
         abandoned, self._lane = self.stores.rows.take_abandoned(after=self._lane, limit=LANES)
         self._forget([*expired, *abandoned])
         self.stores.copies.expire(before_s=unused_since_ms / 1000)
-        return len(expired) + len(abandoned) + self._remove_strays(unused_since_ms / 1000)
+        # Files without a row, such as those of a process that died between writing the two.
+        files = self.stores.disk.refs_in(self._shard, before_s=unused_since_ms / 1000)
+        self._shard += 1
+        if strays := files - self.stores.rows.known(files):
+            self.stores.blobs.drop(strays)
+            self.stores.counters.count("strays", len(strays))
+        return len(expired) + len(abandoned) + len(strays)
 
     def _kept(self, reference: DataReference, data: bytes, lane: str) -> DataReference | None:
-        """Bytes first, then the row: who finds the row finds the bytes. Without a row they are a stray."""
+        """Write the bytes first, then the row: whoever finds the row finds the bytes."""
         stored = self._stored(reference.id, data)
         if stored is None:
             return None
@@ -178,7 +186,7 @@ class References:
         return None
 
     def _stored(self, ref: str, data: bytes) -> Stored | None:
-        """Put bytes; on a full disk once more, when others have gone."""
+        """Write bytes; on a full disk remove other results and try once more."""
         try:
             return self.stores.blobs.put(ref, data)
         except DiskFull:
@@ -210,18 +218,8 @@ class References:
             self.stores.copies.drop(gone)
             self.stores.counters.count("expired", len(gone))
 
-    def _remove_strays(self, before_s: float) -> int:
-        """Files of which no row knows, such as of a process that died between the two."""
-        on_shelf = self.stores.disk.refs_in(self._shelf, before_s=before_s)
-        self._shelf += 1
-        strays = on_shelf - self.stores.rows.known(on_shelf)
-        if strays:
-            self.stores.blobs.drop(strays)
-            self.stores.counters.count("strays", len(strays))
-        return len(strays)
-
     def figures(self) -> Json:
-        """For ``/metrics``: every counter by its name, and what is held now.
+        """For ``/metrics``: every counter by its name, and what is stored now.
 
         Raises:
             Unavailable: Redis or the database did not answer.
@@ -233,10 +231,3 @@ class References:
             "memory_bytes": held.stored_bytes,
             "disk_bytes": self.stores.rows.total_bytes(),
         }
-
-
-def _known_type(content_type: str, source: Source) -> str:
-    """The type a tool gave, if it can be one; of plain text what it was found to be."""
-    if content_type == "text/plain" or not _CONTENT_TYPE.fullmatch(content_type):
-        return {"csv": "text/csv", "text": "text/plain"}.get(source, "application/json")
-    return content_type

@@ -1,16 +1,17 @@
-"""What the model is sent in the place of a large result: its reference, its shape, and as much as fits. Pure."""
+"""What the model reads instead of a large result: its reference, its shape, and as much as fits. Pure."""
 
 import json
 import re
 from collections.abc import Callable, Sequence
 
+from loom_worker.core.text import longest
 from loom_worker.core.values.json import Json
 from loom_worker.tools.result_rows import ResultContent, type_of
 
 Count = Callable[[str], int]
 
 MOST_TOKENS = 82
-"""Of a preview with everything in it."""
+"""Of a whole preview."""
 NAME_CHARS, CELL_CHARS, LINE_CHARS = 40, 60, 300
 COLUMNS_KEPT = 50
 """Names in a reference's metadata."""
@@ -18,23 +19,31 @@ _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def preview(ref: str, content: ResultContent, *, size_bytes: int, count: Count) -> str:
-    """Less than 100 tokens: reference, shape and size, columns, and in what they leave the first rows.
+    """Less than 100 tokens: reference, shape and size, columns, and the first rows that fit.
 
-    Should the counter find the first line alone too long, there is nothing but that line.
+    If the first line alone is too long for the counter, the preview is only that line.
     """
-    told = f"[Large dataset stored: {ref}]"
-    told = _added(told, f"\n{shape(content)}, {size(size_bytes)}", MOST_TOKENS, count)
-    told = _with_names(told, content, count)
-    for row in content.rows[:20]:
-        longer = _added(told, f"\n{_line(row, content)}", MOST_TOKENS, count)
-        if longer == told:
-            return _with_part(told, _line(row, content), count)
-        told = longer
-    return told
+
+    def fits(text: str) -> bool:
+        return count(text) <= MOST_TOKENS
+
+    text = f"[Large dataset stored: {ref}]"
+    if fits(headed := f"{text}\n{shape(content)}, {size(size_bytes)}"):
+        text = headed
+    names = _names(content)
+    shown = longest(min(len(names), 100), lambda number: fits(text + _listed(names, number)))
+    text += _listed(names, shown) if shown else ""
+    lines = [_line(row, content) for row in content.rows[:20]]
+    kept = longest(len(lines), lambda number: fits("\n".join([text, *lines[:number]])))
+    text = "\n".join([text, *lines[:kept]])
+    if kept == len(lines):
+        return text
+    chars = longest(len(lines[kept]), lambda end: fits(f"{text}\n{lines[kept][:end]}…"))
+    return f"{text}\n{lines[kept][:chars]}…" if chars >= 10 else text
 
 
 def shape(content: ResultContent) -> str:
-    """How much there is, in words."""
+    """How much there is, in words, such as ``300 rows x 5 columns``."""
     count = len(content.rows)
     match content.kind:
         case "rows":
@@ -49,18 +58,18 @@ def shape(content: ResultContent) -> str:
 
 
 def shape_json(content: ResultContent) -> Json:
-    """The same as values, for a reference's metadata."""
-    told: Json = {"kind": content.kind, "rows": len(content.rows)}
+    """The shape as values, for a reference's metadata."""
+    found: Json = {"kind": content.kind, "rows": len(content.rows)}
     if content.kind == "rows":
-        told["columns"] = [_clean(name)[:NAME_CHARS] for name in content.columns[:COLUMNS_KEPT]]
-        told["column_count"] = len(content.columns)
+        found["columns"] = [_clean(name)[:NAME_CHARS] for name in content.columns[:COLUMNS_KEPT]]
+        found["column_count"] = len(content.columns)
     if content.kind == "lines":
-        told["characters"] = len(content.text)
-    return told
+        found["characters"] = len(content.text)
+    return found
 
 
 def size(size_bytes: int) -> str:
-    """Bytes as one reads them: ``1.3 MB``."""
+    """Bytes for people: ``1.3 MB``."""
     for unit, step in (("MB", 1_000_000), ("KB", 1_000)):
         if size_bytes >= step:
             return f"{size_bytes / step:.1f} {unit}"
@@ -68,26 +77,13 @@ def size(size_bytes: int) -> str:
 
 
 def shortened(text: str, *, most_bytes: int) -> str:
-    """What stands in the conversation when there is no room to keep a large result apart: its beginning, and why."""
+    """What stands in the conversation if a large result cannot be stored: its beginning, and why it is cut."""
     data = text.encode("utf-8", "replace")
     warning = (
         f"[Warning: only the beginning of {size(len(data))} is shown, for the store of large results is full. "
         "Ask for less: fewer rows, fewer columns, a sum.]\n"
     )
     return warning + data[: max(0, most_bytes - len(warning))].decode("utf-8", "ignore")
-
-
-def _with_names(told: str, content: ResultContent, count: Count) -> str:
-    """Add as many names of columns or keys as fit, and how many more there are."""
-    names = _names(content)
-    if not names:
-        return told
-    low, high = 0, min(len(names), 100)
-    while low < high:  # the longest list that fits, by halving: counting is what costs
-        middle = (low + high + 1) // 2
-        is_fit = count(told + _listed(names, middle)) <= MOST_TOKENS
-        low, high = (middle, high) if is_fit else (low, middle - 1)
-    return told + _listed(names, low) if low else told
 
 
 def _names(content: ResultContent) -> list[str]:
@@ -126,20 +122,6 @@ def _cell(value: object) -> str:
     return text if len(text) <= 2 * CELL_CHARS else text[: 2 * CELL_CHARS - 1] + "…"
 
 
-def _added(told: str, more: str, most_tokens: int, count: Count) -> str:
-    return told + more if count(told + more) <= most_tokens else told
-
-
-def _with_part(told: str, line: str, count: Count) -> str:
-    """Add the longest beginning of a line that fits, if it is worth its while."""
-    low, high = 0, len(line)
-    while low < high:
-        middle = (low + high + 1) // 2
-        is_fit = count(f"{told}\n{line[:middle]}…") <= MOST_TOKENS
-        low, high = (middle, high) if is_fit else (low, middle - 1)
-    return f"{told}\n{line[:low]}…" if low >= 10 else told
-
-
 def _clean(text: str) -> str:
-    """One line of text: nothing in a result may look like a line of ours."""
+    """One line of text, so that nothing in a result looks like one of our lines."""
     return _UNSEEN.sub(" ", text).strip()

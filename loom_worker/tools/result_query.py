@@ -1,4 +1,4 @@
-"""A result asked by SQL: its rows as tables of a SQLite file, which a guarded child process reads."""
+"""SQL over results: their rows become tables of a SQLite file, which a guarded child process queries."""
 
 import json
 import re
@@ -16,9 +16,9 @@ from loom_worker.tools.result_rows import ResultContent
 
 TABLE = "result"
 MOST_COLUMNS = 1900
-"""SQLite takes 2,000 columns of a table."""
+"""SQLite allows a table 2,000 columns."""
 ROW_BYTES = LIMITS[codes.SQLITE_LIMIT_LENGTH] * 9 // 10
-"""The guard refuses to read a row that is longer than its limit, so cells of such rows are cut."""
+"""The guard refuses to read a row longer than its limit, so cells of such rows are cut."""
 CELL_BYTES = 100_000
 QUERY_S = 10.0
 MOST_ROWS = 1000
@@ -29,9 +29,9 @@ Cell = str | int | float | bytes | None
 
 
 def build(file: Path, tables: Mapping[str, ResultContent]) -> None:
-    """Write contents as tables into a new SQLite file; its ``user_version`` says how many cells were cut.
+    """Write contents as tables into a new SQLite file; its ``user_version`` is the number of cells that were cut.
 
-    Nested values become JSON text. Columns of a CSV whose values all are numbers become numbers.
+    Nested values become JSON text. A CSV column becomes numeric if all of its values are numbers.
 
     Raises:
         ToolFailed: a table has too many columns, or the disk is full.
@@ -52,7 +52,7 @@ def ask(file: Path, sql: str, *, most_bytes: int) -> Json:
     """Run a SELECT; return columns, rows, row_count, truncated, and ``note`` if cells were cut before.
 
     Raises:
-        ToolFailed: the statement is refused or fails; unknown names are answered with those there are.
+        ToolFailed: the statement is refused or fails; for an unknown name the text lists the existing ones.
     """
     order = QueryRequest(
         uri=f"{file.absolute().as_uri()}?mode=ro",
@@ -77,7 +77,7 @@ def ask(file: Path, sql: str, *, most_bytes: int) -> Json:
 def ask_copy(
     copies: DerivedFiles, ref: str, content: Callable[[], ResultContent], sql: str, *, most_bytes: int
 ) -> Json:
-    """Ask one result: by its copy from an earlier question, else by a new one, which is kept if it fits."""
+    """Query one result in the copy from an earlier query, or else in a new one, which is kept if it fits."""
     copy = copies.find(ref)
     if copy is not None:
         return ask(copy, sql, most_bytes=most_bytes)
@@ -90,7 +90,7 @@ def ask_copy(
 
 
 def column_names(names: Sequence[str]) -> list[str]:
-    """Names as columns can have them: not empty, and each once, whatever its case."""
+    """Valid column names: not empty, and unique whatever their case."""
     made: list[str] = []
     seen: set[str] = set()
     for n, name in enumerate(names):
@@ -104,12 +104,12 @@ def column_names(names: Sequence[str]) -> list[str]:
 
 
 def _write(connection: sqlite3.Connection, name: str, content: ResultContent) -> int:
-    """One table; returns how many cells were cut."""
+    """Write one table; return how many cells were cut."""
     if len(content.columns) > MOST_COLUMNS:
         text = f"{len(content.columns)} columns are too many for SQL: read them with get_tool_result"
         raise ToolFailed(text, "INVALID_INPUT")
-    names = column_names(content.columns)
-    types = _types(content) if content.source == "csv" else [""] * len(names)
+    names, is_csv = column_names(content.columns), content.source == "csv"
+    types = [_type([row[at] for row in content.rows]) if is_csv else "" for at in range(len(names))]
     columns = ", ".join(f"{_quoted(column)} {kind}" for column, kind in zip(names, types, strict=True))
     connection.execute(f"CREATE TABLE {_quoted(name)} ({columns})")
     cut = 0
@@ -126,12 +126,8 @@ def _write(connection: sqlite3.Connection, name: str, content: ResultContent) ->
     return cut
 
 
-def _types(content: ResultContent) -> list[str]:
-    """Of CSV columns: INTEGER or REAL where every value is written as one, so that ``007`` stays text."""
-    return [_type([row[at] for row in content.rows]) for at in range(len(content.columns))]
-
-
 def _type(values: Sequence[object]) -> str:
+    """Of a CSV column: INTEGER or REAL if every value is written as one, so that ``007`` stays text."""
     given = [value for value in values if value]
     if not given:
         return ""
@@ -160,7 +156,7 @@ def _storable(text: str) -> str:
 
 
 def _fitted(cells: list[Cell]) -> tuple[list[Cell], int]:
-    """A row that the guard can read, and how many of its cells were cut for that."""
+    """A row that the guard can read, and how many of its cells were cut for it."""
     sizes = [len(cell.encode()) if isinstance(cell, str) else 9 for cell in cells]
     if sum(sizes) <= ROW_BYTES and max(sizes) <= CELL_BYTES:
         return cells, 0
@@ -174,16 +170,16 @@ def _fitted(cells: list[Cell]) -> tuple[list[Cell], int]:
 
 
 def _hint(failure: str, file: Path) -> str:
-    """What there is, for a statement that named what there is not."""
+    """The existing tables and columns, for a statement with an unknown name."""
     if "no such column" not in failure and "no such table" not in failure:
         return ""
     with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        told = []
+        found = []
         for table in tables[:10]:
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({_quoted(table)})")]
-            told.append(f"{table}({', '.join(columns[:100])})")
-    return f"; there is {'; '.join(told)}"
+            found.append(f"{table}({', '.join(columns[:100])})")
+    return f"; there is {'; '.join(found)}"
 
 
 def _quoted(name: str) -> str:

@@ -1,4 +1,4 @@
-"""A result as what is in it: rows with columns, items, the entries of an object, or lines of text. Pure."""
+"""What a result contains: rows with columns, items, the entries of an object, or lines of text. Pure."""
 
 import csv
 import io
@@ -14,23 +14,23 @@ from loom_worker.core.values.json import Json
 
 Kind = Literal["rows", "items", "entries", "lines"]
 Source = Literal["table", "objects", "arrays", "json", "value", "csv", "text"]
-"""table: ``{"columns": […], "rows": [[…]]}``; objects, arrays: an array of such; json: another array
+"""table: ``{"columns": […], "rows": [[…]]}``; objects, arrays: an array of these; json: another array
 or object; value: a number and the like."""
 SNIFFED_ROWS = 20
-"""So many rows of a text must look like CSV for the rest to be tried."""
+"""Rows of a text that must look like CSV before the rest is tried."""
 DELIMITERS = ",\t;|"
 MOST_PATH_CHARS = 1000
 MOST_DEPTH = 100
-"""Arrays and objects in one another; deeper results are read as text."""
+"""Of nested arrays and objects; deeper results are read as text."""
 MOST_CELLS = 5_000_000
-"""Of a table. A few objects with many keys among many with few would be far more cells than they have values."""
+"""Of a table. A few objects with many keys among many with few would have far more cells than values."""
 _INDEX = re.compile(r"\[(-?\d{1,9})\]")
 _NUMBER = re.compile(r"\d{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
 class ResultContent:
-    """What a result, or a place in it, holds."""
+    """What a result, or a place in it, contains."""
 
     kind: Kind
     columns: tuple[str, ...]
@@ -42,7 +42,7 @@ class ResultContent:
     """Of lines: the text itself."""
 
     def place(self, base: str, row: int, column: int | None = None) -> str | None:
-        """Where a row, or a cell of it, stands in the JSON value, as a path; None in text.
+        """The path of a row, or of a cell of it, in the JSON value; None in text.
 
         Args:
             base: the path of the content itself, as ``pointer`` writes it.
@@ -62,47 +62,48 @@ class ResultContent:
 
 
 def parsed(text: str, content_type: str) -> object:
-    """The JSON value of a result, or the text itself where it is none."""
+    """The JSON value of a result, or the text itself if it is not JSON."""
     if content_type != "application/json" and text.lstrip()[:1] not in ("{", "["):
         return text
     try:
-        value = json.loads(text, parse_constant=str)  # NaN is no JSON: it stays as it was written
+        value = json.loads(text, parse_constant=str)  # NaN is not JSON: it stays as it was written
     except (ValueError, RecursionError):
         return text
-    return text if _is_deep(value) else value
-
-
-def _is_deep(value: object) -> bool:
-    """True for nesting that could be read but perhaps not written again: both recurse, from different depths."""
+    # Deep nesting that could be read could perhaps not be written again: both recurse, from different depths.
     level = [value] if isinstance(value, list | dict) else []
     for _ in range(MOST_DEPTH):
         inside = chain.from_iterable(each.values() if isinstance(each, dict) else each for each in level)
         level = [each for each in inside if type(each) is dict or type(each) is list]
         if not level:
-            return False
-    return True
+            return value
+    return text
 
 
 def content_of(value: object, content_type: str) -> ResultContent:
-    """What a parsed result holds; text that looks like a table is one."""
+    """What a parsed result contains; text that looks like a table is one."""
     match value:
         case str():
-            return _table_of_text(value, content_type) or _lines(value)
-        case {"columns": list(columns), "rows": list(rows)} if columns and _is_table(columns, rows):
-            return _table([str(name) for name in columns], rows, "table") or _items(rows)
+            lines = ResultContent("lines", ("line",), [(line,) for line in value.splitlines()], "text", value)
+            return _table_of_text(value, content_type) or lines
+        case {"columns": list(columns), "rows": list(rows)} if (
+            columns
+            and all(isinstance(name, str) for name in columns)
+            and all(isinstance(row, list) and len(row) <= len(columns) for row in rows)
+        ):
+            return _table(columns, rows, "table") or _items(rows)
         case list():
             return _of_array(value)
         case dict():
-            return _entries(value)
+            return ResultContent("entries", ("key", "value"), list(value.items()), "json")
         case _:
             return ResultContent("items", ("value",), [(value,)], "value")
 
 
 def at(value: object, path: str | None) -> object:
-    """The place of a value that a path leads to: ``/data/0/name`` (JSON pointer), or ``data[0].name``.
+    """The value at a path: ``/data/0/name`` (JSON pointer), or ``data[0].name``.
 
     Raises:
-        ToolFailed: there is no such place; the text says what there is.
+        ToolFailed: there is no such place; the text lists what there is.
     """
     walked = ""
     for part in _parts(path or ""):
@@ -139,8 +140,8 @@ def _step(value: object, part: str, where: str) -> object:
         case list():
             if _NUMBER.fullmatch(part) and int(part) < len(value):
                 return value[int(part)]
-            told = f"has {len(value)} items, 0 to {len(value) - 1}" if value else "is an empty array"
-            raise ToolFailed(f"{where} {told}: no {part[:40]!r}", "INVALID_INPUT")
+            size = f"has {len(value)} items, 0 to {len(value) - 1}" if value else "is an empty array"
+            raise ToolFailed(f"{where} {size}: no {part[:40]!r}", "INVALID_INPUT")
         case str() if where == "the result":
             raise ToolFailed("the result is text, not JSON: leave the path out", "INVALID_INPUT")
         case _:
@@ -148,7 +149,7 @@ def _step(value: object, part: str, where: str) -> object:
 
 
 def type_of(value: object) -> str:
-    """What JSON calls a value."""
+    """The JSON name of a value's type."""
     match value:
         case None:
             return "null"
@@ -164,32 +165,22 @@ def type_of(value: object) -> str:
             return "object"
 
 
-def _is_table(columns: list[object], rows: list[object]) -> bool:
-    width = len(columns)
-    return all(isinstance(name, str) for name in columns) and all(
-        isinstance(row, list) and len(row) <= width for row in rows
-    )
-
-
 def _of_array(items: list[object]) -> ResultContent:
     if items and all(isinstance(item, dict) for item in items):
-        return _of_objects(cast(list[Json], items)) or _items(items)
-    if items and all(isinstance(item, list) and item for item in items):
-        rows = cast(list[list[object]], items)
-        width = max(map(len, rows))
-        return _table([f"column_{n + 1}" for n in range(width)], rows, "arrays") or _items(items)
+        objects = cast(list[Json], items)
+        columns = list(dict.fromkeys(key for item in objects for key in item))
+        if columns and len(columns) * len(objects) <= MOST_CELLS:
+            rows = [tuple(item.get(key) for key in columns) for item in objects]
+            return ResultContent("rows", tuple(columns), rows, "objects")
+    elif items and all(isinstance(item, list) and item for item in items):
+        arrays = cast(list[list[object]], items)
+        columns = [f"column_{n + 1}" for n in range(max(map(len, arrays)))]
+        return _table(columns, arrays, "arrays") or _items(items)
     return _items(items)
 
 
-def _of_objects(items: list[Json]) -> ResultContent | None:
-    columns = list(dict.fromkeys(key for item in items for key in item))
-    if not columns or len(columns) * len(items) > MOST_CELLS:
-        return None
-    return ResultContent("rows", tuple(columns), [tuple(item.get(key) for key in columns) for item in items], "objects")
-
-
 def _table(columns: list[str], rows: Sequence[Sequence[object]], source: Source) -> ResultContent | None:
-    """Rows, those that are too short filled up; None if that makes too many cells."""
+    """Rows, short ones filled up; None if that makes too many cells."""
     width = len(columns)
     if width * len(rows) > MOST_CELLS:
         return None
@@ -202,17 +193,13 @@ def _items(items: list[object]) -> ResultContent:
     return ResultContent("items", ("value",), [(item,) for item in items], "json")
 
 
-def _entries(value: Json) -> ResultContent:
-    return ResultContent("entries", ("key", "value"), list(value.items()), "json")
-
-
-def _lines(text: str) -> ResultContent:
-    return ResultContent("lines", ("line",), [(line,) for line in text.splitlines()], "text", text)
-
-
 def _table_of_text(text: str, content_type: str) -> ResultContent | None:
     is_declared = content_type.startswith("text/csv")
-    delimiter = _delimiter(text, is_declared=is_declared)
+    head = text[:100_000].splitlines()[: SNIFFED_ROWS + 1]
+    if is_declared:
+        delimiter = max(DELIMITERS, key=head[0].count) if head else None
+    else:
+        delimiter = next((each for each in DELIMITERS if _is_csv(head, each)), None)
     if delimiter is None:
         return None
     try:
@@ -228,15 +215,8 @@ def _table_of_text(text: str, content_type: str) -> ResultContent | None:
     return _table(columns, rows, "csv")
 
 
-def _delimiter(text: str, *, is_declared: bool) -> str | None:
-    """The character between cells: of the first rows each has as many cells as the header, and that has names."""
-    head = text[:100_000].splitlines()[: SNIFFED_ROWS + 1]
-    if is_declared:
-        return max(DELIMITERS, key=head[0].count) if head else None
-    return next((each for each in DELIMITERS if _fits(head, each)), None)
-
-
-def _fits(head: Sequence[str], delimiter: str) -> bool:
+def _is_csv(head: Sequence[str], delimiter: str) -> bool:
+    """True if the first line has column names and each of the others as many cells."""
     try:
         rows = list(csv.reader(head, delimiter=delimiter, strict=True))
     except csv.Error:

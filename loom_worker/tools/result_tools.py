@@ -1,4 +1,4 @@
-"""The tools by which an agent reads what was kept apart: a page of it, or an answer to a SELECT over its rows."""
+"""The tools by which an agent reads a stored result: page by page, or by a SELECT over its rows."""
 
 import json
 import re
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from loom_worker.core.errors import ToolFailed
+from loom_worker.core.text import longest
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
@@ -14,15 +15,15 @@ from loom_worker.tools.result_query import TABLE, ask, ask_copy, build
 from loom_worker.tools.result_rows import ResultContent, at, content_of, parsed, pointer, type_of
 
 PAGE_BYTES = 12 * 1024
-"""Of an answer: below what makes a result a reference, or reading one would end in another."""
+"""Of an answer: less than what becomes a reference, or reading one result would store another."""
 USUAL_ROWS, MOST_ROWS = 50, 1000
 ELIDED_CHARS = 500
 MOST_REFS = 5
 _FARTHEST = 1_000_000_000
 _NAME = "[A-Za-z][A-Za-z0-9_]{0,39}"
-"""Of a table that a reference becomes."""
+"""Of the table for a reference."""
 _RESERVED = "sqlite_"
-"""What SQLite's own tables begin with, in any case of letters."""
+"""The prefix of SQLite's own tables, in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def result_tools(references: References, *, reference_bytes: int) -> tuple[Tool,
     """``get_tool_result`` and ``query_tool_result``.
 
     Args:
-        reference_bytes: from this size on results become references; answers stay well below it.
+        reference_bytes: the size from which results become references; answers stay well below it.
     """
     parts = ResultParts(references, min(PAGE_BYTES, reference_bytes * 3 // 4))
 
@@ -50,27 +51,27 @@ def result_tools(references: References, *, reference_bytes: int) -> tuple[Tool,
     def query(arguments: Json, caller: Caller) -> str:
         return _compact(_queried(parts, arguments, caller))
 
-    # Neither is bounded: 10 MB take a while to read and to unpack.
+    # Neither is bounded: reading and unpacking 10 MB takes a while.
     return (Tool(_GET, get, occasion="reference"), Tool(_QUERY, query, occasion="reference"))
 
 
 def page(content: ResultContent, *, offset: int, limit: int, most_bytes: int, base: str = "") -> str:
     """Rows, items, entries or lines from an offset on, as JSON text; as many as are asked for and fit.
 
-    Text with a line that is by itself too long comes by characters.
+    Text with a line that is too long by itself is returned by characters.
 
     Args:
         most_bytes: of the answer, in UTF-8.
         base: the path of the content, for the paths of what is too long to be shown.
 
     Raises:
-        ToolFailed: there is nothing at that offset, or a row has too many cells.
+        ToolFailed: the offset is past the end, or a row has too many cells.
     """
     if content.kind == "lines" and any(len(str(row[0])) > most_bytes // 8 for row in content.rows):
         return _characters(content.text, offset=offset, most_bytes=most_bytes)
     total = len(content.rows)
     if offset and offset >= total:
-        raise ToolFailed(f"offset {offset} is behind the end: there are {total} {content.kind}", "INVALID_INPUT")
+        raise ToolFailed(f"offset {offset} is past the end: there are {total} {content.kind}", "INVALID_INPUT")
     shown: list[object] = []
     room = most_bytes - len(_envelope(content, [], offset).encode()) - 32
     for n, row in enumerate(content.rows[offset : offset + limit], offset):
@@ -125,25 +126,23 @@ def _content(parts: ResultParts, ref: str, caller: Caller, path: str | None) -> 
 
 
 def _shown(content: ResultContent, row: Sequence[object]) -> object:
-    """A row as it is shown: items and lines as themselves, the others as an array of cells."""
+    """A row for the model: items and lines as themselves, others as an array of cells."""
     return row[0] if content.kind in ("items", "lines") else list(row)
 
 
 def _elided(content: ResultContent, base: str, n: int, *, most_chars: int) -> list[object]:
-    """A row with each long cell cut, and the path at which it is whole."""
+    """A row with each long cell cut, and the path of the whole cell."""
     row = content.rows[n]
     most = max(16, min(ELIDED_CHARS, most_chars // len(row)))
-    return [cell if len(_compact(cell)) <= most else _cut(content, base, (n, at), most) for at, cell in enumerate(row)]
 
+    def cut(value: object, column: int) -> str:
+        where = content.place(base, n, column)
+        whole = f"; path {where}" if where else ""
+        if isinstance(value, str):
+            return f"{value[:most]}… ({len(value)} characters{whole})"
+        return f"({type_of(value)}{whole})"
 
-def _cut(content: ResultContent, base: str, cell: tuple[int, int], most_chars: int) -> str:
-    n, column = cell
-    where = content.place(base, n, column)
-    whole = f"; path {where}" if where else ""
-    value = content.rows[n][column]
-    if isinstance(value, str):
-        return f"{value[:most_chars]}… ({len(value)} characters{whole})"
-    return f"({type_of(value)}{whole})"
+    return [cell if len(_compact(cell)) <= most else cut(cell, at) for at, cell in enumerate(row)]
 
 
 def _bytes(value: object) -> int:
@@ -152,28 +151,27 @@ def _bytes(value: object) -> int:
 
 def _envelope(content: ResultContent, shown: list[object], offset: int) -> str:
     total, following = len(content.rows), offset + len(shown)
-    told: Json = {"columns": list(content.columns)} if content.kind == "rows" else {}
-    told |= {content.kind: shown, "offset": offset, "total": total}
-    told["next_offset"] = following if following < total else None
-    return _compact(told)
+    columns: Json = {"columns": list(content.columns)} if content.kind == "rows" else {}
+    next_offset = following if following < total else None
+    return _compact({**columns, content.kind: shown, "offset": offset, "total": total, "next_offset": next_offset})
 
 
 def _characters(text: str, *, offset: int, most_bytes: int) -> str:
-    if offset >= len(text):
-        raise ToolFailed(f"offset {offset} is behind the end: there are {len(text)} characters", "INVALID_INPUT")
-    told: Json = {"text": "", "unit": "characters", "offset": offset, "total": len(text), "next_offset": len(text)}
-    room, low, high = most_bytes, 1, min(most_bytes, len(text) - offset)
-    while low < high:  # how much of it fits depends on how much of it must be escaped
-        middle = (low + high + 1) // 2
-        is_fit = len(_compact({**told, "text": text[offset : offset + middle]}).encode()) <= room
-        low, high = (middle, high) if is_fit else (low, middle - 1)
-    following = offset + low
-    told |= {"text": text[offset:following], "next_offset": following if following < len(text) else None}
-    return _compact(told)
+    total = len(text)
+    if offset >= total:
+        raise ToolFailed(f"offset {offset} is past the end: there are {total} characters", "INVALID_INPUT")
+
+    def answer(following: int) -> str:
+        found: Json = {"text": text[offset:following], "unit": "characters", "offset": offset, "total": total}
+        return _compact({**found, "next_offset": following if following < total else None})
+
+    # How much fits depends on how much of the text must be escaped; at least one character is returned.
+    most = min(most_bytes, total - offset)
+    return answer(offset + max(1, longest(most, lambda chars: len(answer(offset + chars).encode()) <= most_bytes)))
 
 
 def _compact(value: object) -> str:
-    """JSON that every store can carry: a lone surrogate, which a tool's JSON may hold, becomes a question mark."""
+    """JSON that every store accepts: a lone surrogate, which a tool's JSON may contain, becomes a question mark."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 

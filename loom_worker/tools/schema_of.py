@@ -24,15 +24,15 @@ _KNOWN = "str, int, float, bool, list, dict, Literal, Optional and Annotated"
 
 
 def parameters(function: Callable[..., object]) -> tuple[dict[str, inspect.Parameter], str | None]:
-    """The parameters that arguments are given to, and the name of the one annotated ``Caller``, if there is one.
+    """The parameters that the model fills in, and the name of the one annotated ``Caller``, if there is one.
 
     Raises:
-        ValueError: an annotation cannot be read, or a parameter cannot be given by name.
+        ValueError: an annotation cannot be read, or a parameter cannot be passed by name.
     """
     hints, found = _hints(function), dict(inspect.signature(function).parameters)
     for name, parameter in found.items():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-            raise ValueError(f"parameter {name!r}: arguments are given by name; write it without / or *")
+            raise ValueError(f"parameter {name!r}: arguments are passed by name; write it without / or *")
     callers = [name for name in found if hints.get(name) is Caller]
     for name in callers:
         del found[name]
@@ -40,10 +40,10 @@ def parameters(function: Callable[..., object]) -> tuple[dict[str, inspect.Param
 
 
 def derived(function: Callable[..., object]) -> Json:
-    """The JSON Schema that the types and defaults of a function's parameters say; others are forbidden.
+    """The JSON Schema that follows from the types and defaults of a function's parameters; others are forbidden.
 
     Raises:
-        ValueError: a parameter without a type, of a type that has no schema, or with a default that is no JSON.
+        ValueError: a parameter has no type, a type that has no schema, or a default that is not JSON.
     """
     hints, properties, required = _hints(function), {}, []
     for name, parameter in parameters(function)[0].items():
@@ -55,7 +55,10 @@ def derived(function: Callable[..., object]) -> Json:
         if parameter.default is parameter.empty:
             required.append(name)
         elif parameter.default is not None:
-            properties[name]["default"] = _default(parameter.default, name)
+            try:
+                properties[name]["default"] = json.loads(json.dumps(parameter.default, allow_nan=False))
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"parameter {name!r}: its default is not a JSON value; use None") from error
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
@@ -66,23 +69,20 @@ def _hints(function: Callable[..., object]) -> dict[str, object]:
         raise ValueError(f"an annotation cannot be read: {error}") from error
 
 
-def _default(value: object, name: str) -> object:
-    try:
-        return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"parameter {name!r}: its default is no JSON value; use None") from error
-
-
 def _schema(hint: object, name: str) -> Json:
     """The schema of one type; always a new dict, which the caller may add to."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        told = [extra for extra in inner[1:] if isinstance(extra, str)]
-        return _schema(inner[0], name) | ({"description": told[0]} if told else {})
+        texts = [extra for extra in inner[1:] if isinstance(extra, str)]
+        return _schema(inner[0], name) | ({"description": texts[0]} if texts else {})
     if origin is Literal:
-        return _enum(inner)
+        kinds = {type(value) for value in inner}
+        # With the type in the schema, "5" for Literal[5] is converted to the number.
+        return (dict(_PLAIN[kinds.pop()]) if len(kinds) == 1 else {}) | {"enum": list(inner)}
     if origin in (Union, types.UnionType):
-        return _union([_schema(each, name) for each in inner])
+        parts = [_schema(each, name) for each in inner]
+        is_plain = all(set(part) == {"type"} for part in parts)
+        return {"type": [part["type"] for part in parts]} if is_plain else {"anyOf": parts}
     if origin is list:
         return {"type": "array", "items": _schema(inner[0], name)}
     if origin is dict and inner[0] in (str, Any):
@@ -92,15 +92,3 @@ def _schema(hint: object, name: str) -> Json:
     except (KeyError, TypeError) as error:
         shown = getattr(hint, "__name__", hint)
         raise ValueError(f"parameter {name!r}: no schema for {shown}; use {_KNOWN}, or give schema=") from error
-
-
-def _enum(values: tuple[object, ...]) -> Json:
-    kinds = {type(value) for value in values}
-    # With its type said, "5" for Literal[5] becomes the number.
-    return (dict(_PLAIN[kinds.pop()]) if len(kinds) == 1 else {}) | {"enum": list(values)}
-
-
-def _union(parts: list[Json]) -> Json:
-    if all(set(part) == {"type"} for part in parts):
-        return {"type": [part["type"] for part in parts]}
-    return {"anyOf": parts}

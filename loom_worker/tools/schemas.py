@@ -18,22 +18,18 @@ from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 
-
-def _is_whole(_checker: object, value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 _Exact: Any = extend(  # type: ignore[no-untyped-call]  # the library has no types for it
-    Draft202012Validator, type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole)
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int),
 )
-"""To JSON Schema 3.0 is an integer; to a Python tool it is none, so it is a flaw here that coercion can mend."""
+"""JSON Schema accepts 3.0 as an integer; a Python tool does not, so here it is an error, which coercion repairs."""
 
 
 def compiled(spec: ToolSpec) -> Any:
-    """The validator of a tool's arguments; it fetches nothing.
+    """The validator of a tool's arguments; it never fetches a schema.
 
     Raises:
-        BadSettings: name or schema are not valid.
+        BadSettings: the name or the schema is invalid.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", spec.name):
         raise BadSettings(f"tool {spec.name!r}: a name is 1-64 of A-Z a-z 0-9 _ -")

@@ -1,17 +1,20 @@
-"""What agents keep for themselves and for each other: namespaces, the tools that read and write them, and watching.
+"""Memory that agents share: its namespaces, and the tools that read, write and watch them.
 
 The owner of a key comes from the caller and the session, never from what the model writes.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from loom_worker.core.errors import Conflict, Invalid, NotFound, ToolFailed, Unavailable
+from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tools import Caller, Tool
+from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared_memory import (
     KEY_CHARS,
     VALUE_BYTES,
@@ -27,15 +30,21 @@ NAMESPACES = ("AGENT", "WORKFLOW", "SWARM", "GLOBAL")
 USUAL = "AGENT"
 OWNER_CHARS = 128
 _MEMBERS = {"WORKFLOW": "workflow_id", "SWARM": "swarm_id"}
-"""Of the session's metadata: which workflow or swarm it belongs to."""
+"""Keys of the session's metadata that name the workflow or swarm it belongs to."""
+POLL_S = 0.2
+MOST_CHANGES = 50
+"""In one answer; the next call returns more."""
+USUAL_KEYS, MOST_KEYS = 50, 200
+"""In one answer of a list."""
+USUAL_WAIT_S, MOST_WAIT_S = 10, 20
 
 
-def shelf_of(namespace: str, caller: Caller, scope: Mapping[str, object]) -> Namespace:
-    """The shelf that a caller means.
+def namespace_of(namespace: str, caller: Caller, metadata: Mapping[str, object]) -> Namespace:
+    """The namespace with its owner.
 
     Args:
-        namespace: one of NAMESPACES, in whatever case.
-        scope: the session's metadata.
+        namespace: one of NAMESPACES, in any case.
+        metadata: of the caller's session.
 
     Raises:
         ToolFailed: there is no such namespace, or the session belongs to no workflow or swarm.
@@ -45,52 +54,11 @@ def shelf_of(namespace: str, caller: Caller, scope: Mapping[str, object]) -> Nam
         raise ToolFailed(f"namespace must be one of {', '.join(NAMESPACES)}", "INVALID_INPUT")
     if name == "GLOBAL":
         return Namespace(caller.workspace, name, "")
-    owner = caller.agent if name == "AGENT" else scope.get(_MEMBERS[name])
+    owner = caller.agent if name == "AGENT" else metadata.get(_MEMBERS[name])
     if not isinstance(owner, str) or not 1 <= len(owner) <= OWNER_CHARS or not is_plain(owner):
         text = f"this session has no {_MEMBERS.get(name, 'agent')} in its metadata, so no {name} namespace"
         raise ToolFailed(text, "INVALID_INPUT")
     return Namespace(caller.workspace, name, owner)
-
-
-POLL_S = 0.2
-MOST_CHANGES = 50
-"""In one answer; the next call gives more."""
-
-
-@dataclass(frozen=True, slots=True)
-class WaitClock:
-    """How time passes."""
-
-    pause: Callable[[float], bool]
-    """Waits so many seconds, as ``Event.wait``: less if told to stop, and then it says True."""
-    clock_s: Callable[[], float]
-    """Never goes back."""
-
-
-def watch(
-    memory: SharedMemory, waiting: WaitClock, shelf: Namespace, prefix: str, *, since: int, wait_s: float
-) -> tuple[SharedChanges, bool]:
-    """Return the changes after a revision, as soon as there are some; none when time is up or the process stops.
-
-    Args:
-        since: 0: what is there now, at once. So, too, one that the shelf has not reached: it is another shelf's.
-
-    Returns:
-        The changes, and whether they begin anew though the caller has seen some.
-    """
-    until_s = waiting.clock_s() + wait_s
-    while True:
-        found = memory.changes(shelf, prefix, since=since, limit=MOST_CHANGES)
-        if since > found.revision:
-            return memory.changes(shelf, prefix, since=0, limit=MOST_CHANGES), True
-        left_s = until_s - waiting.clock_s()
-        if found.entries or since == 0 or left_s <= 0 or waiting.pause(min(POLL_S, left_s)):
-            return found, False
-
-
-USUAL_KEYS, MOST_KEYS = 50, 200
-"""In one answer of a list."""
-USUAL_WAIT_S, MOST_WAIT_S = 10, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,43 +66,52 @@ class SharedParts:
     """What the tools work with."""
 
     memory: SharedMemory
-    scope_of: Callable[[Caller], Mapping[str, object]]
-    """The metadata of the caller's session; its workflow_id and swarm_id are looked at."""
-    waiting: WaitClock
+    sessions: Sessions
+    stopping: Stopping
+    """A watch ends early when the process is to stop."""
     clock_ms: Callable[[], int] = now_ms
+    clock_s: Callable[[], float] = time.monotonic
 
 
 def shared_tools(parts: SharedParts) -> tuple[Tool, ...]:
     """``shared_memory_write``, ``_read``, ``_list``, ``_delete`` and ``_watch``.
 
-    Writing and deleting are not idempotent: done again after an answer that was lost, they would undo what another
-    agent did in between.
+    Writing and deleting are not idempotent: repeated after an answer was lost, they would undo what another agent
+    did in between.
     """
 
     def write(arguments: Json, caller: Caller) -> Json:
-        with _told(parts, arguments, caller) as shelf:
+        with _namespace(parts, arguments, caller) as namespace:
             key = arguments["key"]
-            version = parts.memory.write(shelf, key, arguments["value"], _change(parts, arguments, caller))
+            version = parts.memory.write(namespace, key, arguments["value"], _change(parts, arguments, caller))
             return {"key": key, "version": version}
 
     def read(arguments: Json, caller: Caller) -> Json:
-        with _told(parts, arguments, caller) as shelf:
-            return _shown(parts.memory.read(shelf, arguments["key"]))
+        with _namespace(parts, arguments, caller) as namespace:
+            return _shown(parts.memory.read(namespace, arguments["key"]))
 
     def keys(arguments: Json, caller: Caller) -> Json:
-        with _told(parts, arguments, caller) as shelf:
+        with _namespace(parts, arguments, caller) as namespace:
             limit, after = int(arguments.get("limit", USUAL_KEYS)), arguments.get("after")
-            page = parts.memory.page(shelf, arguments.get("prefix", ""), limit=min(limit, MOST_KEYS), after=after)
+            page = parts.memory.page(namespace, arguments.get("prefix", ""), limit=min(limit, MOST_KEYS), after=after)
             return {"keys": [_named(entry) for entry in page.items], "next": page.next}
 
     def remove(arguments: Json, caller: Caller) -> Json:
-        with _told(parts, arguments, caller) as shelf:
+        with _namespace(parts, arguments, caller) as namespace:
             key = arguments["key"]
-            return {"deleted": key, "version": parts.memory.delete(shelf, key, _change(parts, arguments, caller))}
+            return {"deleted": key, "version": parts.memory.delete(namespace, key, _change(parts, arguments, caller))}
 
     def wait(arguments: Json, caller: Caller) -> Json:
-        with _told(parts, arguments, caller) as shelf:
-            return _watched(parts, shelf, arguments)
+        with _namespace(parts, arguments, caller) as namespace:
+            prefix, since = arguments.get("prefix", ""), int(arguments.get("since_version", 0))
+            wait_s = min(float(arguments.get("wait_s", USUAL_WAIT_S)), MOST_WAIT_S)
+            changes, is_anew = _watch(parts, namespace, prefix, since=since, wait_s=wait_s)
+            return {
+                "changes": [_shown(entry) for entry in changes.entries],
+                "since_version": changes.revision,
+                "has_more": changes.has_more,
+                **({"note": "since_version was not of this namespace, so this is all there is"} if is_anew else {}),
+            }
 
     return (
         Tool(_WRITE, write, is_idempotent=False, is_bounded=True, is_repeatable=False, occasion="seldom"),
@@ -146,10 +123,11 @@ def shared_tools(parts: SharedParts) -> tuple[Tool, ...]:
 
 
 @contextmanager
-def _told(parts: SharedParts, arguments: Json, caller: Caller) -> Iterator[Namespace]:
-    """The shelf of a call; what goes wrong with it is told to the model."""
+def _namespace(parts: SharedParts, arguments: Json, caller: Caller) -> Iterator[Namespace]:
+    """The namespace of a call; errors of the store become errors for the model."""
     try:
-        yield shelf_of(arguments.get("namespace", USUAL), caller, parts.scope_of(caller))
+        session = parts.sessions.get(caller.workspace, caller.session_id)
+        yield namespace_of(arguments.get("namespace", USUAL), caller, session.metadata)
     except Conflict as error:
         raise ToolFailed(f"{error} Read it, then write with its version.", "INVALID_INPUT") from error
     except Invalid as error:
@@ -160,16 +138,26 @@ def _told(parts: SharedParts, arguments: Json, caller: Caller) -> Iterator[Names
         raise ToolFailed(str(error), "DATABASE_ERROR") from error
 
 
-def _watched(parts: SharedParts, shelf: Namespace, arguments: Json) -> Json:
-    prefix, since = arguments.get("prefix", ""), int(arguments.get("since_version", 0))
-    wait_s = min(float(arguments.get("wait_s", USUAL_WAIT_S)), MOST_WAIT_S)
-    changes, is_anew = watch(parts.memory, parts.waiting, shelf, prefix, since=since, wait_s=wait_s)
-    return {
-        "changes": [_shown(entry) for entry in changes.entries],
-        "since_version": changes.revision,
-        "has_more": changes.has_more,
-        **({"note": "since_version was not of this namespace, so this is all there is"} if is_anew else {}),
-    }
+def _watch(
+    parts: SharedParts, namespace: Namespace, prefix: str, *, since: int, wait_s: float
+) -> tuple[SharedChanges, bool]:
+    """Wait for changes after a revision; return none when time is up or the process stops.
+
+    Args:
+        since: 0 returns what there is at once. So does a revision that this namespace has not reached, because it
+            belongs to another namespace.
+
+    Returns:
+        The changes, and whether they start from the beginning although the caller has seen some.
+    """
+    until_s = parts.clock_s() + wait_s
+    while True:
+        found = parts.memory.changes(namespace, prefix, since=since, limit=MOST_CHANGES)
+        if since > found.revision:
+            return parts.memory.changes(namespace, prefix, since=0, limit=MOST_CHANGES), True
+        left_s = until_s - parts.clock_s()
+        if found.entries or since == 0 or left_s <= 0 or parts.stopping.pause(min(POLL_S, left_s)):
+            return found, False
 
 
 def _change(parts: SharedParts, arguments: Json, caller: Caller) -> KeyWrite:

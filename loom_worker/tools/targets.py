@@ -1,7 +1,7 @@
-"""What a target names: ``file.py``, ``file.py:name``, ``package.module`` or ``package.module:name``, and its tools.
+"""Loads the tools of a target: ``file.py``, ``file.py:name``, ``package.module`` or ``package.module:name``.
 
-Used by workers, for the specs, and by their children, to run them: importing this is cheap. A child runs the text of
-the file that its worker took the spec from, whatever has become of the file since.
+Workers use it for the specs, their child processes to run the tools, so importing it is cheap. A child runs the text
+that its worker read the spec from, even if the file has changed since.
 """
 
 import hashlib
@@ -25,17 +25,17 @@ from loom_worker.tools.declare import tool as declared
 
 
 def origin(target: str, folder: Path, source: str | None = None) -> Json:
-    """How a child builds the tools of a target.
+    """What a child process needs to build the tools of a target.
 
     Args:
-        source: the text of the file; None for a module's.
+        source: the text of the file; None for a module.
     """
     whole = {"kind": "python", "target": target, "folder": str(folder)}
     return whole if source is None else {**whole, "version": digest(source), "source": source}
 
 
 def digest(source: str) -> str:
-    """Of one version of a file of tools."""
+    """Identify one version of a tool file."""
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -43,15 +43,16 @@ def tools(target: str, folder: Path, source: str | None = None) -> tuple[Tool, .
     """The tools that a target names; those that are not bounded carry their origin.
 
     Args:
-        folder: where ``file.py`` is looked for.
-        source: what the file says, for those who have read it; None: it is read now.
+        folder: that ``file.py`` is relative to.
+        source: the text of the file if it was read already; None reads it now.
 
     Raises:
-        BadFile: it is not there, cannot be run, or has no tool; the text says file, line and what to do.
+        BadFile: it is missing, cannot be run, or has no tool; the text names file, line and how to fix it.
     """
-    name, path = _split(target)[1], file_of(target, folder)
+    (where, name), path = _split(target), file_of(target, folder)
     if path is None:
-        module = _imported(target)
+        _run(lambda: importlib.import_module(where), where)
+        module = sys.modules[where]
     else:
         source = read(path) if source is None else source
         module = _from_source(path, source)
@@ -60,7 +61,7 @@ def tools(target: str, folder: Path, source: str | None = None) -> tuple[Tool, .
 
 
 def file_of(target: str, folder: Path) -> Path | None:
-    """The file of a target that names one, None for a module's."""
+    """The file that a target names, None if it names a module."""
     where = _split(target)[0]
     return folder / where if where.endswith(".py") else None
 
@@ -71,16 +72,16 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def read(path: Path) -> str:
-    """The text of a file of tools, in the encoding that it says it has.
+    """The text of a tool file, in the encoding that it declares.
 
     Raises:
-        BadFile: it is not there, or is no text; with file and, where that is known, line.
+        BadFile: it is missing or is not text; with file and, where known, line.
     """
     if not path.is_file():
         raise BadFile(f"{path}: there is no such file of tools")
     try:
         return importlib.util.decode_source(path.read_bytes())
-    except SyntaxError as error:  # of the line that names the encoding
+    except SyntaxError as error:  # in the line that declares the encoding
         raise BadFile(f"{path}:1: {error.msg}") from error
     except UnicodeDecodeError as error:
         raise BadFile(f"{path}: {error}") from error
@@ -89,7 +90,7 @@ def read(path: Path) -> str:
 
 
 class _Given(SourceFileLoader):
-    """Runs a text that was read already; byte code is neither read nor written, so users' folders stay clean."""
+    """Runs a text that was read already; no byte code is read or written, so users' folders stay clean."""
 
     def __init__(self, name: str, path: str, source: str) -> None:
         super().__init__(name, path)
@@ -103,29 +104,22 @@ class _Given(SourceFileLoader):
 
 
 def _from_source(path: Path, source: str) -> ModuleType:
-    place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
-    name = f"loom_tools_{path.stem}_{place}"
+    name = f"loom_tools_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path, loader=_Given(name, str(path), source))
     if spec is None or spec.loader is None:
         raise BadFile(f"{path}: cannot be loaded as Python")
     module, loader = importlib.util.module_from_spec(spec), spec.loader
     before = sys.modules.get(name)
-    sys.modules[name] = module  # dataclasses look up the module of their annotations there
-    # Tracebacks show the lines that run, and not those of a later edit.
+    sys.modules[name] = module  # dataclasses look up the module of their annotations here
+    # Tracebacks show the lines that ran, not those of a later edit.
     linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
     try:
         _run(lambda: loader.exec_module(module), str(path))
     except BadFile:
-        if before is not None:  # what it said before stays in use
+        if before is not None:  # the former version stays in use
             sys.modules[name] = before
         raise
     return module
-
-
-def _imported(target: str) -> ModuleType:
-    where = _split(target)[0]
-    _run(lambda: importlib.import_module(where), where)
-    return sys.modules[where]
 
 
 def _run(load: Callable[[], object], where: str) -> None:
@@ -135,36 +129,21 @@ def _run(load: Callable[[], object], where: str) -> None:
         raise
     except SyntaxError as error:
         raise BadFile(f"{error.filename or where}:{error.lineno or 1}: {error.msg}") from error
-    except (Exception, SystemExit) as error:  # a user's file may raise anything; it must cost its own tools alone
-        raise BadFile(f"{_place(error, where)}: {type(error).__name__}: {error}") from error
-
-
-def _place(error: BaseException, where: str) -> str:
-    """File and line where it was raised, as near to the file as its traceback tells."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename == where]
-    return f"{where}:{own[-1].lineno}" if own else where
+    except (Exception, SystemExit) as error:  # a user's file may raise anything; only its own tools may be lost
+        own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == where]
+        line = f":{own[-1].lineno}" if own else ""
+        raise BadFile(f"{where}{line}: {type(error).__name__}: {error}") from error
 
 
 def _named(module: ModuleType, name: str, target: str) -> tuple[Tool, ...]:
-    by_name = {each.spec.name: each for each in vars(module).values() if isinstance(each, Tool)}
+    """What a name stands for: a tool, a module of tools, or a function whose types say enough."""
     try:
-        return _tools(attrgetter(name)(module), target)
+        thing = attrgetter(name)(module)
     except AttributeError as error:
+        by_name = {each.spec.name: each for each in vars(module).values() if isinstance(each, Tool)}
         if name in by_name:
             return (by_name[name],)
         raise BadFile(f"{target}: there is no {name!r}; tools: {', '.join(by_name) or 'none'}") from error
-
-
-def _all(module: ModuleType, target: str) -> tuple[Tool, ...]:
-    found = {id(each): each for each in vars(module).values() if isinstance(each, Tool)}  # by id: two names, one tool
-    if not found:
-        raise BadFile(f"{target}: no tool in it; put @tool over a function")
-    return tuple(found.values())
-
-
-def _tools(thing: object, target: str) -> tuple[Tool, ...]:
-    """What a name stands for: a tool, a module of tools, or a function that needs no more than its types."""
     if isinstance(thing, Tool):
         return (thing,)
     if isinstance(thing, ModuleType):
@@ -172,3 +151,10 @@ def _tools(thing: object, target: str) -> tuple[Tool, ...]:
     if inspect.isfunction(thing):
         return (declared(thing),)
     raise BadFile(f"{target}: is a {type(thing).__name__}, expected a function under @tool, or a module of them")
+
+
+def _all(module: ModuleType, target: str) -> tuple[Tool, ...]:
+    found = {id(each): each for each in vars(module).values() if isinstance(each, Tool)}  # by id: two names, one tool
+    if not found:
+        raise BadFile(f"{target}: no tool in it; put @tool over a function")
+    return tuple(found.values())

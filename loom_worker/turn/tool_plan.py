@@ -42,7 +42,7 @@ class Checked:
     """A call as it may run, or why it may not."""
 
     arguments: Json
-    flaw: str | None = None
+    error: str | None = None
     approve_by_ms: int | None = None
     """A person must approve it until then; None: nobody needs to be asked."""
 
@@ -107,8 +107,8 @@ def planned(
         problem = _over_limit(place, position + place, limits)
         found = Checked(use.arguments, problem) if problem else examined(use)
         call = Call(id=use.id, name=use.name, arguments=found.arguments, position=position + place, reply_n=reply_n)
-        if found.flaw is not None:
-            call = replace(call, status="failed", content=found.flaw)
+        if found.error is not None:
+            call = replace(call, status="failed", content=found.error)
         elif found.approve_by_ms is not None:
             call = replace(call, approval="waiting", approve_by_ms=found.approve_by_ms)
         calls.append(call)

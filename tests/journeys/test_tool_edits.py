@@ -69,7 +69,7 @@ def test_an_edit_acts_in_every_process_and_a_broken_one_in_none(
 
     def is_told() -> bool:
         assert asked() == new
-        return f"{folder / 'seal.py'}:8: invalid syntax; what it said before stays in use" in logs(system)
+        return f"{folder / 'seal.py'}:8: invalid syntax; the former version stays in use" in logs(system)
 
     until(is_told, 20, "the log says what is wrong and where")
     assert asked() == new

@@ -49,7 +49,7 @@ def a_backend(url: str, *, timeout_s: float = 10, **given: Any) -> RestBackend:
 def call(backend: RestBackend, name: str, /, **arguments: Any) -> Any:
     """Call a tool as the worker does: only with arguments that fit its schema."""
     registry = Registry(backend.tools())
-    assert registry.flaw(ToolUse("toolu_1", name, arguments)) is None
+    assert registry.error_in(ToolUse("toolu_1", name, arguments)) is None
     tool = registry.get(name)
     assert tool is not None
     return tool.run(arguments, CALLER)

@@ -35,7 +35,7 @@ class Example:
         prepared = self.registry.prepared(ToolUse("toolu_1", name, arguments))
         tool = self.registry.get(name)
         assert tool is not None
-        assert prepared.flaw is None
+        assert prepared.error is None
         return call_tool(tool, prepared.arguments, CALLER, timeout_s=30.0, pool=self.pool, max_bytes=10_000)
 
 
@@ -59,7 +59,7 @@ def test_the_example_works_through_registry_pool_and_child(example: Example) -> 
 def test_the_examples_failures_are_what_the_page_says(example: Example) -> None:
     refused = example.run("convert", {"amount": -1, "currency": "EUR"})
     assert (refused.status, refused.content, refused.code) == ("failed", "amount must not be negative", "INVALID_INPUT")
-    flaw = example.registry.prepared(ToolUse("t", "convert", {"amount": "ten", "currency": "EUR"})).flaw
+    flaw = example.registry.prepared(ToolUse("t", "convert", {"amount": "ten", "currency": "EUR"})).error
     assert flaw is not None
     assert f"`{flaw}`" in text(PAGE)
 

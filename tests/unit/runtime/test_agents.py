@@ -151,7 +151,7 @@ def test_an_agent_without_swap_cannot_look_for_what_left_its_context(settings: S
 def test_a_session_may_choose_fewer_tools(settings: Settings) -> None:
     runtime = with_agent(settings, Agent("a")).runtime("a", Choice(tools=("execute_sql",)))
     assert names(runtime.specs) == {"execute_sql"} | MEMORY | STANDING
-    assert runtime.registry.flaw(ToolUse("t", "list_tables", {}), runtime.allowed) is not None
+    assert runtime.registry.error_in(ToolUse("t", "list_tables", {}), runtime.allowed) is not None
 
 
 def test_a_session_may_choose_another_database_of_the_same_server(
@@ -229,7 +229,7 @@ def test_an_agent_has_the_tools_of_its_user_s_files_and_a_bad_file_costs_no_othe
     readers = with_agent(settings, replace(agent, is_read_only=True)).runtime("a")
     assert "roll" not in names(readers.specs)
     assert "may only read" in str(
-        readers.registry.prepared(ToolUse("t", "roll", {"sides": 6}), None, read_only=True).flaw
+        readers.registry.prepared(ToolUse("t", "roll", {"sides": 6}), None, read_only=True).error
     )
 
 

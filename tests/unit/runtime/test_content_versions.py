@@ -15,7 +15,7 @@ from loom_worker.core.settings import PatternSettings, Settings
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime.content_versions import APART_S, KEY, ContentVersions
 from loom_worker.store.database import Database
-from loom_worker.tools.live import Times, ToolFiles
+from loom_worker.tools.live import ToolFiles
 from tests.support.callers import CALLER
 from tests.support.registry import made_components
 from tests.support.valkey import Valkey
@@ -190,10 +190,13 @@ class Clock:
     def __init__(self) -> None:
         self.now_s = NOW_S
 
-    def __call__(self) -> float:
+    def monotonic(self) -> float:
         return self.now_s
 
-    def pause(self, wait_s: float) -> None:
+    def time(self) -> float:
+        return self.now_s
+
+    def sleep(self, wait_s: float) -> None:
         self.now_s += wait_s
 
 
@@ -208,7 +211,7 @@ def test_an_agents_file_that_one_process_has_taken_up_acts_in_all_from_the_next_
     path, text = tmp_path / "a.yaml", "agent: {{name: a, system_prompt: {}}}\n"
     write(path, text.format("one"), NOW_S - 60)
     clocks = Clock(), Clock()
-    live = [LiveAgents(tmp_path, clock=each, wall_clock=each, pause=each.pause) for each in clocks]
+    live = [LiveAgents(tmp_path, clock=each.monotonic, wall_clock=each.time, pause=each.sleep) for each in clocks]
     contents = [ContentVersions(valkey, process=f"p{n}") for n in range(2)]
     for agents, content in zip(live, contents, strict=True):
         agents.share(content)
@@ -261,9 +264,7 @@ def test_a_tools_file_that_one_process_has_taken_up_acts_in_all_from_the_next_tu
     write(tmp_path / "say.py", text.format("one"), NOW_S - 60)
     clocks = Clock(), Clock()
     contents = [ContentVersions(valkey, process=f"p{n}") for n in range(2)]
-    files = [
-        ToolFiles(Times(clock, clock, clock.pause), content) for clock, content in zip(clocks, contents, strict=True)
-    ]
+    files = [ToolFiles(clock, content) for clock, content in zip(clocks, contents, strict=True)]
 
     def said(each: ToolFiles) -> object:
         each.stamp(["say.py"], tmp_path)

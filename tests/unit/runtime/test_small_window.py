@@ -145,8 +145,8 @@ def test_a_tool_is_shown_once_there_is_an_occasion(
 
 def test_a_tool_that_is_not_shown_can_be_called_all_the_same(runtime: AgentRuntime) -> None:
     assert not LATE & shown(runtime)
-    assert runtime.prepared(ToolUse("1", "search_conversation", {"query": "tea"})).flaw is None
-    assert runtime.prepared(ToolUse("1", "get_tool_result", {"ref": REF})).flaw is None
+    assert runtime.prepared(ToolUse("1", "search_conversation", {"query": "tea"})).error is None
+    assert runtime.prepared(ToolUse("1", "get_tool_result", {"ref": REF})).error is None
 
 
 def test_a_turn_with_little_room_goes_on_without_the_tools_that_came_late(
@@ -178,5 +178,5 @@ def test_what_an_agents_list_leaves_out_cannot_be_asked_for(settings: Settings, 
     fitted = made_components(replace(settings, llm=narrow("anthropic")), agents, database)
     runtime = fitted.registry.runtime("a")
     fitted.close()
-    assert runtime.prepared(ToolUse("1", MORE, {"names": ["shared_memory_read"]})).flaw is None
-    assert runtime.prepared(ToolUse("1", MORE, {"names": ["shared_memory_write"]})).flaw is not None
+    assert runtime.prepared(ToolUse("1", MORE, {"names": ["shared_memory_read"]})).error is None
+    assert runtime.prepared(ToolUse("1", MORE, {"names": ["shared_memory_write"]})).error is not None

@@ -35,7 +35,7 @@ def approvals(stage: Stage, out: Out) -> Approvals:
         def prepared(self, agent: str, use: ToolUse) -> tuple[Json, str | None]:
             assert agent == stage.agent.name
             found = stage.registry.prepared(use, stage.agent.tools, read_only=stage.agent.is_read_only)
-            return found.arguments, found.flaw
+            return found.arguments, found.error
 
     service = Service(
         stage.settings,

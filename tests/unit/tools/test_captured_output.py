@@ -56,7 +56,7 @@ def test_what_a_tool_prints_is_logged_under_its_name_cleaned_and_cut(
     assert said[0].startswith("tool forecast: sunnyyyy")
     assert len(said[0]) == len("tool forecast: ") + LINE_CHARS
     assert said[1:3] == ["tool forecast: [31mred", "tool forecast: from a program"]
-    assert said[MAX_LINES] == "tool forecast prints too much: the further lines of this call are left out"
+    assert said[MAX_LINES] == "tool forecast prints too much: the rest of this call's output is left out"
     assert len(said) == MAX_LINES + 1
 
 

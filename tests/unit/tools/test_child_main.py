@@ -10,8 +10,8 @@ from loom_worker.backends.documents.backend import DocumentsBackend
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.core.errors import LoomError
 from loom_worker.core.values.json import Json
-from loom_worker.tools import child_main, targets, wire
-from loom_worker.tools.child import Child
+from loom_worker.tools import child_main, targets
+from loom_worker.tools.child import Child, packed, unpacked
 from tests.support.callers import CALLER
 
 FILE = '''
@@ -107,7 +107,7 @@ def talk(messages: list[Json]) -> list[Any]:
     try:
         done = subprocess.run(
             [*child_main.command(), str(read_end)],
-            input=b"".join(map(wire.packed, messages)),
+            input=b"".join(map(packed, messages)),
             pass_fds=(read_end,),
             start_new_session=True,
             capture_output=True,
@@ -118,7 +118,7 @@ def talk(messages: list[Json]) -> list[Any]:
         os.close(read_end)
         os.close(write_end)
     stream = io.BytesIO(done.stdout)
-    return list(iter(lambda: wire.unpacked(stream.read), None))
+    return list(iter(lambda: unpacked(stream.read), None))
 
 
 def test_a_child_answers_each_request_in_turn_and_ends_with_its_stdin(folder: Path) -> None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from loom_worker.core.errors import BadFile
-from loom_worker.tools.live import SETTLE_S, Times, ToolFiles
+from loom_worker.tools.live import SETTLE_S, ToolFiles
 from tests.support.callers import CALLER
 
 TEXT = '''from loom_worker.tools.declare import tool
@@ -26,10 +26,13 @@ Write = Callable[[str], Path]
 class Clock:
     now_s = 1_800_000_000.0
 
-    def __call__(self) -> float:
+    def monotonic(self) -> float:
         return self.now_s
 
-    def pause(self, wait_s: float) -> None:
+    def time(self) -> float:
+        return self.now_s
+
+    def sleep(self, wait_s: float) -> None:
         self.now_s += wait_s
 
 
@@ -40,7 +43,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def files(clock: Clock) -> ToolFiles:
-    return ToolFiles(Times(clock, clock, clock.pause))
+    return ToolFiles(clock)
 
 
 @pytest.fixture
@@ -88,7 +91,7 @@ def test_a_broken_edit_leaves_the_former_version_and_is_told_once_with_file_and_
     for _ in range(3):
         assert said(files, tmp_path) == "Hello"
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line == f"tool file: {path}:2: ZeroDivisionError: division by zero; what it said before stays in use"
+    assert line == f"tool file: {path}:2: ZeroDivisionError: division by zero; the former version stays in use"
     write(TEXT.format(word="Mended"))
     clock.now_s += SETTLE_S
     assert said(files, tmp_path) == "Mended"

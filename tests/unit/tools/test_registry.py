@@ -8,7 +8,8 @@ from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.chat import ToolSpec, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Tool
-from loom_worker.tools.registry import MAX_FLAW_CHARS, Prepared, Registry
+from loom_worker.tools.arguments import MAX_ERROR_CHARS
+from loom_worker.tools.registry import Prepared, Registry
 
 SQL: Json = {
     "type": "object",
@@ -64,35 +65,35 @@ def test_a_tool_is_got_by_its_name(registry: Registry) -> None:
 
 
 def test_a_call_that_fits_has_no_flaw(registry: Registry) -> None:
-    assert registry.flaw(use("execute_sql", {"sql": "SELECT 1", "options": {"a/b": [1, 2]}})) is None
-    assert registry.flaw(use("list_tables"), ("list_tables",)) is None
+    assert registry.error_in(use("execute_sql", {"sql": "SELECT 1", "options": {"a/b": [1, 2]}})) is None
+    assert registry.error_in(use("list_tables"), ("list_tables",)) is None
 
 
 def test_an_unknown_tool_is_answered_with_the_likely_one(registry: Registry) -> None:
-    flaw = registry.flaw(use("exec_sql"))
-    assert flaw == "there is no tool 'exec_sql'; did you mean execute_sql?"
+    error = registry.error_in(use("exec_sql"))
+    assert error == "there is no tool 'exec_sql'; did you mean execute_sql?"
 
 
 def test_an_unknown_tool_like_no_other_is_answered_with_all(registry: Registry) -> None:
-    flaw = registry.flaw(use("zzz"))
-    assert flaw == "there is no tool 'zzz'; known: execute_sql, get_schema, list_tables"
-    assert registry.flaw(use("zzz"), ()) == "there is no tool 'zzz'; known: none"
+    error = registry.error_in(use("zzz"))
+    assert error == "there is no tool 'zzz'; known: execute_sql, get_schema, list_tables"
+    assert registry.error_in(use("zzz"), ()) == "there is no tool 'zzz'; known: none"
 
 
 def test_tools_an_agent_may_not_use_are_not_proposed_to_it(registry: Registry) -> None:
-    flaw = registry.flaw(use("exec_sql"), ("list_tables",))
-    assert flaw is not None
-    assert "execute_sql" not in flaw
+    error = registry.error_in(use("exec_sql"), ("list_tables",))
+    assert error is not None
+    assert "execute_sql" not in error
 
 
 def test_a_tool_that_is_not_allowed_is_refused_by_name(registry: Registry) -> None:
-    flaw = registry.flaw(use("execute_sql", {"sql": "SELECT 1"}), ("list_tables",))
-    assert flaw == "the tool 'execute_sql' is not allowed for this agent"
+    error = registry.error_in(use("execute_sql", {"sql": "SELECT 1"}), ("list_tables",))
+    assert error == "the tool 'execute_sql' is not allowed for this agent"
 
 
 def test_arguments_that_could_not_be_read_are_not_checked_against_the_schema(registry: Registry) -> None:
-    flaw = registry.flaw(use("list_tables", {}, flaw="cut at 40 characters"))
-    assert flaw == "the arguments could not be read: cut at 40 characters"
+    error = registry.error_in(use("list_tables", {}, flaw="cut at 40 characters"))
+    assert error == "the arguments could not be read: cut at 40 characters"
 
 
 def test_a_call_that_fits_keeps_its_arguments(registry: Registry) -> None:
@@ -105,7 +106,7 @@ def test_arguments_of_another_type_that_say_the_same_are_converted_in_a_copy(reg
     call = use("execute_sql", {"sql": 1, "options": '{"a/b": ["3"]}'})
     assert registry.prepared(call) == Prepared({"sql": "1", "options": {"a/b": [3]}})
     assert call.arguments == {"sql": 1, "options": '{"a/b": ["3"]}'}
-    assert registry.flaw(call) is None
+    assert registry.error_in(call) is None
 
 
 @pytest.mark.parametrize(
@@ -125,30 +126,30 @@ def test_a_violation_is_told_with_its_place_what_was_expected_and_what_was_given
     registry: Registry, arguments: Any, said: str
 ) -> None:
     found = registry.prepared(use("execute_sql", arguments))
-    assert found.flaw is not None
-    assert found.flaw.replace('""', "''") == said
+    assert found.error is not None
+    assert found.error.replace('""', "''") == said
 
 
 def test_what_was_wrong_is_said_however_long_the_value_is() -> None:
     registry = Registry([tool("note", {"type": "object", "properties": {"text": {"type": "string", "maxLength": 9}}})])
-    assert str(registry.flaw(use("note", {"text": "x" * 5000}))).endswith("is too long")
+    assert str(registry.error_in(use("note", {"text": "x" * 5000}))).endswith("is too long")
 
 
 def test_all_types_that_would_do_are_named() -> None:
     either = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "string"}}]}
     registry = Registry([tool("pick", {"type": "object", "properties": {"which": either}})])
-    assert registry.flaw(use("pick", {"which": True})) is None  # a list of one text
-    assert registry.flaw(use("pick", {"which": {"a": 1}})) == '/which: expected integer or array, got {"a": 1}'
+    assert registry.error_in(use("pick", {"which": True})) is None  # a list of one text
+    assert registry.error_in(use("pick", {"which": {"a": 1}})) == '/which: expected integer or array, got {"a": 1}'
 
 
 def test_an_agent_that_only_reads_gets_no_tool_that_changes_something() -> None:
     registry = Registry([tool("look"), tool("write", is_read_only=False)])
     assert [spec.name for spec in registry.specs(read_only=True)] == ["look"]
     assert [spec.name for spec in registry.specs(("write",))] == ["write"]
-    assert registry.prepared(use("look"), read_only=True).flaw is None
-    refused = registry.prepared(use("write"), read_only=True).flaw
+    assert registry.prepared(use("look"), read_only=True).error is None
+    refused = registry.prepared(use("write"), read_only=True).error
     assert refused == "the tool 'write' changes something, and this agent may only read"
-    assert registry.prepared(use("wirte"), read_only=True).flaw == "there is no tool 'wirte'; known: look"
+    assert registry.prepared(use("wirte"), read_only=True).error == "there is no tool 'wirte'; known: look"
 
 
 @pytest.mark.parametrize(
@@ -160,9 +161,9 @@ def test_an_agent_that_only_reads_gets_no_tool_that_changes_something() -> None:
     ],
 )
 def test_a_flaw_stays_short_whatever_the_model_sent(registry: Registry, call: ToolUse) -> None:
-    flaw = registry.flaw(call)
-    assert flaw is not None
-    assert len(flaw) <= MAX_FLAW_CHARS
+    error = registry.error_in(call)
+    assert error is not None
+    assert len(error) <= MAX_ERROR_CHARS
 
 
 @pytest.mark.cases(

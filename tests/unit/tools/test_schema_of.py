@@ -80,7 +80,7 @@ def odd_default(a: object = object()) -> None: ...
         (others, "name each argument, or give the tool a schema="),
         (odd_type, "parameter 'a': no schema for complex; use str"),
         (odd_key, "no schema for dict"),
-        (odd_default, "its default is no JSON value; use None"),
+        (odd_default, "its default is not a JSON value; use None"),
     ],
 )
 def test_a_parameter_without_a_schema_is_refused_with_what_to_do(function: Any, said: str) -> None:

@@ -150,7 +150,7 @@ def test_a_failure_is_kept_whole_and_told_in_a_line(
         failed(f"no column naem\npassword={SECRET}", "INVALID_INPUT", f"{TRACE}token={SECRET}"),
     )
     with caplog.at_level(logging.INFO, "loom_worker.tools.error_channel"):
-        text, error_id = Failures(errors, clock_ms=lambda: NOW_MS).told(who, "look", whole)
+        text, error_id = Failures(errors, clock_ms=lambda: NOW_MS).keep(who, "look", whole)
     assert error_id is not None
     assert text == f"Tool 'look' failed: Code INVALID_INPUT: no column naem [Error ID: {error_id}]"
     kept = errors.get("acme", error_id)
@@ -167,13 +167,13 @@ def test_a_failure_is_kept_whole_and_told_in_a_line(
 
 def test_a_timeout_is_told_and_kept_like_a_failure(database: Database, errors: ToolErrors) -> None:
     late = Outcome("timeout", "timed out after 30 s", is_fault=True)
-    text, error_id = Failures(errors).told(caller(database), "look", late)
+    text, error_id = Failures(errors).keep(caller(database), "look", late)
     assert text == f"Tool 'look' failed: timed out after 30 s [Error ID: {error_id}]"
 
 
 def test_storing_is_tried_twice(database: Database) -> None:
     flaky = Flaky(database, failures=1)
-    _, error_id = Failures(flaky).told(caller(database), "look", failed("no"))
+    _, error_id = Failures(flaky).keep(caller(database), "look", failed("no"))
     assert (flaky.asked, error_id is not None) == (2, True)
 
 
@@ -182,7 +182,7 @@ def test_a_failure_that_cannot_be_kept_is_told_in_500_characters(
 ) -> None:
     flaky = Flaky(database, failures=9)
     long = f"first\nsecond password={SECRET} " + "x" * 3000
-    text, error_id = Failures(flaky).told(caller(database), "look", failed(long, "INVALID_INPUT"))
+    text, error_id = Failures(flaky).keep(caller(database), "look", failed(long, "INVALID_INPUT"))
     assert (flaky.asked, error_id) == (2, None)
     said = text.removeprefix("Tool 'look' failed: ")
     assert len(said) == FALLBACK_CHARS
@@ -192,14 +192,14 @@ def test_a_failure_that_cannot_be_kept_is_told_in_500_characters(
 
 @pytest.mark.parametrize("content", ["", "short"])
 def test_without_a_store_there_is_no_id(database: Database, content: str) -> None:
-    text, error_id = Failures(None).told(caller(database), "look", failed(content))
+    text, error_id = Failures(None).keep(caller(database), "look", failed(content))
     assert (text, error_id) == (f"Tool 'look' failed: {content or NOTHING_SAID}", None)
 
 
 def test_a_failure_of_a_deleted_session_is_told_all_the_same(database: Database, errors: ToolErrors) -> None:
     who = caller(database)
     Sessions(database).delete("acme", "s1")
-    assert Failures(errors).told(who, "look", failed("no")) == ("Tool 'look' failed: no", None)
+    assert Failures(errors).keep(who, "look", failed("no")) == ("Tool 'look' failed: no", None)
 
 
 def test_of_a_long_error_the_middle_is_left_out_and_that_is_said() -> None:
@@ -226,7 +226,7 @@ def detail(errors: ToolErrors, who: Caller, error_id: object) -> dict[str, objec
 
 def test_the_model_reads_the_whole_of_an_error(database: Database, errors: ToolErrors) -> None:
     who = caller(database)
-    _, error_id = Failures(errors, clock_ms=lambda: NOW_MS).told(who, "look", failed("a\nb", "DATABASE_ERROR", TRACE))
+    _, error_id = Failures(errors, clock_ms=lambda: NOW_MS).keep(who, "look", failed("a\nb", "DATABASE_ERROR", TRACE))
     assert detail(errors, who, f" {error_id}\n") == {
         "error_id": error_id,
         "timestamp": "2024-11-21T23:03:34.000Z",
@@ -241,7 +241,7 @@ def test_what_the_model_reads_of_a_long_error_is_no_large_result(
     database: Database, errors: ToolErrors, piece: str
 ) -> None:
     who = caller(database)
-    _, error_id = Failures(errors).told(who, "look", failed(f"begin {piece * 30_000} end", detail=piece * 20_000))
+    _, error_id = Failures(errors).keep(who, "look", failed(f"begin {piece * 30_000} end", detail=piece * 20_000))
     answer = detail(errors, who, error_id)
     size_bytes = len(json.dumps(answer, ensure_ascii=False).encode())
     assert DETAIL_BYTES * 0.9 < size_bytes <= DETAIL_BYTES + 100
@@ -250,7 +250,7 @@ def test_what_the_model_reads_of_a_long_error_is_no_large_result(
 
 
 def test_no_session_reads_an_error_of_another(database: Database, errors: ToolErrors) -> None:
-    _, error_id = Failures(errors).told(caller(database), "look", failed("secret"))
+    _, error_id = Failures(errors).keep(caller(database), "look", failed("secret"))
     with pytest.raises(ToolFailed) as raised:
         detail(errors, caller(database, "s2"), error_id)
     assert raised.value.code == "ERROR_NOT_FOUND"
@@ -299,7 +299,7 @@ def test_the_log_has_a_failure_with_its_id_without_secrets_and_short(
     text = f"ErrorResponse: password={SECRET}\n" + "x" * 50_000
     outcome = Outcome("failed", text, detail=f"Traceback\npostgresql://loom:{SECRET}@db/x", is_fault=is_fault)
     with caplog.at_level(logging.INFO):
-        _, error_id = Failures(errors if is_kept else None).told(caller(database), "execute_sql", outcome)
+        _, error_id = Failures(errors if is_kept else None).keep(caller(database), "execute_sql", outcome)
     (record,) = [each for each in caplog.records if each.getMessage().startswith("tool ")]
     assert record.levelno == (logging.ERROR if is_fault else logging.INFO)
     assert getattr(record, "error_id", None) == error_id

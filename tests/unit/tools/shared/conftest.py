@@ -4,16 +4,29 @@ from typing import Any
 
 import pytest
 
+from loom_worker.core.stopping import Stopping
+from loom_worker.core.values.sessions import Session
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.store.database import Database
+from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared_memory import SharedMemory
-from loom_worker.tools.shared_memory import SharedParts, WaitClock, shared_tools
+from loom_worker.tools.shared_memory import SharedParts, shared_tools
 
 NOW_MS = 1_795_253_400_000
 
 
 @dataclass
-class Time:
+class Metadata(Sessions):
+    """The metadata of sessions by their ids."""
+
+    scopes: dict[str, dict[str, object]]
+
+    def get(self, workspace: str, session_id: str) -> Session:
+        return Session("lane", session_id, workspace, "x", "open", 0, 0, metadata=self.scopes.get(session_id, {}))
+
+
+@dataclass
+class Time(Stopping):
     """Passes only when somebody waits; then, too, the others do what they do."""
 
     now_s: float = 0.0
@@ -54,8 +67,9 @@ def agents(database: Database, scopes: dict[str, dict[str, object]]) -> Agents:
     time = Time()
     parts = SharedParts(
         SharedMemory(database),
-        scope_of=lambda caller: scopes.get(caller.session_id, {}),
-        waiting=WaitClock(time.pause, lambda: time.now_s),
+        Metadata(scopes),
+        time,
         clock_ms=lambda: NOW_MS,
+        clock_s=lambda: time.now_s,
     )
     return Agents({tool.spec.name: tool for tool in shared_tools(parts)}, time)

@@ -12,8 +12,8 @@ from loom_worker.core.values.chat import ToolUse
 from loom_worker.store.database import Database
 from loom_worker.store.shared_memory import Namespace, SharedEntry, SharedMemory
 from loom_worker.tools.registry import Registry
-from loom_worker.tools.shared_memory import SharedParts, WaitClock, shared_tools
-from tests.unit.tools.shared.conftest import NOW_MS, Agents, agent
+from loom_worker.tools.shared_memory import SharedParts, shared_tools
+from tests.unit.tools.shared.conftest import NOW_MS, Agents, Metadata, Time, agent
 
 ME = agent()
 SECRET = "secret-of-player2"
@@ -103,10 +103,10 @@ def test_lists_go_on_where_they_ended(agents: Agents) -> None:
 
 def test_a_database_that_does_not_answer_is_told_as_such(database: Database) -> None:
     class Silent(SharedMemory):
-        def read(self, shelf: Namespace, key: str) -> SharedEntry:
+        def read(self, namespace: Namespace, key: str) -> SharedEntry:
             raise Unavailable("The database is locked by another program.")
 
-    parts = SharedParts(Silent(database), lambda _: {}, WaitClock(lambda _: True, lambda: 0.0))
+    parts = SharedParts(Silent(database), Metadata({}), Time())
     read = {tool.spec.name: tool for tool in shared_tools(parts)}["shared_memory_read"]
     with refused("DATABASE_ERROR"):
         read.run({"key": "a"}, ME)
@@ -122,9 +122,9 @@ def test_only_what_only_looks_may_be_done_again_and_no_answer_serves_twice(agent
 
 def test_every_schema_is_one_that_the_registry_takes(agents: Agents) -> None:
     registry = Registry(agents.tools.values())
-    assert registry.flaw(ToolUse("c", "shared_memory_write", {"key": "a", "value": None})) is None
-    assert registry.flaw(ToolUse("c", "shared_memory_write", {"key": "a"})) is not None
-    assert registry.flaw(ToolUse("c", "shared_memory_watch", {"wait_s": 21})) is not None
+    assert registry.error_in(ToolUse("c", "shared_memory_write", {"key": "a", "value": None})) is None
+    assert registry.error_in(ToolUse("c", "shared_memory_write", {"key": "a"})) is not None
+    assert registry.error_in(ToolUse("c", "shared_memory_watch", {"wait_s": 21})) is not None
 
 
 NAMES = st.one_of(
