@@ -39,7 +39,13 @@ def parameters(value: Any, place: Place) -> tuple[tuple[Parameter, ...], Json]:
 def templates(value: Any, place: Place) -> tuple[dict[str, Template], Json]:
     """Read a mapping of names, a list, or a single text (under another key than templates a mapping, too)."""
     is_plural = aliases.is_known(place[-1], {"templates": ()})
-    if _is_text(value) or (not is_plural and isinstance(value, dict) and _is_template(value)):
+    is_one = _is_text(value)
+    if isinstance(value, dict) and not is_plural:  # a template, or names with a template each?
+        known = aliases.sort(value, aliases.TEMPLATE)
+        is_one = isinstance(known.values.get("content"), str) and not any(
+            isinstance(body, dict) for body in known.extra.values()
+        )
+    if is_one:
         value = {"template" if is_plural else str(place[-1]): value}
     read: dict[str, Template] = {}
     extra: Json = {}
@@ -62,12 +68,6 @@ def templates(value: Any, place: Place) -> tuple[dict[str, Template], Json]:
         own = {"name": fields.get("name")} if given is not None and "name" in fields else {}
         extra |= {name: own | fields.sorted.extra} if own or fields.sorted.extra else {}
     return read, extra
-
-
-def _is_template(value: Json) -> bool:
-    """Whether a mapping is one template rather than names with a template each."""
-    named = aliases.sort(value, aliases.TEMPLATE)
-    return isinstance(named.values.get("content"), str) and not any(isinstance(v, dict) for v in named.extra.values())
 
 
 def examples(value: Any, place: Place) -> tuple[tuple[Example, ...], Json]:
@@ -110,21 +110,20 @@ def common_errors(value: Any, place: Place) -> tuple[tuple[CommonError, ...], Js
 
 def rules(value: Any, place: Place) -> str:
     """Read one rule or several, each a text or {condition, action, rationale}, as a line each."""
-    entries = value if isinstance(value, list) else [] if value is None else [value]
-    return "\n".join(_rule(entry, place) for entry in entries)
-
-
-def _rule(value: Any, place: Place) -> str:
-    if not isinstance(value, dict):
-        return text(value, place)
-    fields = PatternFields(value, aliases.RULE, place)
-    condition, action, rationale = (fields.prose(key) for key in aliases.RULE)
-    if not action:
-        raise InvalidField((*place, "action"), MISSING)
-    line = f"When {condition}: {action}" if condition else action
-    line = line if line.endswith((".", "!", "?")) else f"{line}."
-    extra = prose(fields.sorted.extra) if fields.sorted.extra else ""
-    return " ".join(part for part in (line, rationale, extra) if part)
+    lines: list[str] = []
+    for entry in value if isinstance(value, list) else [] if value is None else [value]:
+        if not isinstance(entry, dict):
+            lines.append(text(entry, place))
+            continue
+        fields = PatternFields(entry, aliases.RULE, place)
+        condition, action, rationale = (fields.prose(key) for key in aliases.RULE)
+        if not action:
+            raise InvalidField((*place, "action"), MISSING)
+        line = f"When {condition}: {action}" if condition else action
+        line = line if line.endswith((".", "!", "?")) else f"{line}."
+        extra = prose(fields.sorted.extra) if fields.sorted.extra else ""
+        lines.append(" ".join(part for part in (line, rationale, extra) if part))
+    return "\n".join(lines)
 
 
 def _named(value: Any, place: Place, keys: Keys) -> Iterator[tuple[Place, str | None, Any]]:

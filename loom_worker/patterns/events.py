@@ -131,7 +131,12 @@ class LibraryEvents:
     def _send(self) -> None:
         """Send what is unsent, in order; a new event starts another thread once this one has ended."""
         pause_s = LEAST_PAUSE_S
-        while (update := self._next()) is not None and not self._is_closed.is_set():
+        while not self._is_closed.is_set():
+            with self._lock:
+                self._is_sending = bool(self._unsent)
+                if not self._unsent:
+                    return
+                update = self._unsent[0]
             failure = self._sent(update)
             if failure is None:
                 pause_s = LEAST_PAUSE_S
@@ -140,11 +145,6 @@ class LibraryEvents:
                 log.warning("pattern library: its events wait for Redis: %s", failure)
             self._is_closed.wait(pause_s)
             pause_s = min(2 * pause_s, MOST_PAUSE_S)
-
-    def _next(self) -> _Update | None:
-        with self._lock:
-            self._is_sending = bool(self._unsent)
-            return self._unsent[0] if self._unsent else None
 
     def _sent(self, update: _Update) -> Unavailable | None:
         """Send one, which then is no longer unsent; or return why it could not be sent."""

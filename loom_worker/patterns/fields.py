@@ -110,14 +110,14 @@ def prose(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(prose(entry) for entry in value)
     if isinstance(value, dict):
-        return "\n".join(_line(str(key), value=prose(inside)) for key, inside in value.items())
+        lines = []
+        for key, inside in value.items():
+            shown = prose(inside)
+            lines.append(f"{key}:\n  " + shown.replace("\n", "\n  ") if "\n" in shown else f"{key}: {shown}".rstrip())
+        return "\n".join(lines)
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(plain(value)).strip()
-
-
-def _line(key: str, *, value: str) -> str:
-    return f"{key}:\n  " + value.replace("\n", "\n  ") if "\n" in value else f"{key}: {value}".rstrip()
 
 
 def plain(value: Any) -> Any:

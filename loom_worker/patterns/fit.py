@@ -6,8 +6,7 @@ so that one short-lived process pays for scikit-learn and all others map what it
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,8 +62,10 @@ def _vectors(patterns: Sequence[Texts]) -> "tuple[Any, Any, list[str], NDArray[f
     singles = [(text,) for texts in patterns for text, _ in texts]
     wholes = [document(texts) for texts in patterns]
     by_text, by_pattern, vocabulary, rarity = [], [], [], []
-    for analyzer in (word_terms, piece_terms):
-        vectorizer = TfidfVectorizer(analyzer=partial(_terms_of, analyzer), sublinear_tf=True)
+    for cut in (word_terms, piece_terms):
+        vectorizer = TfidfVectorizer(
+            analyzer=lambda texts, cut=cut: [term for text in texts for term in cut(text)], sublinear_tf=True
+        )
         vectorizer.fit(singles)
         names = [str(name) for name in vectorizer.get_feature_names_out()]
         vectorizer.idf_ = vectorizer.idf_ * np.array([gain(name) for name in names])
@@ -75,21 +76,21 @@ def _vectors(patterns: Sequence[Texts]) -> "tuple[Any, Any, list[str], NDArray[f
     return hstack(by_text).tocsr(), hstack(by_pattern).tocsr(), vocabulary, np.concatenate(rarity)
 
 
-def _terms_of(analyzer: Callable[[str], list[str]], texts: Iterable[str]) -> list[str]:
-    return [term for text in texts for term in analyzer(text)]
-
-
 def _coefficients(vectors: Any, wholes: Any, classes: Sequence[int], weights: "NDArray[float64]") -> Any:
     """Of each term (row) for each class (column), dense or sparse.
 
     Args:
         classes: of each single text.
     """
+    import numpy as np
     from scipy.sparse import csr_matrix, vstack
     from sklearn.svm import LinearSVC
 
-    if vectors.shape[0] > MOST_TEXTS:
-        return _alone(vectors, wholes, classes)
+    if vectors.shape[0] > MOST_TEXTS:  # the documents as models, scaled so that the texts of each score OWN on average
+        count = wholes.shape[0]
+        sums = np.bincount(classes, np.asarray(vectors.multiply(wholes[classes]).sum(axis=1)).ravel(), count)
+        scale = OWN * np.bincount(classes, minlength=count) / np.where(sums > 0, sums, 1.0)
+        return wholes.T.multiply(scale).tocsr()
     machine = LinearSVC(random_state=0)
     nothing = csr_matrix((1, vectors.shape[1]))
     machine.fit(vstack([nothing, vectors]), [NOTHING, *classes], sample_weight=[ITS_WEIGHT, *weights])
@@ -97,16 +98,6 @@ def _coefficients(vectors: Any, wholes: Any, classes: Sequence[int], weights: "N
     coefficients = WHOLE * wholes.T.toarray()
     coefficients[:, learned] += (1 - WHOLE) * machine.coef_[-len(learned) :].T
     return coefficients
-
-
-def _alone(vectors: Any, wholes: Any, classes: Sequence[int]) -> Any:
-    """The documents as models, scaled so that the texts of each score OWN on average."""
-    import numpy as np
-
-    count = wholes.shape[0]
-    sums = np.bincount(classes, np.asarray(vectors.multiply(wholes[classes]).sum(axis=1)).ravel(), count)
-    scale = OWN * np.bincount(classes, minlength=count) / np.where(sums > 0, sums, 1.0)
-    return wholes.T.multiply(scale).tocsr()
 
 
 def main(folder: Path) -> None:

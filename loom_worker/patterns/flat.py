@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from loom_worker.core.fields import MISSING, InvalidField
 from loom_worker.core.values.json import Json
@@ -82,12 +81,13 @@ def digest(pattern: Pattern) -> str:
     Where it stands (source, line) and what its library says of itself are not in it.
     """
     content = {name: getattr(pattern, name) for name in Pattern.__slots__ if name not in ("source", "line", "digest")}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=_as_json)
+    text = json.dumps(
+        content,
+        sort_keys=True,
+        separators=(",", ":"),
+        default=lambda part: {name: getattr(part, name) for name in part.__slots__},
+    )
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
-
-
-def _as_json(part: Any) -> Json:
-    return {name: getattr(part, name) for name in part.__slots__}
 
 
 def _name(fields: PatternFields, folder: str) -> str:

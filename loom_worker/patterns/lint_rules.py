@@ -4,12 +4,11 @@ import difflib
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from loom_worker.core.fields import Place
-from loom_worker.core.values.patterns import Parameter, Pattern
+from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns import aliases
 from loom_worker.patterns.aliases import Keys, sort
 from loom_worker.patterns.library_entries import Unit
@@ -64,8 +63,12 @@ class Surroundings:
 
 def warnings(unit: Unit, pattern: Pattern, library: Surroundings) -> Iterator[LintWarning]:
     """All warnings about one pattern of a library."""
-    written = sort(unit.body, aliases.PATTERN).written
-    yield from _of_keys(unit)
+    yield from _of_mapping(unit.body, (), aliases.PATTERN)
+    fields = sort(unit.body, aliases.PATTERN)
+    written = fields.written
+    for part, keys in _PARTS.items():
+        for place, body in _bodies(fields.values.get(part), (written.get(part, part),), keys):
+            yield from _of_mapping(body, place, keys)
     if not pattern.description:
         yield ("name",), "no description", "it will hardly be found; say in a sentence what it is for"
     if not pattern.intents:
@@ -93,17 +96,8 @@ def warnings(unit: Unit, pattern: Pattern, library: Surroundings) -> Iterator[Li
     yield from _of_templates(pattern, at)
 
 
-def _of_keys(unit: Unit) -> Iterator[LintWarning]:
-    """Warn of unknown keys, with the nearest known one, and of a key's other name where the key is there as well."""
-    yield from _of_mapping(unit.body, (), aliases.PATTERN)
-    fields = sort(unit.body, aliases.PATTERN)
-    for part, keys in _PARTS.items():
-        if part in fields.values:
-            for place, body in _bodies(fields.values[part], (fields.written[part],), keys):
-                yield from _of_mapping(body, place, keys)
-
-
 def _of_mapping(body: Mapping[Any, Any], place: Place, keys: Keys) -> Iterator[LintWarning]:
+    """Warn of unknown keys, with the nearest known one, and of a key's other name where the key is there as well."""
     fields = sort(body, keys)
     for key in fields.extra:
         if key in fields.overruled:
@@ -191,8 +185,12 @@ def _same(intent: str) -> str:
 def sql_error(template: str, pattern: Pattern) -> str:
     """Why no dialect of the pattern's backend accepts a template, in one line; empty if one does."""
     first = ""
-    for is_bare in (False, True):
-        values = {parameter.name: _value(parameter, is_bare=is_bare) for parameter in pattern.parameters}
+    for is_bare in (False, True):  # first with defaults and examples, then with what fits everywhere
+        values = {}
+        for parameter in pattern.parameters:
+            given = parameter.default if parameter.default is not None else parameter.example
+            fits = "1" if parameter.type.lower().startswith(_NUMBERS) else parameter.name
+            values[parameter.name] = fits if is_bare else given or fits
         filled = fill(template, {**{name: name for name in placeholders(template)}, **values})
         for dialect in DIALECTS[pattern.backend_type]:
             error = _parse_error(filled, dialect)
@@ -206,30 +204,15 @@ def _parse_error(sql: str, dialect: str | None) -> str:
     from sqlglot import ErrorLevel, parse
     from sqlglot.errors import ParseError, SqlglotError
 
+    logger = logging.getLogger("sqlglot")
+    was, logger.disabled = logger.disabled, True  # it warns of statements such as EXPLAIN, which it parses in part
     try:
-        with _quiet(logging.getLogger("sqlglot")):
-            statements = parse(sql, read=dialect, error_level=ErrorLevel.IMMEDIATE)
+        statements = parse(sql, read=dialect, error_level=ErrorLevel.IMMEDIATE)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         return f"{first.get('description', 'not readable')} at its line {first.get('line', 1)}"
     except (SqlglotError, RecursionError) as error:
         return str(error).splitlines()[0][:120]
-    return "" if any(statements) else "there is no statement in it"
-
-
-@contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Silence warnings of sqlglot about statements of which it knows the first word only, such as EXPLAIN."""
-    was, logger.disabled = logger.disabled, True
-    try:
-        yield
     finally:
         logger.disabled = was
-
-
-def _value(parameter: Parameter, *, is_bare: bool) -> str:
-    """The value of a placeholder: its default or example; bare: something that fits everywhere."""
-    given = (parameter.default if parameter.default is not None else parameter.example) if not is_bare else ""
-    if given:
-        return given
-    return "1" if parameter.type.lower().startswith(_NUMBERS) else parameter.name
+    return "" if any(statements) else "there is no statement in it"

@@ -202,14 +202,30 @@ class LiveLibrary:
         try:
             state = self._read(old)
         except Exception as error:  # whatever is wrong with the user's files: the library that works goes on working
-            state = self._as_before(old, error)
+            matcher = old.matcher if old else Matcher(())
+            usual = error.strerror if isinstance(error, OSError) else None
+            reason = usual or f"the library could not be put into use: {error!r}"
+            problem = problem_text(self.root, 1, reason, outcome=STAYS if matcher.patterns else "")
+            problems = (problem, *self._watch_problems, *self._library.problems)
+            if usual is None and (old is None or problems != old.problems):
+                log.error("the pattern library could not be put into use", exc_info=error)
+            state = LibraryState(matcher, problems, now_ms(), old.files if old else 0)
         return self._use(state, old, began_s=began_s)
 
     def _use(self, state: LibraryState, old: LibraryState | None, *, began_s: float) -> LibraryState:
         if old is not None and replace(state, loaded_ms=old.loaded_ms) == old:
             return old
         self._state = state
-        event = _event(old, state, duration_ms=(time.perf_counter() - began_s) * 1000)
+        was = {pattern.id: pattern.digest for pattern in old.matcher.patterns} if old else {}
+        now = {pattern.id: pattern.digest for pattern in state.matcher.patterns}
+        event = PatternUpdateEvent(
+            added=tuple(each for each in now if each not in was),
+            changed=tuple(each for each in now if was.get(each, now[each]) != now[each]),
+            removed=tuple(each for each in was if each not in now),
+            duration_ms=(time.perf_counter() - began_s) * 1000,
+            errors=state.problems,
+            patterns=len(now),
+        )
         if old is None or event.added or event.changed or event.removed or state.problems != old.problems:
             self._unpublished.append(event)
         return state
@@ -225,16 +241,6 @@ class LiveLibrary:
         else:
             matcher = Matcher(library.patterns, before, index=self._index)
         return LibraryState(matcher, (*self._watch_problems, *library.problems), now_ms(), len(self._files))
-
-    def _as_before(self, old: LibraryState | None, error: Exception) -> LibraryState:
-        matcher = old.matcher if old else Matcher(())
-        usual = error.strerror if isinstance(error, OSError) else None
-        reason = usual or f"the library could not be put into use: {error!r}"
-        problem = problem_text(self.root, 1, reason, outcome=STAYS if matcher.patterns else "")
-        problems = (problem, *self._watch_problems, *self._library.problems)
-        if usual is None and (old is None or problems != old.problems):
-            log.error("the pattern library could not be put into use", exc_info=error)
-        return LibraryState(matcher, problems, now_ms(), old.files if old else 0)
 
     def _loaded_files(self, marks: Mapping[Path, Mark | None]) -> "dict[Path, _LoadedFile]":
         """What each file says, the changed ones read; those in a folder that cannot be listed now stay."""
@@ -289,16 +295,3 @@ class _LoadedFile:
     def staying(self) -> "_LoadedFile":
         problems = tuple(with_outcome(problem, STAYS) for problem in self.content.problems)
         return replace(self, content=replace(self.content, problems=problems))
-
-
-def _event(old: LibraryState | None, new: LibraryState, *, duration_ms: float) -> PatternUpdateEvent:
-    was = {pattern.id: pattern.digest for pattern in old.matcher.patterns} if old else {}
-    now = {pattern.id: pattern.digest for pattern in new.matcher.patterns}
-    return PatternUpdateEvent(
-        added=tuple(each for each in now if each not in was),
-        changed=tuple(each for each in now if was.get(each, now[each]) != now[each]),
-        removed=tuple(each for each in was if each not in now),
-        duration_ms=duration_ms,
-        errors=new.problems,
-        patterns=len(now),
-    )

@@ -106,18 +106,19 @@ class Matcher:
         self._is_provisional = False
         if not self.patterns:
             return
-        self._of_kind = _by_kind(self.patterns)
-        self._take(before, index or InProcess())
+        import numpy as np
 
-    def _take(self, before: "Matcher | None", source: IndexSource) -> None:
-        """The index of these texts; until a new one is fitted, the one before with the changed patterns put into it."""
+        # A type that Loom does not know (workflow, code) says nothing of what the agent works on.
+        kinds = [pattern.backend_type if pattern.backend_type in BACKENDS else "" for pattern in self.patterns]
+        self._of_kind = {kind: np.array([each == kind for each in kinds]) for kind in sorted(set(kinds))}
+        source = index or InProcess()
         if before is None or before._index is None:
             self._index = source.found(self.texts) or source.fitted(self.texts)
         elif before.texts == self.texts and not before._is_provisional:
             self._index = before._index
         elif (found := source.found(self.texts)) is not None:
             self._index = found
-        else:
+        else:  # until the new index is fitted, the one before with the changed patterns put into it
             self._index, self._is_provisional = before._index.renewed(before.texts, self.texts), True
             threading.Thread(target=self._settle, args=(source,), name="loom-patterns-fit", daemon=True).start()
 
@@ -156,7 +157,7 @@ class Matcher:
         if len(question) > _HEAD_CHARS + _TAIL_CHARS:
             excerpt = f"{question[:_HEAD_CHARS]} {question[-_TAIL_CHARS:]}"
         asked, asked_words = index.contributions(excerpt), words(excerpt)
-        contenders = self._contenders(asked.scores() * self._allowed(kinds), max(k, _CONTENDERS))
+        contenders = self._contenders(asked.scores(), kinds, max(k, _CONTENDERS))
         chances = confidences([score for _, score in contenders])
         given = [(boosts or {}).get(self.patterns[n].id, 1.0) for n, _ in contenders]
         factors = [min(max(factor, effectiveness.LEAST), effectiveness.MOST) for factor in given]
@@ -167,32 +168,21 @@ class Matcher:
         found.sort(key=lambda each: -round(each[0].score * each[0].boost, _SCORE_DIGITS))
         return tuple(replace(match, terms=counted(asked_words, asked.parts(n))) for match, n in found[: max(k, 0)])
 
-    def _contenders(self, scores: "NDArray[float64]", most: int) -> list[tuple[int, float]]:
-        """Position and score of the best patterns, best first."""
+    def _contenders(
+        self, scores: "NDArray[float64]", kinds: frozenset[str] | None, most: int
+    ) -> list[tuple[int, float]]:
+        """Position and score of the best patterns of these kinds, best first."""
         import numpy as np
 
+        if kinds is not None:
+            wanted = [has for kind, has in self._of_kind.items() if kind in kinds or not kind]
+            scores = scores * np.logical_or.reduce(wanted) if wanted else np.zeros(len(scores))
         least = np.partition(scores, -most)[-most] if most < len(scores) else 0.0
         found = np.flatnonzero((scores > 0) & (scores >= least - 10**-_SCORE_DIGITS)).tolist()
-        return sorted(((n, float(scores[n])) for n in found), key=self._place)[:most]
-
-    def _place(self, contender: tuple[int, float]) -> tuple[float, int, str]:
-        position, score = contender
-        pattern = self.patterns[position]
-        return (-round(score, _SCORE_DIGITS), -pattern.priority, pattern.id)
-
-    def _allowed(self, kinds: frozenset[str] | None) -> "NDArray[bool_]":
-        import numpy as np
-
-        wanted = [has for kind, has in self._of_kind.items() if kinds is None or kind in kinds or not kind]
-        return np.logical_or.reduce(wanted) if wanted else np.zeros(len(self.patterns), np.bool_)
-
-
-def _by_kind(patterns: tuple[Pattern, ...]) -> "dict[str, NDArray[bool_]]":
-    import numpy as np
-
-    # A type that Loom does not know (workflow, code) says nothing of what the agent works on.
-    kinds = [pattern.backend_type if pattern.backend_type in BACKENDS else "" for pattern in patterns]
-    return {kind: np.array([each == kind for each in kinds]) for kind in sorted(set(kinds))}
+        found.sort(
+            key=lambda n: (-round(float(scores[n]), _SCORE_DIGITS), -self.patterns[n].priority, self.patterns[n].id)
+        )
+        return [(n, float(scores[n])) for n in found[:most]]
 
 
 def texts_of(pattern: Pattern) -> Texts:

@@ -214,7 +214,9 @@ def _title(pattern: Pattern) -> str:
 def _templates(pattern: Pattern, templates: Mapping[str, Template]) -> Iterator[str]:
     for name, template in templates.items():
         text = _plain(template.text).strip("\n")
-        code = _fenced("sql" if _is_sql(pattern.backend_type, text) else "", text)
+        backend = pattern.backend_type.lower()
+        is_sql = backend in _SQL or (backend not in _NOT_SQL and _SQL_BEGINS.match(text) is not None)
+        code = _fenced("sql" if is_sql else "", text)
         about = [
             _line(template.description),
             _labelled("Needs: ", ", ".join(template.required_parameters)),
@@ -222,11 +224,6 @@ def _templates(pattern: Pattern, templates: Mapping[str, Template]) -> Iterator[
         ]
         sentences = " ".join(each if each.endswith((".", "!", "?")) else f"{each}." for each in about if each)
         yield f"Template {_line(name)}:\n{code}" + (f"\n{_prose(sentences)}" if sentences else "")
-
-
-def _is_sql(backend: str, text: str) -> bool:
-    backend = backend.lower()
-    return backend in _SQL or (backend not in _NOT_SQL and _SQL_BEGINS.match(text) is not None)
 
 
 def _fenced(language: str, code: str) -> str:

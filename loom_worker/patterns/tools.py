@@ -41,12 +41,24 @@ def pattern_tools(patterns: Lookup) -> tuple[Tool, ...]:
     def load(arguments: Json, _caller: Caller) -> str:
         pattern = patterns.by_id(arguments["id"])
         if pattern is None:
-            raise ToolFailed(_unknown_id(arguments["id"], patterns.ids()), "ERROR_NOT_FOUND")
+            wanted = arguments["id"]
+            library, _, name = wanted.casefold().rpartition("/")
+            # Of patterns with one name, that of the library asked for is suggested.
+            ordered = sorted(patterns.ids(), key=lambda each: each.casefold().startswith(f"{library}/"))
+            names = {each.rpartition("/")[2].casefold(): each for each in ordered}
+            raise ToolFailed(_with_hints(f"no pattern '{one_line(wanted, 30)}'", name, names), "ERROR_NOT_FOUND")
         values = arguments.get("parameters")
         return as_document(pattern, None if values is None else {name: _text(each) for name, each in values.items()})
 
     def listing(arguments: Json, _caller: Caller) -> str:
-        return _listing(patterns.patterns(), arguments.get("category", ""), arguments.get("query", ""))
+        wanted = arguments.get("category", "").strip(" /")
+        found = [*(_in_category(patterns.patterns(), wanted) if wanted else patterns.patterns())]
+        words = arguments.get("query", "").casefold().split()
+        if words:
+            found = [each for each in found if (text := _searched_text(each)) and all(word in text for word in words)]
+        if found:
+            return "\n".join(_lines(found))
+        return "No pattern of these has all those words; try fewer or other ones." if words else "The library is empty."
 
     return (_tool(_LOAD, load), _tool(_LIST, listing))
 
@@ -62,14 +74,9 @@ def _text(value: object) -> str:
     return ", ".join(map(_text, value)) if isinstance(value, list) else json.dumps(value)
 
 
-def _listing(patterns: tuple[Pattern, ...], category: str, query: str) -> str:
-    wanted = category.strip(" /")
-    chosen = _in_category(patterns, wanted) if wanted else patterns
-    words = query.casefold().split()
-    found = [each for each in chosen if _says(each, words)]
-    if not found:
-        return "No pattern of these has all those words; try fewer or other ones." if words else "The library is empty."
-    return "\n".join(_lines(found))
+def _searched_text(pattern: Pattern) -> str:
+    texts = (pattern.id, pattern.title, pattern.description, pattern.category, *pattern.tags, *pattern.intents)
+    return " ".join((*texts, *pattern.use_cases)).casefold()
 
 
 def _in_category(patterns: tuple[Pattern, ...], category: str) -> tuple[Pattern, ...]:
@@ -84,14 +91,6 @@ def _in_category(patterns: tuple[Pattern, ...], category: str) -> tuple[Pattern,
         known = {name.casefold(): name for each in patterns for name in (_library(each), each.category) if name}
         raise ToolFailed(_with_hints(f"no category '{one_line(category, 30)}'", wanted, known), "ERROR_NOT_FOUND")
     return chosen
-
-
-def _says(pattern: Pattern, words: list[str]) -> bool:
-    if not words:
-        return True
-    texts = (pattern.id, pattern.title, pattern.description, pattern.category, *pattern.tags, *pattern.intents)
-    whole = " ".join((*texts, *pattern.use_cases)).casefold()
-    return all(word in whole for word in words)
 
 
 def _lines(patterns: list[Pattern]) -> list[str]:
@@ -120,13 +119,6 @@ def _line(entry: str | Pattern) -> str:
 
 def _library(pattern: Pattern) -> str:
     return pattern.id.rpartition("/")[0]
-
-
-def _unknown_id(wanted: str, ids: tuple[str, ...]) -> str:
-    library, _, name = wanted.casefold().rpartition("/")
-    ordered = sorted(ids, key=lambda each: each.casefold().startswith(f"{library}/"))  # of one name the asked library's
-    names = {each.rpartition("/")[2].casefold(): each for each in ordered}
-    return _with_hints(f"no pattern '{one_line(wanted, 30)}'", name, names)
 
 
 def _with_hints(what: str, wanted: str, known: dict[str, str]) -> str:

@@ -16,7 +16,6 @@ from loom_worker.core.text import one_line
 from loom_worker.patterns.library import MAX_PROBLEM_CHARS, library_files
 
 if TYPE_CHECKING:
-    from watchdog.events import FileSystemEvent, FileSystemEventHandler
     from watchdog.observers.api import BaseObserver
     from watchdog.utils import BaseThread
 
@@ -164,17 +163,27 @@ class FileWatcher:
         return self._observer is not None and all(thread.is_alive() for thread in self._threads)
 
     def _listen(self, folders: "frozenset[_Folder]") -> None:
+        from watchdog import events
         from watchdog.observers import Observer  # 30 ms and 3 MB, which only a process that watches pays
         from watchdog.utils import BaseThread
 
         # A folder that is watched twice, as those made by ``mkdir -p`` may be, is nothing to warn of.
         warnings.filterwarnings("ignore", "Callback with id .* already exists", RuntimeWarning)
-        handler, events = _handler(self.changed)
+        changed = self.changed
+
+        class ChangeHandler(events.FileSystemEventHandler):
+            def on_any_event(self, event: events.FileSystemEvent) -> None:
+                changed.set()
+
+        # Opening and reading are no changes: if they were reported, each check would cause the next.
+        of_files = [events.FileCreatedEvent, events.FileModifiedEvent, events.FileAttribEvent, events.FileDeletedEvent]
+        of_folders = [events.DirCreatedEvent, events.DirAttribEvent, events.DirDeletedEvent]
+        reported = [*of_files, *of_folders, events.FileMovedEvent, events.DirMovedEvent]
         others = set(threading.enumerate())
         self._observer = observer = self._make_observer() if self._make_observer else Observer()
         observer.start()
         for folder in sorted(folders):
-            observer.schedule(handler, folder.path, recursive=folder.is_root, event_filter=events)
+            observer.schedule(ChangeHandler(), folder.path, recursive=folder.is_root, event_filter=reported)
         self._threads = [each for each in threading.enumerate() if isinstance(each, BaseThread) and each not in others]
         self._folders = folders
 
@@ -187,20 +196,6 @@ class _Folder(NamedTuple):
     device: int
     inode: int
     is_root: bool = True
-
-
-def _handler(changed: threading.Event) -> "tuple[FileSystemEventHandler, list[type[FileSystemEvent]]]":
-    """What sets the event whatever happened, and the events of the file system that it is for."""
-    from watchdog import events
-
-    class ChangeHandler(events.FileSystemEventHandler):
-        def on_any_event(self, event: events.FileSystemEvent) -> None:
-            changed.set()
-
-    # Opening and reading are no changes: if they were reported, each check would cause the next.
-    files = [events.FileCreatedEvent, events.FileModifiedEvent, events.FileAttribEvent, events.FileDeletedEvent]
-    folders = [events.DirCreatedEvent, events.DirAttribEvent, events.DirDeletedEvent]
-    return ChangeHandler(), [*files, *folders, events.FileMovedEvent, events.DirMovedEvent]
 
 
 def _folder(folder: Path | str, *, is_root: bool = True) -> _Folder | None:

@@ -59,7 +59,14 @@ def pieces(text: str) -> list[str]:
 
     They match where words do not: ``refund`` and ``refunded``, ``organise`` and ``reorganisation``, a typing error.
     """
-    return [piece for word in _words(_PERIOD.sub(" ", _plain(text))) for piece in _cut(word)]
+    found: list[str] = []
+    for word in _words(_PERIOD.sub(" ", _plain(text))):
+        if UNSPACED.match(word):
+            found += word
+            continue
+        edged = f" {word} "
+        found += [edged[start : start + PIECE_CHARS] for start in range(max(1, len(edged) - PIECE_CHARS + 1))]
+    return found
 
 
 def _plain(text: str) -> str:
@@ -78,10 +85,3 @@ def _words(lowered: str) -> Iterator[str]:
                 yield run
 
 
-def _cut(word: str) -> Iterator[str]:
-    if UNSPACED.match(word):
-        yield from word
-        return
-    edged = f" {word} "
-    for start in range(max(1, len(edged) - PIECE_CHARS + 1)):
-        yield edged[start : start + PIECE_CHARS]
