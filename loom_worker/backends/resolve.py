@@ -1,7 +1,6 @@
-"""Judges the tables and columns a statement names against what its agent may see."""
+"""Checks the tables and columns that a statement names against what its agent may see."""
 
 import re
-from collections.abc import Iterator
 from itertools import takewhile
 
 from sqlglot import exp
@@ -13,36 +12,36 @@ from sqlglot.schema import MappingSchema
 
 from loom_worker.backends.parse import DIALECTS, refused
 from loom_worker.backends.schema import Table
-from loom_worker.backends.scope import Catalog, fold
+from loom_worker.backends.scope import TableCatalog, fold
 
 
 class Missing(LookupError):
-    """A table or column the agent cannot see, or that is not there at all: it cannot tell which.
+    """The agent may not see a table or column, or there is none; the agent cannot tell which.
 
     ``str()`` is ``no such table: x`` or ``no such column: x``.
     """
 
 
-def judge(tree: exp.Expr, catalog: Catalog) -> None:
-    """Let a statement pass if every table and column in it may be read.
+def judge(tree: exp.Expr, catalog: TableCatalog) -> None:
+    """Check that every table and column in a statement may be read.
 
     Raises:
-        Missing: one is not among what may be read; the catalog may be older than the table.
-        ToolFailed: it cannot be told what is read, or the name of a WITH is a table's.
+        Missing: one may not be read; the catalog may be older than the table.
+        ToolFailed: what is read cannot be determined, or a WITH has the name of a table.
     """
     for cte in tree.find_all(exp.CTE):
         if catalog.find(None, _name(cte.args["alias"].this, catalog)):
             raise refused(f"name the WITH otherwise: {cte.alias} is a table")
     used = {id(node): table for node in tree.find_all(exp.Table) if (table := _table(node, catalog))}
-    restricted = [table for table in used.values() if catalog.out_of_sight(table)]
+    restricted = [table for table in used.values() if catalog.hidden_columns(table)]
     if restricted:
         _only_plain_names(tree, used, restricted, catalog)
         if catalog.kind != "sqlite":  # its authorizer judges each column that is read, whatever it is called here
             _only_visible_columns(tree, catalog)
 
 
-def _table(node: exp.Table, catalog: Catalog) -> Table | None:
-    """The table a name stands for; None for functions, judged as such, and for what a WITH defines."""
+def _table(node: exp.Table, catalog: TableCatalog) -> Table | None:
+    """The table a name stands for; None for functions, which are judged as such, and for what a WITH defines."""
     if isinstance(node.this, exp.Func):
         return None
     if not isinstance(node.this, exp.Identifier):
@@ -57,13 +56,13 @@ def _table(node: exp.Table, catalog: Catalog) -> Table | None:
     return found
 
 
-def _name(identifier: exp.Expr, catalog: Catalog) -> str:
+def _name(identifier: exp.Expr, catalog: TableCatalog) -> str:
     """The name as the database reads it: PostgreSQL folds what is not quoted."""
     is_folded = catalog.kind == "postgresql" and not identifier.args.get("quoted")
     return fold(identifier.name) if is_folded else identifier.name
 
 
-def _is_defined(node: exp.Expr, name: str, catalog: Catalog) -> bool:
+def _is_defined(node: exp.Expr, name: str, catalog: TableCatalog) -> bool:
     """True if a WITH around the node defines the name; without RECURSIVE only for what comes after it."""
     inside: exp.Expr = node
     while (outside := inside.parent) is not None:
@@ -74,20 +73,20 @@ def _is_defined(node: exp.Expr, name: str, catalog: Catalog) -> bool:
     return False
 
 
-def _defined(block: exp.Expr, inside: exp.Expr, catalog: Catalog) -> set[str]:
-    """Names that a WITH defines, as they are known in one of its own queries or in that which follows it."""
+def _defined(block: exp.Expr, inside: exp.Expr, catalog: TableCatalog) -> set[str]:
+    """Names that a WITH defines, as known inside one of its own queries or in the query that follows it."""
     ctes = block.expressions
     if not block.args.get("recursive"):
         ctes = list(takewhile(lambda cte: cte is not inside, ctes))
     return {catalog.key(_name(cte.args["alias"].this, catalog)) for cte in ctes}
 
 
-def _only_plain_names(tree: exp.Expr, used: dict[int, Table], restricted: list[Table], catalog: Catalog) -> None:
-    """Refuse all ways to mean a column without its plain name, where some columns may not be read."""
-    hidden = frozenset(name for table in restricted for name in catalog.out_of_sight(table))
+def _only_plain_names(tree: exp.Expr, used: dict[int, Table], restricted: list[Table], catalog: TableCatalog) -> None:
+    """Where some columns may not be read, refuse every way to refer to a column without its plain name."""
+    hidden = frozenset(name for table in restricted for name in catalog.hidden_columns(table))
     for star in tree.find_all(exp.Star):
         if not isinstance(star.parent, exp.Count):
-            _refuse_star(star, used, restricted, catalog)
+            _refuse_star(star, used, restricted)
     for node in tree.find_all(exp.Join, exp.Table, exp.Subquery, exp.Columns, exp.Pivot, exp.Column):
         match node:
             case exp.Join():
@@ -104,30 +103,31 @@ def _only_plain_names(tree: exp.Expr, used: dict[int, Table], restricted: list[T
                 raise Missing(f"no such column: {node.name}")
 
 
-def _refuse_star(star: exp.Expr, used: dict[int, Table], restricted: list[Table], catalog: Catalog) -> None:
+def _refuse_star(star: exp.Expr, used: dict[int, Table], restricted: list[Table]) -> None:
     select = star.find_ancestor(exp.Select)
-    sources = _sources(select) if select else ()
-    for table in (used[id(node)] for node in sources if id(node) in used):
-        if table in restricted:
+    if select is None:
+        return
+    clauses = [select.args.get("from_"), *(select.args.get("joins") or ()), *(select.args.get("laterals") or ())]
+    for node in (node for clause in clauses if clause is not None for node in clause.find_all(exp.Table)):
+        table = used.get(id(node))
+        if table in restricted and node.find_ancestor(exp.Select) is select:
             names = ", ".join(name for name, _ in table.columns)
             raise refused(f"not all columns of {table.path} may be read: instead of * name some of: {names}")
 
 
-def _sources(select: exp.Expr) -> Iterator[exp.Expr]:
-    clauses = [select.args.get("from_"), *(select.args.get("joins") or ()), *(select.args.get("laterals") or ())]
-    for clause in clauses:
-        if clause is not None:
-            yield from (node for node in clause.find_all(exp.Table) if node.find_ancestor(exp.Select) is select)
-
-
-def _only_visible_columns(tree: exp.Expr, catalog: Catalog) -> None:
+def _only_visible_columns(tree: exp.Expr, catalog: TableCatalog) -> None:
     """Resolve every column; what cannot be resolved for sure is refused."""
     dialect = DIALECTS[catalog.kind]
+    schema = MappingSchema(dialect=dialect)
+    for table in catalog.tables:
+        db = None if table.is_default else exp.to_identifier(table.schema, quoted=True)
+        quoted = exp.Table(this=exp.to_identifier(table.name, quoted=True), db=db)
+        schema.add_table(quoted, {f'"{name}"': "unknown" for name, _ in table.columns}, match_depth=False)
     try:
         resolved = qualify(
             tree.copy(),
             dialect=dialect,
-            schema=_mapping(catalog),
+            schema=schema,
             expand_stars=True,
             quote_identifiers=False,
             identify=False,
@@ -147,30 +147,16 @@ def _only_visible_columns(tree: exp.Expr, catalog: Catalog) -> None:
             raise refused(f"it cannot be told which columns {each.sql(dialect)} stands for: name them as table.column")
 
 
-def _mapping(catalog: Catalog) -> MappingSchema:
-    """What may be read, as sqlglot wants it told."""
-    mapping = MappingSchema(dialect=DIALECTS[catalog.kind])
-    for table in catalog.tables:
-        schema = None if table.is_default else exp.to_identifier(table.schema, quoted=True)
-        quoted = exp.Table(this=exp.to_identifier(table.name, quoted=True), db=schema)
-        mapping.add_table(quoted, {f'"{name}"': "unknown" for name, _ in table.columns}, match_depth=False)
-    return mapping
-
-
 def _is_harmless(column: exp.Expr) -> bool:
-    """A star, which was judged before, or ORDER BY the name of a result's column."""
+    """True for a star, which was judged before, and for ORDER BY the name of a result's column."""
     if not isinstance(column, exp.Column) or isinstance(column.this, exp.Star):
         return isinstance(column, exp.Column)
     order = column.find_ancestor(exp.Order)
-    return not column.table and order is not None and column.name in _result_names(order)
+    query = order.find_ancestor(exp.Query) if order is not None else None
+    return not column.table and isinstance(query, exp.Query) and column.name in query.named_selects
 
 
-def _result_names(order: exp.Expr) -> list[str]:
-    query = order.find_ancestor(exp.Query)
-    return query.named_selects if isinstance(query, exp.Query) else []
-
-
-def _judge_column(column: exp.Column, visible: Visible, catalog: Catalog) -> None:
+def _judge_column(column: exp.Column, visible: Visible, catalog: TableCatalog) -> None:
     names = getattr(visible.expression, "named_selects", ())
     if not column.table and column.name in names:
         return  # ORDER BY the name of a result's column; no hidden column has that name, see _only_plain_names

@@ -1,4 +1,4 @@
-"""A query's result as JSON: rows until either cap is reached, every value made safe."""
+"""Turns a query's result into JSON: rows until either cap is reached, every value made safe."""
 
 import json
 import math
@@ -10,24 +10,28 @@ from itertools import islice
 from loom_worker.core.values.json import Json
 
 MAX_CELL_CHARS = 2000
-"""Longer texts are cut, so that one cell cannot push out all other rows."""
+"""Longer texts are cut, so that one cell cannot crowd out all other rows."""
 MAX_NAME_CHARS = 200
 FETCH_ROWS = 20
-"""Rows asked for first: few, as each may be a megabyte."""
+"""Rows fetched first: few, as each may be a megabyte."""
 FETCH_BYTES = 250_000
-"""Of JSON text asked for at a time from then on, as far as the rows so far foretell it."""
+"""Of JSON text fetched at a time from then on, estimated from the rows so far."""
 MAX_FETCH_ROWS = 500
 
 
 class TooWide(ValueError):
-    """The names of the columns leave no room for a row.
+    """The names of the columns leave no left_bytes for a row.
 
-    No ToolFailed, as the guard's process imports as little as can be: the error tree would cost it 15 ms.
+    Not a ToolFailed: importing the error tree would cost the guard's process 15 ms.
     """
 
 
 def encode(value: object) -> str:
-    """JSON text in its shortest form; NaN never leaves."""
+    """Encode JSON in its shortest form.
+
+    Raises:
+        ValueError: the value holds NaN or infinity.
+    """
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -37,23 +41,23 @@ def collect(
     """Read rows until there are ``max_rows`` or their JSON text would exceed ``max_bytes`` (UTF-8).
 
     Returns:
-        ``columns``, ``rows``, ``row_count`` (rows that are here) and ``truncated`` (a row or part of a cell is not).
+        ``columns``, ``rows``, ``row_count`` (rows returned) and ``truncated`` (a row or part of a cell was left out).
 
     Raises:
-        TooWide: the columns' names alone are too many.
+        TooWide: the columns' names alone exceed ``max_bytes``.
     """
     result: Json = {"columns": [_cut(name, MAX_NAME_CHARS) for name in names], "rows": [], "row_count": 0}
     result["truncated"] = False
-    room = max_bytes - len(encode(result).encode()) - len(str(max_rows))
-    if room < 0:
+    left_bytes = max_bytes - len(encode(result).encode()) - len(str(max_rows))
+    if left_bytes < 0:
         raise TooWide(f"{len(names)} columns do not fit a result: name those you need")
     batches = _Batches(fetchmany)
     for row in islice(batches, max_rows + 1):
         cells = [safe(cell) for cell in row]
         size_bytes = len(encode(cells).encode()) + 1
         batches.read(size_bytes)
-        room -= size_bytes
-        if room < 0 or len(result["rows"]) == max_rows:
+        left_bytes -= size_bytes
+        if left_bytes < 0 or len(result["rows"]) == max_rows:
             result["truncated"] = True
             break
         result["rows"].append(cells)
@@ -63,7 +67,7 @@ def collect(
 
 
 def safe(value: object) -> object:
-    """A value as JSON can say it: bytes by their length, times in ISO form, Decimal as a number, NaN as null."""
+    """A value as JSON: bytes as their length, times in ISO form, Decimal as a number, NaN as null."""
     match value:
         case None | bool() | int():
             return value
@@ -72,7 +76,9 @@ def safe(value: object) -> object:
         case float():
             return value if math.isfinite(value) else None
         case Decimal():
-            return _number(value)
+            number = float(value) if value.is_finite() else math.nan
+            is_whole = abs(number) < 1e30 and value == value.to_integral_value()
+            return int(value) if is_whole else safe(number)
         case bytes() | bytearray() | memoryview():
             return {"bytes": len(value)}
         case datetime() | date() | time():
@@ -85,15 +91,6 @@ def safe(value: object) -> object:
             return _cut(str(value), MAX_CELL_CHARS)
 
 
-def _number(value: Decimal) -> int | float | None:
-    if not value.is_finite():
-        return None
-    number = float(value)
-    if value == value.to_integral_value() and abs(number) < 1e30:
-        return int(value)
-    return number if math.isfinite(number) else None
-
-
 class _Batches:
     """All rows of a cursor, fetched in batches of as many as fit FETCH_BYTES."""
 
@@ -103,7 +100,6 @@ class _Batches:
         self._bytes = 0
 
     def read(self, size_bytes: int) -> None:
-        """Tell the size of a row that was read."""
         self._rows += 1
         self._bytes += size_bytes
 

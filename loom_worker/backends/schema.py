@@ -1,20 +1,34 @@
-"""A database's tables as the model is told of them, always in the same order."""
+"""Reads a database's tables and describes them for the model, always in the same order."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from sqlalchemy import Engine, inspect
-from sqlalchemy.engine.interfaces import ReflectedColumn
-from sqlalchemy.engine.reflection import Inspector, ObjectKind
+from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
+from sqlalchemy.engine.reflection import ObjectKind
 from sqlalchemy.types import NullType
 
 from loom_worker.core.text import is_plain, one_line
 from loom_worker.core.values.json import Json
 
 MAX_DESCRIPTION_CHARS = 12_000
-"""Of the schema text for the system prompt; tables beyond it are only named."""
+"""Of the schema text in the system prompt; tables that do not fit are only named."""
 SYSTEM_SCHEMAS = frozenset({"information_schema", "pg_catalog", "mysql", "performance_schema", "sys"})
-"""Never read or shown, whatever a scope says: what an agent may know of tables, it is told by the tools."""
+"""Never read or shown, whatever the scope says: an agent learns about tables from the tools."""
+DUCKDB_SCHEMA = "main"
+"""The schema that a bare name stands for in DuckDB."""
+
+_DUCKDB_COLUMNS = """
+    SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
+    WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index
+"""
+_DUCKDB_KEYS = """
+    SELECT schema_name, table_name, constraint_type, constraint_column_names,
+           referenced_table, referenced_column_names
+    FROM duckdb_constraints()
+    WHERE database_name = current_database() AND constraint_type IN ('PRIMARY KEY', 'FOREIGN KEY')
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +40,18 @@ class Table:
     """Name and type, in the table's own order."""
     primary_key: tuple[str, ...]
     foreign_keys: tuple[tuple[str, str], ...]
-    """Column and what it refers to, such as ``("order_id", "orders.id")``, by column."""
+    """Columns and what they refer to, such as ``("order_id", "orders.id")``, sorted by column."""
     schema: str = ""
     is_default: bool = True
-    """True: it is in the schema that a bare name stands for."""
+    """True if the table is in the schema that a bare name stands for."""
 
     @property
     def path(self) -> str:
-        """The name a statement calls it by: ``orders``, or ``sales.orders`` in a schema that is not the default."""
+        """The table's name in a statement: ``orders``, or ``sales.orders`` outside the default schema."""
         return self.name if self.is_default else f"{self.schema}.{self.name}"
 
     def as_json(self) -> Json:
-        """The table as ``get_schema`` gives it."""
+        """The table as ``get_schema`` returns it."""
         return {
             "name": self.path,
             "columns": [{"name": name, "type": type_name} for name, type_name in self.columns],
@@ -46,7 +60,7 @@ class Table:
         }
 
     def line(self) -> str:
-        """The table in one line: ``orders(id INTEGER PK, store_id INTEGER -> stores.id)``; no name but plain ones."""
+        """The table on one line: ``orders(id INTEGER PK, store_id INTEGER -> stores.id)``; only plain names."""
         targets = {name: target for name, target in self.foreign_keys if is_plain(target)}
         columns = []
         for name, type_name in self.columns:
@@ -62,70 +76,104 @@ def read_tables(engine: Engine, schemas: tuple[str, ...] | None = None) -> tuple
     """Reflect tables and views, those of the default schema first, each sorted by name.
 
     Args:
-        schemas: those to read; None: the default schema and, in PostgreSQL, all that are not the system's.
+        schemas: the schemas to read; None: the default schema and, in PostgreSQL, all but the system's.
 
     Raises:
         SQLAlchemyError: the database does not answer.
     """
+    tables = []
     with engine.connect() as connection:
         inspector = inspect(connection)
         default = inspector.default_schema_name or ""
         if schemas is None:
             is_postgresql = engine.dialect.name == "postgresql"
             schemas = tuple(inspector.get_schema_names()) if is_postgresql else (default,)
-        wanted = [name for name in schemas if name not in SYSTEM_SCHEMAS]
-        found = [table for name in wanted for table in _of_schema(inspector, name, default, engine)]
-    return tuple(sorted(found, key=lambda table: (not table.is_default, table.schema, table.name)))
+        for schema in (name for name in schemas if name not in SYSTEM_SCHEMAS):
+            reflected = None if schema == default else schema
+            columns = inspector.get_multi_columns(schema=reflected, kind=ObjectKind.ANY)
+            keys = inspector.get_multi_pk_constraint(schema=reflected, kind=ObjectKind.ANY)
+            references = inspector.get_multi_foreign_keys(schema=reflected, kind=ObjectKind.ANY)
+            for key, found in columns.items():
+                typed = tuple(
+                    (each["name"], "" if isinstance(each["type"], NullType) else each["type"].compile(engine.dialect))
+                    for each in found
+                )
+                primary = keys.get(key)
+                primary_key = tuple(primary["constrained_columns"]) if primary else ()
+                links = _links(references.get(key) or (), default)
+                tables.append(Table(key[1], typed, primary_key, links, schema, reflected is None))
+    return _ordered(tables)
 
 
-def _of_schema(inspector: Inspector, schema: str, default: str, engine: Engine) -> Iterator[Table]:
-    place = None if schema == default else schema
-    columns = inspector.get_multi_columns(schema=place, kind=ObjectKind.ANY)
-    keys = inspector.get_multi_pk_constraint(schema=place, kind=ObjectKind.ANY)
-    references = inspector.get_multi_foreign_keys(schema=place, kind=ObjectKind.ANY)
-    for key, found in columns.items():
-        links = [
-            (column, f"{_path(link['referred_schema'], link['referred_table'], default)}.{target}")
-            for link in references.get(key) or ()
-            for column, target in zip(link["constrained_columns"], link["referred_columns"], strict=False)
-        ]
-        primary = keys.get(key)
-        primary_key = tuple(primary["constrained_columns"]) if primary else ()
-        typed = tuple((column["name"], _type_name(column, engine)) for column in found)
-        yield Table(key[1], typed, primary_key, tuple(sorted(links)), schema, place is None)
+def _links(references: Iterable[ReflectedForeignKeyConstraint], default: str) -> tuple[tuple[str, str], ...]:
+    links = []
+    for link in references:
+        schema, name = link["referred_schema"], link["referred_table"]
+        path = name if schema in (None, default) else f"{schema}.{name}"
+        pairs = zip(link["constrained_columns"], link["referred_columns"], strict=False)
+        links += [(column, f"{path}.{target}") for column, target in pairs]
+    return tuple(sorted(links))
 
 
-def _path(schema: str | None, name: str, default: str) -> str:
-    return name if schema in (None, default) else f"{schema}.{name}"
+def read_duckdb(engine: Engine) -> tuple[Table, ...]:
+    """Read tables and views of a DuckDB file, those of ``main`` first, each sorted by name.
+
+    From DuckDB's own catalogue, as it does not answer what SQLAlchemy asks PostgreSQL.
+
+    Raises:
+        SQLAlchemyError: the file cannot be read.
+    """
+    with engine.connect() as connection:
+        columns = connection.exec_driver_sql(_DUCKDB_COLUMNS).fetchall()
+        keys = connection.exec_driver_sql(_DUCKDB_KEYS).fetchall()
+    tables = []
+    for (schema, name), rows in groupby(columns, key=lambda row: (row[0], row[1])):
+        typed = tuple((column, type_name) for _, _, column, type_name in rows)
+        constraints = [key for key in keys if (key[0], key[1]) == (schema, name)]
+        tables.append(_duckdb_table(schema, name, typed, constraints))
+    return _ordered(tables)
 
 
-def _type_name(column: ReflectedColumn, engine: Engine) -> str:
-    kind = column["type"]
-    return "" if isinstance(kind, NullType) else kind.compile(dialect=engine.dialect)
+def _duckdb_table(
+    schema: str, name: str, columns: tuple[tuple[str, str], ...], constraints: Iterable[Sequence[object]]
+) -> Table:
+    primary: tuple[str, ...] = ()
+    links: list[tuple[str, str]] = []
+    for _, _, kind, names, target, target_names in constraints:
+        if kind == "PRIMARY KEY" and isinstance(names, list):
+            primary = tuple(names)
+        elif isinstance(names, list) and isinstance(target_names, list):
+            # DuckDB has no foreign keys into other schemas.
+            path = str(target) if schema == DUCKDB_SCHEMA else f"{schema}.{target}"
+            links += [(column, f"{path}.{other}") for column, other in zip(names, target_names, strict=True)]
+    return Table(name, columns, primary, tuple(sorted(links)), schema, schema == DUCKDB_SCHEMA)
+
+
+def _ordered(tables: Iterable[Table]) -> tuple[Table, ...]:
+    return tuple(sorted(tables, key=lambda table: (not table.is_default, table.schema, table.name)))
 
 
 def describe(tables: Iterable[Table], dialect: str) -> str:
-    """The schema for the system prompt, a line for each table; the same bytes for the same schema.
+    """Describe the schema for the system prompt, one line per table; the same schema gives the same bytes.
 
-    A name that a line cannot show just as it is is left out, as a statement with another one would find nothing.
+    Names that cannot be shown exactly as they are get left out: a statement with any other name would find nothing.
     """
     every = tuple(tables)
     shown = tuple(table for table in every if is_plain(table.path))
     lines = [f"SQL dialect: {dialect}. Tables (PK: primary key, ->: refers to):"]
-    unsaid = []
-    room = MAX_DESCRIPTION_CHARS
+    only_named = []
+    left = MAX_DESCRIPTION_CHARS
     for table in shown:
-        room -= len(table.line()) + 1
-        if room >= 0:
+        left -= len(table.line()) + 1
+        if left >= 0:
             lines.append(table.line())
         else:
-            unsaid.append(table.path)
-    if unsaid:
-        names = ", ".join(unsaid)[:MAX_DESCRIPTION_CHARS]
+            only_named.append(table.path)
+    if only_named:
+        names = ", ".join(only_named)[:MAX_DESCRIPTION_CHARS]
         lines.append(f"Further tables (ask get_schema for their columns): {names}")
-    columns = sum(not is_plain(name) for table in shown for name, _ in table.columns)
-    if odd := [
-        f"{count} {what}" for count, what in ((len(every) - len(shown), "tables"), (columns, "columns")) if count
-    ]:
-        lines.append(f"Left out, for their names are too long or hold what cannot be seen: {', '.join(odd)}")
+    tables_out = len(every) - len(shown)
+    columns_out = sum(not is_plain(name) for table in shown for name, _ in table.columns)
+    if out := [f"{count} {what}" for count, what in ((tables_out, "tables"), (columns_out, "columns")) if count]:
+        lines.append(f"Left out, for their names are too long or hold what cannot be seen: {', '.join(out)}")
     return "\n".join(lines)

@@ -1,8 +1,8 @@
 """Databases other than SQLite: PostgreSQL, MySQL, MariaDB and DuckDB.
 
-Before a statement comes here, ``parse`` and ``resolve`` have judged it. The database is told to read only as well: by a
+``parse`` and ``resolve`` judge every statement before it is run here. The database is told to only read as well: by a
 read-only transaction (DuckDB: a read-only file without access to others), a time limit of its own, and a rollback at
-the end. What the URL's user may do is the last wall, and not ours to build: give it no right but SELECT.
+the end. The last wall is what the URL's user may do, which Loom does not control: grant it nothing but SELECT.
 """
 
 import threading
@@ -18,29 +18,29 @@ from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.json import Json
 
 CONNECT_S = 5
-"""Seconds a server has to answer a connection."""
+"""Seconds a server has to accept a connection."""
 DUCKDB_MEMORY = "512MB"
 
 ConnectArgs = Callable[[URL, float], dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
-class DatabaseServer:
-    """How a kind of database is told to read only."""
+class DatabaseKind:
+    """How one kind of database is told to only read."""
 
     package: str
     """The pip package of the usual driver."""
     connect_args: ConnectArgs
-    """For the driver, by URL and the seconds a statement may take."""
+    """Makes the driver's arguments from the URL and the seconds a statement may take."""
     begin: tuple[str, ...] = ()
-    """Run before each statement, with ``{ms}`` and ``{s}`` for the time limit and ``{rows}`` for that of rows."""
+    """Run before each statement; ``{ms}`` and ``{s}`` stand for the time limit, ``{rows}`` for the limit of rows."""
     marker: str = "%s"
-    """What the driver calls a parameter."""
+    """How the driver marks a parameter."""
 
 
 def _postgresql(url: URL, timeout_s: float) -> dict[str, object]:
     if not url.get_driver_name().startswith("psycopg"):
-        return {}  # other drivers name these differently; what ``begin`` asks for holds with each
+        return {}  # other drivers name these differently; ``begin`` works with all of them
     options = "-c default_transaction_read_only=on -c standard_conforming_strings=on"
     options += f" -c statement_timeout={int(timeout_s * 1000)} -c lock_timeout={int(timeout_s * 1000)}"
     return {"connect_timeout": CONNECT_S, "options": options}
@@ -49,7 +49,7 @@ def _postgresql(url: URL, timeout_s: float) -> dict[str, object]:
 def _mysql(url: URL, timeout_s: float) -> dict[str, object]:
     if url.get_driver_name() != "pymysql":
         return {}
-    # A server that is silent for longer is dead: the socket is closed, and its connection never used again.
+    # A server that is silent for longer is dead: the socket is closed and the connection never used again.
     return {"connect_timeout": CONNECT_S, "read_timeout": timeout_s + 1, "write_timeout": timeout_s + 1}
 
 
@@ -67,18 +67,18 @@ def _duckdb(_url: URL, _timeout_s: float) -> dict[str, object]:
 
 
 _SQL_MODE = "SET SESSION sql_mode = 'ONLY_FULL_GROUP_BY'"
-"""Quotes and backslashes mean what the parser takes them for, whatever the server's own mode is."""
+"""Quotes and backslashes mean what the parser takes them for, whatever mode the server runs in."""
 
 _READ_ONLY = ("SET SESSION TRANSACTION READ ONLY", "START TRANSACTION READ ONLY")
-"""Both, as a DDL statement ends the transaction it is sent in: MariaDB 10.11 then dropped a table all the same."""
+"""Both, as a DDL statement ends the transaction it is sent in: with one of them MariaDB 10.11 dropped a table."""
 
-SERVERS: Mapping[str, DatabaseServer] = {
-    "postgresql": DatabaseServer(
+SERVERS: Mapping[str, DatabaseKind] = {
+    "postgresql": DatabaseKind(
         "psycopg[binary]",
         _postgresql,
         begin=("SET TRANSACTION READ ONLY", "SET LOCAL statement_timeout = {ms}", "SET LOCAL lock_timeout = {ms}"),
     ),
-    "mysql": DatabaseServer(
+    "mysql": DatabaseKind(
         "pymysql",
         _mysql,
         begin=(
@@ -88,7 +88,7 @@ SERVERS: Mapping[str, DatabaseServer] = {
             *_READ_ONLY,
         ),
     ),
-    "mariadb": DatabaseServer(
+    "mariadb": DatabaseKind(
         "pymysql",
         _mysql,
         begin=(
@@ -98,13 +98,13 @@ SERVERS: Mapping[str, DatabaseServer] = {
             *_READ_ONLY,
         ),
     ),
-    "duckdb": DatabaseServer("duckdb-engine", _duckdb, marker="?"),
+    "duckdb": DatabaseKind("duckdb-engine", _duckdb, marker="?"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How much a statement may take and give."""
+    """How long a statement may run and how much it may return."""
 
     max_rows: int
     max_bytes: int
@@ -113,7 +113,7 @@ class Caps:
 
 
 def server_engine(url: URL, *, timeout_s: float) -> Engine:
-    """Make the engine; nothing is connected yet.
+    """Make the engine, without connecting.
 
     Raises:
         BadSettings: the driver is not installed.
@@ -127,26 +127,27 @@ def server_engine(url: URL, *, timeout_s: float) -> Engine:
 
 
 def server_query(engine: Engine, sql: str, values: tuple[object, ...], caps: Caps, *, is_streamed: bool = True) -> Json:
-    """Run one statement, which must have been judged, in a transaction that reads only and is rolled back.
+    """Run one statement that has been judged, in a read-only transaction that is rolled back.
 
     Args:
-        values: for the driver's markers in the statement, bound and never written into it.
-        is_streamed: through a cursor of the server's, which PostgreSQL opens for nothing but a query that reads;
-            an EXPLAIN cannot be.
+        values: bound to the driver's markers in the statement, never written into it.
+        is_streamed: use a cursor of the server's, which PostgreSQL opens for queries that read only, not for EXPLAIN.
 
     Raises:
-        SQLAlchemyError: the database refuses it or does not answer.
-        TooWide: the names of its columns alone exceed ``max_bytes``.
+        SQLAlchemyError: the database refuses the statement or does not answer.
+        TooWide: the columns' names alone exceed ``max_bytes``.
     """
     options: dict[str, object] = {"stream_results": is_streamed, "max_row_buffer": MAX_FETCH_ROWS}
     if not values:
-        options["no_parameters"] = True  # a driver would else take the % of LIKE '%x' for a placeholder
+        options["no_parameters"] = True  # otherwise a driver takes the % of LIKE '%x' for a placeholder
     with engine.connect() as connection:
         try:
             limits = {"ms": int(caps.timeout_s * 1000), "s": caps.timeout_s, "rows": caps.max_rows + 1}
-            for begin in SERVERS[_kind(engine)].begin:
+            # A MySQL URL may lead to MariaDB; that is known once a connection was made.
+            is_mariadb = getattr(engine.dialect, "is_mariadb", False)
+            for begin in SERVERS["mariadb" if is_mariadb else engine.dialect.name].begin:
                 connection.exec_driver_sql(begin.format(**limits))
-            # The rows are closed before the rollback, which MySQL's protocol has no room for while they are under way.
+            # The rows are closed before the rollback: MySQL's protocol cannot send one while rows are under way.
             with (
                 _interrupted_after(caps.timeout_s, connection),
                 closing(connection.exec_driver_sql(sql, values or None, execution_options=options)) as found,
@@ -157,14 +158,9 @@ def server_query(engine: Engine, sql: str, values: tuple[object, ...], caps: Cap
             connection.rollback()
 
 
-def _kind(engine: Engine) -> str:
-    """A MySQL URL may well lead to MariaDB; known once a connection was made."""
-    return "mariadb" if getattr(engine.dialect, "is_mariadb", False) else engine.dialect.name
-
-
 @contextmanager
 def _interrupted_after(timeout_s: float, connection: Connection) -> Iterator[None]:
-    """End a query of DuckDB, which runs in this process and knows no time limit."""
+    """Interrupt a query of DuckDB, which runs in this process and has no time limit."""
     if connection.dialect.name != "duckdb":
         yield
         return

@@ -1,4 +1,4 @@
-"""The program that runs one statement of the model's on a SQLite file, in a process of its own.
+"""The program that runs one of the model's statements on a SQLite file, in a process of its own.
 
 Opening read-only does not make SQLite a safe tool: ATTACH writes other files, VACUUM INTO copies this one out, and
 zeroblob or instr run for seconds past a progress handler. So there are five walls, each for what the others cannot:
@@ -8,7 +8,7 @@ memory and processor time, is killed by its parent. The last is not optional: a 
 twice, doubles 29 times while it is *prepared*, where SQLite 3.40 calls neither handler and heeds no interrupt (it
 took a machine's memory in seconds).
 
-Request and answer are one JSON object each, on stdin and stdout. See ``sqlite_process`` for the other end.
+Request and answer are one JSON object each, on stdin and stdout. ``sqlite_process`` is the other end.
 """
 
 import contextlib
@@ -79,11 +79,11 @@ SHADOWS = ("data", "idx", "content", "docsize", "config")
 """What FTS5 keeps a table's text in: it is read through the same authorizer as the table itself."""
 
 
-class QueryRequest(TypedDict):
+class GuardRequest(TypedDict):
     """What the parent asks for."""
 
     uri: str
-    """``file:…?mode=ro``, so that no file is ever made."""
+    """``file:…?mode=ro``, so that no file is ever created."""
     sql: str
     max_rows: int
     max_bytes: int
@@ -97,15 +97,15 @@ class QueryRequest(TypedDict):
 def guard(
     connection: sqlite3.Connection, *, timeout_s: float, parent_pid: int | None = None, seen: Seen | None = None
 ) -> None:
-    """Make a connection fit for the model's SQL: authorized, limited, and stopped ``timeout_s`` from now.
+    """Prepare a connection for the model's SQL: authorized, limited, and stopped ``timeout_s`` from now.
 
     Args:
-        parent_pid: stopped too once this process is no parent of ours any more: nobody would read the answer.
-        seen: what may be read. A view among it may read what it is made of; a WITH could take a view's name to be
-            taken for it, so where this is given, ``resolve`` has refused such a statement before.
+        parent_pid: also stopped once this process is no longer our parent, as nobody would read the answer.
+        seen: what may be read. A view in it may read the tables it is made of; a WITH with the view's name could pass
+            for it, so ``resolve`` has refused such statements before.
 
     Raises:
-        sqlite3.Error: the file is no database.
+        sqlite3.Error: the file is not a database.
     """
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     # In memory, where the process's limit holds: a runaway sort on disk would fill it within the time allowed.
@@ -118,20 +118,16 @@ def guard(
     connection.set_progress_handler(
         lambda: time.monotonic() > deadline or parent_pid not in (None, os.getppid()), STEPS_BETWEEN_CHECKS
     )
-    readable = None if seen is None else {**seen, **_shadows(virtual, seen)}
-    connection.set_authorizer(_authorizer(frozenset(modules) - TABLE_FUNCTIONS, readable))
-
-
-def _shadows(virtual: list[str], seen: Seen) -> Seen:
-    return {f"{name.lower()}_{part}": None for name in virtual if name.lower() in seen for part in SHADOWS}
+    if seen is not None:
+        shadows = {f"{name.lower()}_{part}": None for name in virtual if name.lower() in seen for part in SHADOWS}
+        seen = {**seen, **shadows}
+    connection.set_authorizer(_authorizer(frozenset(modules) - TABLE_FUNCTIONS, seen))
 
 
 def _connect_virtual_tables(connection: sqlite3.Connection) -> list[str]:
-    """Let virtual tables set themselves up now: they declare their columns by actions that will be denied."""
-    names = [*sorted(TABLE_FUNCTIONS)]
-    names += [
-        name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL %'")
-    ]
+    """Let virtual tables set themselves up now: they declare their columns by actions that are denied later."""
+    virtual = connection.execute("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL %'").fetchall()
+    names = [*sorted(TABLE_FUNCTIONS), *(name for (name,) in virtual)]
     for name in names:
         quoted = name.replace('"', '""')
         with contextlib.suppress(sqlite3.Error):  # a table whose module is not built in stays unreadable
@@ -142,7 +138,7 @@ def _connect_virtual_tables(connection: sqlite3.Connection) -> list[str]:
 def _authorizer(
     modules: frozenset[str], seen: Seen | None
 ) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
-    """Allow reading tables, calling harmless functions and recursion; deny all else, known or yet to come."""
+    """Allow reading tables, calling harmless functions and recursion; deny everything else, known or yet to come."""
 
     def authorize(action: int, first: str | None, second: str | None, _base: str | None, source: str | None) -> int:
         match action:
@@ -165,25 +161,25 @@ def _authorizer(
 
 
 def _is_seen(seen: Seen, table: str, column: str | None, source: str | None) -> bool:
-    """True for a column that may be read, for a table as such, and for what a view that may be read is made of."""
+    """True for a readable column, for the table itself, and for what a readable view is made of."""
     if source is not None and source.lower() in seen:
         return True
     columns = seen.get(table)
     return table in seen and (columns is None or not column or column.lower() in columns)
 
 
-def answer(order: QueryRequest, *, parent_pid: int | None = None) -> Json:
-    """Run the statement: ``{"result": …}`` or, with the reason for the model, ``{"failure": …, "code": …}``."""
+def answer(request: GuardRequest, *, parent_pid: int | None = None) -> Json:
+    """Run the statement; returns ``{"result": …}`` or ``{"failure": …, "code": …}`` with the reason for the model."""
     try:
-        opened = sqlite3.connect(order["uri"], uri=True, timeout=order["timeout_s"] / 2, isolation_level=None)
+        opened = sqlite3.connect(request["uri"], uri=True, timeout=request["timeout_s"] / 2, isolation_level=None)
         with contextlib.closing(opened) as connection:
-            guard(connection, timeout_s=order["timeout_s"], parent_pid=parent_pid, seen=order["seen"])
-            cursor = connection.execute(order["sql"], order["parameters"])
+            guard(connection, timeout_s=request["timeout_s"], parent_pid=parent_pid, seen=request["seen"])
+            cursor = connection.execute(request["sql"], request["parameters"])
             names = [column[0] for column in cursor.description or ()]
-            caps = {"max_rows": order["max_rows"], "max_bytes": order["max_bytes"]}
+            caps = {"max_rows": request["max_rows"], "max_bytes": request["max_bytes"]}
             return {"result": collect(names, cursor.fetchmany, **caps)}
     except sqlite3.Error as error:
-        return _failure(error, order)
+        return _failure(error, request)
     except TooWide as error:
         return {"failure": str(error), "code": "INVALID_INPUT"}
     except (OverflowError, ValueError) as error:  # a value that the module cannot bind, or a text that it cannot read
@@ -192,16 +188,16 @@ def answer(order: QueryRequest, *, parent_pid: int | None = None) -> Json:
         return {"failure": "the query needs too much memory: select or group less", "code": "DATABASE_ERROR"}
 
 
-def _failure(error: sqlite3.Error, order: QueryRequest) -> Json:
+def _failure(error: sqlite3.Error, request: GuardRequest) -> Json:
     # The low byte is the primary code; errors of the Python module itself carry none and are the statement's fault.
     fault = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-    if order["seen"] is not None and ("prohibited" in str(error) or str(error) == "not authorized"):
+    if request["seen"] is not None and ("prohibited" in str(error) or str(error) == "not authorized"):
         # SQLite's text would name the column, and so tell that it is there.
         return {"failure": "this reads a table or column that may not be read", "code": "INVALID_INPUT"}
     if "authoriz" in str(error) or "prohibited" in str(error):
         return {"failure": f"read-only, tables and harmless functions only: {error}", "code": "INVALID_INPUT"}
     texts = {
-        sqlite3.SQLITE_INTERRUPT: f"the query took longer than {order['timeout_s']:g} s: select or group less",
+        sqlite3.SQLITE_INTERRUPT: f"the query took longer than {request['timeout_s']:g} s: select or group less",
         sqlite3.SQLITE_TOOBIG: "a text or blob of the query is longer than 1,000,000 bytes",
     }
     code = "DATABASE_ERROR" if fault in _FAULTS else "INVALID_INPUT"
@@ -209,7 +205,7 @@ def _failure(error: sqlite3.Error, order: QueryRequest) -> Json:
 
 
 def _limit_process(timeout_s: float) -> None:
-    """Bound memory and processor time, also for when the parent dies and nobody is left to kill."""
+    """Bound memory and processor time, even if the parent dies and nobody is left to kill this process."""
     with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no limits; some systems refuse them
         import resource
 
@@ -220,7 +216,7 @@ def _limit_process(timeout_s: float) -> None:
 
 
 def main() -> None:
-    """Read an order from stdin, write the answer to stdout; the parent's pid is the second argument."""
-    order: QueryRequest = json.loads(sys.stdin.buffer.read())
-    _limit_process(order["timeout_s"])
-    sys.stdout.buffer.write(encode(answer(order, parent_pid=int(sys.argv[2]))).encode())
+    """Read a request from stdin and write the answer to stdout; ``sys.argv[2]`` is the parent's pid."""
+    request: GuardRequest = json.loads(sys.stdin.buffer.read())
+    _limit_process(request["timeout_s"])
+    sys.stdout.buffer.write(encode(answer(request, parent_pid=int(sys.argv[2]))).encode())

@@ -1,12 +1,78 @@
-"""What SQL text may be run on SQLite at all: one statement, and one that reads; its authorizer judges the rest."""
+"""What a model may send to a SQL database: the three tools, the text of a statement and the values bound to it. Pure.
 
+``only_statement`` decides what may run on SQLite, whose authorizer judges the rest; ``parse`` does so for the others.
+A value that a driver cannot take raises what no database raised, and would count against the database.
+"""
+
+import math
 import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from loom_worker.core.errors import ToolFailed
+from loom_worker.core.values.chat import ToolSpec
+
+Parameters = Mapping[str, object] | Sequence[object]
 
 MAX_SQL_CHARS = 20_000
 READING = ("SELECT", "WITH", "VALUES", "EXPLAIN")
-"""First words a statement may have. What follows them is the database's affair: authorizer, read-only transaction."""
+"""First words a statement may have. Authorizer or read-only transaction of the database judge what follows."""
+SQLITE_BITS = 63
+"""Of a whole number, without its sign."""
+MOST_DIGITS = 38
+"""Of a whole number on the other databases: what the widest decimal types of all of them hold."""
+MAX_TABLES = 20
+"""Tables that one ``get_schema`` describes."""
+
+_SCALAR = {"type": ["string", "number", "boolean", "null"]}
+
+LIST_TABLES = ToolSpec(
+    "list_tables",
+    "List the tables of the database, each with its number of columns.",
+    {"type": "object", "properties": {}, "additionalProperties": False},
+)
+GET_SCHEMA = ToolSpec(
+    "get_schema",
+    "Show columns, types and keys of tables. Use it before you write SQL on a table whose columns you do not know.",
+    {
+        "type": "object",
+        "properties": {
+            "tables": {
+                "type": "array",
+                "items": {"type": "string", "minLength": 1, "maxLength": 200},
+                "minItems": 1,
+                "maxItems": MAX_TABLES,
+                "description": "Names as list_tables gives them.",
+            }
+        },
+        "required": ["tables"],
+        "additionalProperties": False,
+    },
+)
+EXECUTE_SQL = ToolSpec(
+    "execute_sql",
+    "Run one SELECT (or WITH … SELECT) and return its columns and rows. Results are capped, and truncated says so: "
+    "aggregate, filter and LIMIT in SQL rather than fetch many rows.",
+    {
+        "type": "object",
+        "properties": {
+            "sql": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": MAX_SQL_CHARS,
+                "description": "One statement in the database's own dialect.",
+            },
+            "parameters": {
+                "description": "Values bound to the statement: an object for :name, an array for ?.",
+                "anyOf": [
+                    {"type": "object", "additionalProperties": _SCALAR, "maxProperties": 100},
+                    {"type": "array", "items": _SCALAR, "maxItems": 100},
+                ],
+            },
+        },
+        "required": ["sql"],
+        "additionalProperties": False,
+    },
+)
 
 _PIECE = re.compile(
     r"""(?P<quoted>'(?:[^']|'')*'?|"(?:[^"]|"")*"?|`[^`]*`?|\[[^\]]*\]?)"""
@@ -18,10 +84,10 @@ _PIECE = re.compile(
 
 
 def only_statement(sql: str) -> str:
-    """Return the one statement of ``sql``, without what may stand around it: blanks, comments, a last semicolon.
+    """Return the one statement of ``sql``, without surrounding blanks and comments or a final semicolon.
 
     Raises:
-        ToolFailed: there is none or a second one, it does not begin with a word that reads, or it is too long.
+        ToolFailed: there is no statement or more than one, it is too long, or its first word is not in READING.
     """
     if len(sql) > MAX_SQL_CHARS or "\0" in sql:
         raise ToolFailed(f"the SQL is longer than {MAX_SQL_CHARS} characters or holds a NUL", "INVALID_INPUT")
@@ -34,3 +100,42 @@ def only_statement(sql: str) -> str:
     if not words or not words[0].lstrip("(").upper().startswith(READING):
         raise ToolFailed("read-only: a statement begins with " + ", ".join(READING), "INVALID_INPUT")
     return sql[pieces[0].start() : pieces[last - 1].end()]
+
+
+def checked(parameters: Parameters | None, kind: str) -> Parameters | None:
+    """Return the parameters if every driver takes them.
+
+    Args:
+        kind: of the database, as SQLAlchemy names it.
+
+    Raises:
+        ToolFailed: INVALID_INPUT, with the parameter's name or number and what is wrong with it.
+    """
+    named: Iterable[tuple[object, object]] = enumerate(parameters or (), start=1)
+    if isinstance(parameters, Mapping):
+        named = parameters.items()
+    for name, value in named:
+        error = None
+        match value:
+            case bool():
+                pass
+            case int() if kind == "sqlite" and not -(1 << SQLITE_BITS) <= value < 1 << SQLITE_BITS:
+                error = "is a whole number of more than 64 bits: give it as text"
+            case int() if kind != "sqlite" and abs(value) >= 10**MOST_DIGITS:
+                error = f"is a whole number of more than {MOST_DIGITS} digits: give it as text"
+            case float() if not math.isfinite(value):
+                error = "is not a finite number"
+            case str() if has_lone_surrogate(value):
+                error = "contains half of a character (a lone surrogate)"
+        if error is not None:
+            raise ToolFailed(f"parameter {str(name)[:100]!r} {error}", "INVALID_INPUT")
+    return parameters
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """True for text with half of a surrogate pair, which no encoding has bytes for."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False

@@ -83,5 +83,3 @@ def _words(lowered: str) -> Iterator[str]:
                 yield from (run[start : start + 2] for start in range(max(1, len(run) - 1)))
             else:
                 yield run
-
-

@@ -152,7 +152,7 @@ class _DataLook:
             return
         data.describe()
         if isinstance(data, SqlBackend) and self.database is None:
-            yield from self._strangers(data.strangers())
+            yield from self._strangers(data.unknown_names())
 
     def _strangers(self, strange: Sequence[str]) -> Iterator[Problem]:
         """What the scope names and the database does not have, each at its entry."""

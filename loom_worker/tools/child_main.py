@@ -14,13 +14,13 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-import loom_worker
+from loom_worker.core import child_process
 from loom_worker.core.errors import BadFile
 from loom_worker.core.isolation import landlock
 from loom_worker.core.values.chat import ToolSpec
@@ -33,19 +33,18 @@ MEMORY_BYTES = 2 << 30
 """Of address space beyond what the child uses when it starts; a tool that needs more gets MemoryError."""
 _F_SETSIG = 10
 """Of fcntl.h on Linux; Python 3.11 does not name it."""
-_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from loom_worker.tools.child_main import main; main(sys.argv[2:])"
 _OOM_SCORE = "800"
 
 
 def command(hidden: Iterable[Path] | None = None) -> tuple[str, ...]:
     """The command line of a child, to which the number of the pipe that ends with the worker must be added.
 
-    -P: files in the worker's folder cannot replace the standard library. Our own folder comes last.
+    -P: what lies in the worker's folder cannot stand in for the standard library.
 
     Args:
         hidden: files and folders that the child may not read, as far as the kernel can prevent it; None: no limits.
     """
-    own = (sys.executable, "-P", "-c", _PROGRAM, str(Path(loom_worker.__file__).parents[1]))
+    own = tuple(child_process.module_command("loom_worker.tools.child_main", "-P"))
     return own if hidden is None else (*own, json.dumps([str(path) for path in hidden]))
 
 
@@ -99,13 +98,12 @@ class ToolServer:
         return asdict(outcome.run(whole, request["arguments"], caller, max_bytes=request["max_bytes"]))
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """Answer requests until stdin ends.
 
-    Args:
-        arguments: those of ``command``; the last is the read end of a pipe that ends when the worker does.
+    Its arguments are what ``command`` adds and, last, the read end of a pipe that ends when the worker does.
     """
-    *hidden, life = arguments
+    *hidden, life = sys.argv[2:]
     asked, answers = _own_pipes()
     _die_with_worker(int(life))
     _limit_memory()

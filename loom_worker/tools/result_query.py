@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from loom_worker.backends import sqlite_process
-from loom_worker.backends.sqlite_guard import LIMITS, QueryRequest
+from loom_worker.backends.sqlite_guard import LIMITS, GuardRequest
 from loom_worker.blobs.derived import DerivedFiles
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import codes, sqlite3
@@ -54,7 +54,7 @@ def ask(file: Path, sql: str, *, most_bytes: int) -> Json:
     Raises:
         ToolFailed: the statement is refused or fails; for an unknown name the text lists the existing ones.
     """
-    order = QueryRequest(
+    request = GuardRequest(
         uri=f"{file.absolute().as_uri()}?mode=ro",
         sql=sql,
         max_rows=MOST_ROWS,
@@ -64,10 +64,10 @@ def ask(file: Path, sql: str, *, most_bytes: int) -> Json:
         seen=None,
     )
     try:
-        result = sqlite_process.query(order)
+        result = sqlite_process.query(request)
     except ToolFailed as failure:
         raise ToolFailed(f"{failure}{_hint(str(failure), file)}", failure.code) from failure
-    with closing(sqlite3.connect(order["uri"], uri=True)) as connection:
+    with closing(sqlite3.connect(request["uri"], uri=True)) as connection:
         cut = connection.execute("PRAGMA user_version").fetchone()[0]
     if cut:
         result["note"] = f"{cut} long cells were cut for SQL; get_tool_result has them whole"

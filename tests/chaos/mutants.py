@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Integer, and_, bindparam, select, update
 
 from loom_worker.blobs.blobs import Blobs, Stored
+from loom_worker.core import child_process
 from loom_worker.core.errors import Conflict
 from loom_worker.core.values.memory import MemoryState
 from loom_worker.core.values.turns import Call, Claim, Decision, NewTurn, Turn
@@ -24,7 +25,6 @@ from loom_worker.service import service
 from loom_worker.store import approvals, calls, claims, journal, rows
 from loom_worker.store.schema import calls as calls_table
 from loom_worker.store.schema import turns
-from loom_worker.tools import child_main
 from loom_worker.turn import context
 
 
@@ -113,11 +113,16 @@ def _memory_hole() -> None:
 
 def _orphaned_child() -> None:
     """A child process does not notice the death of its worker."""
-    mark = "import main; main("
-    assert mark in child_main._PROGRAM
-    child_main._PROGRAM = child_main._PROGRAM.replace(
-        mark, "import main; from loom_worker.tools import child_main; child_main._die_with_worker = int; main("
-    )
+    command, mark = child_process.module_command, "import main; main("
+    planted = "import main; from loom_worker.tools import child_main; child_main._die_with_worker = int; main("
+
+    def deaf(module: str, *flags: str) -> list[str]:
+        made = command(module, *flags)
+        is_tools = module == "loom_worker.tools.child_main"
+        assert any(mark in part for part in made)
+        return [part.replace(mark, planted) for part in made] if is_tools else made
+
+    child_process.module_command = deaf
 
 
 def _deaf_ear() -> None:

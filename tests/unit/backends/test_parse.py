@@ -1,8 +1,8 @@
 import pytest
 
 from loom_worker.backends.functions import FUNCTIONS, GRAMMAR
-from loom_worker.backends.parse import Parameters, Statement, parse
-from loom_worker.backends.statements import MAX_SQL_CHARS
+from loom_worker.backends.parse import Statement, parse
+from loom_worker.backends.statements import MAX_SQL_CHARS, Parameters
 from loom_worker.core.errors import ToolFailed
 from tests.support.sql_attacks import CALLS, WRITES, Attack
 

@@ -3,7 +3,7 @@ import pytest
 from loom_worker.backends.parse import parse
 from loom_worker.backends.resolve import Missing, judge
 from loom_worker.backends.schema import Table
-from loom_worker.backends.scope import Catalog, narrow
+from loom_worker.backends.scope import TableCatalog, narrow
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.agents import Scope
 from tests.support.sql_attacks import SPIES, Attack
@@ -26,7 +26,7 @@ TABLES = (
 SCOPE = Scope(tables=("customers", "orders", "order_totals"), columns=("customers.id", "customers.name"))
 
 
-def catalog(kind: str, scope: Scope = SCOPE) -> Catalog:
+def catalog(kind: str, scope: Scope = SCOPE) -> TableCatalog:
     return narrow(TABLES, scope, kind)
 
 

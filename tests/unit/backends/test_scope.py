@@ -1,7 +1,9 @@
+import threading
+
 import pytest
 
 from loom_worker.backends.schema import Table
-from loom_worker.backends.scope import Catalog, fold, narrow
+from loom_worker.backends.scope import CatalogCache, TableCatalog, fold, narrow
 from loom_worker.core.values.agents import Scope
 
 CUSTOMERS = Table("customers", (("id", "INTEGER"), ("name", "TEXT"), ("email", "TEXT")), ("id",), (), "public")
@@ -17,7 +19,7 @@ PAY = Table("pay", (("id", "INTEGER"),), ("id",), (("id", "customers.email"),), 
 ALL = (CUSTOMERS, ORDERS, SECRETS, PAY)
 
 
-def names(catalog: Catalog) -> list[str]:
+def names(catalog: TableCatalog) -> list[str]:
     return [table.path for table in catalog.tables]
 
 
@@ -50,13 +52,13 @@ def test_hidden_columns_leave_no_trace() -> None:
     assert customers is not None
     assert [name for name, _ in customers.columns] == ["name"]  # the full name is the stricter of the two
     assert customers.primary_key == ()
-    assert catalog.out_of_sight(customers) == {"id", "email"}
+    assert catalog.hidden_columns(customers) == {"id", "email"}
     orders, pay = catalog.find(None, "orders"), catalog.find("hr", "pay")
     assert orders is not None
     assert pay is not None
     assert orders.foreign_keys == (("secret_id", "secrets.id"),)
     assert pay.foreign_keys == ()
-    assert catalog.out_of_sight(orders) == frozenset()
+    assert catalog.hidden_columns(orders) == frozenset()
 
 
 def test_references_to_hidden_tables_leave_no_trace() -> None:
@@ -88,3 +90,45 @@ def test_a_scope_that_names_what_is_not_there_is_reported(caplog: pytest.LogCapt
     caplog.clear()
     narrow(ALL, Scope(tables=("orders",)), "postgresql")
     assert caplog.text == ""
+
+
+EMPTY = TableCatalog("sqlite", (), {})
+
+
+def test_a_catalog_is_read_once_until_it_is_old_or_dropped() -> None:
+    reads: list[float] = []
+    now = [0.0]
+
+    def read() -> TableCatalog:
+        reads.append(now[0])
+        return EMPTY
+
+    catalogs = CatalogCache(read, ttl_s=60, clock=lambda: now[0])
+    for now[0] in (0.0, 59.0, 60.0, 61.0, 100.0):
+        assert catalogs.get() is EMPTY
+    assert reads == [0.0, 61.0]
+    catalogs.drop()
+    catalogs.get()
+    assert reads == [0.0, 61.0, 100.0]
+
+
+def test_threads_that_ask_at_once_wait_for_one_reading() -> None:
+    reads: list[int] = []
+    together = threading.Barrier(8)
+
+    def read() -> TableCatalog:
+        reads.append(1)
+        return EMPTY
+
+    catalogs = CatalogCache(read)
+
+    def ask() -> None:
+        together.wait(10)
+        catalogs.get()
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert reads == [1]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.backends import sqlite_guard
-from loom_worker.backends.sqlite_guard import FUNCTIONS, QueryRequest, Seen, answer, guard
+from loom_worker.backends.sqlite_guard import FUNCTIONS, GuardRequest, Seen, answer, guard
 from loom_worker.core.values.json import Json
 
 WRITES_AND_ESCAPES = [
@@ -63,7 +63,7 @@ WRITES_AND_ESCAPES = [
 ]
 
 
-def order_of(path: Path, sql: str, *, seen: Seen | None = None) -> QueryRequest:
+def order_of(path: Path, sql: str, *, seen: Seen | None = None) -> GuardRequest:
     uri = f"file:{path}?mode=ro"
     caps: Json = {"max_rows": 5, "max_bytes": 4096, "timeout_s": 30.0}
     return {"uri": uri, "sql": sql, "parameters": [], "seen": seen, **caps}  # type: ignore[typeddict-item]
@@ -185,7 +185,7 @@ def test_a_query_ends_long_before_its_time_once_whoever_asked_is_not_its_parent_
     assert json.load(io.BytesIO(done.stdout))["code"] == "DATABASE_ERROR"
 
 
-def run_program(order: QueryRequest, parent_pid: int) -> subprocess.CompletedProcess[bytes]:
+def run_program(order: GuardRequest, parent_pid: int) -> subprocess.CompletedProcess[bytes]:
     program = "from loom_worker.backends.sqlite_guard import main; main()"
     command = [sys.executable, "-c", program, "", str(parent_pid)]
     return subprocess.run(command, input=json.dumps(order).encode(), capture_output=True, timeout=20)

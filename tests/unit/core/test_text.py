@@ -1,6 +1,6 @@
 import pytest
 
-from loom_worker.core.text import NAME_CHARS, clean, defused, is_plain, one_line
+from loom_worker.core.text import NAME_CHARS, clean, defused, is_plain, longest, one_line
 
 
 @pytest.mark.cases(
@@ -42,3 +42,8 @@ def test_a_text_opens_and_ends_no_block(tag: str) -> None:
 @pytest.mark.cases("text", ["a < pattern_id", "<skillet>", "<div>", "if x<skillful", "&lt;pattern>"])
 def test_what_is_no_tag_of_a_block_stays(text: str) -> None:
     assert defused(text) == text
+
+
+@pytest.mark.cases(("most", "limit", "found"), [(0, 5, 0), (9, -1, 0), (9, 0, 0), (9, 4, 4), (9, 9, 9), (9, 20, 9)])
+def test_the_longest_is_the_last_that_fits(most: int, limit: int, found: int) -> None:
+    assert longest(most, lambda number: number <= limit) == found

@@ -1,11 +1,10 @@
 """The layers and what they cost."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
-from loom_worker.memory.layers import MORE_TABLES, chat_tokens, longest, message_tokens, rom, tools_tokens, turns
+from loom_worker.memory.layers import MORE_TABLES, chat_tokens, message_tokens, rom, tools_tokens, turns
 from tests.unit.memory.talk import count, said, stored, user
 
 PLENTY = 10_000
@@ -67,8 +66,3 @@ def test_a_history_falls_into_its_turns() -> None:
     first, second = [user("1"), said("one")], [user("2")]
     assert [[message.chat for message in turn] for turn in turns(stored(first, second))] == [first, second]
     assert turns(()) == []
-
-
-@pytest.mark.cases(("most", "limit", "found"), [(0, 5, 0), (9, -1, 0), (9, 0, 0), (9, 4, 4), (9, 9, 9), (9, 20, 9)])
-def test_the_longest_is_the_last_that_fits(most: int, limit: int, found: int) -> None:
-    assert longest(most, lambda number: number <= limit) == found
