@@ -179,7 +179,7 @@ class StageAgents:
 
     def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
         found = self.runtime(name).prepared(use)
-        return found.arguments, found.flaw
+        return found.arguments, found.error
 
 
 class AtOnce:
