@@ -9,12 +9,15 @@ import pytest
 import redis
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import Settings, from_env
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
 from tests.support import cases
+from tests.support.schedule import JourneysTogether
 from tests.support.shipped_patterns import keep_indexes_in
 from tests.support.valkey import Valkey
 
@@ -53,11 +56,17 @@ def valkey_server() -> Iterator[Valkey]:
         yield server
 
 
-@pytest.fixture
-def valkey(valkey_server: Valkey) -> Iterator[redis.Redis]:
+@pytest.fixture(scope="session")
+def _client(valkey_server: Valkey) -> Iterator[redis.Redis]:
+    """One client for all tests: making one takes longer than many a test."""
     with valkey_server.client() as client:
-        client.flushall()
         yield client
+
+
+@pytest.fixture
+def valkey(_client: redis.Redis) -> redis.Redis:
+    _client.flushall()
+    return _client
 
 
 @pytest.fixture(scope="session")
@@ -118,6 +127,11 @@ def database(settings: Settings, _linked: _Linked) -> Iterator[Database]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files that take longest come first, so that no process is left alone with one of them at the end."""
     items.sort(key=_takes_s, reverse=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    return JourneysTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def _takes_s(item: pytest.Item) -> float:

@@ -66,6 +66,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine.server.wait()
 
 
+@pytest.mark.heavy
 def test_a_worker_takes_its_queues_and_ends_with_0_when_told_to(machine: Machine) -> None:
     worker = machine.start("worker", "--queues", "tool,webhook", "--name", "one", "--concurrency", "2")
     with killed_at_the_end(worker.pid):
@@ -129,6 +130,7 @@ def test_beat_keeps_no_schedule_on_disk_and_ends_with_0(machine: Machine) -> Non
     assert list(machine.cwd.iterdir()) == []
 
 
+@pytest.mark.heavy
 def test_flower_tells_nothing_without_its_password_but_that_it_is_up_and_writes_nothing(machine: Machine) -> None:
     port = unused_port()
     url = f"http://{HOST}:{port}"

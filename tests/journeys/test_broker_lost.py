@@ -53,6 +53,7 @@ def test_all_turns_complete_in_order_when_the_embedded_server_is_killed(server: 
     assert (first["output_text"], first["attempt"], first["usage"]["llm_calls"]) == ("slow but sure", 1, 1)
 
 
+@pytest.mark.heavy
 def test_all_turns_complete_in_order_when_redis_forgets_everything(server: MessagesServer, system: System) -> None:
     release = threading.Event()
     turns = begin(server, system, release, "flushed")

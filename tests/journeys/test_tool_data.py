@@ -79,6 +79,7 @@ def answered(server: MessagesServer, system: System, agent: str, *calls: tuple[s
     return [data(block, turn["id"]) for block in results(server.requests[-1])]
 
 
+@pytest.mark.heavy
 def test_ten_thousand_rows_cost_the_model_less_than_100_tokens_and_the_next_question_is_answered_from_them(
     server: MessagesServer, system: System
 ) -> None:
@@ -149,6 +150,7 @@ def test_an_agent_calls_an_api_and_asks_a_person_where_the_document_says_so(
     assert len(api.requests) == before
 
 
+@pytest.mark.heavy
 def test_an_agent_has_the_tools_of_an_mcp_server(server: MessagesServer, system: System) -> None:
     total, failed = answered(server, system, "remote", ("sums__add", {"a": 2, "b": 40}), ("sums__fails", {}))
     assert "42" in total

@@ -13,7 +13,7 @@ from tests.support.system import System
 from tests.support.tool_wire import data, results
 from tests.support.until import until
 
-pytestmark = [pytest.mark.journey, pytest.mark.takes(8)]
+pytestmark = [pytest.mark.heavy, pytest.mark.journey, pytest.mark.takes(8)]
 
 TOOL = '''from loom_worker.tools.declare import tool
 

@@ -48,6 +48,7 @@ def test_a_turn_whose_worker_is_killed_mid_stream_is_answered_once_within_ten_se
     assert f"{worker} ended (SIGKILL); restarting" in system.output.removeprefix(before)
 
 
+@pytest.mark.heavy
 def test_a_turn_whose_tool_worker_is_killed_during_a_query_gets_its_result_from_another(
     server: MessagesServer, system: System
 ) -> None:

@@ -13,7 +13,7 @@ from loom_worker.llm.retry import Guarded, Retrying
 from tests.support.messages_server import Hang, MessagesServer, failure
 from tests.support.until import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.heavy, pytest.mark.integration]
 
 REQUEST = Request("", (ChatMessage("user", "hello"),))
 NAME = "llm:anthropic:claude-test"

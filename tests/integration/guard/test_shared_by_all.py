@@ -12,7 +12,7 @@ from loom_worker.guard.breaker import BreakerPolicy, Breakers
 from loom_worker.guard.rate import RateLimiter
 from tests.support.until import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.heavy, pytest.mark.integration]
 
 RATE = Rate(5, 0.05)
 FAILING = """

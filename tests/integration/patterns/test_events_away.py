@@ -16,6 +16,8 @@ from loom_worker.patterns.events import LibraryEvents
 from tests.support.until import until
 from tests.support.valkey import Valkey
 
+pytestmark = pytest.mark.heavy
+
 WAIT_S = 15.0
 LOADED = PatternUpdateEvent(("sql/a", "sql/b"), (), (), 89.44, (), patterns=2)
 CHANGED = PatternUpdateEvent(("sql/c",), ("sql/a",), ("sql/b",), 12.0, (), patterns=2)

@@ -187,6 +187,7 @@ def test_a_library_that_begins_with_a_link_to_itself_is_followed(root: Path, tol
     library.stop()
 
 
+@pytest.mark.heavy
 def test_a_watch_that_fails_in_an_unknown_way_is_told_once_and_tried_again(
     root: Path, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -245,6 +246,7 @@ def test_a_burst_of_changes_is_read_in_few_goes(live: LiveLibrary, root: Path, t
     assert events <= 10
 
 
+@pytest.mark.heavy
 def test_changes_that_do_not_end_go_live_all_the_same(root: Path, told: Told) -> None:
     library = LiveLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=100))
     library.state()

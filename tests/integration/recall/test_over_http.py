@@ -10,7 +10,7 @@ from loom_worker.store.database import Database
 from tests.support.messages_server import Hang, MessagesServer, Say
 from tests.unit.memory.recall.made import Talk, Till, answer, apples, parts
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.heavy, pytest.mark.integration]
 
 
 @pytest.fixture

@@ -4,9 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from loom_worker.core.settings import from_env
 from loom_worker.store import schema
 from loom_worker.store.prepare import version_of
+
+pytestmark = pytest.mark.heavy
 
 
 def test_processes_that_start_together_make_one_database_between_them(tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ def test_a_hang_in_a_socket_is_ended(pool: Pool, tmp_path: Path) -> None:
     gone(told(tmp_path / "n")[0])
 
 
+@pytest.mark.heavy
 def test_what_a_tool_started_ends_with_it_and_nothing_can_be_ignored(pool: Pool, tmp_path: Path) -> None:
     assert run(pool, "hang_stubbornly", 1.0, note=str(tmp_path / "n")).status == "timeout"
     for pid in told(tmp_path / "n"):
@@ -187,6 +188,7 @@ def single() -> Iterator[Pool]:
     pool.close()
 
 
+@pytest.mark.heavy
 def test_waiting_for_a_free_child_has_an_end_and_is_no_fault_of_the_tool(
     single: Pool, tmp_path: Path, threads: ThreadPoolExecutor
 ) -> None:
@@ -218,6 +220,7 @@ def test_an_idle_child_that_died_is_replaced_without_anybody_noticing(single: Po
     assert int(run(single, "pid").content) != first
 
 
+@pytest.mark.heavy
 def test_idle_children_end_after_a_while_but_for_the_one_used_last(tmp_path: Path, threads: ThreadPoolExecutor) -> None:
     pool = Pool(child_main.command(), most=2, environ=os.environ, idle_s=0.5)
     try:
@@ -256,6 +259,7 @@ made.run(made.Pool(made.child_main.command(), most=1, environ=os.environ), {"han
         gone(pid)
 
 
+@pytest.mark.heavy
 def test_a_child_that_hangs_in_c_does_not_outlive_its_worker_either(tmp_path: Path) -> None:
     note = tmp_path / "n"
     worker = f"""

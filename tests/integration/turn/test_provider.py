@@ -8,7 +8,7 @@ from tests.support.messages_wire import answer, sse
 from tests.support.system import Told, spoken
 from tests.support.until import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.takes(8)]
+pytestmark = [pytest.mark.heavy, pytest.mark.integration, pytest.mark.takes(8)]
 
 BUSY = failure(529, "overloaded_error", "Overloaded")
 

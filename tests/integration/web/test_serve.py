@@ -102,6 +102,7 @@ def test_a_server_stops_while_others_wake_its_loop_too(stage: WebStage, monkeypa
         call(server.port, "GET", "/healthz")
 
 
+@pytest.mark.heavy
 def test_waiters_and_readers_are_sent_home_when_the_server_drains(stage: WebStage) -> None:
     server = HttpServer(stage.service)
     server.start()
@@ -123,6 +124,7 @@ def test_waiters_and_readers_are_sent_home_when_the_server_drains(stage: WebStag
     assert sorted(status for status, _ in answers) == [200, 200]
 
 
+@pytest.mark.heavy
 def test_a_request_that_never_ends_does_not_hold_the_drain_for_ever(stage: WebStage) -> None:
     sessions = SlowSessions(stage)
     server = HttpServer(stage.service)
@@ -191,12 +193,14 @@ def test_a_signal_drains_and_the_process_exits_0(process: Process, number: signa
     reader.close()
 
 
+@pytest.mark.heavy
 def test_without_keys_the_start_says_who_is_served(process: Process) -> None:
     running, _ = process
     assert running.stderr is not None
     assert "only clients on this machine" in next(running.stderr)
 
 
+@pytest.mark.heavy
 def test_a_key_that_waits_as_often_as_it_can_leaves_room_for_another_key(
     make_stage: MakeStage, request: pytest.FixtureRequest
 ) -> None:

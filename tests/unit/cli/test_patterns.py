@@ -161,6 +161,7 @@ def test_a_folder_that_is_not_there_exits_2(tmp_path: Path) -> None:
         assert offline(tmp_path, *arguments).exit_code == 2
 
 
+@pytest.mark.heavy
 def test_the_shipped_library_has_nothing_to_complain_of(tmp_path: Path) -> None:
     told = offline(tmp_path, "lint")
     assert told.exit_code == 0

@@ -22,6 +22,7 @@ def connection(shop_path: Path) -> Iterator[sqlite3.Connection]:
         yield opened
 
 
+@pytest.mark.heavy
 def test_nothing_happens_today_or_later(connection: sqlite3.Connection) -> None:
     for column, table in (
         ("ordered_at", "orders"),

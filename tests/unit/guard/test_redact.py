@@ -117,6 +117,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.cases("piece", HOSTILE)
 def test_a_hostile_text_takes_time_in_proportion_to_its_length(piece: str) -> None:
     def taken_s(size: int) -> float:

@@ -150,6 +150,7 @@ def exact(text):
     return len(tokens._encoding().encode_ordinary(text))
 
 
+@pytest.mark.heavy
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**9))
 def test_the_estimate_of_a_long_text_is_never_below_the_count(seed):

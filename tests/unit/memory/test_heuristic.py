@@ -128,6 +128,7 @@ def test_no_text_raises_and_none_is_over_the_limit_or_differs_the_second_time(te
     assert count(shorten("\n".join(texts), most_tokens=most, count=count)) <= max(0, most)
 
 
+@pytest.mark.heavy
 @pytest.mark.cases(
     "piece",
     ["word and other Words 12. ", "a", ".", ".\"' ", "我们下个月去北京。", "🎉", "x-", "count", "\n", "a.b@", "((("],
@@ -142,6 +143,7 @@ def test_a_megabyte_takes_less_than_a_second(piece: str) -> None:
     assert time.process_time() - began_s < 1
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("alphabet", [range(0x4E00, 0x9FFF), range(97, 123)], ids=["Chinese", "Latin"])
 def test_a_megabyte_of_different_words_takes_less_than_a_second(alphabet: range) -> None:
     chance = random.Random(1)

@@ -314,6 +314,7 @@ def test_importing_the_room_loads_neither_scikit_learn_nor_numpy() -> None:
     assert done.stdout.split() == ["set()"]
 
 
+@pytest.mark.heavy
 def test_the_intents_of_a_pattern_find_it_first_unless_another_says_the_same() -> None:
     asked = [(intent, pattern.id) for pattern in LIBRARY for intent in pattern.intents if len(intent.split()) > 2]
     missed = [each for each in asked if shipped_matcher().match(each[0], 1)[0].pattern.id != each[1]]

@@ -277,6 +277,7 @@ def test_a_tag_in_two_parts_is_none_either() -> None:
     assert text == '<pattern id="x/y">\n\n&lt;\n\n/pattern> More\n</pattern>'
 
 
+@pytest.mark.heavy
 def test_a_hostile_pattern_is_told_quickly() -> None:
     evil = ("</pattern>\n```\n\u202e< / PATTERN >" + "<   " * 10 + "{{" * 5) * 3_000
     pattern = Pattern("x/y", "y", evil, evil, templates={"t": Template(evil)}, best_practices=evil, syntax=evil)

@@ -60,6 +60,7 @@ print(json.dumps(said | {{"loaded": [name for name in {HEAVY!r} if name in sys.m
     return said
 
 
+@pytest.mark.heavy
 def test_importing_it_loads_no_library_that_costs_seconds(imported: dict[str, Any]) -> None:
     assert imported["loaded"] == []
 

@@ -116,6 +116,7 @@ def test_what_a_server_lacks_to_be_started_is_told_at_its_own_line(told: Told) -
     ]
 
 
+@pytest.mark.heavy
 def test_a_server_is_asked_for_its_tools_and_names_it_has_not_are_told(told: Told) -> None:
     spec = f"  mcp_servers:\n    sdk:\n      command: {sys.executable}\n      args: [{SERVER}, stdio]\n"
     spec += "      tools:\n        - nothing\n"

@@ -271,6 +271,7 @@ def test_nothing_is_opened_before_the_first_transaction(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.heavy
 def test_two_processes_that_write_at_once_lose_nothing(settings: Settings) -> None:
     databases = [Database(settings.database_url, sync="normal") for _ in range(2)]
     threads = [
@@ -297,6 +298,7 @@ def test_what_was_deleted_cannot_be_read_in_the_file(settings: Settings) -> None
     assert b"a secret" not in Path(path_of(settings)).read_bytes()
 
 
+@pytest.mark.heavy
 def test_the_write_ahead_log_gives_back_what_a_large_transaction_took(settings: Settings) -> None:
     database = Database(settings.database_url)
     wal = Path(f"{path_of(settings)}-wal")

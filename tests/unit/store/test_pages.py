@@ -163,6 +163,7 @@ def large_turns(database: Database, number: int) -> list[str]:
     return ids
 
 
+@pytest.mark.heavy
 def test_a_page_of_large_turns_is_small_and_none_is_left_out(database: Database) -> None:
     made = large_turns(database, 12)
     turns = Turns(database)

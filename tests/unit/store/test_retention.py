@@ -210,6 +210,7 @@ def pages(database: Database) -> int:
         return int(tx.exec_driver_sql("PRAGMA page_count").scalar_one())
 
 
+@pytest.mark.heavy
 def test_a_file_of_an_earlier_loom_is_made_smaller_only_while_nobody_uses_it(
     settings: Settings, database: Database
 ) -> None:

@@ -3,6 +3,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from loom_worker.core.values.problems import Problem
 from loom_worker.supervisor.doctor import Doctor
 from tests.support.processes import is_alive
@@ -24,6 +26,7 @@ def found(folder: Path, **env: str) -> tuple[Problem, ...]:
         return doctor.problems() or ()
 
 
+@pytest.mark.heavy
 def test_what_the_process_finds_are_the_values_that_it_found(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("agent:\n  name: a\n  tools: [exec_sql]\n", encoding="utf-8")
     variable, tool = found(tmp_path, LOOM_MODLE="x")
@@ -31,6 +34,7 @@ def test_what_the_process_finds_are_the_values_that_it_found(tmp_path: Path) -> 
     assert tool.fix == "did you mean execute_sql?"
 
 
+@pytest.mark.heavy
 def test_a_process_that_a_users_file_ends_is_told_and_not_taken_for_no_problem(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import os\nos._exit(0)\n", encoding="utf-8")
     (tmp_path / "a.yaml").write_text("agent: {name: a, tools: [mine.py]}\n", encoding="utf-8")
@@ -38,6 +42,7 @@ def test_a_process_that_a_users_file_ends_is_told_and_not_taken_for_no_problem(t
     assert problem.text.startswith("agents and tools could not be looked at: `loom doctor --problems` ended")
 
 
+@pytest.mark.heavy
 def test_a_process_that_looks_still_is_ended_with_its_owner(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     text = f"import os, pathlib, threading\npathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\n"
@@ -50,6 +55,7 @@ def test_a_process_that_looks_still_is_ended_with_its_owner(tmp_path: Path) -> N
     until(lambda: not is_alive(number), 10, "the end of the doctor")
 
 
+@pytest.mark.heavy
 def test_a_users_file_finds_no_secret_in_the_environment_of_the_process_that_looks(tmp_path: Path) -> None:
     text = "import os, pathlib\nfound = [name for name, value in os.environ.items() if 's3cret' in value]\n"
     text += f"pathlib.Path({str(tmp_path / 'found')!r}).write_text(repr(found))\n"

@@ -140,6 +140,7 @@ def test_a_number_that_was_quoted_is_that_number(number: float) -> None:
     assert coerced({"share": json.dumps(number)}, VALIDATOR) == {"share": number}
 
 
+@pytest.mark.heavy
 def test_thousands_of_quoted_numbers_are_converted_at_once() -> None:
     found = coerced({"ids": [str(number) for number in range(5000)]}, VALIDATOR)
     assert found == {"ids": list(range(5000))}

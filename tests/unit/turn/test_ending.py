@@ -69,6 +69,7 @@ class Refusing(Journal):
         raise Unavailable("disk full")
 
 
+@pytest.mark.heavy
 def test_an_answer_outlives_a_database_that_is_full_for_a_while(stage: Stage) -> None:
     stage.model.scenes = [says("Heard.")]
     refusing = Refusing(stage.database, 2, lambda: None)

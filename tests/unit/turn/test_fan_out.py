@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.tools import Caller, Outcome
 from loom_worker.core.values.turns import Call, Turn
@@ -111,6 +113,7 @@ def test_the_model_reads_beside_the_last_result_that_a_limit_comes_near(stage: S
     assert contents[2].count("18") == 1
 
 
+@pytest.mark.heavy
 def test_a_result_outlives_a_database_that_is_away_while_it_is_kept(stage: Stage) -> None:
     fails = [Unavailable("locked"), Unavailable("locked")]
 

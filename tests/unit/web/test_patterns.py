@@ -11,6 +11,8 @@ from urllib.parse import quote
 import pytest
 import redis
 from flask.testing import FlaskClient
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from loom_worker.core.values.json import rfc3339
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
@@ -115,7 +117,7 @@ def test_what_each_worker_has_loaded_stands_beside_the_list(client: FlaskClient,
 
 
 def test_the_list_is_served_while_redis_is_away(client: FlaskClient, stage: WebStage) -> None:
-    away = redis.Redis(unix_socket_path="/nowhere", decode_responses=True)
+    away = redis.Redis(unix_socket_path="/nowhere", decode_responses=True, retry=Retry(NoBackoff(), 0))
     stage.service.patterns = replace(
         stage.service.patterns, workers=LiveWorkers(away), library_events=LibraryEvents(away, process="web")
     )

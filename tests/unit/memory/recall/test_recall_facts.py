@@ -67,6 +67,7 @@ def test_more_than_its_share_is_refused_and_nothing_changes(talk: Talk) -> None:
     assert talk.kernel == {"goals": ["short"]}
 
 
+@pytest.mark.heavy
 def test_calls_side_by_side_lose_none_of_their_members(talk: Talk) -> None:
     begin, failed = threading.Barrier(8), []
 

@@ -271,6 +271,7 @@ def test_a_batch_is_no_longer_than_the_compressor_can_read(room: Room) -> None:
     assert not any("characters …]" in request.messages[0].text for request in model.asked)
 
 
+@pytest.mark.heavy
 def test_an_l1_of_thousands_of_messages_takes_few_summaries(room: Room) -> None:
     session, model = room.session("s1", turns=2_000, words=3), Says()
     compress_all(session.lane, room.with_rules(lambda _: means(model)))

@@ -135,6 +135,7 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(make: Make, caller: Calle
     assert references.figures()["counters"]["unwritable"] == 1
 
 
+@pytest.mark.heavy
 def test_nothing_is_removed_while_its_session_has_an_unfinished_turn(
     references: References, caller: Caller, claim: Claim, database: Database
 ) -> None:
