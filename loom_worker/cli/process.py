@@ -115,7 +115,7 @@ def _queues(_ctx: click.Context, _parameter: click.Parameter, value: str) -> tup
 @click.pass_context
 def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int | None, name: str) -> None:
     """Run turns, tool calls, webhooks and summaries: a Celery worker."""
-    from loom_worker.runtime.processes import run_worker
+    from loom_worker.runtime.worker_process import run_worker
 
     needs = process_env.of_worker(queues)
     calls_model = process_env.PROVIDER in needs
@@ -127,7 +127,7 @@ def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int | None,
 @click.command()
 def beat() -> None:
     """Ring what was forgotten, also while no worker lives."""
-    from loom_worker.runtime.processes import run_beat
+    from loom_worker.runtime.sweeping import run_beat
 
     run_beat(_with_database(process_env.NOTHING))
 

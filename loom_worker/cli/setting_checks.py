@@ -12,9 +12,9 @@ def model(settings: Settings) -> None:
     Raises:
         BadSettings: it says so in another way than the model reads it.
     """
-    from loom_worker.demo.scripted import latency_s
-
     if settings.llm.provider == "scripted":
+        from loom_worker.demo.scripted import latency_s
+
         try:
             latency_s(settings.llm.model)
         except ProviderFailed as error:

@@ -4,24 +4,19 @@
 ``tasks.worker``.
 """
 
-import os
-import secrets
-import socket
 import threading
 from dataclasses import dataclass
-from typing import Any
 
 from loom_worker.agents.live import LiveAgents
-from loom_worker.core import crash_points, redis_client
-from loom_worker.core.isolation import process_env
+from loom_worker.core import crash_points
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
-from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.memory.compress import THREADS_PER_SESSION, Compressor
 from loom_worker.runtime.components import Components, components
+from loom_worker.runtime.sweeping import Links, events_of, process_name, redis_of, sweeper
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
@@ -30,17 +25,15 @@ from loom_worker.service.service import Service, ServiceParts
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store.calls import Calls
-from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
-from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
 from loom_worker.tasks import worker
 from loom_worker.tasks.app import configure
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
-from loom_worker.tasks.sweep import Sweep, Sweeper
+from loom_worker.tasks.sweep import Sweeper
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tasks.worker import CeleryThreads, Worker
 from loom_worker.turn.waits import WaitTeller
@@ -83,11 +76,11 @@ def service(settings: Settings) -> Service:
     crash_points.arm(settings.crash_points, settings.home / "crashes")
     app = configure(settings)
     database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads)
-    client, events = _redis(settings), _events(settings)
+    client, events = redis_of(settings), events_of(settings)
     lanes = Lanes(client, settings.lanes)
     agents = LiveAgents(settings.agents_dir)
     stopping = Stopping(settings.lanes.drain_s)
-    fitted = components(settings, agents, database, client, process=_process_name(), stopping=stopping)
+    fitted = components(settings, agents, database, client, process=process_name(), stopping=stopping)
     wakeups = WakeupQueue(app, client)
     waits = WaitReports(Turns(database), LiveWaits(client), agents)
     parts = ServiceParts(
@@ -103,11 +96,17 @@ def service(settings: Settings) -> Service:
             workers=LiveWorkers(client),
             learns=fitted.knowledge.learns,
         ),
-        references=fitted.references,
+        references=fitted.expiring.references,
         bodies=WebhookBodies(_base_url(settings)),
         health=Health(database, client),
         figures=Figures(
-            database, client, fitted.breakers, waits, fitted.references, fitted.knowledge.library, fitted.library_events
+            database,
+            client,
+            fitted.breakers,
+            waits,
+            fitted.expiring.references,
+            fitted.knowledge.library,
+            fitted.library_events,
         ),
         components=fitted,
     )
@@ -122,67 +121,42 @@ def service(settings: Settings) -> Service:
 
 
 def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool = True) -> Process:
-    crash_points.arm(settings.crash_points, settings.home / "crashes")
-    name = _process_name()
-    client = _redis(settings)
-    database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.worker_concurrency)
-    lanes = Lanes(client, settings.lanes)
-    claims, outbox = Claims(database), Outbox(database)
-    app = configure(settings)
-    dispatcher = CeleryDispatcher(app, WakeupQueue(app, client), process_env.handed_on(settings))
+    links = Links.of(settings)
     stopping = Stopping(settings.lanes.drain_s)
-    memories = Memories(database)
-    fitted = components(settings, LiveAgents(settings.agents_dir), database, client, process=name, stopping=stopping)
+    agents = LiveAgents(settings.agents_dir)
+    fitted = components(settings, agents, links.database, links.client, process=links.name, stopping=stopping)
     threads = CeleryThreads(settings.worker_concurrency) if takes_turns else None
-    parts = TurnWorker(
+    turns = TurnWorker(
         settings=settings,
-        name=name,
-        claims=claims,
-        journal=Journal(database),
-        calls=Calls(database),
-        memories=memories,
-        lanes=lanes,
-        renewer=LeaseRenewer(client, lanes, name, settings.lanes, threads=threads),
-        events=_events(settings),
-        dispatcher=dispatcher,
+        name=links.name,
+        claims=links.claims,
+        journal=Journal(links.database),
+        calls=Calls(links.database),
+        memories=links.memories,
+        lanes=links.lanes,
+        renewer=LeaseRenewer(links.client, links.lanes, links.name, settings.lanes, threads=threads),
+        events=links.events,
+        dispatcher=links.dispatcher,
         agents=fitted.registry,
         knowledge=fitted.knowledge,
         tools=fitted.executor,
-        workers=LiveWorkers(client),
-        waits=WaitTeller(LiveWaits(client)),
+        workers=LiveWorkers(links.client),
+        waits=WaitTeller(LiveWaits(links.client)),
         bodies=WebhookBodies(_base_url(settings)),
         stopping=stopping,
         content=fitted.content,
         is_isolated=is_isolated,
     )
     compressor = Compressor(
-        worker=name,
-        memories=memories,
+        worker=links.name,
+        memories=links.memories,
         agents=fitted.registry,
-        workers=parts.workers,
+        workers=turns.workers,
         stopping=stopping,
         slots=threading.Semaphore(max(1, settings.worker_concurrency // THREADS_PER_SESSION)),
     )
-    sweep = Sweep(
-        client, lanes, parts.events, claims, outbox, memories, Sessions(database), dispatcher, fitted, settings.lanes
-    )
-    own = Worker(parts, Deliverer(outbox, settings.webhook), compressor)
-    return Process(own, fitted, database, Sweeper(sweep, name))
-
-
-def _process_name() -> str:
-    """Never used before."""
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-
-
-def _redis(settings: Settings) -> Any:
-    """A client for questions that are answered at once."""
-    return redis_client.client(settings.redis_url, connections=settings.web.threads + settings.worker_concurrency)
-
-
-def _events(settings: Settings) -> EventLog:
-    waiting = redis_client.client(settings.redis_url, connections=settings.web.threads, wait_s=MAX_BLOCK_MS / 1000)
-    return EventLog(_redis(settings), waiting, settings.events)
+    own = Worker(turns, Deliverer(links.outbox, settings.webhook), compressor)
+    return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring))
 
 
 def _base_url(settings: Settings) -> str:

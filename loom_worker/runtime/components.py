@@ -22,27 +22,23 @@ from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.content_versions import ContentVersions
 from loom_worker.runtime.models import Models
 from loom_worker.runtime.prompt_context import Knowledge
+from loom_worker.runtime.sweeping import ExpiringStores
 from loom_worker.runtime.tool_sets import ToolProvider
 from loom_worker.skills.index import Skills
-from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.patterns import PatternUses
-from loom_worker.store.retention import Retention
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared_memory import SharedMemory
-from loom_worker.store.tool_errors import ToolErrors
 from loom_worker.tools import child_main
 from loom_worker.tools.child import Program
 from loom_worker.tools.error_channel import Failures, error_detail_tool
 from loom_worker.tools.execution import ToolExecutor
 from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.pool import Pool
-from loom_worker.tools.references import References, stores
 from loom_worker.tools.result_tools import result_tools
 from loom_worker.tools.shared_memory import SharedParts, shared_tools
 
-DAY_MS = 24 * 3600 * 1000
 MCP_REMEMBERED_S = 24 * 3600
 """For how long a server's tools are remembered; its own news of a change comes sooner."""
 
@@ -54,19 +50,10 @@ class Components:
     registry: AgentRegistry
     knowledge: Knowledge
     library_events: LibraryEvents
-    references: References
-    errors: ToolErrors
+    expiring: ExpiringStores
     breakers: Breakers
     executor: ToolExecutor
-    error_days: int
-    retention: Retention
     content: ContentVersions
-
-    def remove_expired(self, moment_ms: int) -> None:
-        """Remove a little of what has expired by then; the sweep calls this every second."""
-        self.references.tidy(moment_ms)
-        self.errors.expire(before_ms=moment_ms - self.error_days * DAY_MS)
-        self.retention.once(moment_ms)
 
     def close(self) -> None:
         """End child processes and servers, close connections."""
@@ -91,15 +78,12 @@ def components(
         client: the process' own redis-py client, which decodes responses.
         process: its name, by which others know what it has loaded.
     """
-    connections = settings.web.threads + settings.worker_concurrency
-    raw = redis_client.client(settings.redis_url, connections=connections, decodes=False)
     content = ContentVersions(client, process=process)
     if isinstance(agents, LiveAgents):
         agents.share(content)
-    breakers, errors = Breakers(client), ToolErrors(database)
-    references = References(stores(settings.blobs, BlobRows(database), raw), settings.blobs)
-    kept = result_tools(references, reference_bytes=settings.tools.reference_bytes)
-    standing = (*kept, error_detail_tool(errors))
+    breakers, expiring = Breakers(client), ExpiringStores.of(settings, database)
+    kept = result_tools(expiring.references, reference_bytes=settings.tools.reference_bytes)
+    standing = (*kept, error_detail_tool(expiring.errors))
 
     models = Models(settings, breakers=breakers, stopping=stopping)
     library_events = LibraryEvents(client, process=process)
@@ -123,15 +107,11 @@ def components(
         pool=_pool(settings),
         breakers=breakers,
         rates=RateLimiter(client),
-        references=references,
-        failures=Failures(errors),
+        references=expiring.references,
+        failures=Failures(expiring.errors),
         stopping=stopping,
     )
-    retention = Retention(database, settings.retention)
-    days = settings.tools.error_days
-    return Components(
-        registry, knowledge, library_events, references, errors, breakers, executor, days, retention, content
-    )
+    return Components(registry, knowledge, library_events, expiring, breakers, executor, content)
 
 
 def _servers(settings: Settings, client: Any, content: ContentVersions) -> McpServers:

@@ -38,7 +38,7 @@ def run_flower(settings: Settings, *, port: int, address: str, password: str) ->
     Raises:
         SystemExit: 1, with one line that says why, if the address cannot be bound.
     """
-    configure(settings)
+    configure(settings, runs_tasks=False)
     options.port, options.address = port, address
     options.basic_auth = [f"{FLOWER_USER}:{password}"]
     options.max_tasks = FLOWER_KEPT_TASKS

@@ -14,15 +14,19 @@ QUEUES = transport.QUEUES
 app = Celery("loom", set_as_current=False)
 
 
-def configure(settings: Settings) -> Celery:
-    """Point the app at this installation's Redis."""
+def configure(settings: Settings, *, runs_tasks: bool = True) -> Celery:
+    """Point the app at this installation's Redis.
+
+    Args:
+        runs_tasks: False in a process that only sends or watches; importing the tasks takes it a second.
+    """
     transport.install(app)
     broker = broker_url(settings)
     app.conf.update(
         broker_url=broker,
         # Celery splits at the first plus, and its backend knows a socket without kombu's "redis+".
         result_backend=f"loom_worker.tasks.repairs:NoWaitRedisBackend+{broker.removeprefix('redis+')}",
-        imports=TASK_MODULES,
+        imports=TASK_MODULES if runs_tasks else (),
         **_OPTIONS,
     )
     if settings.redis_url.startswith("unix://"):

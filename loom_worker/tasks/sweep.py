@@ -21,7 +21,6 @@ from loom_worker.store.claims import Claims
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
-from loom_worker.turn.worker import Dispatcher
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +65,24 @@ class Swept:
     """Sessions whose memory is to be compressed."""
 
 
+class SweepDispatcher(Protocol):
+    """How the sweep reaches workers (``tasks/dispatch.py``: CeleryDispatcher)."""
+
+    def wake(self, lane: str) -> None:
+        """Tell workers that a lane has work."""
+        ...
+
+    def deliver(self, delivery_id: str) -> None:
+        """Send a webhook delivery now."""
+        ...
+
+    def summarize(self, lane: str) -> None:
+        """Have a lane's memory compressed."""
+        ...
+
+
 class Expiry(Protocol):
-    """What is kept for a time (``runtime/components.py``: Components)."""
+    """What is kept for a time (``runtime/sweeping.py``: ExpiringStores)."""
 
     def remove_expired(self, moment_ms: int) -> None:
         """Remove a little of what has expired by then: large results, errors, turns of old sessions."""
@@ -85,7 +100,7 @@ class Sweep:
     outbox: Outbox
     memories: Memories
     sessions: Sessions
-    dispatcher: Dispatcher
+    dispatcher: SweepDispatcher
     expiry: Expiry
     settings: LaneSettings
     most: int = MOST
@@ -159,10 +174,10 @@ class Sweep:
         while batches < REAPED and self.sessions.purge():
             batches += 1
 
-    def _send(self, due: Iterable[str], door: Callable[[str], None]) -> int:
+    def _send(self, due: Iterable[str], send: Callable[[str], None]) -> int:
         unsent = [one for one in due if self.redis.set(keys.sent(one), "", nx=True, px=AGAIN_MS)]
         for one in unsent:
-            door(one)
+            send(one)
         return len(unsent)
 
 

@@ -30,7 +30,7 @@ LOADED = (
     "celery.concurrency.thread",
     "celery.worker.consumer",
     "sqlalchemy.dialects.sqlite",
-    "loom_worker.runtime.processes",
+    "loom_worker.runtime.worker_process",
     "loom_worker.tasks.tasks",
     "tests.chaos.process",
     "web.serve",

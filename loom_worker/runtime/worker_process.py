@@ -1,4 +1,4 @@
-"""The long-lived Celery processes: a worker, beat, Flower. Each function returns when its process is told to stop."""
+"""A worker process, from its start until it is told to stop."""
 
 import gc
 import logging
@@ -16,6 +16,7 @@ from loom_worker.core.settings import Settings
 from loom_worker.runtime import build
 from loom_worker.runtime.components import Components
 from loom_worker.runtime.installation import Inspection
+from loom_worker.runtime.sweeping import keep_logging
 from loom_worker.tasks.app import app, configure
 from loom_worker.tasks.repairs import CalmEvents
 
@@ -33,7 +34,7 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
     process = build.start(replace(settings, worker_concurrency=concurrency), takes_turns="turn" in queues)
     # The signal keeps weak references: these functions live as long as this one runs.
     ready, stopping = _when_ready(process), _when_stopping(process)
-    signals.setup_logging.connect(_keep_logging)
+    signals.setup_logging.connect(keep_logging)
     signals.worker_ready.connect(ready)
     signals.worker_shutting_down.connect(stopping)
     # Celery warns root of unpickling what strangers send; Loom's messages are JSON, and containers run as root.
@@ -85,10 +86,6 @@ def _tell_problems(settings: Settings, fitted: Components) -> None:
     threading.Thread(target=tell, name="loom-inspection", daemon=True).start()
 
 
-def _keep_logging(**_: object) -> None:
-    """Celery sets no logging up where somebody answers this signal: the process has done it."""
-
-
 def _when_ready(process: build.Process) -> Callable[..., None]:
     def begin(**_: object) -> None:
         process.worker.turns.renewer.start()
@@ -102,19 +99,3 @@ def _when_stopping(process: build.Process) -> Callable[..., None]:
         process.worker.turns.stopping.ask()
 
     return ask
-
-
-def run_beat(settings: Settings) -> None:
-    """Send what is due until SIGTERM.
-
-    The scheduler in memory: Celery's default keeps its schedule in a pickled file, and what Loom schedules is
-    periodic anyway, so nothing is lost with it.
-    """
-    configure(settings)
-    process = build.start(settings)
-    process.sweeper.start()
-    signals.setup_logging.connect(_keep_logging)
-    try:
-        app.Beat(scheduler="celery.beat:Scheduler", pidfile=None, loglevel=settings.log.level, quiet=True).run()
-    finally:
-        process.stop()

@@ -1,0 +1,151 @@
+"""What the sweep works with: no models, tools or patterns, as beat, which only sweeps, should load none.
+
+Each process makes its own ``Links``; ``ExpiringStores`` are what the sweep empties.
+"""
+
+import os
+import secrets
+import socket
+from dataclasses import dataclass
+from typing import Any, Self
+
+from celery import signals
+
+from loom_worker.core import crash_points, redis_client
+from loom_worker.core.isolation import process_env
+from loom_worker.core.settings import Settings
+from loom_worker.events.log import MAX_BLOCK_MS, EventLog
+from loom_worker.lanes.lanes import Lanes
+from loom_worker.store.blobs import BlobRows
+from loom_worker.store.claims import Claims
+from loom_worker.store.database import Database
+from loom_worker.store.memory import Memories
+from loom_worker.store.outbox import Outbox
+from loom_worker.store.retention import Retention
+from loom_worker.store.sessions import Sessions
+from loom_worker.store.tool_errors import ToolErrors
+from loom_worker.tasks.app import app, configure
+from loom_worker.tasks.dispatch import CeleryDispatcher
+from loom_worker.tasks.sweep import Sweep, Sweeper
+from loom_worker.tasks.wakeups import WakeupQueue
+from loom_worker.tools.references import References, stores
+
+DAY_MS = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The ways of a process to the database, to Redis and to other processes."""
+
+    name: str
+    """Of the process; never used before."""
+    database: Database
+    client: Any
+    """For questions that Redis answers at once; decodes responses."""
+    lanes: Lanes
+    events: EventLog
+    dispatcher: CeleryDispatcher
+    claims: Claims
+    outbox: Outbox
+    memories: Memories
+
+    @classmethod
+    def of(cls, settings: Settings, *, runs_tasks: bool = True) -> Self:
+        """Make them; nothing is connected yet."""
+        crash_points.arm(settings.crash_points, settings.home / "crashes")
+        client = redis_of(settings)
+        database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.worker_concurrency)
+        celery = configure(settings, runs_tasks=runs_tasks)
+        return cls(
+            process_name(),
+            database,
+            client,
+            Lanes(client, settings.lanes),
+            events_of(settings),
+            CeleryDispatcher(celery, WakeupQueue(celery, client), process_env.handed_on(settings)),
+            Claims(database),
+            Outbox(database),
+            Memories(database),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiringStores:
+    """What is kept for a time: large results, errors, turns of old sessions."""
+
+    references: References
+    errors: ToolErrors
+    error_days: int
+    retention: Retention
+
+    @classmethod
+    def of(cls, settings: Settings, database: Database) -> Self:
+        """Make them; nothing is connected yet."""
+        connections = settings.web.threads + settings.worker_concurrency
+        raw = redis_client.client(settings.redis_url, connections=connections, decodes=False)
+        return cls(
+            References(stores(settings.blobs, BlobRows(database), raw), settings.blobs),
+            ToolErrors(database),
+            settings.tools.error_days,
+            Retention(database, settings.retention),
+        )
+
+    def remove_expired(self, moment_ms: int) -> None:
+        """Remove a little of what has expired by then; the sweep calls this every second."""
+        self.references.tidy(moment_ms)
+        self.errors.expire(before_ms=moment_ms - self.error_days * DAY_MS)
+        self.retention.once(moment_ms)
+
+
+def sweeper(settings: Settings, links: Links, expiring: ExpiringStores) -> Sweeper:
+    """The thread that sweeps, not yet started."""
+    sweep = Sweep(
+        links.client,
+        links.lanes,
+        links.events,
+        links.claims,
+        links.outbox,
+        links.memories,
+        Sessions(links.database),
+        links.dispatcher,
+        expiring,
+        settings.lanes,
+    )
+    return Sweeper(sweep, links.name)
+
+
+def run_beat(settings: Settings) -> None:
+    """Sweep, and send what Celery itself schedules, until SIGTERM.
+
+    The scheduler in memory: Celery's default keeps its schedule in a pickled file, and what is scheduled is periodic
+    anyway, so nothing is lost with it.
+    """
+    links = Links.of(settings, runs_tasks=False)
+    thread = sweeper(settings, links, ExpiringStores.of(settings, links.database))
+    thread.start()
+    signals.setup_logging.connect(keep_logging)
+    try:
+        app.Beat(scheduler="celery.beat:Scheduler", pidfile=None, loglevel=settings.log.level, quiet=True).run()
+    finally:
+        thread.stop()
+        links.database.close()
+
+
+def keep_logging(**_: object) -> None:
+    """Celery sets no logging up where somebody answers this signal: the process has done it."""
+
+
+def process_name() -> str:
+    """Never used before."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def redis_of(settings: Settings) -> Any:
+    """A client for questions that are answered at once."""
+    return redis_client.client(settings.redis_url, connections=settings.web.threads + settings.worker_concurrency)
+
+
+def events_of(settings: Settings) -> EventLog:
+    """The event log, with connections of its own for those who wait."""
+    waiting = redis_client.client(settings.redis_url, connections=settings.web.threads, wait_s=MAX_BLOCK_MS / 1000)
+    return EventLog(redis_of(settings), waiting, settings.events)
