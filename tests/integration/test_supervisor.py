@@ -193,6 +193,7 @@ def test_a_second_interrupt_does_not_wait_for_any_grace(room: Room) -> None:
     assert not any(map(is_alive, children))
 
 
+@pytest.mark.heavy
 def test_a_child_that_ends_during_the_stop_is_not_restarted(room: Room) -> None:
     supervisor = room.run(child("web", DEAF, stage=0, grace_s=600), child("worker", stage=1))
     web, worker = room.started("web"), room.started("worker")
@@ -204,6 +205,7 @@ def test_a_child_that_ends_during_the_stop_is_not_restarted(room: Room) -> None:
     assert len(room.pids("worker")) == 1
 
 
+@pytest.mark.heavy
 def test_nothing_starts_before_the_foundation_is_open(room: Room) -> None:
     foundation = Spec("valkey", child("valkey").argv, is_foundation=True)
     room.run(foundation, child("web"))
@@ -222,6 +224,7 @@ def test_what_a_child_had_started_ends_with_it(room: Room) -> None:
     until(lambda: not is_alive(grandchild), 5, "the grandchild ends")
 
 
+@pytest.mark.heavy
 def test_a_worker_that_takes_no_turns_is_told_to_end_and_runs_again(room: Room) -> None:
     room.run(child("worker", TELLS_ITS_END), child("tools"))
     worker, tools = room.started("worker"), room.started("tools")

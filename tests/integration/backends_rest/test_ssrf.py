@@ -73,7 +73,7 @@ def test_the_corpus_is_large_and_has_no_url_twice() -> None:
     assert len(set(hostile)) == len(hostile)
 
 
-@pytest.mark.parametrize("url", [*ALWAYS_REFUSED, *PRIVATE])
+@pytest.mark.cases("url", [*ALWAYS_REFUSED, *PRIVATE])
 def test_no_hostile_url_is_asked_for_by_a_webhook_or_becomes_an_api(url: str) -> None:
     resolver = Resolver(["127.0.0.1"])
     for allow_private in [False] if url in PRIVATE else [False, True]:
@@ -84,7 +84,7 @@ def test_no_hostile_url_is_asked_for_by_a_webhook_or_becomes_an_api(url: str) ->
     assert resolver.asked == []
 
 
-@pytest.mark.parametrize("url", [*ALWAYS_REFUSED, *PRIVATE])
+@pytest.mark.cases("url", [*ALWAYS_REFUSED, *PRIVATE])
 def test_no_redirect_leads_to_a_hostile_url(shared: Api, url: str) -> None:
     shared.location = url.encode("utf-8", "replace").decode("latin-1").replace("\r", "").replace("\n", "")
     before = len(shared.requests)

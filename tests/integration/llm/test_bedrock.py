@@ -29,7 +29,7 @@ from tests.support.messages_wire import WireCall, answer, finish, start, text_bl
 from tests.support.until import until
 
 pytest.importorskip("boto3", reason="the extra packages of bedrock are not installed")
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.heavy, pytest.mark.integration]
 
 MODEL = "us.anthropic.claude-haiku-4-5-20251001-v1:0"
 TOOL = ToolSpec("find", "Finds.", {"type": "object"})

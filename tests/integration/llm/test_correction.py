@@ -15,7 +15,7 @@ from loom_worker.turn.state import CERTAIN_TOKENS
 from tests.support.messages_rules import blocks
 from tests.support.messages_server import MessagesServer, Say
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.heavy, pytest.mark.integration]
 
 MODEL = "claude-sonnet-4-5"
 TOOLS = (ToolSpec("find", "Finds things.", {"type": "object", "properties": {"q": {"type": "string"}}}),)

@@ -12,7 +12,7 @@ from loom_worker.llm.model import Revocable, whole_reply
 from tests.support.messages_server import Hang, MessagesServer
 from tests.support.until import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.heavy, pytest.mark.integration]
 
 REQUEST = Request("", (ChatMessage("user", "a secret"),))
 

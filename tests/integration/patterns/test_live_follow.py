@@ -119,6 +119,7 @@ def titles(library: LiveLibrary) -> dict[str, str]:
     return {pattern.id: pattern.title for pattern in library.patterns()}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("change", "expected"), CHANGES, ids=[change.__name__ for change, _ in CHANGES])
 def test_however_the_files_change_it_goes_live_and_the_watch_goes_on(
     live: LiveLibrary, root: Path, change: Callable[[Path], None], expected: dict[str, str]

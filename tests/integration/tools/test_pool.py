@@ -78,6 +78,7 @@ def test_large_results_and_any_characters_come_through(pool: Pool) -> None:
     assert len(found.content.encode()) > 5_000_000
 
 
+@pytest.mark.heavy
 def test_large_arguments_come_through(pool: Pool) -> None:
     assert run(pool, "fail", text="x" * 3_000_000, code="INVALID_INPUT").content == "x" * 3_000_000
 
@@ -89,6 +90,7 @@ def test_a_hang_in_c_is_ended(pool: Pool, tmp_path: Path) -> None:
     assert time.monotonic() - began_s < 10
 
 
+@pytest.mark.heavy
 def test_a_hang_in_a_socket_is_ended(pool: Pool, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         found = run(pool, "hang_in_a_socket", 0.5, note=str(tmp_path / "n"), port=server.getsockname()[1])
@@ -245,6 +247,7 @@ def test_a_program_that_cannot_be_started_or_talks_nonsense_is_a_failure() -> No
         pool.close()
 
 
+@pytest.mark.heavy
 def test_nothing_outlives_a_worker_that_is_killed(tmp_path: Path) -> None:
     note = tmp_path / "n"
     worker = f"""

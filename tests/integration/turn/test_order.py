@@ -17,8 +17,8 @@ from tests.support.valkey import Valkey
 
 pytestmark = [pytest.mark.integration, pytest.mark.takes(10)]
 
-SESSIONS = 50
-TURNS = 4
+SESSIONS = 30
+TURNS = 3
 LATENCY_S = 0.05
 AT_ONCE = 8
 """Turns that one worker runs at the same time."""

@@ -34,6 +34,7 @@ def test_nothing_happens_today_or_later(connection: sqlite3.Connection) -> None:
         assert connection.execute(f"SELECT max(date({column})) FROM {table}").fetchone()[0] <= "2026-11-20"
 
 
+@pytest.mark.heavy
 def test_every_foreign_key_is_declared_and_holds(connection: sqlite3.Connection) -> None:
     assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
     for table, count in {"orders": 3, "order_lines": 2, "products": 2, "payments": 1, "returns": 1}.items():
