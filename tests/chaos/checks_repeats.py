@@ -19,10 +19,10 @@ def check_model_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     to ask for a reply that the journal has; and to ask again after a whole reply that did not get into the journal,
     unless its worker died within moments of it, or may have lost the turn while living (see excuses). Replies that
     the server did not send whole (faults, clients that went away) may be asked for again. A turn that its client
-    wished to end otherwise may leave a reply unused. A mark that the database does not know was never claimed.
+    cancelled may leave a reply unused. A mark that the database does not know was never claimed.
     """
     excuses = Excuses(evidence)
-    wished = {sent.mark for sent in evidence.submitted if sent.wish}
+    cancelled_marks = {sent.mark for sent in evidence.submitted if sent.cancel_action}
     for (mark, stage), calls in stages(evidence).items():
         turns = facts.by_mark.get(mark, ())
         if not turns:
@@ -34,7 +34,7 @@ def check_model_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
             if call.began_s > journaled_s and not excuses.disturbed(call):
                 yield _i8(f"{mark}: reply {stage + 1} is journaled and was asked for again, request {call.number}")
         for call in repeated(calls, kept):
-            if mark not in wished and not excuses.lost(call):
+            if mark not in cancelled_marks and not excuses.lost(call):
                 yield _i8(f"{mark}: reply {stage + 1} was whole (request {call.number}), unused, and asked for again")
 
 

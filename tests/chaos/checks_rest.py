@@ -70,7 +70,7 @@ def check_progress(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I10: the run did what it set out to do, every witness saw something, and the turns got done.
 
     Something was injected; each planned crash point killed somebody; turns were accepted, polled to their end and
-    reached the model. Of the turns that nobody meant to fail and nobody wished otherwise, 99 % completed.
+    reached the model. Of the turns that nobody meant to fail and nobody asked to cancel, 99 % completed.
     """
     if not evidence.injections:
         yield _i10("nothing was injected: the run proves nothing")
@@ -84,7 +84,7 @@ def check_progress(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     for what, witness in {**seen, "request reached the model": evidence.model_calls}.items():
         if not witness:
             yield _i10(f"no {what}: that witness is blind")
-    meant = [sent for sent in evidence.submitted if not sent.may_fail and not sent.wish]
+    meant = [sent for sent in evidence.submitted if not sent.may_fail and not sent.cancel_action]
     failed = [sent for sent in meant if not _is_completed(facts, sent.turn_id)]
     if len(failed) > (1 - LEAST_COMPLETED) * len(meant):
         names = ", ".join(f"{sent.mark} {_ending(facts, sent.turn_id)}" for sent in failed[:10])

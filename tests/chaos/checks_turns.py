@@ -16,7 +16,7 @@ def check_accepted(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 
     The turn that a 202 named must exist, be of the session it was asked for, hold the mark it was sent with, and have
     a final status. All answers to one idempotency key name the same turn, and no mark stands in two turns (a client
-    without a key takes a new mark when it tries again). Nothing is cancelled that nobody wished cancelled.
+    without a key takes a new mark when it tries again). Nothing is cancelled that nobody asked to cancel.
     """
     for sent in evidence.submitted:
         turn = facts.by_id.get(sent.turn_id)
@@ -38,8 +38,8 @@ def _flaws_of_acceptance(sent: Submitted, turn: TurnFact) -> Iterator[str]:
         yield f"accepted for session {sent.session}"
     if strangers := set(sent.answers) - {sent.turn_id}:
         yield f"the same key was also answered {', '.join(sorted(strangers))}"
-    if turn.status == "cancelled" and not sent.wish:
-        yield "cancelled, and nobody wished it"
+    if turn.status == "cancelled" and not sent.cancel_action:
+        yield "cancelled, and nobody asked for that"
 
 
 def check_messages(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
@@ -52,16 +52,16 @@ def check_messages(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     after a rollback; the user's message if a reply had been journaled before an interrupt. No reply is kept twice, no
     reply of another turn is kept.
     """
-    wishes = {sent.turn_id: sent.wish for sent in evidence.submitted}
+    cancels = {sent.turn_id: sent.cancel_action for sent in evidence.submitted}
     said = {(call.mark, call.nth): call.said for call in evidence.model_calls if call.is_complete}
     for turn in facts.turns:
         flaws = [*_shape(turn), *_replies(turn)]
         if turn.status == "completed":
             flaws += _answer(turn)
-            if not wishes.get(turn.id):
+            if not cancels.get(turn.id):
                 flaws += _source(turn, said)
         elif turn.status == "cancelled":
-            flaws += _cancelled(turn, wishes.get(turn.id, ""))
+            flaws += _cancelled(turn, cancels.get(turn.id, ""))
         elif turn.status not in UNFINISHED and not turn.messages:
             flaws.append("ended without the user's message")
         yield from (Violation("I2", f"{turn.name}: {flaw}") for flaw in flaws)
@@ -109,10 +109,10 @@ def _source(turn: TurnFact, said: dict[tuple[str, int], str]) -> Iterator[str]:
         yield f"its answer is not what the model said: {answer[:80]!r}"
 
 
-def _cancelled(turn: TurnFact, wish: str) -> Iterator[str]:
-    if wish == "rollback" and turn.messages:
+def _cancelled(turn: TurnFact, cancel_action: str) -> Iterator[str]:
+    if cancel_action == "rollback" and turn.messages:
         yield f"rolled back, and keeps {len(turn.messages)} messages"
-    if wish == "interrupt" and turn.kept and not turn.messages:
+    if cancel_action == "interrupt" and turn.kept and not turn.messages:
         yield "interrupted after it had said something, and keeps nothing"
 
 

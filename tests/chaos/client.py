@@ -98,7 +98,7 @@ class Talker:
         body, key = self._body(job), f"key-{job.mark}" if job.has_key else None
         turn_id = self._post(body, key)
         if job.double_texting:
-            self._overruled(job.double_texting)
+            self._replaced(job.double_texting)
         if turn_id is None:
             return
         accepted_s, answers = time.time(), [turn_id]
@@ -113,7 +113,7 @@ class Talker:
             key=key,
             answers=tuple(answers),
             has_webhook=bool(job.hook),
-            wish=self._wish(turn_id, job),
+            cancel_action=self._cancel_action(turn_id, job),
             may_fail=job.may_fail,
             asks_person=job.asks_person,
         )
@@ -133,11 +133,11 @@ class Talker:
             body["double_texting"] = job.double_texting
         return body
 
-    def _overruled(self, wish: Any) -> None:
+    def _replaced(self, cancel_action: Any) -> None:
         """Any of the turns before it that had not ended may be the one that was overruled."""
         for place, sent in enumerate(self._log.submitted):
             if sent.turn_id in self._pending:
-                self._log.submitted[place] = replace(sent, wish=wish)
+                self._log.submitted[place] = replace(sent, cancel_action=cancel_action)
 
     def _post(self, body: dict[str, Any], key: str | None) -> str | None:
         """Submit until there is an answer; without a key once, save where the answer says that nothing was accepted."""
@@ -157,13 +157,13 @@ class Talker:
             self._pause()
         return None
 
-    def _wish(self, turn_id: str, job: Job) -> Any:
-        if not job.wish:
+    def _cancel_action(self, turn_id: str, job: Job) -> Any:
+        if not job.cancel_action:
             return ""
         while not self._clients.stop.is_set():
-            answer = self._clients.ask("POST", f"/v1/turns/{turn_id}/cancel", {"action": job.wish})
+            answer = self._clients.ask("POST", f"/v1/turns/{turn_id}/cancel", {"action": job.cancel_action})
             if answer is not None and answer.status == 202:
-                return job.wish
+                return job.cancel_action
             if answer is not None and answer.status not in (429, 503):
                 return ""  # it had ended before
             self._pause()

@@ -34,7 +34,7 @@ class Submitted:
     has_webhook: bool = False
     asks_person: bool = False
     """A call of it waits for a person."""
-    wish: Literal["", "interrupt", "rollback", "finish"] = ""
+    cancel_action: Literal["", "interrupt", "rollback", "finish"] = ""
     """How the client asked for its cancel, if it did and was answered 202."""
     may_fail: bool = False
     """True where a fault was meant for this very turn (poison, a provider that refuses)."""

@@ -105,14 +105,14 @@ def full_slots(seed: int) -> Scenario:
     )
 
 
-def wishes(seed: int, *, turns: int = 120) -> Scenario:
+def cancels(seed: int, *, turns: int = 120) -> Scenario:
     """Clients cancel turns in all three ways, or overrule them with the next, while workers die."""
     says = {"plain": 2, "slow=0.8": 3, "tools=pause:0.5": 2, "tools=note,charge": 2}
     half = turns // 2
-    cancelled = plan(half, sessions=6, seed=seed, mix=Mix(says, wishes=0.4))
+    cancelled = plan(half, sessions=6, seed=seed, mix=Mix(says, cancels=0.4))
     overruled = plan(turns - half, sessions=6, seed=seed, mix=Mix(says, overruling=0.3), first=half)
     return Scenario(
-        "wishes",
+        "cancels",
         Plan(seed=seed, environ=PATIENT_ATTEMPTS),
         {**cancelled, **overruled},
         deeds=("kill", "kill", "kill", "flush", "stop", "broker"),
@@ -181,7 +181,7 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
     """
     if form == "smoke":
         return [smoke(seed)]
-    others = [race(seed), full_slots(seed), queued_first(seed), wishes(seed)]
+    others = [race(seed), full_slots(seed), queued_first(seed), cancels(seed)]
     if form == "short":
         deeds: tuple[str, ...] = (*PROCESSES * 3, *BROKER, *TURNS, *HANDS, "stop", "duplicate", "lock", "full", "clock")
         lossy: tuple[str, ...] = ("broker", "broker", "flush", "kill", "kill", "tree")

@@ -27,7 +27,7 @@ class Job:
     """What a person says to each call of it that waits for one."""
     is_opposed: bool = False
     """Another person says the opposite afterwards."""
-    wish: Literal["", "interrupt", "rollback", "finish"] = ""
+    cancel_action: Literal["", "interrupt", "rollback", "finish"] = ""
     """The cancel that is asked for right after the 202."""
     double_texting: Literal["", "interrupt", "rollback"] = ""
     """What its submission does to the turn that runs in the session."""
@@ -74,7 +74,7 @@ class Mix:
     opposed: float = 0.3
     poison: int = 0
     """Turns that kill whatever runs them."""
-    wishes: float = 0.0
+    cancels: float = 0.0
     """Share that is cancelled, a third each way."""
     overruling: float = 0.0
     """Share that overrules the turn that runs, half each way."""
@@ -108,7 +108,7 @@ def count(sessions: Sessions) -> int:
 def _job(mark: str, mix: Mix, chance: random.Random) -> Job:
     says = _one_of(mix.says, chance)
     has_key = chance.random() >= mix.keyless
-    wish: Any = chance.choice(("interrupt", "rollback", "finish")) if chance.random() < mix.wishes else ""
+    cancel_action: Any = chance.choice(("interrupt", "rollback", "finish")) if chance.random() < mix.cancels else ""
     overrules: Any = chance.choice(("interrupt", "rollback")) if chance.random() < mix.overruling else ""
     verdict: Any = "reject" if chance.random() < mix.rejected else "approve"
     return Job(
@@ -121,7 +121,7 @@ def _job(mark: str, mix: Mix, chance: random.Random) -> Job:
         has_key=has_key or ASKS_PERSON in says,
         is_sent_twice=has_key and chance.random() < mix.twice,
         may_fail="fault=" in says or "hang" in says,
-        wish=wish,
+        cancel_action=cancel_action,
         double_texting=overrules,
     )
 

@@ -54,7 +54,7 @@ def test_a_turn_whose_202_nobody_saw_is_allowed(run: Run) -> None:
 
 def test_a_cancel_that_nobody_wished_is_found(run: Run) -> None:
     run.turn("T00005 plain", ending=Ending("cancelled", "interrupt"))
-    assert_found(run.evidence(), "I1", "cancelled, and nobody wished it")
+    assert_found(run.evidence(), "I1", "cancelled, and nobody asked for that")
 
 
 def test_a_doubled_user_message_is_found(run: Run) -> None:
@@ -136,35 +136,35 @@ def test_a_failed_turn_without_its_question_is_found(run: Run) -> None:
 
 
 def test_a_rollback_that_leaves_nothing_is_allowed(run: Run) -> None:
-    work = run.asked(TurnState.begin(run.accepted("T00005 tools=note", wish="rollback")).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 tools=note", cancel_action="rollback")).matched("", "", ()))
     run.ended(run.ran_tools(work), Ending("cancelled", "rollback"), is_kept=False)
     run.turn("T00006 plain")
     assert check(run.evidence()) == ()
 
 
 def test_a_rollback_that_leaves_something_is_found(run: Run) -> None:
-    work = run.asked(TurnState.begin(run.accepted("T00005 plain", wish="rollback")).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 plain", cancel_action="rollback")).matched("", "", ()))
     run.ended(work, Ending("cancelled", "rollback"))
     assert_found(run.evidence(), "I2", "rolled back, and keeps 2 messages")
 
 
 def test_an_interrupt_that_keeps_what_was_said_is_allowed(run: Run) -> None:
-    work = run.asked(TurnState.begin(run.accepted("T00005 plain", wish="interrupt")).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 plain", cancel_action="interrupt")).matched("", "", ()))
     run.ended(work, Ending("cancelled", "interrupt", output_text=work.said))
     run.turn("T00006 plain")
     assert check(run.evidence()) == ()
 
 
 def test_an_interrupt_that_loses_what_was_said_is_found(run: Run) -> None:
-    work = run.asked(TurnState.begin(run.accepted("T00005 plain", wish="interrupt")).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 plain", cancel_action="interrupt")).matched("", "", ()))
     run.ended(work, Ending("cancelled", "interrupt"), is_kept=False)
     assert_found(run.evidence(), "I2", "interrupted after it had said something, and keeps nothing")
 
 
 def test_a_turn_cancelled_before_it_began_is_allowed(run: Run) -> None:
-    for number, wish in enumerate(("interrupt", "rollback"), 5):
-        work = TurnState.begin(run.accepted(f"T0000{number} plain", wish=wish))
-        run.ended(work, Ending("cancelled", wish), is_kept=False)
+    for number, cancel_action in enumerate(("interrupt", "rollback"), 5):
+        work = TurnState.begin(run.accepted(f"T0000{number} plain", cancel_action=cancel_action))
+        run.ended(work, Ending("cancelled", cancel_action), is_kept=False)
     assert check(run.evidence()) == ()
 
 

@@ -44,5 +44,5 @@ def test_turns_that_kill_may_fail_and_are_as_many_as_asked_for() -> None:
 
 def test_shares_of_zero_give_none() -> None:
     plain = jobs(webhooks=0, keyless=0, twice=0)
-    assert not any(job.hook or job.is_sent_twice or job.wish or job.double_texting for job in plain)
+    assert not any(job.hook or job.is_sent_twice or job.cancel_action or job.double_texting for job in plain)
     assert all(job.has_key for job in plain)
