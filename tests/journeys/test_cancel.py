@@ -68,8 +68,8 @@ def test_a_turn_that_waits_for_a_busy_provider_is_cancelled_without_waiting(
 ) -> None:
     server.then(failure(429, "rate_limit_error", headers={"retry-after": "3600"}))
     turn_id = system.submit("busy", "Are you there?")
-    until(lambda: system.get("/v1/queue/stats").json["waiting"] == 1, 20, "it waits without a worker")
-    assert system.holder(turn_id) is None
+    until(lambda: system.turn(turn_id)["waiting"]["for"] == "rate_limit", 20, "it waits for its provider")
+    until(lambda: system.holder(turn_id) is None, 20, "no worker holds it")
     assert cancelled(system, turn_id)["status"] == "cancelled"
 
 
