@@ -158,8 +158,8 @@ _CONTEXT = answer(
         "agent_version": or_null(TEXT),
         "memory_version": WHOLE,
     },
-    description="What the model would be sent now, beside the next question. Tokens are the provider's, as its latest "
-    "reply told them.",
+    description="What the model would be sent now, without the next question. Tokens are the provider's, as its latest "
+    "reply reported them.",
 )
 
 _SNAPSHOT = answer(

@@ -50,7 +50,7 @@ def listed(items: Iterable[Json], key: str) -> Json:
     """A page, for ``?limit`` and ``?after``, of a list that is there as a whole; 500 items unless fewer are asked for.
 
     Args:
-        key: the member that tells items apart, and whose value is the cursor.
+        key: the member that identifies an item; its value is the cursor.
 
     Raises:
         Refused: 400 for anything else.

@@ -58,7 +58,7 @@ def _require_loopback(request: Request) -> None:
 def _foreign(request: Request) -> str | None:
     """Why this is no request of this machine; None if it is one.
 
-    By the address of the socket, as a header is anybody's to write: with LOOM_TRUSTED_PROXIES whoever sent
+    By the address of the socket, as anybody can write a header: with LOOM_TRUSTED_PROXIES whoever sent
     ``X-Forwarded-For: 127.0.0.1`` past the proxy was let in. By the host's name too, or DNS rebinding would let web
     pages in.
     """
@@ -89,7 +89,7 @@ def _by_key(authorization: str, keys: Mapping[str, str]) -> str:
     if scheme.lower() != "bearer":
         raise _unauthorized("send your key: Authorization: Bearer <key>", 'Bearer realm="loom"')
     # WSGI hands headers over as latin-1, so this gives back the bytes that were sent; compare_digest fails on
-    # text beyond ASCII. Every key is compared, so time tells nothing of which one came close.
+    # text beyond ASCII. Every key is compared, so the time does not reveal which one came close.
     sent = given.strip().encode("latin-1", "replace")
     found = [workspace for key, workspace in keys.items() if hmac.compare_digest(key.encode(), sent)]
     if not found:

@@ -64,7 +64,7 @@ def _body_if_any() -> Json:
 
 
 def cancel_action() -> CancelAction:
-    """How the turn of the current request shall end.
+    """How to end the turn of the current request.
 
     Raises:
         Refused: 415, 400 or 422 for a body that does not say it.

@@ -21,7 +21,7 @@ _LONGEST_TARGET = 1000
 
 
 class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
-    """A connection that reads and fails our way, and tells the loop what it does."""
+    """A connection with our own limits and errors, which reports to the loop."""
 
     parser_class = RequestParser
     wanted = 0
@@ -80,7 +80,7 @@ class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
         super().del_channel(map)
 
     def check_client_disconnected(self) -> bool:
-        """True once the client has gone; for whoever waits on its behalf."""
+        """True once the client has gone; for code that waits on its behalf."""
         return not self.connected or has_left(self.socket)
 
     def error_task_class(self, made: Any, request: Any) -> Any:
@@ -97,7 +97,7 @@ class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
 
 
 def has_left(sock: socket.socket | None) -> bool:
-    """True once the client has closed its end; for whoever waits on the client's behalf.
+    """True once the client has closed its end; for code that waits on the client's behalf.
 
     Only looks: nothing is taken off the socket, which waitress leaves alone while a request runs. Waitress can find
     out by itself (``channel_request_lookahead``), but then closes the connection under the request, so a client that
@@ -136,7 +136,7 @@ class _ProblemError:
 
 
 def _target(request: Any) -> str:
-    """The path in the request's first line as far as it can be told, fit for a URI; else ``/``."""
+    """The path in the request's first line as far as it is readable, fit for a URI; else ``/``."""
     words = bytes(getattr(request, "first_line", b"")).split()
     path = words[1].partition(b"?")[0] if len(words) > 1 else b""
     return quote(path[:_LONGEST_TARGET], safe="/%") or "/"

@@ -12,7 +12,7 @@ SHARE_OF_FREE = 3
 
 
 class ConnectionLimiter:
-    """Slots for the requests that wait (long polls, event streams), and the sign that tells all of them to go.
+    """Slots for the requests that wait (long polls, event streams), and the signal that ends all of them.
 
     No holder gets all slots: one key took all 192, and nobody else could wait for a turn. The share is one of what is
     free, so that a holder who is alone may have most of them and some are always left for the next.
@@ -27,7 +27,7 @@ class ConnectionLimiter:
 
     @property
     def is_draining(self) -> bool:
-        """True once the process was told to stop."""
+        """True once the process is stopping."""
         return self._draining.is_set()
 
     def begin_drain(self) -> None:
@@ -35,7 +35,7 @@ class ConnectionLimiter:
         self._draining.set()
 
     def enter(self, *holders: str) -> bool:
-        """Take a slot if one is free and none of the holders has its share; whoever got True calls leave.
+        """Take a slot if one is free and none of the holders has its share; after True, call leave.
 
         Args:
             holders: whom the slot is counted for, such as a workspace and an address.

@@ -1,6 +1,6 @@
 """Which connections there are, what each is doing, and which one goes when there are too many.
 
-No sockets and no clock here: ``loop`` tells what happens, and drops what this says. Connections of one address are
+No sockets and no clock here: ``loop`` reports what happens, and drops what this says. Connections of one address are
 counted together, as an attack mostly comes from few; an address over its share loses its idlest one rather than its
 newest, so that an honest client behind the same address still gets in.
 """

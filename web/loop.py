@@ -65,7 +65,7 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         )
 
     def run(self) -> None:
-        """Serve until told to end."""
+        """Serve until stopped."""
         self.thread_id = threading.get_ident()
         for each in (self, self.trigger):
             self._selector.register(each._fileno, selectors.EVENT_READ, each)
@@ -202,6 +202,6 @@ def _socket_options() -> list[tuple[int, int, int]]:
     options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # What the client does not take lies in the system's buffer first, where Loom does not see it (Linux, tcp(7)).
-        # Twice as long, so that where Loom sees it the client is told, as the system does not do.
+        # Twice as long, so that Loom notices first and can answer the client, which the system does not.
         options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(2 * STUCK_S * 1000)))
     return options

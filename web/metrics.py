@@ -68,7 +68,7 @@ OPENNESS = {"closed": 0.0, "half-open": 0.5, "open": 1.0}
 KEYS = (*STATUSES, *(figure.key for figure in GAUGES))
 """The plain figures of ``Figures.all``; None is 0, and one that is missing is not known now and left out.
 
-Beside them there are ``breakers`` (name to state), ``counters`` (what happened to large results, to how often since
+In addition there are ``breakers`` (name to state), ``counters`` (what happened to large results, to how often since
 Redis began), ``dropped_messages`` (queue to how many), ``pattern_reloads`` (result to how often) and ``known`` (what
 figures are of, to whether they could be had)."""
 

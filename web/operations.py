@@ -1,4 +1,4 @@
-"""What the API can do: a table of operations and their parameters, as the OpenAPI document tells them."""
+"""What the API can do: a table of operations and their parameters, as the OpenAPI document lists them."""
 
 from dataclasses import dataclass
 
@@ -96,7 +96,7 @@ class ApiOperation:
     answers: dict[int, str | None]
     """Status to the name of a schema; None: no JSON body."""
     problems: tuple[int, ...] = ()
-    """Statuses with a Problem, beside those every operation has."""
+    """Statuses with a Problem, in addition to those every operation has."""
     body: str | None = None
     parameters: tuple[str, ...] = ()
     media_type: str = "application/json"
@@ -162,7 +162,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
     ApiOperation(
         "POST",
         "/v1/sessions/{session_id}/recalled",
-        "Put messages back into the context, beside the next questions",
+        "Put messages back into the context, with the next questions",
         "memory",
         {200: "Recalled"},
         (404, 413, 415, 422),

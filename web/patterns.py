@@ -36,7 +36,7 @@ class PatternViews:
         )
 
     def list(self) -> Response:
-        """List all patterns, or those of ``?category``; beside them what of the library's files is in error."""
+        """List all patterns, or those of ``?category``, with the errors in the library's files."""
         catalog = self._service.patterns
         state = catalog.state()
         try:

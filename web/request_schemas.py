@@ -42,7 +42,7 @@ _BUDGET: Schema = {
 }
 _WEBHOOK: Schema = {
     "type": ["string", "object", "null"],
-    "description": "Where the end of the turn is told: a URL, or a URL with its own secret.",
+    "description": "Where to report the end of the turn: a URL, or a URL with its own secret.",
     "maxLength": 2048,
     "properties": {"url": _text(2048), "secret": or_null(_text(256))},
     "required": ["url"],
@@ -140,7 +140,7 @@ RECALL = _object(
         },
     },
     required=("message_ids",),
-    description="Messages that shall stand beside the session's next questions, until they are cleared.",
+    description="Messages that are added to the session's next questions, until they are cleared.",
 )
 
 CANCEL_TURN = _object(
@@ -153,7 +153,7 @@ CANCEL_TURN = _object(
             "call without tools, then the turn is completed.",
         },
     },
-    description="How a turn shall end; an empty object or no body at all is `interrupt`.",
+    description="How to end a turn; an empty object or no body means `interrupt`.",
 )
 
 DECISION = _object(

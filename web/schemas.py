@@ -17,7 +17,7 @@ TIME: Schema = {"type": "string", "format": "date-time"}
 FREE: Schema = {"type": "object"}
 CUT: Schema = {
     "truncated": {"const": True, "description": "Only in lists, where long fields are cut: some of these were."},
-    "url": {"type": "string", "description": "Beside `truncated`: where the whole is."},
+    "url": {"type": "string", "description": "With `truncated`: the URL of the whole."},
 }
 """What an answer has only where some of its fields were cut."""
 _PLAIN: Mapping[object, Schema] = {str: TEXT, int: WHOLE, float: NUMBER, bool: FLAG}

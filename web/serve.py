@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("loom.web")
 
 DRAIN_S = 4.0
-"""What still runs when the process is told to stop gets this long; with the rest it stays within 5 s."""
+"""Requests that still run when the process stops get this long; with the rest it stays within 5 s."""
 MAX_CONNECTIONS = 8192
 """Open connections, idle ones among them; 4 kB each."""
 OTHER_DESCRIPTORS = 1024
@@ -47,7 +47,7 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port; told by the system if the settings say 0."""
+        """The port; chosen by the system if the settings say 0."""
         return int(self._server.effective_port)
 
     def start(self) -> None:

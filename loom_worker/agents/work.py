@@ -13,7 +13,7 @@ _MEMBERS = {
     "rest": ("url", "openapi", "operations", "allow_private", "auth"),
     "documents": ("path",),
 }
-"""Keys of a backend besides ``type``, by its type."""
+"""Keys of a backend other than ``type``, by its type."""
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TARGET = re.compile(r"[./:]")
 """In the name of a tool's file or module, and not in that of a tool."""

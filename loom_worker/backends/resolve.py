@@ -45,7 +45,7 @@ def _table(node: exp.Table, catalog: TableCatalog) -> Table | None:
     if isinstance(node.this, exp.Func):
         return None
     if not isinstance(node.this, exp.Identifier):
-        raise refused(f"it cannot be told which table {node.sql()[:100]} is")
+        raise refused(f"it is unclear which table {node.sql()[:100]} is")
     schema, name = node.args.get("db"), _name(node.this, catalog)
     if schema is None and _is_defined(node, name, catalog):
         return None
@@ -144,7 +144,7 @@ def _only_visible_columns(tree: exp.Expr, catalog: TableCatalog) -> None:
             seen.add(id(column))
     for each in resolved.find_all(exp.Column, exp.TableColumn):
         if id(each) not in seen and not _is_harmless(each):
-            raise refused(f"it cannot be told which columns {each.sql(dialect)} stands for: name them as table.column")
+            raise refused(f"it is unclear which columns {each.sql(dialect)} stands for: name them as table.column")
 
 
 def _is_harmless(column: exp.Expr) -> bool:
@@ -164,7 +164,7 @@ def _judge_column(column: exp.Column, visible: Visible, catalog: TableCatalog) -
     while around is not None and column.table not in around.sources:
         around = around.parent
     if around is None:
-        raise refused(f"it cannot be told which table {column.sql()} is of: write it as table.column")
+        raise refused(f"it is unclear which table {column.sql()} belongs to: write it as table.column")
     source = around.sources[column.table]
     if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
         return

@@ -1,6 +1,6 @@
 """Databases other than SQLite: PostgreSQL, MySQL, MariaDB and DuckDB.
 
-``parse`` and ``resolve`` judge every statement before it is run here. The database is told to only read as well: by a
+``parse`` and ``resolve`` judge every statement before it is run here. The database itself is also read-only, by a
 read-only transaction (DuckDB: a read-only file without access to others), a time limit of its own, and a rollback at
 the end. The last wall is what the URL's user may do, which Loom does not control: grant it nothing but SELECT.
 """
@@ -26,7 +26,7 @@ ConnectArgs = Callable[[URL, float], dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class DatabaseKind:
-    """How one kind of database is told to only read."""
+    """How one kind of database is set to read-only."""
 
     package: str
     """The pip package of the usual driver."""
@@ -60,7 +60,7 @@ def _duckdb(_url: URL, _timeout_s: float) -> dict[str, object]:
         "autoload_known_extensions": "false",
         "python_enable_replacements": "false",
         "memory_limit": DUCKDB_MEMORY,
-        "temp_directory": "",  # else a sort that outgrows the memory is written beside the file
+        "temp_directory": "",  # else a large sort is written to a file next to the database
         "lock_configuration": "true",
     }
     return {"read_only": True, "config": config}

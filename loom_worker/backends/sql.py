@@ -205,7 +205,7 @@ class SqlBackend:
         marker = SERVERS[self._kind].marker if self._kind in SERVERS else "?"
         statement = parse(sql, self._kind, parameters=parameters, marker=marker)
         if statement.is_explain and is_narrow(self._scope):
-            raise refused("EXPLAIN may not be used here: a plan names tables whoever may read them")
+            raise refused("EXPLAIN may not be used here: a plan names tables outside of the scope")
         try:
             judge(statement.tree, self._catalogs.get())
         except Missing:

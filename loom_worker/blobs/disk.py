@@ -29,7 +29,7 @@ class DiskTier:
     def put(self, ref: str, data: bytes) -> None:
         """Write a file under another name, then rename it, so nobody ever sees half of it.
 
-        It is not synced to the disk: its checksum tells if a power loss damaged it.
+        It is not synced to the disk: its checksum shows if a power loss damaged it.
 
         Raises:
             DiskFull: the disk is full.
@@ -40,7 +40,7 @@ class DiskTier:
         try:
             if not file.parent.is_dir():
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._folder.chmod(0o700)  # whoever created it, and with whatever umask
+                self._folder.chmod(0o700)  # whatever created it, with any umask
                 file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write(new, data)
             new.replace(file)

@@ -11,7 +11,7 @@ _REF = re.compile(r"ref_([0-9a-f]{32})")
 
 
 class Tier(Protocol):
-    """Keeps the bytes of references. They never change, so whoever has them has the right ones."""
+    """Keeps the bytes of references. They never change, so any copy is right."""
 
     def put(self, ref: str, data: bytes) -> None:
         """Keep these bytes; a tier that nothing depends on may choose not to.
@@ -28,7 +28,7 @@ class Tier(Protocol):
 
 
 class UnreadableBlob(LoomError):
-    """A stored result cannot be read: whoever needs it must make it again."""
+    """A stored result cannot be read: it must be made again."""
 
     counted: ClassVar[Counted] = "damaged"
 

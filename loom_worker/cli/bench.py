@@ -1,4 +1,4 @@
-"""`loom bench`: hands over to the benchmark, which lies in the repository beside the package."""
+"""`loom bench`: runs the benchmark, which is in the repository next to the package."""
 
 import os
 import sys

@@ -45,13 +45,13 @@ def _line() -> str | None:
 
 
 class Chat:
-    """A session that is talked in, and what can be typed beside questions."""
+    """The session of a chat, and its slash commands."""
 
     def __init__(self, loom: LoomClient, *, session: str, agent: str | None) -> None:
         self._loom = loom
         self._session, self._agent = session, agent
         self.goes_on = True
-        """False once it was told to end."""
+        """False once the user has ended it."""
 
     def begin(self) -> None:
         """Say which session this is.
@@ -66,7 +66,7 @@ class Chat:
         click.echo(f"`loom chat --session {self._session}` continues")
 
     def take(self, line: str) -> None:
-        """Do what a line says: ask, or what a command of HELP does; what goes wrong is told, and the chat goes on."""
+        """Do what a line says: ask, or what a command of HELP does; errors are printed, and the chat goes on."""
         try:
             if line.startswith("/") and not line.startswith("//"):
                 self._obey(line)

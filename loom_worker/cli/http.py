@@ -25,12 +25,12 @@ class NotRunning(LoomError):
 
 
 def address(settings: Settings, url: str | None) -> str | None:
-    """Where Loom is: as told, else where the one of this home serves; None if none runs there.
+    """The URL of Loom: the given one, else that of the Loom on this home; None if none runs there.
 
     The port of the settings is not asked: another home's Loom may listen on it.
 
     Raises:
-        BadSettings: what was told is no address of a server.
+        BadSettings: the given URL is not the address of a server.
     """
     return _checked(url).rstrip("/") if url else web_address.url_of(settings.home)
 
@@ -52,14 +52,14 @@ def sendable(text: str) -> str:
 
 
 def _checked(url: str) -> str:
-    told = f"--url (LOOM_URL): {one_line(url)!r} is no address such as http://127.0.0.1:8000"
+    refusal = f"--url (LOOM_URL): {one_line(url)!r} is no address such as http://127.0.0.1:8000"
     try:
         # Without a scheme urllib3 would guess, and warn that it does.
         parts = urllib3.util.parse_url(url) if "://" in url else None
     except urllib3.exceptions.LocationParseError as error:
-        raise BadSettings(told) from error
+        raise BadSettings(refusal) from error
     if parts is None or parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
-        raise BadSettings(told)
+        raise BadSettings(refusal)
     return url
 
 
@@ -92,8 +92,8 @@ class LoomClient:
         Raises:
             NotRunning, Transient, Rejected: as ``call``.
         """
-        content, told = self._answered("POST", path, body=None, headers={"Idempotency-Key": key})
-        return content, "Idempotency-Replayed" in told
+        content, headers = self._answered("POST", path, body=None, headers={"Idempotency-Key": key})
+        return content, "Idempotency-Replayed" in headers
 
     def _answered(
         self, method: str, path: str, *, body: Json | None, headers: Mapping[str, str]
@@ -146,8 +146,8 @@ def client(settings: Settings, url: str | None) -> LoomClient:
     """The Loom that these settings mean.
 
     Raises:
-        NotRunning: no URL was told, and none runs on this home.
-        BadSettings: what was told is no address of a server.
+        NotRunning: no URL was given, and none runs on this home.
+        BadSettings: the given URL is not the address of a server.
     """
     where = address(settings, url)
     if where is None:
@@ -175,7 +175,7 @@ def _problem(status: int, content: Json | None, url: str) -> str:
     if content is None or "title" not in content:
         return f"{url} answered {status}, and not as Loom does; is this its address?"
     words = [str(content.get(name)) for name in ("title", "detail") if content.get(name)]
-    told = f"{status} " + ": ".join(words)
+    text = f"{status} " + ": ".join(words)
     flaws = [f"{flaw.get('pointer') or 'body'}: {flaw.get('detail')}" for flaw in content.get("errors") or []]
     # The detail may name the first ones itself.
-    return "; ".join([told, *(flaw for flaw in flaws if f"; {flaw};" not in f"; {content.get('detail')};")])
+    return "; ".join([text, *(flaw for flaw in flaws if f"; {flaw};" not in f"; {content.get('detail')};")])

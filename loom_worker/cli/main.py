@@ -50,7 +50,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
-        assert isinstance(command, click.Command)  # noqa: S101  # tells mypy; a test loads them all
+        assert isinstance(command, click.Command)  # noqa: S101  # for mypy; a test loads them all
         return command
 
     def main(self, *args: Any, **options: Any) -> Any:

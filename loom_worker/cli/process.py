@@ -94,7 +94,7 @@ def web() -> None:
     from web.serve import serve
 
     settings = _with_database(process_env.WEB, checks=(*setting_checks.ALL, setting_checks.serving))
-    # For its complaint about a host that is not this machine's; of a taken port the server tells itself.
+    # For its error about a host that is not this machine's; a port in use is reported by the server.
     ports.is_free(settings.web.host, settings.web.port)
     with web_address.announced(settings.home, ports.url_of(settings.web.host, settings.web.port)):
         serve(service(settings))

@@ -40,8 +40,8 @@ def show_one(session_id: str, *, url: str | None, as_json: bool) -> None:
         click.echo(as_text({**session, "context": context}))
         return
     strokes = strokes_of(sys.stdout.encoding)
-    told = f"context of {context['model']}, memory version {context['memory_version']}"
-    click.echo("\n".join((fields(session), "", printable(told), *drawn(context, strokes))))
+    heading = f"context of {context['model']}, memory version {context['memory_version']}"
+    click.echo("\n".join((fields(session), "", printable(heading), *drawn(context, strokes))))
 
 
 @sessions.command()

@@ -17,7 +17,7 @@ from loom_worker.core.values.json import Json
 WIDEST = 60
 """Characters of a table's cell."""
 WIDEST_ARGUMENTS = 500
-"""Characters of a tool call's arguments, beside a turn."""
+"""Characters of a tool call's arguments shown with a turn."""
 
 _Command = Callable[..., None]
 
@@ -133,7 +133,7 @@ def _member(name: str, value: object) -> str:
 
 
 def _call(call: Json) -> Iterator[str]:
-    """What a person must know who shall decide on it: what nobody would see in its arguments is escaped."""
+    """What a person needs to decide on it; invisible characters in its arguments are escaped."""
     approval = f", approval {call['approval']}" if call.get("approval") else ""
     yield _cell(f"{call['id']}: {call['name']}, {call['status']}{approval}", widest=2000)
     text = json.dumps(call.get("arguments"), ensure_ascii=False)

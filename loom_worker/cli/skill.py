@@ -59,7 +59,7 @@ def skill(ctx: click.Context, *, workspace: str, is_all: bool, as_json: bool) ->
 @_all
 @_json
 def list_all(*, workspace: str, is_all: bool, as_json: bool) -> None:
-    """List the skills of a workspace; folders that cannot be used are told on standard error, with the reason."""
+    """List the skills of a workspace; folders that cannot be used are reported on stderr, with the reason."""
     _list(workspace, is_all=is_all, as_json=as_json)
 
 
@@ -236,7 +236,7 @@ def _as_pattern(workspace: str, each: Skill) -> Pattern:
 
 def _tell(done: Installed, workspace: str, unlisted: Collection[str], *, as_json: bool) -> None:
     """What was installed, by what it says of itself and by what it is; ``unlisted`` is from before."""
-    told = {
+    facts = {
         "workspace": workspace,
         "name": done.skill.name,
         "description": done.skill.description,
@@ -249,9 +249,9 @@ def _tell(done: Installed, workspace: str, unlisted: Collection[str], *, as_json
         "replaced": done.has_replaced,
     }
     if as_json:
-        click.echo(as_text(told))
+        click.echo(as_text(facts))
     else:
-        click.echo(fields({name: _shown(value) for name, value in told.items()}))
+        click.echo(fields({name: _shown(value) for name, value in facts.items()}))
         click.echo(_NEVER_RUN)
         if done.has_replaced and done.skill.name not in unlisted:
             click.echo(_KEPT)

@@ -88,7 +88,7 @@ def approve(turn_id: str, call_id: str | None, *, arguments: str | None, **asked
     `loom turns --status requires_action` lists the turns that wait.
     """
     if (asked["reject"] and arguments is not None) or (asked["reason"] and not asked["reject"]):
-        raise click.UsageError("--arguments is for a call that shall run, --reason for one that shall not")
+        raise click.UsageError("--arguments is for a call that is approved, --reason for one that is rejected")
     if arguments is not None and call_id is None:
         raise click.UsageError("--arguments is for one call: name it")
     loom = client(knobs.from_env(), asked["url"])

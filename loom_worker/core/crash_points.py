@@ -12,7 +12,7 @@ from pathlib import Path
 
 POINTS = {
     "web.received": "a turn was checked, nothing is written",
-    "web.committed": "its row is committed, nobody is told",
+    "web.committed": "its row is committed, nothing is sent",
     "web.answering": "it is announced, the 202 is not sent",
     "turn.received": "a worker has received a wake-up",
     "turn.leased": "it holds the lane's lease",
@@ -29,7 +29,7 @@ POINTS = {
     "turn.waking": "a chord's body came, the lane is not woken",
     "turn.ending": "the turn is about to be ended",
     "turn.committing": "the transaction that ends it is open",
-    "turn.ended": "it is committed, nobody is told",
+    "turn.ended": "it is committed, nothing is sent",
     "summary.claimed": "a session's memory is claimed, to be compressed",
     "summary.made": "a summary is written, the memory does not have it",
     "summary.applied": "the memory has it, the claim is not given back",
@@ -45,7 +45,7 @@ def arm(points: Mapping[str, int], folder: Path) -> None:
     """Let this process die at these points.
 
     Args:
-        points: each with how many processes shall die there, over all that share the folder.
+        points: each with the number of processes to die there, over all that share the folder.
         folder: keeps one file a death; made if it is missing.
     """
     global _folder  # one a process, like the process that dies
@@ -57,7 +57,7 @@ def arm(points: Mapping[str, int], folder: Path) -> None:
 
 
 def reached(point: str) -> None:
-    """Say that this thread is at a point; returns unless the process shall die there."""
+    """Say that this thread is at a point; does not return if the process is to die there."""
     if point in _armed:
         _die(point)
 

@@ -98,7 +98,7 @@ class PromptTooLong(ProviderFailed):
 
     @property
     def limit(self) -> int | None:
-        """Input tokens that it would have taken beside the output that was asked for."""
+        """Input tokens that would have fitted with the requested output."""
         return self.args[2] if len(self.args) > 2 else None
 
 
@@ -119,7 +119,7 @@ class BudgetExceeded(LoomError):
 
 
 class ToolFailed(LoomError):
-    """The model is told in 100 characters, the store keeps the rest, the turn goes on.
+    """The model gets 100 characters of it, the store keeps the rest, the turn goes on.
 
     ``args[1]``, if given, is the code: INVALID_INPUT, ERROR_NOT_FOUND, DATABASE_ERROR, UNAVAILABLE, or one
     of the tool's own in capitals.

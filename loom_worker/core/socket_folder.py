@@ -29,7 +29,7 @@ def embedded_socket(home: Path) -> Path:
 
 
 def ensure(home: Path) -> Path:
-    """Where the embedded server shall listen; the folder is there afterwards. Only while the home is locked.
+    """Where the embedded server is to listen; creates the folder. Only while the home is locked.
 
     Raises:
         BadSettings: somebody else has the folder, or may enter it.

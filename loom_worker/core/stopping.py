@@ -17,7 +17,7 @@ PAUSE_S = 0.5
 
 
 class Stopping:
-    """Whether this process shall end; running replies may take until it is due."""
+    """Whether this process is to end; running replies may take until it is due."""
 
     def __init__(self, drain_s: float) -> None:
         self._drain_s = drain_s
@@ -48,7 +48,7 @@ class Stopping:
 def retry_until_stored(write: Callable[[], T], *, stopping: Stopping, lost: threading.Event | None = None) -> T:
     """Write, and again as long as the database is locked or full: a reply or a result is not thrown away for that.
 
-    A write that came through although it was told to have failed is found by its fence, or by its call's send number.
+    A write that succeeded although it was reported as failed is found by its fence, or by its call's send number.
 
     Args:
         stopping: once it is due, the last failure is raised.

@@ -46,14 +46,14 @@ def _texts(journal: Sequence[Step], answer: str) -> dict[int, str]:
 
     The journal does not have the text of the last reply if that is the end of the turn's answer.
     """
-    told = ""
+    shown = ""
     texts: dict[int, str] = {}
     for step in journal:
         if step.kind == "reply":
-            between = BETWEEN_REPLIES if told else ""
+            between = BETWEEN_REPLIES if shown else ""
             text = step.payload["text"]
-            texts[step.n] = between + (answer.removeprefix(told + between) if text is None else str(text))
-            told = joined((told, text))
+            texts[step.n] = between + (answer.removeprefix(shown + between) if text is None else str(text))
+            shown = joined((shown, text))
     return texts
 
 

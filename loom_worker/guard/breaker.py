@@ -94,7 +94,7 @@ class Breakers:
         self._script = redis.register_script(source)
 
     def permit(self, name: str, *, probe_s: float = 60.0) -> CallPermit:
-        """Ask whether to call. Whoever may call reports how it went: succeeded, failed or abandoned.
+        """Ask whether to call. If so, the caller reports the outcome: succeeded, failed or abandoned.
 
         Args:
             probe_s: the longest a call takes; a probe that has not reported by then loses its right.

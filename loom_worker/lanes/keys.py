@@ -12,7 +12,7 @@ UNCLAIMED = PREFIX + "unanswered"
 """String: since when, in ms of Redis' clock, the oldest wake-up has waited; gone when a worker takes it."""
 
 MEMORY_SINCE = PREFIX + "born"
-"""String that lives since Redis has held our keys without a loss; what is left of its lifetime tells for how long."""
+"""String that lives since Redis has held our keys without a loss; the rest of its lifetime says how long."""
 
 WAKEUPS = PREFIX + "q:turn"
 """List: the wake-ups that no worker has taken yet. It is Celery's queue ``turn``; we only check if it is empty."""

@@ -36,7 +36,7 @@ class HeldLease:
         self.lost = threading.Event()
         """Set once Redis says that another worker has the lease, or the database that another one owns the turn."""
         self.alerted = threading.Event()
-        """Set when the turn's row has changed; whoever reads the row clears it first."""
+        """Set when the turn's row has changed; a reader of the row clears it first."""
         self.kept: Lease | None = None
         """The lease for the lane's next turn, if this turn has ended and the lane stays ours."""
 

@@ -9,7 +9,7 @@ from loom_worker.core.errors import LoomError, Overloaded, PromptTooLong, Provid
 from loom_worker.guard.net.http import retry_after_s as standard_retry_after_s
 
 BUSY_STATUS = frozenset({408, 409, 425, 429})
-"""Besides 500 and above: the same request may succeed later."""
+"""In addition to 500 and above: the same request may succeed later."""
 BUSY_TYPES = frozenset({"overloaded_error", "rate_limit_error", "api_error", "timeout_error"})
 STATUS_OF_TYPE = {
     "invalid_request_error": 400,

@@ -36,8 +36,8 @@ DRAIN_S = 0.25
 """How long the end of a response may take after its last event; then the connection is dropped, not reused."""
 CALL_TIMEOUT_S = 120.0
 EVENT_SLACK_BYTES = 64 * 1024
-"""What one event may hold besides a whole reply. The longest event is twice the reply's bytes and this: JSON writes
-quotes, line breaks and letters beyond ASCII longer than they are."""
+"""Bytes of an event in addition to a whole reply. The longest event is twice the reply's bytes plus this, because JSON
+escapes quotes, line breaks and letters beyond ASCII."""
 
 _building = threading.Lock()
 _sending = threading.local()

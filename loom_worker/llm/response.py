@@ -135,7 +135,7 @@ class WatchedBody:
                 continue
             if isinstance(chunk, BaseException):
                 raise chunk
-            self._watch.heard()
+            self._watch.received()
             return chunk
 
     def _read(self) -> None:

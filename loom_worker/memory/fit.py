@@ -46,7 +46,7 @@ class Context:
     """How many of the messages are L1's."""
     tokens: Json
     """Of tools, rom, kernel, l2, l1, recalled, patterns and turn; their sum is within the budget. ``patterns`` are
-    the texts beside users' messages, the recalled block apart; l1 and turn are without them."""
+    the texts added to users' messages, without the recalled block; l1 and turn are without them."""
     tools: tuple[ToolSpec, ...] = ()
 
 
@@ -69,7 +69,7 @@ def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, c
 
     known = say(allowance_tokens=int(shares.kernel * budget_tokens))
     free = budget_tokens - sum(tokens.values())
-    turn, turn_tokens = _running(layers.current, bound, tokens, free=free, beside=count(known), count=count)
+    turn, turn_tokens = _running(layers.current, bound, tokens, free=free, taken=count(known), count=count)
     free -= turn_tokens
     if count(known) > free:
         known = say(allowance_tokens=free)
@@ -88,14 +88,14 @@ def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, c
 
 
 def _running(
-    current: Sequence[ChatMessage], bound: Bound, fixed: Json, *, free: int, beside: int, count: Count
+    current: Sequence[ChatMessage], bound: Bound, fixed: Json, *, free: int, taken: int, count: Count
 ) -> tuple[Chats, int]:
     """The running turn and its tokens: its older results go before the kernel, its latest and its calls after it."""
     latest = [place for place, message in enumerate(current) if message.outcomes][-1:]
     without_older = partial(stubbed, current, spare=latest, count=count)
     forms: tuple[tuple[Callable[[], Chats], int], ...] = (
-        (partial(bound, current), free - beside),
-        (without_older, free - beside),
+        (partial(bound, current), free - taken),
+        (without_older, free - taken),
         (without_older, free),
         (partial(stubbed, current, count=count), free),
     )
@@ -139,7 +139,7 @@ def _with_l2(l2: str, room: int, say: Callable[[str], str], cost: Callable[[str]
 
     Args:
         say: an L2 to that text.
-        cost: that text to the tokens which it takes beside the kernel.
+        cost: the tokens which that text takes in addition to the kernel.
     """
     if (needed := cost(whole := say(l2))) <= room:
         return whole, needed

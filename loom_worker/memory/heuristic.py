@@ -37,14 +37,14 @@ TOKEN_CHARS = 12
 MORE_TRIES = 8
 """Pieces that are tried, one by one, for the room that the best ones left."""
 FRAME = 40
-"""Characters that each piece costs beside its own in weighing: a short exclamation tells little without its place."""
+"""Characters added to the length of each sentence when it is weighed: a short exclamation says little by itself."""
 FREE = 4
 """Pieces of one message that count fully; each further one counts less, or a table would push out all else."""
 PROPER, PLAIN, SHORT, GRAMMAR = 2.0, 1.0, 0.5, 0.1
-"""What words are worth beside how rare they are: names, numbers and identifiers; others; those of up to three letters,
-which are mostly grammar in any language; and English ones that surely are, or that only greet and agree."""
+"""Weights of words, in addition to their rarity: names, numbers and identifiers; others; those of up to three letters,
+mostly stop words in any language; English stop words, greetings and agreement."""
 TOLD, ASKED = 1.15, 0.6
-"""What a sentence counts that decides, prefers or promises something, and one that asks."""
+"""Weights of a sentence that decides, prefers or promises something, and of one that asks."""
 
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool"}
 _SPEAKER = re.compile(r"([^\W\d_][\w ]{0,30}): ")
@@ -193,7 +193,7 @@ def _best_first(pieces: Sequence[_Piece], worth: list[dict[str, float]]) -> list
 
 
 def _by_gain(order: Sequence[int], worth: Sequence[dict[str, float]]) -> Iterator[int]:
-    """The best piece, then the one that says most beside it, and so on."""
+    """The best sentence, then the one that adds most to it, and so on."""
     covered: set[str] = set()
 
     def loss(at: int) -> float:
@@ -224,7 +224,7 @@ def _weights(pieces: Sequence[_Piece]) -> list[dict[str, float]]:
 
 
 def _words(text: str) -> Iterator[tuple[str, float]]:
-    """The words of a piece, and what each is worth beside how rare it is."""
+    """The words of a piece, and what each is worth in addition to its rarity."""
     for place, word in enumerate(_WORD.findall(text)):
         if not word.isascii() and UNSPACED.search(word):
             yield from ((word[at : at + 2], SHORT) for at in range(max(1, len(word) - 1)))

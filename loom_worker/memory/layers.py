@@ -22,7 +22,7 @@ MESSAGE_OVERHEAD_TOKENS = 10
 """Role and separators of a message: 5 of cl100k's tokens at most in recordings, times the highest factor there is."""
 
 CALL_OVERHEAD_TOKENS = 90
-"""A tool call with its result, beside their texts: 45 of cl100k's tokens at most in recordings, times that factor."""
+"""A tool call with its result, without their texts: 45 of cl100k's tokens at most in recordings, times that factor."""
 
 TOOLS_OVERHEAD_TOKENS = 810
 """The provider's own text about tools: 410 of cl100k's tokens cover every recording; times that factor, rounded up."""
@@ -49,7 +49,7 @@ class Layers:
     history: Sequence[Message] = ()
     """L1: whole turns that have ended, oldest first."""
     recalled: str = ""
-    """Stands beside the current user's message; see recalled.as_text."""
+    """Added to the current user's message; see recalled.as_text."""
     current: Sequence[ChatMessage] = ()
     """The running turn: the user's message with its context (date, patterns), then replies and results so far."""
     tools: tuple[ToolSpec, ...] = ()
@@ -86,7 +86,7 @@ def turns(history: Sequence[Message]) -> list[tuple[Message, ...]]:
 
 
 def with_beside(question: ChatMessage, text: str) -> ChatMessage:
-    """The user's message with one more text beside it, behind what stands there."""
+    """The user's message with one more text added at its end."""
     return replace(question, context=f"{question.context}\n\n{text}" if question.context else text)
 
 

@@ -44,7 +44,7 @@ def update_tool(sessions: Sessions, *, budget_tokens: int, count: Count) -> Tool
 
 
 def _updated(sessions: Sessions, caller: Caller, wanted: Json, fits: Callable[[Json], None]) -> Json:
-    while True:  # whoever is stale is so because another one got through
+    while True:  # a stale writer means that another one succeeded
         with suppress(_Stale):
             return _update_once(sessions, caller, wanted, fits)
 

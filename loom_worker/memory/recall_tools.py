@@ -107,7 +107,7 @@ def _search(parts: RecallParts, caller: Caller, query: str, *, limit: int, is_pr
 
 
 def _passages(found: Sequence[tuple[MessageHit, Json]]) -> list[Entry]:
-    """Each message that was found with those beside it; where passages meet, no message is shown twice."""
+    """Each message that was found with its neighbours; where passages meet, no message is shown twice."""
     shown = {each.hit.message_id for each, _ in found}
     entries = []
     for each, more in found:
@@ -166,7 +166,7 @@ def _promoted(
 
 
 def _fitting(parts: RecallParts, before: Sequence[Message], new: Sequence[Message]) -> int:
-    """How many of these messages, from the first on, there is room for beside those recalled before."""
+    """How many of these messages, from the first on, there is room for in addition to those recalled before."""
     most = parts.recalled_budget_tokens
     return longest(len(new), lambda number: _tokens(parts, [*before, *new[:number]]) <= most)
 

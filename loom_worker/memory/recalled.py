@@ -1,4 +1,4 @@
-"""Messages from earlier that were asked back, as text beside the current user's message. Pure."""
+"""Messages that were recalled, as text added to the current user's message. Pure."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +65,7 @@ def _entry(moment: str, who: str, text: str) -> str:
 MOST_BYTES = 15_000
 """Of an answer in UTF-8; tools are cut at 16 KiB."""
 LEGIBLE_CHARS = 120
-"""Of each text that is cut: what stands beside a message is left out before less of it is shown."""
+"""Shortest text of a cut message: its neighbours are left out before less of it is shown."""
 LEAST_CHARS = 20
 """Of each text: messages are left out before less of them is shown."""
 RESULT_CHARS = 1_000
@@ -115,8 +115,8 @@ def answer(name: str, entries: Sequence[Entry], rest: Json, room: Room) -> str:
     """Write messages under a name, with further members behind, as large as there is room for.
 
     Where they would be larger, first the longest texts are cut, all to the same length, and say how long they were;
-    then what stands beside messages is left out, one more on each side at a time; at last whole messages, the last
-    ones first, whose number is told as ``left_out``.
+    then neighbours are left out, one more on each side at a time; at last whole messages, the last
+    ones first; their number is ``left_out``.
     """
 
     def written(kept: int, most_beside: int, most_chars: int) -> str:

@@ -1,4 +1,4 @@
-"""Updates of the pattern library: into the log, and through Redis to whoever listens or asks.
+"""Updates of the pattern library: into the log, and through Redis to subscribers and to GET /v1/patterns.
 
 Redis receives them from a thread of their own, which lives while there are any: a Redis that is away or slow delays
 nothing, and learns of the library once it is back.

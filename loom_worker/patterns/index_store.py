@@ -52,7 +52,7 @@ class IndexStore:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with (self._folder / "lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # whoever waited finds what the other process wrote
+                fcntl.flock(lock, fcntl.LOCK_EX)  # after a wait, what the other process wrote is there
                 return self.found(patterns) or self._fit(patterns)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             log.warning("the patterns are fitted in this process, as no index could be kept: %s", error)

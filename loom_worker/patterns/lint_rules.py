@@ -90,7 +90,7 @@ def warnings(unit: Unit, pattern: Pattern, library: Surroundings) -> Iterator[Li
         first = library.first_with[_same(intent)]
         if first != pattern.id:
             what = f"{first} has the intent {intent!r} as well"
-            yield (written.get("intents", ""), n), what, "neither can be told from the other by it"
+            yield (written.get("intents", ""), n), what, "it does not distinguish them"
     at = _Places(unit, written.get("parameters", "parameters"), written.get("templates", "templates"))
     yield from _of_parameters(pattern, at)
     yield from _of_templates(pattern, at)
@@ -166,7 +166,7 @@ def _of_templates(pattern: Pattern, at: _Places) -> Iterator[LintWarning]:
                 yield place, f"template {name} requires {unknown}, which is no parameter", f"add a parameter {unknown}"
         if len(template.text) > MOST_CHARS:
             what = f"template {name} has {len(template.text):,} characters, more than {MOST_CHARS:,}"
-            yield place, f"{what} do not fit beside a message", "make two of it"
+            yield place, f"{what} do not fit next to a message", "make two of it"
         if _DIRECTIVE.search(template.text):
             advice = "only {{name}} and {{.name}} are filled in; all else stays as it is"
             yield place, f"template {name} holds {_DIRECTIVE.findall(template.text)[0]}", advice

@@ -232,7 +232,7 @@ class LiveLibrary:
 
     def _read(self, old: LibraryState | None) -> LibraryState:
         self._files = self._loaded_files(look(self.root))
-        if self._shipped is None:  # its problems are for whoever built the package
+        if self._shipped is None:  # its problems concern the developers of the package
             self._shipped = load(self._shipped_root) if self._shipped_root else Library((), ())
         self._library = library = with_shipped(merged(file.content for file in self._files.values()), self._shipped)
         before = old.matcher if old else None

@@ -14,10 +14,10 @@ from loom_worker.core.text import clean, defused, one_line
 from loom_worker.core.values.patterns import CommonError, Example, Parameter, Pattern, PatternMatch, Template
 
 MOST_CHARS = 6_000
-"""Longest text of a pattern beside a message; ``load_pattern`` gives the rest."""
+"""Longest text of a pattern added to a message; ``load_pattern`` gives the rest."""
 PARAMETERS = "parameters"
 DESCRIPTION_CHARS = 800
-"""Longest description beside a message."""
+"""Longest description added to a message."""
 FILLED_CHARS = 1_000_000
 """Longest text of a pattern's filled templates together: short ones can repeat a long value without end."""
 ID_CHARS = 255

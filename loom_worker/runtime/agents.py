@@ -96,7 +96,7 @@ class AgentRegistry:
         if workspace is None:
             return self._kept(agent, choice, why, has_skills=self._knowledge.has_skills_anywhere(agent))
         shelf = self._knowledge.shelf(agent, workspace)
-        # One that cannot be read now counts: its text may stand beside the message of a turn that goes on.
+        # One that cannot be read now counts too: its text may be in the message of a turn that continues.
         runtime = self._kept(agent, choice, why, has_skills=bool(shelf.skills or shelf.problems))
         return replace(runtime, shelf=shelf) if shelf.skills else runtime
 

@@ -1,7 +1,7 @@
 """The newest version that any process has accepted of what agents are made of, by part; Redis keeps it.
 
-A process tells of a version only after it has read the source at a time when it knew the version told before. So what
-is told last was read last, whichever process was slower, and a process that reads its own source behind that has the
+A process publishes a version only after it has read the source while knowing the version published before. So what is
+published last was read last, whichever process was slower, and a process that reads its own source behind that has the
 same or something newer. If it has something else, its source is not that of the others: it says so and goes on.
 """
 
@@ -49,7 +49,7 @@ class _Followed:
 
 
 class ContentVersions:
-    """A process's own parts beside those of all others. Any thread may use it."""
+    """Compares the content that this process has with that of all others. Any thread may use it."""
 
     def __init__(self, client: Any, *, process: str, clock: Callable[[], float] = time.monotonic) -> None:
         """Nothing is sent yet.
@@ -99,7 +99,7 @@ class ContentVersions:
     def _level(self, name: str, known: str) -> None:
         with self._lock:
             followed = self._followed[name]
-            if followed.is_busy:  # the reading below tells of what it found
+            if followed.is_busy:  # the reading in progress publishes what it finds
                 return
             followed.is_busy = True
             try:
@@ -140,9 +140,9 @@ class ContentVersions:
             return None
         mine = f"{digest} {self._process} {next(self._count)}"
         with translate_redis_errors():
-            told: str = self._tell(keys=[KEY], args=[name, known, mine, KEPT_S])
-        if told != mine:
-            return told
+            latest: str = self._tell(keys=[KEY], args=[name, known, mine, KEPT_S])
+        if latest != mine:
+            return latest
         followed.seen, followed.settled = mine, digest
         return None
 

@@ -1,4 +1,4 @@
-"""What of an installation cannot work: one list, told alike by `loom up`, `loom doctor` and the log of every worker.
+"""What cannot work in an installation: one list for `loom up`, `loom doctor` and the log of every worker.
 
 Sources of tools are looked at side by side and for a bounded time, for a server may be silent and a user's file may do
 anything; ``agents.check`` then judges what was found, purely.
@@ -31,7 +31,7 @@ from loom_worker.runtime.tool_sets import Data
 from loom_worker.tools import custom
 
 LOOK_S = 15.0
-"""For all sources together; those that are not done by then are told as silent."""
+"""For all sources together; those that are not done by then are reported as silent."""
 LOOKERS = 16
 """Sources that are looked at at the same time."""
 BACKEND_URL = "LOOM_BACKEND_URL"
@@ -164,19 +164,19 @@ class _DataLook:
                 yield _of_data(self.agent, f"scope.{kind}s[{place}]", f"the database has no {kind} {name!r}")
 
     def _problem(self, text: str) -> Problem:
-        agent, told = self.agent, text.removeprefix(f"{BACKEND_URL}: ")
+        agent, reason = self.agent, text.removeprefix(f"{BACKEND_URL}: ")
         backend = agent.backend
         if self.database is not None and backend is not None:
-            return _of_data(agent, f"scope.databases[{backend.databases.index(self.database)}]", told)
+            return _of_data(agent, f"scope.databases[{backend.databases.index(self.database)}]", reason)
         if backend is not None and backend.kind == "documents":
-            return _of_data(agent, "path", told)
+            return _of_data(agent, "path", reason)
         if backend is None or backend.kind == "sql":
-            return _of_data(agent, "url", told)
-        if "LOOM_SECRET_" in told:
-            return _of_data(agent, "auth.secret", told)
-        unknown = [place for place, name in enumerate(backend.operations or ()) if f"no operation {name!r}" in told]
-        path = f"operations[{unknown[0]}]" if unknown else "url" if told.startswith("the url") else "openapi"
-        return _of_data(agent, path, told)
+            return _of_data(agent, "url", reason)
+        if "LOOM_SECRET_" in reason:
+            return _of_data(agent, "auth.secret", reason)
+        unknown = [place for place, name in enumerate(backend.operations or ()) if f"no operation {name!r}" in reason]
+        path = f"operations[{unknown[0]}]" if unknown else "url" if reason.startswith("the url") else "openapi"
+        return _of_data(agent, path, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +191,8 @@ class _ServerLook:
         if problems or not self.inspection.reaches_out:
             return Found(problems=problems, unread=unread)
         offer = self.inspection.registry.tool_provider.offer(self.server)
-        told = tuple(self._problem(problem) for problem in offer.problems)
-        return Found(offer.tools, told, () if offer.tools else unread)
+        problems = tuple(self._problem(problem) for problem in offer.problems)
+        return Found(offer.tools, problems, () if offer.tools else unread)
 
     def failed(self, why: str) -> Found:
         """See Look."""
@@ -244,7 +244,7 @@ class _PythonLook:
     def _taken(self) -> set[str]:
         """Names of tools that the agent has already."""
         own: tuple[Tool, ...] = self.inspection.registry.own(self.agent)
-        with contextlib.suppress(LoomError):  # told by the look at the data
+        with contextlib.suppress(LoomError):  # reported by the check of the data
             data = self.inspection.registry.tool_provider.data(self.agent)
             own = (*own, *(data.tools() if data else ()))
         return {tool.spec.name for tool in own}

@@ -1,4 +1,4 @@
-"""What agents know beside their tools: patterns and skills, chosen for a question and put beside it."""
+"""What is added to a user's message: the date, and the patterns and skills chosen for it."""
 
 import logging
 import time
@@ -34,12 +34,12 @@ from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
-from loom_worker.turn.context import beside_tokens
+from loom_worker.turn.context import addition_tokens
 
 log = logging.getLogger(__name__)
 
 CANDIDATES = 3
-"""Patterns considered for a question; the agent's max_patterns_per_turn of them are put beside it."""
+"""Patterns considered for a question; the agent's max_patterns_per_turn of them are added to it."""
 STANDING_SHARE = 0.10
 """Of the input budget: what the system text may say of skills."""
 CHARS_PER_TOKEN = 3
@@ -89,7 +89,7 @@ class Knowledge:
     learns: bool
     _seen: dict[str, _Seen] = field(default_factory=dict)
     _told: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Workspace to what was last told of its skills."""
+    """Workspace to what was last logged about its skills."""
 
     def pattern_tools(self, agent: Agent) -> tuple[Tool, ...]:
         """What an agent can look patterns up with, if its list of tools allows."""
@@ -100,7 +100,7 @@ class Knowledge:
         return (read_skill_file_tool(self.skills),)
 
     def shelf(self, agent: Agent, workspace: str) -> SkillShelf:
-        """The agent's skills in a workspace as they are now; what is wrong with one is told in the log, once."""
+        """The agent's skills in a workspace as they are now; what is wrong with one is logged once."""
         if not agent.skills_enabled:
             return SkillShelf()
         shelf = self.skills.of(workspace)
@@ -128,18 +128,18 @@ class Knowledge:
             lambda most_chars: for_system_prompt(shelf, most_chars=most_chars, tools=tools), most_tokens, runtime.count
         )
 
-    def beside(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
-        """What stands beside a turn's question: the date, the skills it calls for, the patterns that fit."""
+    def prompt_context(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
+        """The date, the skills that the turn's message calls for, and the patterns that fit it."""
         parts = [f"Today is {datetime.now(UTC):%Y-%m-%d}."]
-        room = beside_tokens(runtime.input_budget_tokens) - runtime.count(parts[0])
+        room = addition_tokens(runtime.input_budget_tokens) - runtime.count(parts[0])
         called = _called(turn, runtime)
         if called:
             tools = _names(runtime)
-            told = _fitted(
+            block = _fitted(
                 lambda most_chars: skills_for_message(called, most_chars=most_chars, tools=tools), room, runtime.count
             )
-            parts.append(told)
-            room -= runtime.count(told)
+            parts.append(block)
+            room -= runtime.count(block)
         matches = []
         for match in self._matches(turn, runtime):
             text = for_message(match)
@@ -209,7 +209,7 @@ def _called(turn: Turn, runtime: AgentRuntime) -> tuple[tuple[Skill, Literal["ma
 
 
 def _fitted(tell: Callable[[int], str], most_tokens: int, count: Count) -> str:
-    """A text that tells as much as its room allows."""
+    """A text that says as much as its room allows."""
     most_chars = most_tokens * CHARS_PER_TOKEN
     text = tell(most_chars)
     needed = count(text) if text else 0

@@ -42,7 +42,7 @@ class Data(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """The tools of one agent beside those that every agent has."""
+    """The tools of one agent, without those that every agent has."""
 
     tools: tuple[Tool, ...]
     always: frozenset[str] = frozenset()
@@ -139,7 +139,7 @@ class ToolProvider:
             return frozenset({backend.kind, *servers})
         try:
             dialect = make_url(backend.url or self._settings.backend_url).get_backend_name()
-        except ArgumentError:  # what is wrong with it is told where it is connected to
+        except ArgumentError:  # reported when it is connected to
             return frozenset({"sql", *servers})
         alike = {"mysql", "mariadb"} if dialect in ("mysql", "mariadb") else {dialect}
         return frozenset({"sql", *alike, *servers})

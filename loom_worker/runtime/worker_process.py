@@ -1,4 +1,4 @@
-"""A worker process, from its start until it is told to stop."""
+"""A worker process, from its start until a signal stops it."""
 
 import gc
 import logging
@@ -78,9 +78,9 @@ def _tell_problems(settings: Settings, fitted: Components) -> None:
 
     def tell() -> None:
         agents = load(settings.agents_dir)
-        told = {*settings.problems, *agents.problems}  # by now they are in the log
+        reported = {*settings.problems, *agents.problems}  # by now they are in the log
         for problem in inspection.problems(agents):
-            if problem not in told:
+            if problem not in reported:
                 log.warning("%s", problem)
 
     threading.Thread(target=tell, name="loom-inspection", daemon=True).start()

@@ -33,7 +33,7 @@ class Approvals:
         self._waits = waits
 
     def decide(self, workspace: str, turn_id: str, call_id: str, decision: Decision) -> Turn:
-        """Let a call run, as the model asks or with other arguments, or have the model told that it may not.
+        """Let a call run, with the arguments of the model or other ones, or refuse it and tell the model.
 
         Raises:
             NotFound: the workspace has no such turn, or the turn no such call.

@@ -57,7 +57,7 @@ class ContextReport:
         }
 
     def recall(self, workspace: str, session_id: str, message_ids: Sequence[str]) -> int:
-        """Put messages beside the session's next question; the tokens of all that are there then.
+        """Add messages to the session's next questions; returns the tokens of all that are recalled.
 
         Raises:
             NotFound: the workspace has no such session.
@@ -73,11 +73,11 @@ class ContextReport:
         )
 
     def clear_recalled(self, workspace: str, session_id: str) -> None:
-        """Let nothing stand beside the session's next question, or raise NotFound."""
+        """Recall nothing any more for the session's next question, or raise NotFound."""
         self.memories.clear_promoted(workspace, session_id)
 
     def check_fits(self, workspace: str, session_id: str, agent: str, text: str) -> None:
-        """Raise Invalid for a message that would not fit beside system text, tools and kernel.
+        """Raise Invalid for a message that would not fit with system text, tools and kernel.
 
         Args:
             agent: whose session it becomes, should it be new.
@@ -119,15 +119,15 @@ class ContextReport:
 
 
 def room_tokens(runtime: AgentRuntime, session: Session | None, *, rom: str) -> int:
-    """What a message may take at most: the input budget without tools, system text and what stands beside."""
+    """What a message may take at most: the input budget minus tools, system text and additions."""
     budget = runtime.input_budget_tokens
     ratio = context.over_bound(runtime, session.token_correction if session else None)
-    fixed = runtime.count(rom) + tools_tokens(runtime.least_specs, runtime.count) + context.beside_tokens(budget)
+    fixed = runtime.count(rom) + tools_tokens(runtime.least_specs, runtime.count) + context.addition_tokens(budget)
     return max(0, int(budget / context.scale(ratio)) - fixed)
 
 
 def surely_free(window_tokens: int, reserved_tokens: int) -> int:
-    """What a message may take without being counted: a share of what is left beside any usual set of tools."""
+    """What a message may take without being counted: a share of what any usual set of tools leaves."""
     return int(SURE_SHARE * (window_tokens - reserved_tokens - TOOLS_TOKENS))
 
 

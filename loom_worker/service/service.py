@@ -46,8 +46,8 @@ from loom_worker.webhook.send import check
 log = logging.getLogger(__name__)
 
 SETTLE_S = 0.1
-"""After a deletion. Whoever sends a session's text asks the database on an open connection, just before the first byte:
-one that was told yes before the deletion has begun by then."""
+"""Pause after a deletion. Code that sends a session's text checks the database right before the first byte, on an open
+connection: if that check came before the deletion, it has begun to send by then."""
 CHECKED_BYTES = 400
 """A shorter message fits any window worth having."""
 
@@ -62,7 +62,7 @@ class Closeable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServiceParts:
-    """What the service works with besides the store."""
+    """What the service works with, apart from the store."""
 
     announcer: Announcer
     runtimes: AgentRuntimes
@@ -79,7 +79,7 @@ class Service:
     """One workspace at a time, as the caller names it; what belongs to others is not found.
 
     What is only read or changed in one place is asked there: in ``sessions``, ``messages``, ``search``, ``memories``,
-    ``outbox`` and ``tool_errors`` of the store, and in the collaborators beside them. The methods do more than that.
+    ``outbox`` and ``tool_errors`` of the store, and in the other collaborators. The methods do more than that.
     """
 
     def __init__(

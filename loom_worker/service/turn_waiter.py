@@ -19,7 +19,7 @@ READ_EVENTS = 64
 READ_CHARS = 1024 * 1024
 """Text of the events that are kept of a log made from the journal; a slow reader's next ones are made anew."""
 LOOK_MS = 1_000
-"""A waiter looks up this often: whether it shall stop, and in the database should the live log be lost."""
+"""How often a waiter checks whether to stop, and the database in case the live log is lost."""
 
 
 class TurnWaiter:
@@ -61,7 +61,7 @@ class TurnWaiter:
         """
         turn = self._turns.get(workspace, turn_id)
         if after and turn.is_finished and is_purged(*self._turns.with_journal(workspace, turn_id)):
-            # Without its journal a log has other ids: whoever read a part of it gets all of it anew.
+            # Without its journal a log has other ids: who has read a part of it gets all of it again.
             yield _reset(turn_id)
             after = 0
         is_finished = turn.is_finished

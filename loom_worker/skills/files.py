@@ -1,4 +1,4 @@
-"""The tool by which the model reads a skill: its instructions, and the files beside them, of its own workspace only."""
+"""The tool by which the model reads a skill: its instructions and its other files, in the session's workspace only."""
 
 import difflib
 import errno

@@ -46,7 +46,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def parse(path: Path) -> Skill:
-    """Read one SKILL.md, with the list of the files beside it.
+    """Read one SKILL.md, with the list of the files next to it.
 
     Raises:
         BadFile: it cannot be read, or breaks a rule of the format; ``file:line: reason``.

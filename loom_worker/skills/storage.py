@@ -1,7 +1,7 @@
 """Changing a workspace's folder of skills: one change at a time, each of them whole or not at all.
 
-A folder is made under a hidden name and then gets its own, by one rename. Whoever is killed leaves at most something
-hidden, which no reader sees and the next change clears away. Nothing that a link leads to is ever touched.
+A folder is made under a hidden name and then gets its own, by one rename. A process that is killed leaves at most a
+hidden folder, which no reader sees and the next change removes. Nothing that a link leads to is ever touched.
 """
 
 import ctypes
@@ -74,7 +74,7 @@ class SkillStorage:
         os.symlink(source, name, dir_fd=self.fd)
 
     def remove(self, name: str) -> None:
-        """Remove a folder or a link, at once for whoever reads."""
+        """Remove a folder or a link, atomically for readers."""
         staged = STAGED + secrets.token_hex(8)
         os.rename(name, staged, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         self._discard(staged)

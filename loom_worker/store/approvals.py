@@ -13,7 +13,7 @@ from loom_worker.store.turns import read_turn, turn_row
 
 
 def waiting(database: Database, workspace: str, turn_id: str, call_id: str) -> tuple[Turn, Call]:
-    """The call that a person shall decide on, with its turn.
+    """The call that waits for a decision, with its turn.
 
     Raises:
         NotFound: the workspace has no such turn, or the turn no such call.

@@ -125,9 +125,9 @@ class Claims:
             return tuple(tx.execute(query).scalars())
 
     def answered_lanes(self, *, limit: int) -> tuple[str, ...]:
-        """Lanes whose turn waits for a person though all is decided, a decided call is not sent, or it shall end.
+        """Lanes whose turn waits for a person although all is decided, a decided call is not sent, or it is cancelled.
 
-        Whoever committed that may have died before it told anyone, and the turn would wait until nobody may decide.
+        The process that committed this may have died before waking the lane; the turn would wait for its timeout.
         """
         of_turn = select(calls.c.id).where(calls.c.turn_id == turns.c.id, calls.c.status == "pending")
         is_asking = of_turn.where(calls.c.approval == "waiting").exists()
@@ -178,17 +178,17 @@ def fenced_update(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
         raise Fenced(f"Turn {claim.turn.id} is not ours any more (fence {claim.turn.fence}).")
 
 
-def final_update(tx: Connection, claim: Claim, values: dict[str, Any], *, heard: CancelAction | None) -> None:
-    """Change the row of a turn that is still ours, if the client's cancel request is the one its owner heard.
+def final_update(tx: Connection, claim: Claim, values: dict[str, Any], *, known_cancel: CancelAction | None) -> None:
+    """Change the row of a turn that is still ours, if the client's cancel request is the one its owner knows.
 
     Raises:
         Fenced: another worker owns the turn, or it is finished or deleted.
         Overruled: the client has wished the turn to end otherwise.
     """
-    ours = {"our_id": claim.turn.id, "our_fence": claim.turn.fence, "heard": heard}
+    ours = {"our_id": claim.turn.id, "our_fence": claim.turn.fence, "known_cancel": known_cancel}
     if tx.execute(_final_update(tuple(values)), {**ours, **values}).rowcount != 1:
         check_fence(tx, claim)
-        raise Overruled(f"Turn {claim.turn.id} shall end otherwise.")
+        raise Overruled(f"Turn {claim.turn.id} is to end differently.")
 
 
 def check_fence(tx: Connection, claim: Claim) -> None:
@@ -209,7 +209,7 @@ def _update(names: tuple[str, ...]) -> Update:
 
 @cache
 def _final_update(names: tuple[str, ...]) -> Update:
-    return _update(names).where(turns.c.cancel.is_not_distinct_from(bindparam("heard", type_=String)))
+    return _update(names).where(turns.c.cancel.is_not_distinct_from(bindparam("known_cancel", type_=String)))
 
 
 def _must_wait(row: dict[str, Any], now_ms: int) -> bool:

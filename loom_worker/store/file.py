@@ -48,7 +48,7 @@ FOREIGN = Failure(
     "set LOOM_DATABASE_URL to another file, or restore a backup (docs/operations.md says how)",
     "storage-damaged",
 )
-CLOSED = Failure("cannot be opened", "let this user read and write the file, its folder, and -wal and -shm beside it")
+CLOSED = Failure("cannot be opened", "let this user read and write the file, its folder, and its -wal and -shm files")
 LOCKED = Failure("is locked by another program", "end what holds it", is_temporary=True)
 FAULTY = Failure("cannot be read or written: disk I/O error", "look at the disk (`dmesg`)", is_temporary=True)
 

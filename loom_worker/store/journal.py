@@ -86,7 +86,7 @@ class Final:
     """Patterns that the turn used."""
     has_succeeded: bool | None = None
     """Whether the turn counts as a success of its patterns; None: as neither success nor failure."""
-    heard: CancelAction | None = None
+    known_cancel: CancelAction | None = None
     """The client's cancel request that this end takes into account."""
 
 
@@ -132,7 +132,7 @@ class Journal:
         now_ms, answer = final.progress["completed_ms"], _answer(final)
         with self._database.write(durable=True) as tx:
             columns = {**final.progress, **_ended(final, answer), "held_by": None, "parked_until_ms": None}
-            final_update(tx, claim, columns, heard=final.heard)
+            final_update(tx, claim, columns, known_cancel=final.known_cancel)
             _append(tx, claim, _without_answer(final, answer), final.calls)
             if final.open_calls:
                 _cancel_calls(tx, claim, final.open_calls, now_ms=now_ms)

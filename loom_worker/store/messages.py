@@ -16,7 +16,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.schema import memory, messages
 from loom_worker.store.sessions import found, of_lane
 
-# One character more than a list shows, which tells a shortened text from a whole one.
+# One character more than a list shows, to see whether a text was cut.
 _LISTED = [
     func.substr(column, 1, FIELD_BYTES + 1).label("content") if column is messages.c.content else column
     for column in messages.c

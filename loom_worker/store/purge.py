@@ -14,7 +14,7 @@ from loom_worker.store.schema import (
 )
 
 REST_S = 0.002
-"""Pause after a batch. The lock of the process goes to whoever asks first, which would be the thread that has just
+"""Pause after a batch. The lock of the process goes to the first that asks, which would be the thread that has just
 released it."""
 BATCH_CHARACTERS = 80_000
 """Characters of the messages that are removed at a time: the search index parses each of them to drop its words."""

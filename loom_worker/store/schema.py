@@ -58,8 +58,8 @@ sessions = Table(
     Column("backend", Text),
     Column("rom", Text),
     Column("agent_version", String(64)),  # of the agent whose system text ``rom`` is
-    Column("token_correction", Float),  # the provider's tokens, as its latest reply told, over our estimate
-    Column("memory_seen", Integer, nullable=False, server_default="0"),  # version of memory that readers were told of
+    Column("token_correction", Float),  # the provider's tokens, by its latest reply, over our estimate
+    Column("memory_seen", Integer, nullable=False, server_default="0"),  # version of memory last sent to readers
     Column("next_seq", Integer, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("updated_ms", BigInteger, nullable=False),

@@ -58,7 +58,7 @@ def _of_compound(compound: str, *, may_be_name: bool) -> Iterator[Term]:
     words = WORD.findall(compound)
     if 1 < len(words) <= MOST_IN_A_ROW and not UNSPACED.search(compound):
         yield Term((" ".join(words).lower(),))
-        words = [word for word in words if len(word) > 1]  # letters say nothing without what they stand beside
+        words = [word for word in words if len(word) > 1]  # single letters say nothing without their neighbours
     for word in words:
         yield from _of_word(word, may_be_name=may_be_name)
 

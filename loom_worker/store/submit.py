@@ -1,4 +1,4 @@
-"""A turn is accepted: its row is committed before anyone is told of it."""
+"""A turn is accepted: its row is committed before anything is sent."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Errors of tools, stored in full, for the session they occurred in and for whoever looks after the workspace."""
+"""Errors of tools, stored in full, for the session they occurred in and for the operators of the workspace."""
 
 import secrets
 from collections.abc import Callable

@@ -48,7 +48,7 @@ class Turns:
         Raises:
             NotFound: the workspace has no such session.
         """
-        # One character more than a list shows, which tells a shortened answer from a whole one.
+        # One character more than a list shows, to see whether an answer was cut.
         columns = turn_columns(answer_chars=FIELD_BYTES + 1)
         query = select(*columns).where(turns.c.workspace == workspace, kept())
         query = query.order_by(turns.c.id.desc()).limit(limit + 1)

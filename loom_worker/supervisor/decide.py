@@ -8,7 +8,7 @@ Goal = Literal["up", "down", "dead"]
 """Keep all running, stop all in order, or kill all at once."""
 
 Remedy = Literal["ask", "kill"]
-"""For a process that runs and does no work: end it in its own time, or at once if it would not hear."""
+"""For a process that runs and does no work: end it gracefully, or at once if it would not react."""
 
 DEATHS_TOO_MANY = 5
 """This many deaths of one process in a row are no accident: it is failing."""

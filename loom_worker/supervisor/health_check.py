@@ -1,4 +1,4 @@
-"""The rounds: which children run and do no work, told from what workers say of themselves with every heartbeat.
+"""The rounds: finds children that run but do no work, from what workers report with every heartbeat.
 
 Patience is counted in looks and not in seconds: a machine that slept, or a supervisor that was stopped, wakes up to
 heartbeats that look old, but has looked no more often for it.
@@ -81,7 +81,7 @@ class Rounds:
         beating, idle = self._ours(seen.workers, running), self._ours(stuck(seen), running)
         self._known = (self._known & running.keys()) | beating
         self._stuck = Counter({pid: self._stuck[pid] + 1 for pid in idle})
-        # Only beside heartbeats that beat does one stand still: else Redis refuses to write, or was just emptied.
+        # Only while other heartbeats go on: else Redis refuses to write, or was just emptied.
         still = self._known - beating if seen.workers else set()
         self._still = Counter({pid: self._still[pid] + 1 for pid in still})
 

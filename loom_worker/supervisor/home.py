@@ -30,7 +30,7 @@ class NoRoom(LoomError):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What `loom up` tells other commands, in ``<home>/up.json``."""
+    """What `loom up` records for other commands, in ``<home>/up.json``."""
 
     pid: int
     """Of the supervisor."""

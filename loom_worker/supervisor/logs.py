@@ -17,7 +17,7 @@ TAIL_BYTES = 64 * 1024
 def open_log(path: Path) -> int:
     """A descriptor that appends to the log, which the caller closes.
 
-    No start puts anything aside: whoever looks for a crash has restarted first, and often more than once.
+    A start moves no old log aside: people look for a crash after restarting, often more than once.
     """
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 

@@ -32,7 +32,7 @@ STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 class Onlooker(Protocol):
-    """Who is told how things stand, at every turn of the loop."""
+    """Called with the state of the processes in every iteration of the loop."""
 
     @property
     def has_served(self) -> bool:
@@ -43,7 +43,7 @@ class Onlooker(Protocol):
 
 
 class Supervisor:
-    """Keeps the processes of a table up until told to stop, then stops them in order."""
+    """Keeps the processes of a table running until a signal, then stops them in order."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class Supervisor:
                 self._tell_failing(now_s)
                 if self._goal != "up" and not any(row.pid for row in self._rows.values()):
                     return self._end()
-                heard = signals.wait(self._sleep_s(now_s))
-                self._heed(heard)
+                received = signals.wait(self._sleep_s(now_s))
+                self._heed(received)
 
     def _reap(self, now_s: float) -> None:
         for name, status in self._processes.ended().items():
@@ -155,13 +155,13 @@ class Supervisor:
             waits += [self._onlooker.look(rows, now_s), self._rounds.due_s - now_s]
         return min(waits)
 
-    def _heed(self, heard: Sequence[int]) -> None:
-        if not STOPS.intersection(heard):
+    def _heed(self, received: Sequence[int]) -> None:
+        if not STOPS.intersection(received):
             return
         if self._goal == "up":
             self._goal = "down"
             self._say("stopping (Ctrl-C again: at once)")
-        elif signal.SIGINT in heard:
+        elif signal.SIGINT in received:
             self._goal = "dead"
             self._say("killing all that still runs")
 

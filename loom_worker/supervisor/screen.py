@@ -50,11 +50,11 @@ def screen(facts: Facts) -> str:
         ("webhooks", _webhooks(facts)),
     ]
     table = "\n".join(f"  {name:<15}{text}" for name, text in rows)
-    begin = f"Loom is ready after {facts.ready_after_s:.1f} s{told(facts.problems)}\n"
+    begin = f"Loom is ready after {facts.ready_after_s:.1f} s{problem_counts(facts.problems)}\n"
     return "\n".join([begin, table, *_warnings(facts), "", _try_it(facts)])
 
 
-def told(problems: Sequence[Problem] | None) -> str:
+def problem_counts(problems: Sequence[Problem] | None) -> str:
     """The end of a sentence on what is wrong, with a line for each problem."""
     if problems is None:
         return "; agents and tools are still being looked at, and what is wrong with them will be said."

@@ -1,4 +1,4 @@
-"""What is done beside the loop: the state file, the logs, and telling once when everything serves or is late."""
+"""What the loop does besides restarting: the state file, the logs, and one message when all is ready or late."""
 
 import os
 import time
@@ -16,7 +16,7 @@ from loom_worker.supervisor.run import LONGEST_SLEEP_S
 
 FLOWER_HOST = "127.0.0.1"
 LATE_AFTER_S = 60.0
-"""Not ready after this long: what is missing is told."""
+"""After this long without being ready, what is missing is printed."""
 FINDINGS_S = 10.0
 """Once everything serves, so long is waited for what is wrong with the installation, to be said with it."""
 LOOK_EVERY_S = 0.1
@@ -53,7 +53,7 @@ class Places:
 
 
 class Watcher:
-    """Keeps the state file true, turns the logs over, and tells once when everything serves or is late."""
+    """Keeps the state file true, rotates the logs, and says once when everything is ready or late."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Watcher:
         self._write_state((), self._began_s)
 
     def tell(self, findings: Findings) -> None:
-        """Take what shall be said of the installation together with that it serves."""
+        """Take the findings about the installation, to be shown with the ready message."""
         self._findings = findings
 
     def look(self, rows: Sequence[Row], now_s: float) -> float:
@@ -98,7 +98,7 @@ class Watcher:
             self._look_whether_ready()
         elif self._owes_problems and (problems := self._findings.problems()) is not None:
             self._owes_problems = False
-            self._say(f"agents and tools are looked at{screen.told(problems)}")
+            self._say(f"agents and tools are looked at{screen.problem_counts(problems)}")
         return LONGEST_SLEEP_S if self._is_ready else LOOK_EVERY_S
 
     def _write_state(self, rows: Sequence[Row], now_s: float) -> None:

@@ -1,6 +1,6 @@
 """What may come out of a queue: the messages that Loom and Celery send themselves, and nothing else.
 
-Whoever can reach Redis can put anything into a queue, and Celery trusts what it finds there: an envelope without
+Anyone who can reach Redis can put anything into a queue, and Celery trusts what it finds there: an envelope without
 ``properties`` ends the worker, a task it does not know is written into the log with all its content. So every message
 is checked before Celery sees it. A wake-up that is lost this way is sent again by the sweep.
 """
@@ -26,7 +26,7 @@ _EMBEDDED: Mapping[str, tuple[type, ...]] = {
     "chain": (list,),
     "chord": (dict,),
 }
-"""What stands beside a task's arguments, and of what type it is unless it is null."""
+"""The headers of a task next to its arguments, each with its type unless it is null."""
 
 
 class BadMessage(ValueError):

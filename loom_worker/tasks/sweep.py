@@ -33,7 +33,7 @@ MOST = 1_000
 COMPRESS_GRACE_MS = 5_000
 """A session that is due for no longer was sent by the worker that ended its turn, or is being worked on."""
 COMPRESSED = 10
-"""Sessions sent with one sweep: whoever takes one goes on to the others that are due."""
+"""Sessions sent per sweep: a worker that takes one goes on to the others that are due."""
 
 FORGOTTEN = 400
 """Turns of deleted sessions whose event logs one sweep removes, at least as many as rows it removes."""

@@ -91,7 +91,7 @@ class Failures:
         return None
 
 
-def told(tool: str, outcome: Outcome, error_id: str, *, count: Callable[[str], int] = cl100k_tokens) -> str:
+def error_line(tool: str, outcome: Outcome, error_id: str, *, count: Callable[[str], int] = cl100k_tokens) -> str:
     """What the model reads of a stored failure; less of its summary in scripts with many tokens per character."""
     return _line(tool, summary(outcome.content, outcome.code), error_id, count)
 

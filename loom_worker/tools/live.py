@@ -1,6 +1,6 @@
 """Users' tool files, reloaded when they change: once an edit has settled; a broken edit leaves the former version.
 
-No thread watches the files: whoever is about to use an agent's tools asks for them, which checks each file's time of
+No thread watches the files: code that is about to use an agent's tools asks for them, which checks each file's time of
 modification.
 """
 

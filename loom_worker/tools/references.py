@@ -168,7 +168,7 @@ class References:
         return len(expired) + len(abandoned) + len(strays)
 
     def _kept(self, reference: DataReference, data: bytes, lane: str) -> DataReference | None:
-        """Write the bytes first, then the row: whoever finds the row finds the bytes."""
+        """Write the bytes first, then the row: if the row is there, so are the bytes."""
         stored = self._stored(reference.id, data)
         if stored is None:
             return None

@@ -214,7 +214,7 @@ _QUERY = ToolSpec(
             "path": _PATH,
             "refs": {
                 "type": "object",
-                "description": "further references, by the names that their tables shall have",
+                "description": "further references, by the names for their tables",
                 "additionalProperties": {"type": "string"},
                 "propertyNames": {"pattern": f"^{_NAME}$"},
                 "maxProperties": MOST_REFS,

@@ -66,7 +66,7 @@ class AgentRuntime:
 
 @dataclass(frozen=True, slots=True)
 class PromptContext:
-    """What stands beside a user's message: the date, patterns, skills."""
+    """What is added to a user's message: the date, patterns, skills."""
 
     text: str
     patterns: tuple[Json, ...] = ()
@@ -108,9 +108,9 @@ class AgentRuntimes(Protocol):
 
 
 class PromptKnowledge(Protocol):
-    """What agents know besides their tools (``runtime/prompt_context.py``: Knowledge)."""
+    """Finds what to add to a message (``runtime/prompt_context.py``: Knowledge)."""
 
-    def beside(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
+    def prompt_context(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
         """The date, the skills and the patterns that a turn's question calls for."""
         ...
 

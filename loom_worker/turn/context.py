@@ -22,7 +22,7 @@ from loom_worker.tools.registry import asked_for
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptKnowledge
 
 BESIDE_SHARE = 0.10
-"""Of the input budget: what patterns and skills may take beside a message, together."""
+"""Of the input budget: what patterns and skills added to a message may take together."""
 MOST_BESIDE_TOKENS = 8_000
 HISTORY_MESSAGES = 1_000
 """Messages of L1 that are read; compression keeps it shorter, and this bounds a turn while it is late."""
@@ -44,7 +44,7 @@ def layers_of(
     """Everything that may be sent.
 
     Args:
-        recalled: the text that stands beside the current message.
+        recalled: the text that is added to the current message.
         current: the running turn.
     """
     memory = remembered.state
@@ -91,7 +91,7 @@ def over_bound(runtime: AgentRuntime, correction: float | None) -> float:
     """The provider's tokens over our bound in a long request.
 
     Args:
-        correction: its tokens over our estimate, as its latest reply told; None before any.
+        correction: its tokens over our estimate, by its latest reply; None before any.
     """
     return (correction or 1.0) * runtime.typical
 
@@ -111,8 +111,8 @@ def rom_of(runtime: AgentRuntime, first_sent: str | None, knowledge: PromptKnowl
     return rom(prompt, runtime.schema, allowance_tokens=allowance, count=runtime.count)
 
 
-def beside_tokens(input_budget_tokens: int) -> int:
-    """What may stand beside a message at most."""
+def addition_tokens(input_budget_tokens: int) -> int:
+    """How much may be added to a message."""
     return min(MOST_BESIDE_TOKENS, int(BESIDE_SHARE * input_budget_tokens))
 
 
@@ -156,7 +156,7 @@ def estimate(runtime: AgentRuntime, context: Context) -> float:
 
 
 def shown_tokens(runtime: AgentRuntime, context: Context, correction: float | None) -> dict[str, int]:
-    """Tokens by layer, as the provider would count them: by our estimate, and by what its replies told of that."""
+    """Tokens by layer, as the provider would count them: by our estimate, corrected by its replies."""
     ratio = estimate(runtime, context) * (correction or 1.0) / (sum(context.tokens.values()) or 1)
     return {layer: round(tokens * ratio) for layer, tokens in context.tokens.items()}
 
@@ -198,7 +198,7 @@ RULES = (
 
 
 def as_data(chat: ChatMessage, turn_id: str) -> ChatMessage:
-    """A message with the results in it fenced by their turn's key, and what Loom tells the model behind them."""
+    """A message with the results in it fenced by their turn's key, and Loom's note to the model after them."""
     if not chat.outcomes:
         return chat
     outcomes = tuple(

@@ -93,11 +93,11 @@ class CancelRequests:
         return self.known
 
     def must_cut(self) -> bool:
-        """True if what the model says just now shall not be heard to its end."""
+        """True if the current reply of the model is to be interrupted."""
         return self.now() in ("interrupt", "rollback")
 
     def are_missed(self) -> None:
-        """The database told of a request that was not heard: look at once."""
+        """The database has a request that this worker did not know: look at once."""
         self._alerted.set()
 
     @property

@@ -76,7 +76,7 @@ Decision = Match | Ask | CallHere | Close | Approve | FanOut | Wait | AskPerson 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What decide must know beside the journal."""
+    """What decide needs to know in addition to the journal."""
 
     now_ms: int
     run_ms: int

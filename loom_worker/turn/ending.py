@@ -1,4 +1,4 @@
-"""A turn ends: what it said, what it cost and who must be told, in one transaction; then, and only then, the news."""
+"""A turn ends: its answer, its cost and its webhook in one transaction; then, and only then, the events."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -27,12 +27,12 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     """Commit the end of a turn, then tell readers, the lane and the webhook.
 
     Args:
-        work: with all that the writer wrote so far told to it.
+        work: including all events written so far.
 
     Raises:
-        Fenced: another worker owns the turn; nothing was written, nobody is told.
-        Overruled: the client asks it to end otherwise; nothing was written, nobody is told.
-        Interrupted: a call that had no result has one now; nothing was written, nobody is told.
+        Fenced: another worker owns the turn; nothing was written or sent.
+        Overruled: the client asked for a different end; nothing was written or sent.
+        Interrupted: a call that had no result has one now; nothing was written or sent.
         Unavailable: the database refused; there is no answer.
     """
     worker = execution.worker
@@ -54,7 +54,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         delivery=delivery,
         model=str(last.payload["model"]) if last else "",
         rom=execution.session.rom if last else None,
-        heard=turn.cancel,
+        known_cancel=turn.cancel,
         agent_version=execution.runtime.agent.version,
         token_correction=state.correction,
         memory_seen=execution.session.memory.state.version if last else None,
@@ -140,7 +140,7 @@ NOT_THEIRS = frozenset({"provider", "dead", "budget", "deadline"})
 
 
 def patterns_of(state: TurnState, version_of: Callable[[str], str | None]) -> tuple[Json, ...]:
-    """The patterns beside the question, then those that the model asked for; each once.
+    """The patterns added to the message, then those that the model asked for; each once.
 
     Args:
         version_of: gives the digest of a pattern's text as it reads now; None where there is none any more.

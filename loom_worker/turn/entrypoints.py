@@ -91,7 +91,7 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         log.warning("turn given back: %s", error, extra={"turn": claim.turn.id})
         _quietly(lambda: worker.claims.release(claim, run_ms=_run_ms(claim, began_s)))
         _quietly(lambda: worker.lanes.release(lease, wait_ms=AGAIN_MS))
-    except Exception:  # the top of a task: whatever else failed counts as a death of the turn's owner, and is told
+    except Exception:  # the top of a task: whatever else failed counts as a death of the turn's owner, and is logged
         log.exception("turn failed unforeseen", extra={"turn": claim.turn.id})
         worker.lanes.release(lease, wait_ms=AGAIN_MS)
 

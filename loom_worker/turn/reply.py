@@ -51,7 +51,7 @@ def ask(state: TurnState, execution: Execution, writer: EventWriter, *, may_call
 
 
 def _learned(error: PromptTooLong, context: Context, budget_tokens: int) -> float:
-    """The provider's tokens over our bound, by what it refused, more if its window is smaller than we were told."""
+    """The provider's tokens over our bound, by what it refused, more if its window is smaller than configured."""
     ratio = error.tokens / sum(context.tokens.values()) if error.tokens else TOO_LONG
     return ratio * max(1.0, budget_tokens / error.limit) if error.limit else ratio
 
@@ -83,7 +83,7 @@ def _ask(
 
 
 def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -> None:
-    """Readers hear of what became of the memory since the session's last turn, before this one's first reply."""
+    """Emit what happened to the memory since the session's last turn, before this one's first reply."""
     if state.last_reply is not None:
         return
     for change in execution.session.memory.state.changes:

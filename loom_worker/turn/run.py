@@ -89,7 +89,7 @@ def advance(claim: Claim, execution: Execution) -> None:
                     park(state, calls, wait_ms, execution, writer)
                     is_over = True
                 case Done(state, ending):
-                    state = state.told(writer.take_log())
+                    state = state.with_events(writer.take_log())
                     is_over = _has_ended(state, ending, execution, writer)
 
 
@@ -157,7 +157,7 @@ def park(state: TurnState, calls: tuple[Call, ...], wait_ms: int, execution: Exe
     save(state, execution, writer, {"held_by": None, "parked_until_ms": now_ms + wait_ms, **asks})
     writer.flush()  # before others write: tool workers tell of their results
     must_wake = worker.lanes.park(execution.held.lease, wait_ms=wait_ms)
-    # An alert that our keeper has heard and nobody has looked after is not in the lane any more.
+    # An alert that our lease renewer has taken is not in the lane any more, even if nobody has reacted yet.
     if must_wake or (execution.cancel_requests.is_alerted and worker.lanes.alert(lane)):
         worker.dispatcher.wake(lane)
     if sent:
@@ -185,7 +185,7 @@ def save(state: TurnState, execution: Execution, writer: EventWriter, columns: J
     Raises:
         Fenced: another worker owns the turn; nothing was written.
     """
-    state = state.told(writer.take_log())
+    state = state.with_events(writer.take_log())
     columns = {**execution.progress(state), **columns}
     delivery = _asking(state, execution)
     steps, calls = state.unsaved_steps, state.unsaved_calls
@@ -197,7 +197,7 @@ def save(state: TurnState, execution: Execution, writer: EventWriter, columns: J
 
 
 def _asking(state: TurnState, execution: Execution) -> Delivery | None:
-    """The webhook that tells of calls which wait for a person, once for each reply that asks for some."""
+    """The webhook about calls that wait for a person, once for each reply with such calls."""
     if state.turn.webhook is None or not any(call.is_waiting for call in state.unsaved_calls):
         return None
     now_ms = execution.worker.clock_ms()
@@ -239,12 +239,12 @@ def _is_bounded(name: str, execution: Execution) -> bool:
 
 
 def _match(state: TurnState, execution: Execution, writer: EventWriter) -> TurnState:
-    beside = execution.worker.knowledge.beside(state.turn, execution.runtime)
-    if beside.patterns:
-        writer.emit("pattern.matched", {"patterns": list(beside.patterns)})
-    if beside.skills:
-        writer.emit("skill.used", {"skills": list(beside.skills)})
-    return state.matched(beside.text, as_text(execution.session.memory.recalled, fence), beside.patterns)
+    found = execution.worker.knowledge.prompt_context(state.turn, execution.runtime)
+    if found.patterns:
+        writer.emit("pattern.matched", {"patterns": list(found.patterns)})
+    if found.skills:
+        writer.emit("skill.used", {"skills": list(found.skills)})
+    return state.matched(found.text, as_text(execution.session.memory.recalled, fence), found.patterns)
 
 
 def _call_here(state: TurnState, call: Call, execution: Execution, writer: EventWriter) -> TurnState:

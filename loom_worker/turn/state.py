@@ -15,7 +15,7 @@ CLEARS_RECALLED = "clear_recalled_context"
 MOST_CORRECTION = 4.0
 """No tokenizer needs more over cl100k's; a server that reports more counts something else."""
 CERTAIN_TOKENS = 500
-"""Taken for rightly estimated beside each request: of a short one it tells little by what factor texts are off."""
+"""Tokens taken as estimated correctly in each request: a short one says little about the error of the estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class TurnState:
 
     @property
     def context(self) -> str:
-        """The text beside the user's message, as first sent."""
+        """The text added to the user's message, as first sent."""
         return next((str(step.payload["context"]) for step in self.steps if step.kind == "matched"), "")
 
     @property
@@ -75,9 +75,11 @@ class TurnState:
 
     @property
     def correction(self) -> float | None:
-        """The provider's input tokens over our estimate, as its latest reply told; None before any reply."""
-        told = (step.payload for step in reversed(self.steps) if step.kind == "reply" and step.payload.get("estimated"))
-        latest = next(told, None)
+        """The provider's input tokens over our estimate, by its latest reply; None before any reply."""
+        replies = (
+            step.payload for step in reversed(self.steps) if step.kind == "reply" and step.payload.get("estimated")
+        )
+        latest = next(replies, None)
         if latest is None:
             return self.claim.token_correction
         sent = Usage.from_json(latest["usage"]).sent_tokens
@@ -142,10 +144,10 @@ class TurnState:
         return any(step.kind == "reply" for step in self.unsaved_steps)
 
     def matched(self, context: str, recalled: str, patterns: Sequence[Json]) -> "TurnState":
-        """Patterns were looked for; context is what stands beside the user's message from now on.
+        """Patterns were looked up; context is added to the user's message from now on.
 
         Args:
-            recalled: what else stands beside it in this turn alone.
+            recalled: what is added to it in this turn only.
         """
         step = Step(self.next_n, "matched", {"context": context, "recalled": recalled})
         return replace(self, steps=(*self.steps, step), patterns=tuple(patterns))
@@ -156,8 +158,8 @@ class TurnState:
         """The model answered, perhaps with tool calls.
 
         Args:
-            estimated: tokens of what it was sent, as is usual before a reply has told.
-            note: what it shall be told beside the results of its calls.
+            estimated: tokens of what it was sent, estimated as before the first reply.
+            note: what it is told in addition to the results of its calls.
         """
         step = Step(self.next_n, "reply", {**reply_payload(reply), "estimated": estimated, "note": note})
         return replace(
@@ -168,15 +170,15 @@ class TurnState:
             first_token_ms=first_token_ms if self.first_token_ms is None else self.first_token_ms,
         )
 
-    def waited(self, why: str, told: Json | None = None) -> "TurnState":
+    def waited(self, why: str, details: Json | None = None) -> "TurnState":
         """The provider was too busy.
 
         Args:
-            told: as ModelWatch.parked says it.
+            details: as ModelWatch.parked reports them.
         """
-        return replace(self, steps=(*self.steps, Step(self.next_n, "waited", {"why": why, **(told or {})})))
+        return replace(self, steps=(*self.steps, Step(self.next_n, "waited", {"why": why, **(details or {})})))
 
-    def told(self, log: Json | None) -> "TurnState":
+    def with_events(self, log: Json | None) -> "TurnState":
         """Readers saw events that the journal must know of."""
         return self if log is None else replace(self, steps=(*self.steps, Step(self.next_n, "events", log)))
 

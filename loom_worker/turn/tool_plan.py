@@ -124,22 +124,22 @@ def _over_limit(place: int, position: int, limits: LimitSettings) -> str | None:
 
 
 TOLD_AT = 0.75
-"""Share (0-1) of a limit from which on the model is told of it with every reply's results."""
+"""Share (0-1) of a limit from which on the model is reminded of it with the results of every reply."""
 
 
 def used_up(calls: int, llm_calls: int, limits: LimitSettings) -> str:
-    """What the model is told of limits that come near; empty while none does.
+    """A note to the model about limits that are near; empty if there are none.
 
     Args:
         calls: tool calls of the turn so far.
         llm_calls: replies so far.
     """
-    told = []
+    used = []
     if calls >= TOLD_AT * limits.max_tool_calls:
-        told.append(f"{min(calls, limits.max_tool_calls)} of {limits.max_tool_calls} tool calls")
+        used.append(f"{min(calls, limits.max_tool_calls)} of {limits.max_tool_calls} tool calls")
     if llm_calls >= TOLD_AT * limits.max_llm_calls:
-        told.append(f"{llm_calls} of {limits.max_llm_calls} replies")
-    return f"[Loom: {' and '.join(told)} of this turn are used. Answer soon, from what you have.]" if told else ""
+        used.append(f"{llm_calls} of {limits.max_llm_calls} replies")
+    return f"[Loom: {' and '.join(used)} of this turn are used. Answer soon, from what you have.]" if used else ""
 
 
 def check(calls: Sequence[Call], rules: Rules, *, now_ms: int) -> Check:

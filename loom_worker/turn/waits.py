@@ -1,4 +1,4 @@
-"""What a turn waits for, told to other processes while it waits and to the log once."""
+"""What a turn waits for: published to other processes while it waits, and logged once."""
 
 import logging
 import time
@@ -73,7 +73,7 @@ class ModelWatch:
         if self._shown_ms is not None:
             self._show()
 
-    def heard(self) -> None:
+    def received(self) -> None:
         """See Watch."""
         self._heard_ms = self._clock_ms()
         self._show_in_time()

@@ -82,7 +82,7 @@ class TurnWorker:
     stopping: Stopping
     flusher: EventFlusher = field(default_factory=EventFlusher)
     content: Content = field(default_factory=Alone)
-    """What this process has of agents' content beside what others have accepted."""
+    """Compares this process' content of agents with what others have accepted."""
     is_isolated: bool = False
     """True in the process of a last attempt."""
     clock_ms: Callable[[], int] = field(default=now_ms)

@@ -25,12 +25,12 @@ class WebhookBodies:
     clock_ms: Callable[[], int] = now_ms
 
     def of(self, turn: Turn) -> str:
-        """The body that tells of a turn as it is now; see completed."""
+        """The body about a turn as it is now; see completed."""
         return completed(turn, now_ms=self.clock_ms(), url=f"{self.base_url}/v1/turns/{turn.id}")
 
 
 def completed(turn: Turn, *, now_ms: int, url: str) -> str:
-    """Return the JSON text that tells how a finished turn ended: below 20 kB, without lone surrogates or NaN.
+    """Return the JSON text that says how a turn ended: below 20 kB, without lone surrogates or NaN.
 
     What does not fit is cut, the least missed first: tool calls, patterns, metadata, the question, the error, and
     the answer last. Then ``data`` has ``truncated: true`` and the ``url`` at which the whole turn can be read.

@@ -86,7 +86,7 @@ class PlayedWorker:
             said=said,
             model="played",
             delivery=Delivery.of(claim.turn, WebhookBodies("http://loom").of(claim.turn), now_ms=now_ms()),
-            heard=self._claims.cancel_action(claim),
+            known_cancel=self._claims.cancel_action(claim),
         )
         self._journal.finish(claim, final)
         del self._held[turn_id]

@@ -109,7 +109,7 @@ class StageKnowledge:
         self.prompt = beside or PromptContext("Today is Saturday.", (pattern,))
         self.standing_text = standing
 
-    def beside(self, _turn: Turn, _runtime: AgentRuntime) -> PromptContext:
+    def prompt_context(self, _turn: Turn, _runtime: AgentRuntime) -> PromptContext:
         return self.prompt
 
     def standing(self, _runtime: AgentRuntime) -> str:

@@ -122,7 +122,7 @@ class DocumentsBackend:
 
 
 def from_origin(origin: Json) -> DocumentsBackend:
-    """The backend that a tool's origin tells of, in the process that runs the tool."""
+    """The backend named by a tool's origin, in the process that runs the tool."""
     return DocumentsBackend(Path(origin["path"]), Path(origin["index"]), timeout_s=origin["timeout_s"])
 
 

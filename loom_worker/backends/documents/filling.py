@@ -102,8 +102,8 @@ def store(connection: sqlite3.Connection, file: UnreadFile, answer: Answer) -> N
         if file.next_page == 1:
             connection.execute(_DROP_PASSAGES, (file.id,))
         connection.executemany(_ADD, rows)
-        told = {key: answer[key] for key in ("next_page", "title", "pages", "lines", "cut")}
-        connection.execute(_READ, {"id": file.id, **told})
+        values = {key: answer[key] for key in ("next_page", "title", "pages", "lines", "cut")}
+        connection.execute(_READ, {"id": file.id, **values})
 
 
 def give_up(connection: sqlite3.Connection, file: UnreadFile, flaw: str) -> None:

@@ -2,7 +2,7 @@
 
 No link is followed: each part of a name is opened by itself, below the folder that was opened before it, and must be
 no symbolic link at that moment. So a name cannot lead out, and neither can a folder or file that is swapped for a link
-between listing and opening. Hard links are files of the folder like others: whoever made them could read their
+between listing and opening. Hard links are files of the folder like others: their creator could read their
 content.
 """
 

@@ -123,11 +123,11 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _make(file: Path) -> None:
-    """Make it beside its place and link it there, so that no other process ever sees half of it."""
+    """Create it under another name and link it, so that no other process ever sees half of it."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.parent.chmod(0o700)
-    with tempfile.TemporaryDirectory(dir=file.parent) as beside:
-        made = Path(beside) / file.name
+    with tempfile.TemporaryDirectory(dir=file.parent) as temporary:
+        made = Path(temporary) / file.name
         with contextlib.closing(sqlite3.connect(made)) as connection:
             connection.executescript(_SCHEMA)
         with contextlib.suppress(FileExistsError):  # another process was faster

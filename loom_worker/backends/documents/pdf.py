@@ -55,7 +55,7 @@ def read(file: BinaryIO, _kind: str, from_page: int) -> Extract:
 
 
 def _lower_limits() -> None:
-    """For this context alone; pypdf's own limits, on entries and depths, hold beside them."""
+    """Only for this context, in addition to pypdf's own limits on entries and depths."""
     overwrite_configuration(
         zlib_maximum_output_length=MAX_STREAM_BYTES,
         lzw_maximum_output_length=MAX_STREAM_BYTES,

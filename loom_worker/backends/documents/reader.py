@@ -1,6 +1,6 @@
 """The program that reads files, in a process of its own: a bomb, a hang or a crash in a parser costs one file.
 
-Orders come over a socket on stdin: one JSON object each, with the open file beside it, so the process needs no path
+Orders come over a socket on stdin: one JSON object each, together with the open file, so the process needs no path
 and opens none. The answer is one line of JSON. Memory and processor time are limited, and no file can be written. See
 ``reading`` for the other end.
 """

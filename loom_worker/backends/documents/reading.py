@@ -17,7 +17,7 @@ from loom_worker.backends.documents.reader import KILLED_AFTER, Answer, ReadRequ
 from loom_worker.core.isolation import process_env
 
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from loom_worker.backends.documents.reader import main; main()"
-"""The package's folder comes last, so nothing beside it can stand in for the standard library."""
+"""The package's folder comes last, so no module next to it can replace one of the standard library."""
 
 MAX_ANSWER_BYTES = 100_000_000
 """5 million characters, most of them escaped as JSON does (\\u20ac), and what stands around them."""

@@ -29,7 +29,7 @@ def _terms(compound: str) -> Iterator[str]:
     words = [word.lower() for word in WORD.findall(compound)]
     if 1 < len(words) <= MOST_IN_A_ROW and not UNSPACED.search(compound):
         yield " ".join(words)
-        words = [word for word in words if len(word) > 1]  # letters say nothing without what they stand beside
+        words = [word for word in words if len(word) > 1]  # single letters say nothing without their neighbours
     for word in words:
         yield from RUN.findall(word)
 

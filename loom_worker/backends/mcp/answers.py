@@ -14,7 +14,7 @@ MAX_RESULT_BYTES = 10_000_000
 def value(result: Mapping[str, Any]) -> object:
     """Text, or a JSON value, from a CallToolResult as JSON.
 
-    Structured content is what the tool gave; the text beside it says the same. Bytes are not for a model: only
+    Structured content is the result; the text next to it says the same. Bytes are not for a model: only
     their kind and number stay.
 
     Raises:
@@ -50,8 +50,8 @@ def _part(block: Json) -> str | Json:
         case {"type": "resource", "resource": {"blob": str(data), **about}}:
             return {**_bytes("resource", about.get("mimeType"), data), "uri": about.get("uri")}
         case {"type": "resource_link"}:
-            told = {"name": "name", "title": "title", "description": "description", "mimeType": "mime_type"}
-            known = {ours: block[theirs] for theirs, ours in told.items() if block.get(theirs) is not None}
+            names = {"name": "name", "title": "title", "description": "description", "mimeType": "mime_type"}
+            known = {ours: block[theirs] for theirs, ours in names.items() if block.get(theirs) is not None}
             return {"type": "resource_link", "uri": block.get("uri"), **known}
         case _:
             return {"type": str(block.get("type", "unknown"))}
@@ -63,7 +63,7 @@ def _bytes(kind: str, mime_type: object, data: str) -> Json:
 
 
 def _with_bytes(structured: object, parts: Sequence[str | Json]) -> object:
-    """Structured content, and whatever stands beside it that no text can say."""
+    """Structured content, and any other content that is not text."""
     others = [part for part in parts if not isinstance(part, str)]
     return {"structured": structured, "content": others} if others else structured
 

@@ -1,4 +1,4 @@
-"""A command that ends with whoever started it: ``python child.py LIFELINE COMMAND…``.
+"""A command that ends with its parent: ``python child.py LIFELINE COMMAND…``.
 
 LIFELINE is the number of a pipe's reading end. Its writing end closes when the starter lets go of it or is killed,
 in whatever way; then the command and all it started are ended: SIGTERM, and SIGKILL half a second later, or SIGKILL

@@ -26,7 +26,7 @@ class Limits:
     start_s: float = 60.0
     """From the start of a command to its greeting; some load their package from the network first."""
     discovery_s: float = 10.0
-    """Whoever asks for the tools of servers that nobody asked before waits so long for all of them together."""
+    """How long the first request for the tools of servers waits for all of them together."""
     idle_s: float = 300.0
     """A server that nobody asked for so long is ended; the next call starts it again."""
 
@@ -67,7 +67,7 @@ class Connection:
 
         Args:
             reach: makes the link for one more session; it may raise ToolFailed.
-            found: told of every list of tools that was read.
+            found: called with every list of tools that was read.
         """
         self._reach = reach
         self._found = found

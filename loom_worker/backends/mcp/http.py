@@ -52,7 +52,7 @@ class HttpLink:
 
     @contextlib.asynccontextmanager
     async def streams(self, over: asyncio.Event) -> AsyncIterator[tuple[Any, Any]]:
-        """Resolve the name and hand out the SDK's streams; ``over`` is not set here: HTTP tells nothing of an end.
+        """Resolve the name and hand out the SDK's streams; ``over`` is not set here: HTTP does not report an end.
 
         Raises:
             Invalid: the URL or an address is not allowed.
@@ -72,8 +72,8 @@ class HttpLink:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=32)
         inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
         pinned = _Pinned(inner, goal, addresses[:MAX_DIALLED], self._silence_s)
-        told = {"User-Agent": f"Loom/{__version__}", "Accept-Encoding": "identity", **self._headers}
-        client = httpx2.AsyncClient(transport=pinned, headers=told, trust_env=False)
+        headers = {"User-Agent": f"Loom/{__version__}", "Accept-Encoding": "identity", **self._headers}
+        client = httpx2.AsyncClient(transport=pinned, headers=headers, trust_env=False)
         url = goal.origin + goal.path
         async with client, streamable_http_client(url, http_client=client, max_sse_event_size=MAX_BODY_BYTES) as pair:
             yield pair
@@ -190,8 +190,8 @@ async def _body(response: httpx2.Response) -> bytes:
 def _says_why(body: bytes) -> bool:
     """True for an error of the protocol: its text is better than the status."""
     with contextlib.suppress(ValueError):
-        told = json.loads(body)
-        return isinstance(told, dict) and isinstance(told.get("error"), dict) and "code" in told["error"]
+        answer = json.loads(body)
+        return isinstance(answer, dict) and isinstance(answer.get("error"), dict) and "code" in answer["error"]
     return False
 
 

@@ -28,7 +28,7 @@ _DROPPED = frozenset(
 _VALUES = frozenset({"const", "default", "enum", "examples", "example", "required", "dependentRequired"})
 """Keywords that hold values, in which ``$ref`` or ``pattern`` would mean nothing."""
 _NOTES = frozenset({"description", "title", "default", "examples", "deprecated", "readOnly", "writeOnly"})
-"""Keywords that may stand beside a reference without narrowing it."""
+"""Keywords next to a reference that do not restrict it."""
 
 
 class Unfit(ValueError):
@@ -64,22 +64,22 @@ class _Copy:
         self._count(depth)
         copy = {key: self._keyword(key, value, inside, depth + 1) for key, value in _kept(node)}
         if isinstance(node.get("pattern"), str):
-            told = f"(pattern: {visible(node['pattern'])})"
-            copy["description"] = short(f"{copy.get('description', '')} {told}".strip(), MAX_TEXT_CHARS)
+            note = f"(pattern: {visible(node['pattern'])})"
+            copy["description"] = short(f"{copy.get('description', '')} {note}".strip(), MAX_TEXT_CHARS)
         if "patternProperties" in node:
             copy.pop("additionalProperties", None)
             copy.pop("unevaluatedProperties", None)
         return copy if "$ref" not in node else self._referred(node["$ref"], copy, inside, depth)
 
-    def _referred(self, reference: object, beside: Json, inside: tuple[str, ...], depth: int) -> Json:
+    def _referred(self, reference: object, siblings: Json, inside: tuple[str, ...], depth: int) -> Json:
         if not isinstance(reference, str) or not reference.startswith("#"):
             raise Unfit(f"its input schema refers to {short(visible(str(reference)), 60)!r}, which is not in it")
         if reference in inside:
-            return beside
+            return siblings
         found = self._any(self._at(reference), (*inside, reference), depth + 1)
         if not isinstance(found, dict):
-            return beside if found is True else {**beside, "not": {}}
-        return {**found, **beside} if beside.keys() <= _NOTES else {**beside, "allOf": [found]}
+            return siblings if found is True else {**siblings, "not": {}}
+        return {**found, **siblings} if siblings.keys() <= _NOTES else {**siblings, "allOf": [found]}
 
     def _at(self, reference: str) -> Any:
         place: Any = self._whole

@@ -1,4 +1,4 @@
-"""What a server says beside the protocol, in our log: with its name, without its secrets, and not without end."""
+"""What a server prints outside of the protocol, in Loom's log: with its name, secrets masked, and limited."""
 
 import asyncio
 import logging

@@ -97,7 +97,7 @@ class McpServers:
     def stamp(self, servers: Sequence[McpServer]) -> str:
         """Changes when ``tools`` would give others than before. Quick: it waits for no server.
 
-        It also has lists read that nobody could read so far, so whoever keeps tools asks it before using them.
+        It also reads lists that could not be read so far, so callers that cache tools ask it before using them.
         """
         digest = hashlib.sha256()
         for server in servers:

@@ -165,7 +165,7 @@ class McpSession:
                     self._client = client
                     self._opened.set_result(None)
                     await self._over.wait()
-        except Exception as error:  # the top of a task: whatever ends the session is its callers' to hear
+        except Exception as error:  # the top of a task: its callers get whatever ends the session
             self._fail(error)
         finally:
             self._over.set()
@@ -174,7 +174,7 @@ class McpSession:
     def _fail(self, error: Exception) -> None:
         if not self._opened.done():
             self._opened.set_exception(ToolFailed(self._why_not(error), "UNAVAILABLE"))
-            self._opened.exception()  # whoever opened it may have gone by now
+            self._opened.exception()  # the opener may have gone by now
 
     def _why_not(self, error: Exception) -> str:
         """Why it could not be opened."""

@@ -28,7 +28,7 @@ class _Content:
     is_longer: bool
     """True: ``data`` is only the beginning."""
     media_type: str
-    """In lower case, without parameters; empty if it was not told."""
+    """In lower case, without parameters; empty if the server named none."""
     charset: str
 
     @property
@@ -47,8 +47,8 @@ def read(answer: HttpResponse, *, method: str, veil: Veil, max_bytes: int) -> ob
     """
     content = _content(answer, max_bytes)
     if method == "HEAD":
-        told = {name: answer.headers[name] for name in _TOLD if name in answer.headers}
-        return veil.value({"status": answer.status, "headers": told})
+        headers = {name: answer.headers[name] for name in _TOLD if name in answer.headers}
+        return veil.value({"status": answer.status, "headers": headers})
     if not content.data:
         return {"status": answer.status}
     if content.media_type and not _TEXT.fullmatch(content.media_type):
@@ -92,10 +92,10 @@ def _content(answer: HttpResponse, max_bytes: int) -> _Content:
         data, is_longer = _unpacked(data, max_bytes, is_longer)
     elif data and packed not in ("", "identity"):
         raise ToolFailed("the answer is packed in a way that was not asked for", "UNAVAILABLE")
-    told = Message()
-    told["Content-Type"] = answer.headers.get("Content-Type", "")
-    charset = (told.get_content_charset() or "utf-8").lower()
-    media_type = told.get_content_type() if answer.headers.get("Content-Type") else ""
+    parsed = Message()
+    parsed["Content-Type"] = answer.headers.get("Content-Type", "")
+    charset = (parsed.get_content_charset() or "utf-8").lower()
+    media_type = parsed.get_content_type() if answer.headers.get("Content-Type") else ""
     return _Content(data, is_longer, media_type, charset if charset in _CHARSETS else "utf-8")
 
 

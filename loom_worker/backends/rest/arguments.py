@@ -35,7 +35,7 @@ _OURS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RestParameter:
-    """One value beside the body."""
+    """One value that is not in the body."""
 
     name: str
     """As the API has it."""

@@ -91,9 +91,9 @@ class RestBackend:
 
     def _tool(self, operation: openapi.Operation) -> Tool:
         is_reading = operation.method in openapi.READING
-        told = f"{operation.summary} ({operation.method} {one_line(operation.path)})".strip()
+        description = f"{operation.summary} ({operation.method} {one_line(operation.path)})".strip()
         return Tool(
-            ToolSpec(operation.name, told, operation.input_schema),
+            ToolSpec(operation.name, description, operation.input_schema),
             functools.partial(self._call, operation),
             is_idempotent=operation.method in IDEMPOTENT,
             is_read_only=is_reading,
@@ -111,8 +111,8 @@ class RestBackend:
             raise ToolFailed(self._veil.text(str(failed)), failed.code) from None
         if 200 <= answered.status < 300:
             return answer.read(answered, method=operation.method, veil=self._veil, max_bytes=MAX_ANSWER_BYTES)
-        told = answer.failure(answered, veil=self._veil, max_bytes=MAX_ANSWER_BYTES)
-        text = f"HTTP {answered.status}{retry_advice(answered)}" + (f": {told}" if told else "")
+        reason = answer.failure(answered, veil=self._veil, max_bytes=MAX_ANSWER_BYTES)
+        text = f"HTTP {answered.status}{retry_advice(answered)}" + (f": {reason}" if reason else "")
         raise ToolFailed(text, _code(answered.status))
 
 

@@ -78,7 +78,7 @@ def operation(document: OpenApiFile, entry: ListedOperation, *, withheld: Collec
     """Make an operation of what stands in the document.
 
     Args:
-        withheld: headers, in lower case, in whose values the model has no say, beside those that may never be sent.
+        withheld: headers, in lower case, whose values the model may not set, apart from those never sent.
 
     Raises:
         BadFile: something about it cannot be served; the text names file and place.
@@ -121,6 +121,6 @@ def _check_path(document: OpenApiFile, entry: ListedOperation, parameters: Seque
 
 
 def _summary(entry: ListedOperation) -> str:
-    told = [text for text in (entry.node.get("summary"), entry.node.get("description")) if isinstance(text, str)]
+    texts = [text for text in (entry.node.get("summary"), entry.node.get("description")) if isinstance(text, str)]
     mark = "Deprecated. " if entry.node.get("deprecated") is True else ""
-    return one_line(mark + " — ".join(dict.fromkeys(told)), MAX_SUMMARY_CHARS)
+    return one_line(mark + " — ".join(dict.fromkeys(texts)), MAX_SUMMARY_CHARS)

@@ -72,10 +72,10 @@ class Inliner:
             return {"description": f"again as {place.rpartition('/')[2]} above"}
         deeper = replace(spot, place=place, above=(*spot.above, place), depth=spot.depth + 1)
         found = self._written(target, deeper)
-        beside = {key: value for key, value in node.items() if key != "$ref"}
-        if not beside or not self._document.has_json_schema:  # 3.0 has nothing stand beside a reference
+        siblings = {key: value for key, value in node.items() if key != "$ref"}
+        if not siblings or not self._document.has_json_schema:  # 3.0 ignores the siblings of a reference
             return found
-        return {"allOf": [found], **self._plain(beside, spot)}
+        return {"allOf": [found], **self._plain(siblings, spot)}
 
     def _plain(self, node: Json, spot: _Spot) -> Json:
         unsent = spot.unsent | frozenset(self._read_only(node, spot))
@@ -123,7 +123,7 @@ def _sendable(written: Json, unsent: frozenset[str]) -> Json:
     if isinstance(written.get("required"), list):
         written["required"] = [name for name in written["required"] if not isinstance(name, str) or name not in unsent]
     else:
-        written.pop("required", None)  # beside a parameter's own ``required``, some write it into its schema
+        written.pop("required", None)  # some also write a parameter's ``required`` into its schema
     try:
         re.compile(written.get("pattern", ""))
     except (re.error, TypeError):

@@ -1,6 +1,6 @@
 """Files that a process gives up reading, by Landlock: no privilege needed, no way back, inherited by what it starts.
 
-Landlock knows no "all but these": it grants trees, and denies the rest. So what lies beside a hidden file is granted,
+Landlock knows no "all but these": it grants trees, and denies the rest. So everything next to a hidden file is granted,
 folder by folder from the root down. What is put into one of those folders later, directly, is not granted; in their
 other subfolders everything is. With its first rule Landlock also keeps the process from looking into the memory and
 the environment of every process that it did not start itself.

@@ -34,7 +34,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """How a REST backend is told who asks; the secret itself is LOOM_SECRET_<secret>."""
+    """How requests to a REST backend are authenticated; the secret itself is LOOM_SECRET_<secret>."""
 
     kind: Literal["bearer", "basic", "header"]
     secret: str
@@ -52,7 +52,7 @@ class Backend:
     url: str | None = None
     """sql: a SQLAlchemy URL, None: LOOM_BACKEND_URL. rest: the base URL."""
     databases: tuple[str, ...] = ()
-    """sql: databases (SQLite: files) beside its own that a session may switch the agent to."""
+    """sql: further databases (SQLite: files) that a session may switch the agent to."""
     scope: Scope = field(default_factory=Scope)
     openapi: str | None = None
     """rest: path of the OpenAPI document (JSON or YAML)."""
@@ -85,7 +85,7 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPolicy:
-    """Which calls need a person beside those whose tool asks for one, and what holds when nobody answers."""
+    """Which calls need approval in addition to those whose tool asks for it, and what applies when nobody answers."""
 
     tools: tuple[str, ...] = ()
     """Names of tools; ``*`` stands for all."""
@@ -121,7 +121,7 @@ class Agent:
     tools: tuple[str, ...] | None = None
     """Names the agent may use; None: every tool there is."""
     custom: tuple[str, ...] = ()
-    """Python tools beside those of entry points: ``file.py``, ``file.py:name`` or ``module:name``."""
+    """Python tools in addition to those of entry points: ``file.py``, ``file.py:name`` or ``module:name``."""
     allows_mcp: bool = False
     """True: it may use all tools of its servers, though ``tools`` does not name them."""
     is_read_only: bool = False
@@ -132,13 +132,13 @@ class Agent:
     timeout_s: float | None = None
     patterns_enabled: bool = True
     min_confidence: float = 0.5
-    """Chance (0-1) of being the right pattern below which none is put beside the message; docs/patterns.md."""
+    """Probability (0-1) of being the right pattern below which none is added to the message; docs/patterns.md."""
     max_patterns_per_turn: int = 1
     reranks_patterns: bool = False
     """True: where the best candidates are close, an LLM is asked which of them fits."""
     skills_enabled: bool = True
     max_skills_per_turn: int = 3
-    """Skills whose instructions are put beside a message that calls for them."""
+    """Skills whose instructions are added to a message that calls for them."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
     compressor: SummaryModel = field(default_factory=SummaryModel)
     unknown_keys: tuple[str, ...] = ()
@@ -207,7 +207,7 @@ class Alone:
         """Nobody is there to compare with."""
 
     def accepted(self, name: str) -> None:
-        """Nobody is told."""
+        """Does nothing."""
 
     def catch_up(self) -> None:
         """There is nothing else."""

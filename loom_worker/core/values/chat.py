@@ -51,7 +51,7 @@ class ToolOutcome:
     error_id: str | None = None
     """Of the whole error, where ``content`` is but a line of it."""
     note: str = ""
-    """What Loom itself tells the model behind this result."""
+    """Loom's own note to the model after this result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Watch(Protocol):
     def asked(self) -> None:
         """A request goes out."""
 
-    def heard(self) -> None:
+    def received(self) -> None:
         """Something came in."""
 
     def silent(self) -> None:
@@ -102,7 +102,7 @@ class Unwatched:
     def asked(self) -> None:
         """See Watch."""
 
-    def heard(self) -> None:
+    def received(self) -> None:
         """See Watch."""
 
     def silent(self) -> None:
@@ -231,4 +231,4 @@ class Frame:
     request: int = 3
     message: int = 3
     call: int = 42
-    """A tool call with its result, beside their texts and their two messages."""
+    """A tool call with its result, not counting their texts and their two messages."""

@@ -63,5 +63,5 @@ def items(whole: list[Any], budget: int) -> list[Any]:
 
 
 def cut_mark(is_cut: bool, url: str) -> Json:
-    """What JSON has beside fields that were cut, as in a webhook: that they were, and where the whole is."""
+    """Members added to JSON whose fields were cut, as in a webhook: that they were, and where the whole is."""
     return {"truncated": True, "url": url} if is_cut else {}

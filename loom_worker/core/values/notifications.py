@@ -1,4 +1,4 @@
-"""What readers and webhooks are told: events of a turn, and deliveries."""
+"""What is sent to readers and webhooks: events of a turn, and deliveries."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -34,7 +34,7 @@ class Delivery:
 
     @classmethod
     def of(cls, turn: Turn, body: str, *, now_ms: int) -> "Delivery | None":
-        """The delivery, due at once, that tells of a turn's end; None if nobody wants to be told.
+        """The delivery for a turn's end, due at once; None if there is no webhook.
 
         Args:
             body: what will be signed and sent.

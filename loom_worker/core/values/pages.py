@@ -70,7 +70,7 @@ class Excerpt:
     turn_id: str
     role: Role
     text: str
-    """At most 200 characters, on one line: of the hit its snippet, of those beside it how they begin."""
+    """At most 200 characters, on one line: the snippet of the hit, the beginning of its neighbours."""
 
     def as_json(self) -> Json:
         """The message of a passage in the HTTP API."""

@@ -100,7 +100,7 @@ class PatternMatch:
     """What the outcomes of earlier turns make of its place; 1: nothing."""
 
     def as_json(self) -> Json:
-        """A candidate as the API tells it."""
+        """A candidate as the API returns it."""
         return {
             "id": self.pattern.id,
             "object": "pattern_match",
@@ -136,7 +136,7 @@ class PatternUse:
     digest: str
     """Of the pattern as it was used."""
     how: Literal["matched", "loaded"]
-    """Put beside the question, or asked for by the model with ``load_pattern``."""
+    """Added to the question, or requested by the model with ``load_pattern``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What cannot work in an installation, or works otherwise than its files say: one value, told alike everywhere."""
+"""What cannot work in an installation, or works otherwise than its files say: one value, reported alike everywhere."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass

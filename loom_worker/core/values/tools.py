@@ -56,7 +56,7 @@ class Outcome:
 class Tool:
     """A tool an agent may be given.
 
-    ``run`` takes arguments that already passed the JSON Schema and returns what the model shall have: text, or a
+    ``run`` takes arguments that already passed the JSON Schema and returns the result for the model: text, or a
     JSON value, of any size. It raises ToolFailed for what the model should hear of; anything else it raises is
     recorded as a failure too.
     """

@@ -80,7 +80,7 @@ LISTED_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Where the end of a turn is told."""
+    """Where the end of a turn is reported."""
 
     url: str
     secret: str | None = None
@@ -101,7 +101,7 @@ class NewTurn:
     """What becomes of the turn that runs: it is waited for, the new one refused, or it is cancelled so."""
     idempotency_key: str | None = None
     fingerprint: str | None = None
-    """SHA-256 of the request, told apart from another request with the same idempotency key."""
+    """SHA-256 of the request, to recognize a different request with the same idempotency key."""
     traceparent: str | None = None
     request_id: str | None = None
     retry_of: str | None = None
@@ -318,7 +318,7 @@ class Claim:
     token_correction: float | None = None
     """As of the session."""
     memory_seen: int = 0
-    """The version of the session's memory that readers were told of."""
+    """The version of the session's memory that readers have an event of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,5 +347,5 @@ def joined(texts: Iterable[str | None]) -> str:
 
 def is_blank(text: str) -> bool:
     """True if nothing of the text can be seen: blanks and invisible characters alone, or nothing at all."""
-    # The beginning nearly always tells, and all of a long text would take a while.
+    # The beginning is nearly always enough, and a long text would take a while.
     return not (clean(text[:_GLANCE_CHARS]).strip() or clean(text).strip())

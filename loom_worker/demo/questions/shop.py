@@ -19,7 +19,7 @@ class Dimension:
     needs: str = ""
     """The alias of the table it lies in."""
     key: str = ""
-    """What to group by beside the column: two products may share a name."""
+    """What to group by in addition to the column: two products may share a name."""
 
 
 @dataclass(frozen=True, slots=True)

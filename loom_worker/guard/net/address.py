@@ -1,7 +1,7 @@
 """Which hosts may be contacted: a URL that others name must not reach what only this machine's network can reach.
 
 A URL is checked when it is submitted, as far as that needs no name server, and again at every attempt, after its
-name has been resolved: names change. Whoever connects uses the addresses that ``resolve`` gave, so that no second
+name has been resolved: names change. Connections use the addresses that ``resolve`` returned, so that no second
 answer of the name server can slip in between.
 """
 

@@ -94,7 +94,7 @@ def test_the_pages_ask_what_is_reckoned_here_and_nothing_is_reckoned_that_nobody
 
 def test_the_examples_of_the_demo_models_page_are_all_questions_that_a_test_reckons() -> None:
     page = (ROOT / "docs" / "demo-model.md").read_text("utf-8")
-    table = page.partition("| about | for instance |")[2].partition("\n\n")[0]
+    table = page.partition("| subject | examples |")[2].partition("\n\n")[0]
     examples = {one.strip() for row in table.splitlines()[2:] for one in row.split("|")[2].split("·")}
     assert len(examples) > 15
     asked = {str(one["question"]) for number, one in QUESTIONS.items() if number not in REFUSED}

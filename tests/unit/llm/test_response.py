@@ -129,13 +129,13 @@ def test_a_body_that_was_read_to_its_end_is_not_hung_up():
     assert not body._hung_up.is_set()
 
 
-def test_the_watch_hears_of_each_chunk_and_of_silence():
+def test_the_watch_is_notified_of_each_chunk_and_of_silence():
     class Notes:
         def __init__(self):
             self.told = []
 
-        def heard(self):
-            self.told.append("heard")
+        def received(self):
+            self.told.append("received")
 
         def silent(self):
             self.told.append("silent")
@@ -145,4 +145,4 @@ def test_the_watch_hears_of_each_chunk_and_of_silence():
     watch = watching(lambda: body, watch=notes)
     with pytest.raises(OSError, match="hung up"):
         list(watch)
-    assert notes.told[:3] == ["heard", "heard", "silent"]
+    assert notes.told[:3] == ["received", "received", "silent"]

@@ -73,7 +73,7 @@ def test_each_weakness_is_told_with_the_line_of_its_key(tmp_path: Path, text: st
 def test_a_template_too_long_to_stand_beside_a_message_is_told(tmp_path: Path) -> None:
     assert warnings(tmp_path, f"{GOOD}templates: {{a: {'x' * MOST_CHARS}}}") == []
     (told,) = warnings(tmp_path, f"{GOOD}templates: {{a: {'x' * (MOST_CHARS + 1)}}}")
-    assert told == "5: template a has 6,001 characters, more than 6,000 do not fit beside a message"
+    assert told == "5: template a has 6,001 characters, more than 6,000 do not fit next to a message"
 
 
 @pytest.mark.parametrize(

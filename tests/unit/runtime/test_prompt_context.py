@@ -20,7 +20,7 @@ from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import Turn
 from loom_worker.patterns.library import packaged_root
 from loom_worker.runtime.components import Components
-from loom_worker.runtime.prompt_context import Knowledge, beside_tokens
+from loom_worker.runtime.prompt_context import Knowledge, addition_tokens
 from loom_worker.store.database import Database
 from loom_worker.store.patterns import PatternUses, enter_uses
 from loom_worker.store.sessions import Sessions
@@ -92,7 +92,7 @@ def knowledge(fitted: Components) -> Knowledge:
 def asked(fitted: Components, text: str, *, workspace: str = "default", **agent: Any) -> PromptContext:
     """What stands beside a question to an agent."""
     runtime = replace(fitted.registry.runtime("default", workspace=workspace), agent=Agent("default", **agent))
-    return fitted.knowledge.beside(turn(text, workspace), runtime)
+    return fitted.knowledge.prompt_context(turn(text, workspace), runtime)
 
 
 def turn(text: str, workspace: str = "default") -> Turn:
@@ -132,9 +132,9 @@ def test_what_stands_beside_a_question_is_bounded(fitted: Components) -> None:
         fitted.registry.runtime("default"), agent=Agent("default", max_patterns_per_turn=20, min_confidence=0.0)
     )
     small = replace(runtime, input_budget_tokens=20_000)
-    found = fitted.knowledge.beside(turn(QUESTION), small)
+    found = fitted.knowledge.prompt_context(turn(QUESTION), small)
     assert 0 < len(found.patterns) < 20
-    assert runtime.count(found.text) <= beside_tokens(20_000) == 2_000
+    assert runtime.count(found.text) <= addition_tokens(20_000) == 2_000
 
 
 def test_an_agent_without_patterns_reads_no_library(here: Settings, tmp_path: Path, database: Database) -> None:
@@ -150,7 +150,7 @@ def test_a_pattern_for_another_database_is_not_put_beside_a_question(fitted: Com
     runtime = fitted.registry.runtime("default")
     assert runtime.kinds == {"sql", "sqlite"}
     everything = replace(runtime, agent=Agent("default", min_confidence=0.0, max_patterns_per_turn=20))
-    found = fitted.knowledge.beside(turn(question), everything).patterns
+    found = fitted.knowledge.prompt_context(turn(question), everything).patterns
     assert found
     assert not any(each["id"].startswith("postgresql/") for each in found)
 
@@ -213,7 +213,9 @@ def close_call(fitted: Components, answer: str, database: Database) -> tuple[Pro
     runtime = replace(fitted.registry.runtime("default"), compressor=model)
     runtime = replace(runtime, agent=Agent("default", reranks_patterns=True, min_confidence=0.0))
     session = Sessions(database).create("default", NewSession(), now_ms=1)
-    return fitted.knowledge.beside(replace(turn("revenue by customer group"), lane=session.lane), runtime), model
+    return fitted.knowledge.prompt_context(
+        replace(turn("revenue by customer group"), lane=session.lane), runtime
+    ), model
 
 
 def test_a_model_settles_a_close_call_and_is_paid(fitted: Components, database: Database) -> None:
@@ -232,7 +234,7 @@ def test_a_model_may_say_that_none_fits(fitted: Components, database: Database) 
 def test_no_model_is_asked_unless_the_agent_wants_it(fitted: Components) -> None:
     model = Plays([])
     runtime = replace(fitted.registry.runtime("default"), compressor=model)
-    fitted.knowledge.beside(turn("revenue by customer group"), runtime)
+    fitted.knowledge.prompt_context(turn("revenue by customer group"), runtime)
     assert model.asked == []
 
 
@@ -289,7 +291,7 @@ def test_a_skill_beside_a_message_and_the_tool_that_reads_it_come_from_one_look(
     """However installing, building an agent runtime and asking for the texts follow each other."""
 
     def told(runtime: AgentRuntime) -> tuple[bool, bool]:
-        beside = fitted.knowledge.beside(turn("use skill: infra-ops"), runtime)
+        beside = fitted.knowledge.prompt_context(turn("use skill: infra-ops"), runtime)
         return runtime.tool("read_skill_file") is not None, bool(beside.skills)
 
     before = fitted.registry.runtime("default", workspace="default")
@@ -317,18 +319,18 @@ def test_a_model_that_fails_leaves_a_close_call_as_it_was(fitted: Components) ->
     runtime = replace(fitted.registry.runtime("default"), compressor=Plays([[ProviderFailed("no")]]))
     runtime = replace(runtime, agent=Agent("default", reranks_patterns=True, min_confidence=0.0))
     first = fitted.knowledge.match("default", "revenue by customer group", k=3, kinds=runtime.kinds)[0].pattern.id
-    assert [each["id"] for each in fitted.knowledge.beside(turn("revenue by customer group"), runtime).patterns] == [
-        first
-    ]
+    assert [
+        each["id"] for each in fitted.knowledge.prompt_context(turn("revenue by customer group"), runtime).patterns
+    ] == [first]
 
 
 def test_skills_in_a_dense_script_keep_to_their_room_in_tokens(fitted: Components, here: Settings) -> None:
     skill(here, "kanji", trigger="auto", word="漢字" * 20_000)
     runtime = replace(fitted.registry.runtime("default", workspace="default"), input_budget_tokens=20_000)
     assert 0 < runtime.count(fitted.knowledge.standing(runtime)) <= 2_000
-    found = fitted.knowledge.beside(turn("use skill: kanji"), runtime)
+    found = fitted.knowledge.prompt_context(turn("use skill: kanji"), runtime)
     assert found.skills
-    assert runtime.count(found.text) <= beside_tokens(20_000)
+    assert runtime.count(found.text) <= addition_tokens(20_000)
 
 
 def test_a_skill_that_is_left_out_is_told_in_the_log_once(

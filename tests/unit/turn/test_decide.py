@@ -118,7 +118,7 @@ def test_a_provider_that_is_busy_too_often_fails_the_turn_with_its_last_words() 
     work = matched()
     for n in range(MAX_WAITS):
         assert after(work) == Ask(may_call_tools=True)
-        work = work.waited(f"busy {n}").told({"first": 9, "log": []})
+        work = work.waited(f"busy {n}").with_events({"first": 9, "log": []})
     decision = after(work)
     assert ended(decision) == ("failed", "provider")
     assert f"busy {MAX_WAITS - 1}" in str(decision)
@@ -307,7 +307,7 @@ def played(work: TurnState, done: list[tuple[Any, ...]]) -> TurnState:
             case ("waited",):
                 work = work.waited("busy")
             case ("told",):
-                work = work.told({"first": 1, "log": []})
+                work = work.with_events({"first": 1, "log": []})
             case _:
                 work = work.matched("", "", ())
     return work

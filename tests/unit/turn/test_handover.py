@@ -159,7 +159,7 @@ def test_a_worker_that_slept_until_another_ended_its_turn_asks_nobody(stage: Sta
     turn = stage.submit()
 
     class Sleeping(StageKnowledge):
-        def beside(self, *_: object) -> PromptContext:
+        def prompt_context(self, *_: object) -> PromptContext:
             stage.lapse(turn)
             assert stage.serve(turn, stage.worker("w2")).output_text == "Whole."
             return PromptContext("")

@@ -55,4 +55,4 @@ def test_costs_add_up_and_an_unknown_one_stays_unknown() -> None:
 
 
 def test_nothing_told_is_no_step() -> None:
-    assert begun().told(None).steps == ()
+    assert begun().with_events(None).steps == ()

@@ -35,7 +35,7 @@ def played(done: list[tuple[str, list[Any], bool]]) -> TurnState:
             for n, (use, status) in enumerate(zip(uses, statuses, strict=True))
         ]
         reply = Reply(text, "tool_use" if uses else "end_turn", Usage(llm_calls=1), "m", uses, opaque)
-        work = work.replied(reply, calls, first_token_ms=None, estimated=100).told({"first": 1, "log": []})
+        work = work.replied(reply, calls, first_token_ms=None, estimated=100).with_events({"first": 1, "log": []})
     return work
 
 

@@ -102,7 +102,7 @@ def test_a_model_that_says_something_now_and_then_is_no_silent_one(
         for _ in range(10):
             stage.now_ms += QUIET_MS - 1
             watch.silent()
-            watch.heard()
+            watch.received()
 
     stage.model.scenes = [during(stage, act)]
     stage.serve(stage.submit(), stage.worker("w1"))

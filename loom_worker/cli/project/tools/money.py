@@ -1,4 +1,4 @@
-"""Tools about money. Each function under @tool is one: its docstring and types are what the model is told."""
+"""Tools about money. Each function under @tool is one; the model sees its docstring and types."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""What is remembered of a session beside its messages, and what a session chose of its agent's tools and databases."""
+"""A session's memory apart from its messages, and its choice of the agent's tools and databases."""
 
 from pathlib import Path
 
