@@ -1,8 +1,8 @@
 """A folder of documents as three tools: list, search, read.
 
-``backend`` provides them, as ``specs`` describes them; ``overview`` describes the folder to the model. ``folder``
-walks and opens files, ``refresh`` brings the index up to date, ``filling`` writes it, ``index`` keeps it, ``lookup``
-queries it (``words`` parses the question), ``page`` prints lines. Each file is read in a process of its own:
+``backend`` provides them, as ``specs`` describes them, and describes the folder to the model. ``folder`` walks and
+opens files, ``refresh`` brings the index up to date, ``filling`` writes it, ``index`` keeps it, ``lookup`` parses a
+question and queries it, ``page`` prints lines. Each file is read in a process of its own:
 ``reader`` is its program, ``reading`` the parent's side; ``kinds`` chooses between ``text``, ``html``, ``pdf`` and
 ``docx``, each of which returns an ``extract``.
 """

@@ -3,18 +3,20 @@
 Paths that a model gives are only looked up among the names of the index; they never reach the file system.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from loom_worker.backends.documents import index, lookup
+from loom_worker.backends.documents.folder import FolderListing
 from loom_worker.backends.documents.lookup import IndexedFile
-from loom_worker.backends.documents.overview import overview
 from loom_worker.backends.documents.page import numbered, printed
 from loom_worker.backends.documents.refresh import RefreshDeadlines, listing, refresh
 from loom_worker.backends.documents.specs import LIST_DOCUMENTS, READ_DOCUMENT, SEARCH_DOCUMENTS
 from loom_worker.core.errors import BadSettings, ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.text import one_line
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
@@ -178,3 +180,40 @@ def _end(document: IndexedFile, next_line: int | None, next_skip: int, last: int
 
 def _noted(result: Json, note: str) -> Json:
     return {**result, "note": note} if note else result
+
+
+MAX_NAMES = 40
+MAX_CHARS = 4000
+"""Of the names together: some 1,000 tokens."""
+
+
+def overview(folder_name: str, listing: FolderListing) -> str:
+    """How many documents of which kind there are, and the first of their names."""
+    names = [entry.name for entry in listing.entries if not entry.flaw]
+    kinds = Counter(entry.kind for entry in listing.entries if not entry.flaw)
+    counted = ", ".join(
+        f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    )
+    total = f"{len(names)} document" + ("s" if len(names) != 1 else "")
+    lines = [f"Folder of documents {one_line(folder_name)!r}: {total}" + (f" ({counted})." if counted else ".")]
+    if unread := len(listing.entries) - len(names):
+        lines.append(f"{unread} other files are not read; list_documents says why.")
+    if listing.is_cut:
+        lines.append("There are more files than are looked at: those beyond are unknown.")
+    lines.append("Use search_documents to find passages and read_document to read on; name path and page or lines.")
+    shown = _fitting(names)
+    lines += shown
+    if len(shown) < len(names):
+        lines.append(f"… and {len(names) - len(shown)} more")
+    return "\n".join(lines)
+
+
+def _fitting(names: list[str]) -> list[str]:
+    shown: list[str] = []
+    room = MAX_CHARS
+    for name in map(one_line, names[:MAX_NAMES]):
+        room -= len(name) + 3
+        if room < 0:
+            break
+        shown.append(f"- {name}")
+    return shown

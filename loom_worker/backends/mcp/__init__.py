@@ -2,9 +2,9 @@
 
 ``servers`` is what other packages use. ``connection`` keeps one server reachable, ``session`` is one conversation with
 it, over ``stdio`` (a command, started by ``child``) or ``http``; ``loop`` is the thread in which all of them run.
-``tool_cache`` remembers which tools servers offered; ``server_log`` writes what a server prints into our log. Pure:
-``listing`` (what a server offers), ``schema`` (of a tool's arguments), ``clean_text`` (untrusted text), ``answers``
-(the result of a call), ``faults`` (errors as text for the model), ``config`` (secrets and keys).
+``tool_cache`` remembers which tools servers offered; ``server_log`` writes what a server prints into the log. Pure:
+``listing`` (what a server offers), ``schema`` (of a tool's arguments, and how untrusted text is cleaned), ``answers``
+(the result of a call, and how a session fails), ``config`` (secrets and keys).
 
 The SDK takes a second and 40 MB to load, so nothing here imports it before a server is first used.
 """

@@ -1,7 +1,7 @@
 """What a call gave, as values: no class of the SDK leaves this folder."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loom_worker.core.errors import ToolFailed
@@ -76,3 +76,31 @@ def _bounded(found: object) -> object:
 
 def _text(parts: Sequence[str | Json]) -> str:
     return cut("\n".join(part if isinstance(part, str) else json.dumps(part) for part in parts)).strip()
+
+
+CODE = -32099
+"""Of errors that we answer ourselves in the server's stead; the last of those JSON-RPC leaves to implementations."""
+EXPIRED, UNREACHABLE, REFUSED = "expired", "unreachable", "refused"
+
+
+class Lost(Exception):
+    """The session is over; str() says why."""
+
+
+class Expired(Lost):
+    """The server forgot the session before it looked at the request: a new session may ask again."""
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors of a group, which is what the SDK's task groups raise; of any other error, itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from leaves(each)
+    else:
+        yield error
+
+
+def said(error: BaseException) -> str:
+    """What an error says, or at least what it is."""
+    first = next(leaves(error))
+    return str(first).split("\n")[0] or type(first).__name__

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from loom_worker.backends.mcp.answers import value
-from loom_worker.backends.mcp.faults import Expired, Lost
+from loom_worker.backends.mcp.answers import Expired, Lost, value
 from loom_worker.backends.mcp.listing import ToolListing, listing
 from loom_worker.backends.mcp.session import PING_S, Link, McpSession
 from loom_worker.core.errors import ToolFailed

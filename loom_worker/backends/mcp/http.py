@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 
 from loom_worker import __version__
-from loom_worker.backends.mcp.faults import CODE, EXPIRED, REFUSED, UNREACHABLE
+from loom_worker.backends.mcp.answers import CODE, EXPIRED, REFUSED, UNREACHABLE
 from loom_worker.core.values.agents import McpServer
 from loom_worker.guard.net.address import Target, target
 from loom_worker.guard.net.dial import MAX_DIALLED, Deadline, resolve_in_time

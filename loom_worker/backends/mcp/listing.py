@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from loom_worker.backends.mcp.clean_text import plain, short, visible
-from loom_worker.backends.mcp.schema import Unfit, fitted
+from loom_worker.backends.mcp.schema import Unfit, fitted, plain, short, visible
 from loom_worker.core.values.agents import McpServer
 from loom_worker.core.values.json import Json
 

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Sequence
 
-from loom_worker.backends.mcp.clean_text import plain
+from loom_worker.backends.mcp.schema import plain
 
 MAX_LINES = 50
 """Logged in any ten seconds; more are left out."""

@@ -7,8 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from loom_worker import __version__
-from loom_worker.backends.mcp import faults
-from loom_worker.backends.mcp.faults import Expired, Lost, said
+from loom_worker.backends.mcp.answers import EXPIRED, UNREACHABLE, Expired, Lost, leaves, said
 from loom_worker.core.errors import LoomError, ToolFailed
 from loom_worker.core.values.json import Json
 
@@ -178,7 +177,7 @@ class McpSession:
 
     def _why_not(self, error: Exception) -> str:
         """Why it could not be opened."""
-        first = next(faults.leaves(error))
+        first = next(leaves(error))
         if isinstance(first, LoomError | OSError | Lost) or _data(first):
             return str(first)
         if _is_closed(first):
@@ -236,9 +235,9 @@ class McpSession:
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
 
         kind = _data(error)
-        if kind == faults.EXPIRED:
+        if kind == EXPIRED:
             return Expired(str(error))
-        if kind == faults.UNREACHABLE:
+        if kind == UNREACHABLE:
             self.kill(str(error).removeprefix("it "))
             return Lost(str(error))
         if _is_closed(error):

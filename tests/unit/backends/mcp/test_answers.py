@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.backends.mcp.answers import MAX_RESULT_BYTES, value
+from loom_worker.backends.mcp.answers import MAX_RESULT_BYTES, leaves, said, value
 from loom_worker.core.errors import ToolFailed
 
 
@@ -60,3 +60,14 @@ def test_a_value_that_is_too_large_becomes_the_beginning_of_its_json() -> None:
     assert isinstance(found, str)
     assert found.startswith('{"rows":["xxx')
     assert found.endswith(" bytes]")
+
+
+def test_the_errors_of_nested_groups_are_found_in_order() -> None:
+    first, second = ValueError("a"), OSError("b")
+    assert list(leaves(ExceptionGroup("x", [ExceptionGroup("y", [first]), second]))) == [first, second]
+    assert list(leaves(first)) == [first]
+
+
+def test_an_error_without_words_says_at_least_what_it_is() -> None:
+    assert said(ExceptionGroup("x", [TimeoutError()])) == "TimeoutError"
+    assert said(ValueError("one\ntwo")) == "one"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from loom_worker.backends.mcp.schema import MAX_BYTES, MAX_DEPTH, Unfit, fitted
+from loom_worker.backends.mcp.schema import MAX_BYTES, MAX_DEPTH, Unfit, fitted, plain, short, visible
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -127,3 +127,26 @@ def test_whatever_comes_is_refused_or_valid_small_and_free_of_references(schema:
     assert found["type"] == "object"
     assert len(json.dumps(found)) <= MAX_BYTES
     Draft202012Validator(found).is_valid({"a": 1})
+
+
+def test_what_people_write_stays() -> None:
+    for text in ("Grüße, 世界 — ok?\n\ttab", "naïve café", "नमस्ते", "🧵"):
+        assert visible(text) == text
+
+
+def test_what_nobody_sees_goes() -> None:
+    hidden = "\u200b\u200d\u2060\ufeff\u202e\u2066\u00ad\x00\x1b\x7f\ue000\U000e0061\ufe0f\U000e0100\u3164\ud800\r"
+    assert visible(f"a{hidden}b") == "ab"
+
+
+@given(st.text(), st.integers(1, 30))
+def test_a_plain_text_is_one_short_line(text: str, limit: int) -> None:
+    found = plain(text, limit)
+    assert len(found) <= limit
+    assert "\n" not in found
+    assert visible(found) == found
+
+
+def test_a_long_text_ends_in_an_ellipsis() -> None:
+    assert short("abcdef", 4) == "abc…"
+    assert short("abcd", 4) == "abcd"

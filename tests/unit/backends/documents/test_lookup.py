@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from loom_worker.backends.documents.words import MOST_TERMS, expression
+from loom_worker.backends.documents.lookup import MOST_TERMS, expression
 
 
 @pytest.mark.cases(
