@@ -1,7 +1,10 @@
 """`loom doctor`: look at the installation and say what to mend."""
 
+import contextlib
 import json
+import logging
 import os
+import sys
 from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass
 
@@ -114,10 +117,28 @@ def _problems() -> Report:
 
 
 def _found(settings: Settings) -> tuple[Problem, ...]:
-    """The problems; users' files are imported for that, as workers do it: with no secret in the environment."""
-    from loom_worker.cli.problems import problems
+    """All problems. Databases are connected to and servers started for that, and closed again.
 
-    return problems(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
+    Users' files are imported as in a worker, with no secret in the environment. What they print goes to stderr, and
+    what is logged meanwhile is dropped.
+    """
+    from loom_worker.agents.load import load
+    from loom_worker.core import redis_client
+    from loom_worker.core.stopping import Stopping
+    from loom_worker.runtime.components import components
+    from loom_worker.runtime.installation import Inspection
+    from loom_worker.store.database import Database
+
+    settings = process_env.keep_to_itself(settings, process_env.of_worker(("turn",)))
+    logging.getLogger().addHandler(logging.NullHandler())
+    agents = load(settings.agents_dir)
+    with contextlib.redirect_stdout(sys.stderr), contextlib.closing(Database(settings.database_url)) as database:
+        client = redis_client.client(settings.redis_url, connections=4)
+        stopping = Stopping(settings.lanes.drain_s)
+        made = components(settings, agents, database, client, process="doctor", stopping=stopping)
+        with contextlib.closing(made):
+            inspection = Inspection(settings, made.registry, calls_model=True, reaches_out=True)
+            return inspection.problems(agents)
 
 
 def line(check: InstallationCheck) -> str:

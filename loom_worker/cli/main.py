@@ -2,13 +2,17 @@
 
 import importlib
 import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from loom_worker import __version__
-from loom_worker.cli import env_file, output
+from loom_worker.cli import env_file
 from loom_worker.core.errors import BadSettings, LoomError
 from loom_worker.core.text import clean
 
@@ -55,7 +59,7 @@ class Commands(click.Group):
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run the program; output that cannot be written is a sentence, too."""
-        with output.or_exit():
+        with output_or_exit():
             return super().main(*args, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -79,6 +83,25 @@ def _shown(error: LoomError) -> str:
     Lines after the first are indented, so that none of them passes for one of Loom's.
     """
     return "\n  ".join(clean(str(error)).splitlines())
+
+
+@contextmanager
+def output_or_exit() -> Iterator[None]:
+    """Say in one line that what the program says cannot be written, and exit with 1."""
+    try:
+        yield
+    except OSError as error:
+        if not _is_of_output(error):
+            raise
+        click.echo(f"loom: the output cannot be written: {error.strerror}", err=True)
+        # What is left in the buffer goes nowhere, or the interpreter would try, and fail, again as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _is_of_output(error: OSError) -> bool:
+    """True if it arose while a command wrote what it has to say; any other is a bug, and shows."""
+    return any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,15 +1,16 @@
 """`loom sessions`: list them, show one with its context, search in one, list its snapshots."""
 
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import click
 
 from loom_worker.cli.http import client, in_path
-from loom_worker.cli.layers import drawn, strokes_of
 from loom_worker.cli.show import ShowsByName, as_text, common, fields, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
 from loom_worker.core import settings as knobs
+from loom_worker.core.values.json import Json
 
 
 @click.group(cls=ShowsByName, invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")
@@ -68,3 +69,56 @@ def snapshots(session_id: str, *, limit: int, after: str | None, url: str | None
 
 def _path(session_id: str) -> str:
     return f"/v1/sessions/{in_path(session_id)}"
+
+
+WIDEST = 60
+"""Characters of a line."""
+_BAR = 22
+
+
+class Strokes(NamedTuple):
+    """What a bar is drawn with."""
+
+    parts: str
+    """A cell filled by one part of len(parts), by two, and so on; the last one is a full cell."""
+    empty: str
+
+
+BLOCKS = Strokes("▏▎▍▌▋▊▉█", "·")
+ASCII = Strokes("#", ".")
+
+
+def strokes_of(encoding: str | None) -> Strokes:
+    """Blocks where the terminal can show them, ASCII where it cannot."""
+    try:
+        (BLOCKS.parts + BLOCKS.empty).encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return ASCII
+    return BLOCKS
+
+
+def drawn(context: Json, strokes: Strokes) -> Iterator[str]:
+    """Lines that show what each layer takes of the input budget.
+
+    Args:
+        context: the Context of the HTTP API.
+    """
+    budget = context["input_budget_tokens"]
+    for name, layer in context["layers"].items():
+        messages = f"{layer['messages']:>6,} msg" if layer.get("messages") else ""
+        yield f"{name:<9}{bar(layer['share'], strokes)} {_figures(layer['tokens'], layer['share'])}{messages}".rstrip()
+    used = context["used_tokens"]
+    yield f"{used:,} of {budget:,} tokens used ({used / max(budget, 1):.1%})"
+
+
+def bar(share: float, strokes: Strokes) -> str:
+    """A bar of a fixed width; whatever is more than nothing shows, and nothing reaches beyond the end."""
+    steps = len(strokes.parts)
+    filled = min(_BAR * steps, max(round(share * _BAR * steps), 1 if share > 0 else 0))
+    whole, part = divmod(filled, steps)
+    cells = strokes.parts[-1] * whole + (strokes.parts[part - 1] if part else "")
+    return cells.ljust(_BAR, strokes.empty)
+
+
+def _figures(tokens: int, share: float) -> str:
+    return f"{tokens:>9,} {share:>6.1%}"
