@@ -22,7 +22,7 @@ def check_model_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     cancelled may leave a reply unused. A mark that the database does not know was never claimed.
     """
     excuses = Excuses(evidence)
-    cancelled_marks = {sent.mark for sent in evidence.submitted if sent.cancel_action}
+    cancelled_marks = {sent.mark for sent in evidence.submitted if sent.cancel_actions}
     for (mark, stage), calls in stages(evidence).items():
         turns = facts.by_mark.get(mark, ())
         if not turns:

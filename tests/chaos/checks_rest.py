@@ -84,7 +84,7 @@ def check_progress(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     for what, witness in {**seen, "request reached the model": evidence.model_calls}.items():
         if not witness:
             yield _i10(f"no {what}: that witness is blind")
-    meant = [sent for sent in evidence.submitted if not sent.may_fail and not sent.cancel_action]
+    meant = [sent for sent in evidence.submitted if not sent.may_fail and not sent.cancel_actions]
     failed = [sent for sent in meant if not _is_completed(facts, sent.turn_id)]
     if len(failed) > (1 - LEAST_COMPLETED) * len(meant):
         names = ", ".join(f"{sent.mark} {_ending(facts, sent.turn_id)}" for sent in failed[:10])

@@ -1,7 +1,7 @@
 """I1 to I3 in the database: every accepted turn ends, says one thing, in the order it was accepted."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
 from loom_worker.core.values.turns import UNFINISHED, joined
@@ -38,7 +38,7 @@ def _flaws_of_acceptance(sent: Submitted, turn: TurnFact) -> Iterator[str]:
         yield f"accepted for session {sent.session}"
     if strangers := set(sent.answers) - {sent.turn_id}:
         yield f"the same key was also answered {', '.join(sorted(strangers))}"
-    if turn.status == "cancelled" and not sent.cancel_action:
+    if turn.status == "cancelled" and not sent.cancel_actions:
         yield "cancelled, and nobody asked for that"
 
 
@@ -52,7 +52,7 @@ def check_messages(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     after a rollback; the user's message if a reply had been journaled before an interrupt. No reply is kept twice, no
     reply of another turn is kept.
     """
-    cancels = {sent.turn_id: sent.cancel_action for sent in evidence.submitted}
+    cancels = {sent.turn_id: sent.cancel_actions for sent in evidence.submitted}
     said = {(call.mark, call.nth): call.said for call in evidence.model_calls if call.is_complete}
     for turn in facts.turns:
         flaws = [*_shape(turn), *_replies(turn)]
@@ -61,7 +61,7 @@ def check_messages(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
             if not cancels.get(turn.id):
                 flaws += _source(turn, said)
         elif turn.status == "cancelled":
-            flaws += _cancelled(turn, cancels.get(turn.id, ""))
+            flaws += _cancelled(turn, cancels.get(turn.id, ()))
         elif turn.status not in UNFINISHED and not turn.messages:
             flaws.append("ended without the user's message")
         yield from (Violation("I2", f"{turn.name}: {flaw}") for flaw in flaws)
@@ -109,10 +109,13 @@ def _source(turn: TurnFact, said: dict[tuple[str, int], str]) -> Iterator[str]:
         yield f"its answer is not what the model said: {answer[:80]!r}"
 
 
-def _cancelled(turn: TurnFact, cancel_action: str) -> Iterator[str]:
-    if cancel_action == "rollback" and turn.messages:
+def _cancelled(turn: TurnFact, cancel_actions: Sequence[str]) -> Iterator[str]:
+    reason = turn.row["reason"]
+    if cancel_actions and reason not in cancel_actions:
+        yield f"cancelled by {reason}, and asked for was {' or '.join(cancel_actions)}"
+    if reason == "rollback" and turn.messages:
         yield f"rolled back, and keeps {len(turn.messages)} messages"
-    if cancel_action == "interrupt" and turn.kept and not turn.messages:
+    if reason == "interrupt" and turn.kept and not turn.messages:
         yield "interrupted after it had said something, and keeps nothing"
 
 

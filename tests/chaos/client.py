@@ -113,7 +113,7 @@ class Talker:
             key=key,
             answers=tuple(answers),
             has_webhook=bool(job.hook),
-            cancel_action=self._cancel_action(turn_id, job),
+            cancel_actions=self._cancelled(turn_id, job),
             may_fail=job.may_fail,
             asks_person=job.asks_person,
         )
@@ -137,7 +137,7 @@ class Talker:
         """Any of the turns before it that had not ended may be the one that was overruled."""
         for place, sent in enumerate(self._log.submitted):
             if sent.turn_id in self._pending:
-                self._log.submitted[place] = replace(sent, cancel_action=cancel_action)
+                self._log.submitted[place] = replace(sent, cancel_actions=(*sent.cancel_actions, cancel_action))
 
     def _post(self, body: dict[str, Any], key: str | None) -> str | None:
         """Submit until there is an answer; without a key once, save where the answer says that nothing was accepted."""
@@ -157,17 +157,17 @@ class Talker:
             self._pause()
         return None
 
-    def _cancel_action(self, turn_id: str, job: Job) -> Any:
+    def _cancelled(self, turn_id: str, job: Job) -> tuple[Any, ...]:
         if not job.cancel_action:
-            return ""
+            return ()
         while not self._clients.stop.is_set():
             answer = self._clients.ask("POST", f"/v1/turns/{turn_id}/cancel", {"action": job.cancel_action})
             if answer is not None and answer.status == 202:
-                return job.cancel_action
+                return (job.cancel_action,)
             if answer is not None and answer.status not in (429, 503):
-                return ""  # it had ended before
+                return ()  # it had ended before
             self._pause()
-        return ""
+        return ()
 
     def _poll(self, turn_id: str) -> None:
         wait_s = 0 if turn_id in self._asking else POLL_S  # a long poll ends with the turn, not with a question

@@ -34,8 +34,9 @@ class Submitted:
     has_webhook: bool = False
     asks_person: bool = False
     """A call of it waits for a person."""
-    cancel_action: Literal["", "interrupt", "rollback", "finish"] = ""
-    """How the client asked for its cancel, if it did and was answered 202."""
+    cancel_actions: tuple[Literal["interrupt", "rollback", "finish"], ...] = ()
+    """The cancels that the client asked for and was answered 202, and those of later messages that may have been in
+    time to replace it: the client learns of its end only afterwards."""
     may_fail: bool = False
     """True where a fault was meant for this very turn (poison, a provider that refuses)."""
 

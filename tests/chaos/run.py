@@ -27,7 +27,13 @@ TURNS = {"smoke": 0, "short": 500, "long": 10_000}
 @click.option("--form", type=click.Choice(["smoke", "short", "long"]), default="short", show_default=True)
 @click.option("--seed", type=int, help="Of everything that is left to chance here; a new one unless given.")
 @click.option("--turns", type=int, help="Of the storm; 500 in the short form, 10,000 in the long one.")
-@click.option("--mutant", type=click.Choice(sorted(MUTANTS)), help="Only this seeded bug: exit 0 if it is noticed.")
+@click.option(
+    "--mutant",
+    type=click.Choice(["all", "none", *sorted(MUTANTS)]),
+    default="all",
+    show_default=True,
+    help="Only this planted bug, without scenarios: exit 0 if it is noticed; none: only scenarios.",
+)
 @click.option("--only", help="Only scenarios whose name has this in it.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep all files in this folder.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Scenarios played at a time.")
@@ -37,7 +43,7 @@ def main(
     form: str,
     seed: int | None,
     turns: int | None,
-    mutant: str | None,
+    mutant: str,
     only: str | None,
     keep: Path | None,
     jobs: int,
@@ -46,10 +52,12 @@ def main(
     seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     click.echo(f"chaos, {form} form, seed {seed}")
     chosen: list[Scenario] = []
-    if mutant is None:
+    if mutant in ("all", "none"):
         every = scenarios.of_form(form, seed=seed, turns=turns or TURNS[form])
         chosen = [one for one in every if only is None or only in one.name]
-    bugs = [mutant] if mutant else [] if form == "smoke" or only else list(MUTANTS)
+    bugs = [mutant] if mutant in MUTANTS else []
+    if mutant == "all" and form != "smoke" and not only:
+        bugs = list(MUTANTS)
     planted = scenarios.mutants(seed)
     shown: list[Shown] = []
     for one in _played([*chosen, *(planted[name] for name in bugs)], keep, jobs):

@@ -61,7 +61,7 @@ def test_a_stopped_worker_whose_reply_got_in_is_found(run: Run) -> None:
 
 
 def test_a_cancelled_turn_may_be_given_up_late_if_its_reply_stays_out(run: Run) -> None:
-    claim = run.accepted("T00005 plain", cancel_action="interrupt")
+    claim = run.accepted("T00005 plain", cancel_actions=("interrupt",))
     cut = run.model_call(TurnState.begin(claim), is_complete=False)
     run.ended(TurnState.begin(claim), Ending("cancelled", "interrupt"))
     run.turn("T00006 plain")

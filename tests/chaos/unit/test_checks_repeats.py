@@ -124,7 +124,7 @@ def test_a_reply_lost_between_two_tools_is_found_too(run: Run) -> None:
 
 
 def test_an_unused_reply_of_a_turn_that_its_client_ended_is_allowed(run: Run) -> None:
-    work = TurnState.begin(run.accepted("T00005 plain", cancel_action="finish")).matched("", "", ())
+    work = TurnState.begin(run.accepted("T00005 plain", cancel_actions=("finish",))).matched("", "", ())
     run.model_call(work)
     work = run.asked(work)
     run.ended(work, Ending("completed", output_text=work.said))

@@ -136,34 +136,50 @@ def test_a_failed_turn_without_its_question_is_found(run: Run) -> None:
 
 
 def test_a_rollback_that_leaves_nothing_is_allowed(run: Run) -> None:
-    work = run.asked(TurnState.begin(run.accepted("T00005 tools=note", cancel_action="rollback")).matched("", "", ()))
+    work = run.asked(
+        TurnState.begin(run.accepted("T00005 tools=note", cancel_actions=("rollback",))).matched("", "", ())
+    )
     run.ended(run.ran_tools(work), Ending("cancelled", "rollback"), is_kept=False)
     run.turn("T00006 plain")
     assert check(run.evidence()) == ()
 
 
 def test_a_rollback_that_leaves_something_is_found(run: Run) -> None:
-    work = run.asked(TurnState.begin(run.accepted("T00005 plain", cancel_action="rollback")).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 plain", cancel_actions=("rollback",))).matched("", "", ()))
     run.ended(work, Ending("cancelled", "rollback"))
     assert_found(run.evidence(), "I2", "rolled back, and keeps 2 messages")
 
 
 def test_an_interrupt_that_keeps_what_was_said_is_allowed(run: Run) -> None:
-    work = run.asked(TurnState.begin(run.accepted("T00005 plain", cancel_action="interrupt")).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 plain", cancel_actions=("interrupt",))).matched("", "", ()))
     run.ended(work, Ending("cancelled", "interrupt", output_text=work.said))
     run.turn("T00006 plain")
     assert check(run.evidence()) == ()
 
 
 def test_an_interrupt_that_loses_what_was_said_is_found(run: Run) -> None:
-    work = run.asked(TurnState.begin(run.accepted("T00005 plain", cancel_action="interrupt")).matched("", "", ()))
+    work = run.asked(TurnState.begin(run.accepted("T00005 plain", cancel_actions=("interrupt",))).matched("", "", ()))
     run.ended(work, Ending("cancelled", "interrupt"), is_kept=False)
     assert_found(run.evidence(), "I2", "interrupted after it had said something, and keeps nothing")
 
 
+def test_an_interrupted_turn_that_a_later_message_came_too_late_to_roll_back_is_allowed(run: Run) -> None:
+    claim = run.accepted("T00005 plain", cancel_actions=("interrupt", "rollback"))
+    work = run.asked(TurnState.begin(claim).matched("", "", ()))
+    run.ended(work, Ending("cancelled", "interrupt", output_text=work.said))
+    run.turn("T00006 plain")
+    assert check(run.evidence()) == ()
+
+
+def test_a_turn_that_ended_otherwise_than_its_client_asked_is_found(run: Run) -> None:
+    work = run.asked(TurnState.begin(run.accepted("T00005 plain", cancel_actions=("rollback",))).matched("", "", ()))
+    run.ended(work, Ending("cancelled", "interrupt", output_text=work.said))
+    assert_found(run.evidence(), "I2", "cancelled by interrupt, and asked for was rollback")
+
+
 def test_a_turn_cancelled_before_it_began_is_allowed(run: Run) -> None:
     for number, cancel_action in enumerate(("interrupt", "rollback"), 5):
-        work = TurnState.begin(run.accepted(f"T0000{number} plain", cancel_action=cancel_action))
+        work = TurnState.begin(run.accepted(f"T0000{number} plain", cancel_actions=(cancel_action,)))
         run.ended(work, Ending("cancelled", cancel_action), is_kept=False)
     assert check(run.evidence()) == ()
 
