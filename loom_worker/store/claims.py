@@ -183,7 +183,7 @@ def final_update(tx: Connection, claim: Claim, values: dict[str, Any], *, known_
 
     Raises:
         Fenced: another worker owns the turn, or it is finished or deleted.
-        Overruled: the client has wished the turn to end otherwise.
+        Overruled: the client has asked for a different end.
     """
     ours = {"our_id": claim.turn.id, "our_fence": claim.turn.fence, "known_cancel": known_cancel}
     if tx.execute(_final_update(tuple(values)), {**ours, **values}).rowcount != 1:
