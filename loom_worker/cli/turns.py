@@ -164,7 +164,7 @@ def _dead(loom: LoomClient, session: str | None) -> list[str]:
 
 
 def _state(turn: Json) -> str:
-    """The turn in a line: how it stands, and how it will end if somebody wished so."""
+    """The turn in a line: its status, and how it will end if it was cancelled."""
     reason = f" ({turn['reason']})" if turn["reason"] else ""
     is_to_end = turn["cancel"] and not turn["completed_at"]
     asked = f", asked to end ({turn['cancel']})" if is_to_end else ""

@@ -168,7 +168,7 @@ def _harmless(text: str) -> str:
 
 
 def _request(system: str, text: str, most_tokens: int) -> Request:
-    # Twice what is wished for: a reply that is cut in mid-sentence is worse than one that is shortened.
+    # Twice what is asked for: a reply that is cut in mid-sentence is worse than one that is shortened.
     messages = (ChatMessage("user", text),)
     return Request(system, messages, max_tokens=2 * most_tokens, cache_marks=False)
 

@@ -99,7 +99,7 @@ class Rounds:
         names = [running[pid].spec.name for pid, n in self._stuck.items() if n >= STUCK_LOOKS]
         names = [name for name in names if self._rests_until_s.get(name, now_s) <= now_s]
         self._rests_until_s.update(dict.fromkeys(names, now_s + REST_S))
-        why = f"is alive but takes no turns (doorbells unanswered for {seen.unclaimed_s:.0f} s)"
+        why = f"is alive but takes no turns (wake-ups unanswered for {seen.unclaimed_s:.0f} s)"
         return [Finding(name, "ask", why) for name in names]
 
 

@@ -59,7 +59,7 @@ class QoS(redis.QoS):
             self._quick_ack(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Refuse, and put back into the queue if that is wished."""
+        """Refuse, and put back into the queue if requested."""
         try:
             super().reject(delivery_tag, requeue=requeue)  # type: ignore[no-untyped-call]  # see above
         finally:

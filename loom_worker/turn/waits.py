@@ -53,7 +53,7 @@ class ModelWatch:
         self._clock_ms = clock_ms
         self._waiting = Waiting("model", 0, attempt=0)
         self._is_told = False
-        self._began_ms = self._heard_ms = 0
+        self._began_ms = self._received_ms = 0
         self._shown_ms: int | None = None
 
     def begin(self, state: TurnState) -> None:
@@ -64,7 +64,7 @@ class ModelWatch:
             "model", earlier.get("since_ms", now_ms), earlier.get("tries", state.waits), last_error=state.last_error
         )
         self._is_told = bool(earlier)
-        self._heard_ms = self._began_ms = now_ms
+        self._received_ms = self._began_ms = now_ms
         self._shown_ms = None
 
     def asked(self) -> None:
@@ -75,13 +75,13 @@ class ModelWatch:
 
     def received(self) -> None:
         """See Watch."""
-        self._heard_ms = self._clock_ms()
+        self._received_ms = self._clock_ms()
         self._show_in_time()
 
     def silent(self) -> None:
         """See Watch."""
         self._show_in_time()
-        if self._clock_ms() - self._heard_ms >= QUIET_MS:
+        if self._clock_ms() - self._received_ms >= QUIET_MS:
             self._tell_log("nothing came")
 
     def failed(self, error: LoomError, wait_s: float) -> None:

@@ -234,7 +234,7 @@ def test_a_worker_that_takes_no_turns_is_told_to_end_and_runs_again(room: Room) 
     assert (room.folder / "ends").read_text() == "worker\n"
     assert is_alive(tools)
     told = (
-        "worker is alive but takes no turns (doorbells unanswered for 60 s); restarting it\nworker ended (exit code 0)"
+        "worker is alive but takes no turns (wake-ups unanswered for 60 s); restarting it\nworker ended (exit code 0)"
     )
     assert room.said().count(told) == room.said().count("restarting it") == 1
 

@@ -37,9 +37,9 @@ class Said:
         while piece := await err.read(16 * 1024):
             *lines, rest = (rest[-16 * 1024 :] + piece).split(b"\n")
             for line in lines:
-                self._heard(line)
+                self._log_line(line)
             await asyncio.sleep(0)
-        self._heard(rest)
+        self._log_line(rest)
 
     def stray(self, line: bytes) -> None:
         """Log a line of its standard output that is no message; one in ten seconds will do."""
@@ -53,7 +53,7 @@ class Said:
             text = text.replace(secret, "***")
         return text
 
-    def _heard(self, line: bytes) -> None:
+    def _log_line(self, line: bytes) -> None:
         if text := self._tell(line, logging.INFO, "MCP server %s: %s"):
             self.last = text
 

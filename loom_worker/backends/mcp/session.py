@@ -158,7 +158,7 @@ class McpSession:
             async with self._link.streams(self._over) as (reading, writing):
                 self._dispatcher = JSONRPCDispatcher(reading, writing)
                 async with ClientSession(
-                    dispatcher=self._dispatcher, message_handler=self._heard, client_info=info
+                    dispatcher=self._dispatcher, message_handler=self._on_message, client_info=info
                 ) as client:
                     await self._greet(client)
                     self._client = client
@@ -196,7 +196,7 @@ class McpSession:
                 raise
             await client.discover()
 
-    async def _heard(self, message: object) -> None:
+    async def _on_message(self, message: object) -> None:
         from mcp_types import ToolListChangedNotification
 
         if isinstance(message, ToolListChangedNotification):

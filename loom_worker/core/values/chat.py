@@ -11,7 +11,7 @@ Role = Literal["user", "assistant", "tool"]
 StopReason = Literal[
     "end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn", "cancelled", "reply_too_large"
 ]
-"""Why a reply ended; cancelled: the client wished so, and what was said until then stands. reply_too_large: Loom read
+"""Why a reply ended; cancelled: by the client; what was said until then stays. reply_too_large: Loom read
 no further; the text until then stands, its tool calls do not."""
 
 

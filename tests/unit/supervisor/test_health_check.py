@@ -76,7 +76,7 @@ def test_a_worker_that_takes_no_turns_in_a_row_of_looks_is_asked_to_end(ward: Wa
 def test_the_reason_names_the_age_of_the_doorbell(ward: Ward) -> None:
     ward.round(STUCK, STUCK_LOOKS - 1)
     found = ward.rounds.make(ward.rows, ward.now_s + LOOK_EVERY_S)
-    assert found[0].why == "is alive but takes no turns (doorbells unanswered for 16 s)"
+    assert found[0].why == "is alive but takes no turns (wake-ups unanswered for 16 s)"
 
 
 def test_a_look_in_between_at_which_turns_are_taken_begins_the_count_anew(ward: Ward) -> None:
