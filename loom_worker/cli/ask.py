@@ -7,7 +7,7 @@ import click
 
 from loom_worker.cli import talk
 from loom_worker.cli.http import client
-from loom_worker.core import settings as knobs
+from loom_worker.core.settings import from_env
 from loom_worker.core.values.notifications import Event
 
 
@@ -27,7 +27,7 @@ def ask(
     """
     if any("\ud800" <= letter <= "\udfff" for letter in question):  # bytes that were no UTF-8
         raise click.UsageError("the question is not valid text in this terminal's encoding")
-    loom = client(knobs.from_env(), url)
+    loom = client(from_env(), url)
     turn = talk.submit(loom, session or talk.fresh_session("ask"), question, agent=agent)
     is_streamed = sys.stdout.isatty() and not as_json
     teller = talk.terminal_teller()

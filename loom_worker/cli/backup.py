@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from loom_worker.core import settings as knobs
 from loom_worker.core.errors import LoomError
+from loom_worker.core.settings import from_env
 
 
 @click.command()
@@ -24,7 +24,7 @@ def backup(file: Path, *, force: bool, as_json: bool) -> None:
     from loom_worker.store.backup import back_up
     from loom_worker.store.file import path_of
 
-    settings = knobs.from_env()
+    settings = from_env()
     source = path_of(settings.database_url)
     began_s = time.monotonic()
     if prepare.version_of(settings.database_url) is None:

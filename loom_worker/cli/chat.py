@@ -7,8 +7,8 @@ import click
 from loom_worker.cli import talk
 from loom_worker.cli.http import LoomClient, client, in_path
 from loom_worker.cli.show import table
-from loom_worker.core import settings as knobs
 from loom_worker.core.errors import Rejected, Transient
+from loom_worker.core.settings import from_env
 
 HELP = """\
 /help         this list
@@ -29,7 +29,7 @@ def chat(session: str | None, agent: str | None, url: str | None) -> None:
     # Line editing and history for input(), where Python was built with it.
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  # imported for its effect on input()
-    talking = Chat(client(knobs.from_env(), url), session=session or talk.fresh_session("chat"), agent=agent)
+    talking = Chat(client(from_env(), url), session=session or talk.fresh_session("chat"), agent=agent)
     talking.begin()
     while talking.goes_on and (line := _line()) is not None:
         talking.take(line)

@@ -9,8 +9,8 @@ import click
 
 from loom_worker.cli.http import sendable
 from loom_worker.cli.show import as_text, common, refuse_options_of_the_list, show, table
-from loom_worker.core import settings as knobs
 from loom_worker.core.errors import LoomError
+from loom_worker.core.settings import from_env
 from loom_worker.core.text import clean, one_line
 from loom_worker.core.values.patterns import PatternMatch
 
@@ -72,7 +72,7 @@ def lint(folder: Path | None, *, as_json: bool) -> None:
     from loom_worker.patterns.library import load, packaged_root
     from loom_worker.patterns.lint import lint as findings_of
 
-    own = knobs.from_env().patterns
+    own = from_env().patterns
     root = folder or own.folder or packaged_root()
     shipped = load(packaged_root()).patterns if own.is_shipped_added else ()
     findings = findings_of(root, others=(pattern.id for pattern in shipped))

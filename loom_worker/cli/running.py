@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import click
 
 from loom_worker.cli.http import address, nobody
-from loom_worker.core import settings as knobs
+from loom_worker.core.settings import from_env
 from loom_worker.core.values.json import Json
 from loom_worker.supervisor import home
 
@@ -20,7 +20,7 @@ def status(ctx: click.Context, url: str | None, *, as_json: bool) -> None:
     """Say what runs, and whether it serves; exit code 1 if it does not."""
     from loom_worker.supervisor.ready import readiness
 
-    settings = knobs.from_env()
+    settings = from_env()
     where = address(settings, url)
     state = home.running(settings.home)
     is_ours = not url or (state is not None and where is not None and _place(state.url) == _place(where))
@@ -68,6 +68,6 @@ def stop() -> None:
     """Stop what `loom up` started on this LOOM_HOME, and wait until all has ended."""
     from loom_worker.supervisor.home import stop as stop_all
 
-    directory = knobs.from_env().home
+    directory = from_env().home
     was_running = stop_all(directory)
     click.echo("stopped; nothing is left running" if was_running else f"Loom is not running on {directory}")

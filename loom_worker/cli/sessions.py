@@ -9,7 +9,7 @@ import click
 from loom_worker.cli.http import client, in_path
 from loom_worker.cli.show import ShowsByName, as_text, common, fields, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
-from loom_worker.core import settings as knobs
+from loom_worker.core.settings import from_env
 from loom_worker.core.values.json import Json
 
 
@@ -34,7 +34,7 @@ def sessions(ctx: click.Context, /, *, limit: int, after: str | None, **asked: A
 @common
 def show_one(session_id: str, *, url: str | None, as_json: bool) -> None:
     """Show one session, field by field, and what each layer of its context takes."""
-    loom = client(knobs.from_env(), url)
+    loom = client(from_env(), url)
     session = loom.call("GET", _path(session_id))
     context = loom.call("GET", f"{_path(session_id)}/context")
     if as_json:

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from loom_worker.cli.http import client, sendable
-from loom_worker.core import settings as knobs
+from loom_worker.core.settings import from_env
 from loom_worker.core.text import clean, one_line
 from loom_worker.core.values.json import Json
 
@@ -77,7 +77,7 @@ def show(path: str, query: Json, columns: Sequence[str], *, url: str | None, as_
         query: parameters; those that are None are not sent.
     """
     asked = {name: sendable(str(value)) for name, value in query.items() if value is not None}
-    answer = client(knobs.from_env(), url).call("GET", f"{path}?{urlencode(asked)}" if asked else path)
+    answer = client(from_env(), url).call("GET", f"{path}?{urlencode(asked)}" if asked else path)
     if as_json:
         click.echo(as_text(answer))
     elif answer.get("object") == "list" or isinstance(answer.get("data"), list):

@@ -7,7 +7,7 @@ from typing import TypedDict, Unpack
 import click
 
 from loom_worker.cli.show import as_text, fields, refuse_options_of_the_list, table
-from loom_worker.core import settings as knobs
+from loom_worker.core.settings import from_env
 from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Pattern
@@ -156,7 +156,7 @@ def search(words: Sequence[str], *, workspace: str | None, as_json: bool) -> Non
 
 
 def _root() -> Path:
-    return knobs.from_env().workspaces_dir
+    return from_env().workspaces_dir
 
 
 def _list(workspace: str, *, is_all: bool, as_json: bool) -> None:

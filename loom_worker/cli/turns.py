@@ -10,8 +10,8 @@ import click
 from loom_worker.cli.http import LoomClient, client, in_path
 from loom_worker.cli.show import common, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
-from loom_worker.core import settings as knobs
 from loom_worker.core.errors import Rejected
+from loom_worker.core.settings import from_env
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import CancelAction, TurnStatus
 
@@ -71,7 +71,7 @@ def show_one(turn_id: str, *, url: str | None, as_json: bool) -> None:
 @common
 def cancel(turn_id: str, *, action: str, url: str | None, as_json: bool) -> None:
     """Ask a turn to end; one that has ended stays as it is."""
-    turn = client(knobs.from_env(), url).call("POST", f"{_path(turn_id)}/cancel", body={"action": action})
+    turn = client(from_env(), url).call("POST", f"{_path(turn_id)}/cancel", body={"action": action})
     click.echo(_as_text(turn) if as_json else _state(turn))
 
 
@@ -91,7 +91,7 @@ def approve(turn_id: str, call_id: str | None, *, arguments: str | None, **asked
         raise click.UsageError("--arguments is for a call that is approved, --reason for one that is rejected")
     if arguments is not None and call_id is None:
         raise click.UsageError("--arguments is for one call: name it")
-    loom = client(knobs.from_env(), asked["url"])
+    loom = client(from_env(), asked["url"])
     body = {"decision": "reject", "reason": asked["reason"]} if asked["reject"] else {"decision": "approve"}
     if arguments is not None:
         body = {"decision": "edit", "arguments": _object(arguments)}
@@ -114,7 +114,7 @@ def retry(ctx: click.Context, /, turn_id: str | None, *, dead: bool, session: st
     """Run a failed turn again, as a new turn behind those of its session; or all dead ones."""
     if dead == bool(turn_id) or (session and not dead):
         raise click.UsageError("name one turn, or say --dead, with --session or without")
-    loom = client(knobs.from_env(), asked["url"])
+    loom = client(from_env(), asked["url"])
     if turn_id:
         turn = loom.call("POST", f"{_path(turn_id)}/retry")
         click.echo(_as_text(turn) if asked["as_json"] else f"{printable(turn_id)} → {_state(turn)}")

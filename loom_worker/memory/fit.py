@@ -20,7 +20,7 @@ from loom_worker.memory.layers import (
     message_tokens,
     tools_tokens,
     turns,
-    with_beside,
+    with_added,
 )
 from loom_worker.memory.results import bounded, folded, results_tokens, rounds, stubbed
 
@@ -82,8 +82,12 @@ def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, c
     memory, tokens["l2"] = _with_l2(layers.l2, l2_room, say_l2, lambda text: max(0, count(text) - tokens["kernel"]))
     history, l1_tokens = _newest(layers.history, free - tokens["l2"], bound, count)
 
-    beside_l1, beside_turn = _beside(history, count), _beside(turn, count)
-    tokens |= {"l1": l1_tokens - beside_l1, "patterns": beside_l1 + beside_turn, "turn": turn_tokens - beside_turn}
+    added_to_l1, added_to_turn = _added(history, count), _added(turn, count)
+    tokens |= {
+        "l1": l1_tokens - added_to_l1,
+        "patterns": added_to_l1 + added_to_turn,
+        "turn": turn_tokens - added_to_turn,
+    }
     return Context(layers.rom, memory, (*history, *sent), len(history), tokens, layers.tools)
 
 
@@ -112,7 +116,7 @@ def _running(
     if needed <= free:
         return turn, needed
     raise BudgetExceeded(
-        f"This turn needs {needed} tokens even without its tool calls, and {max(free, 0)} are free beside the tools "
+        f"This turn needs {needed} tokens even without its tool calls, and {max(free, 0)} remain after the tools "
         f"({fixed['tools']} tokens) and the system text ({fixed['rom']}). Send a shorter message, give the agent fewer "
         "tools or a shorter system prompt, or raise LOOM_MAX_CONTEXT_TOKENS if the model's window is larger."
     )
@@ -125,7 +129,7 @@ def _with_recalled(turn: Chats, recalled: str, free: int, count: Count) -> tuple
     """
     if not recalled or not turn:
         return turn, cost if (cost := count(recalled)) <= free else 0
-    asked = with_beside(turn[0], recalled)
+    asked = with_added(turn[0], recalled)
     cost = max(0, message_tokens(asked, count) - message_tokens(turn[0], count))
     return ((asked, *turn[1:]), cost) if cost <= free else (turn, 0)
 
@@ -175,5 +179,5 @@ def _newest(history: Sequence[Message], free: int, bound: Bound, count: Count) -
     return kept, tokens
 
 
-def _beside(messages: Chats, count: Count) -> int:
+def _added(messages: Chats, count: Count) -> int:
     return sum(count(message.context) for message in messages)

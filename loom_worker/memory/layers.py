@@ -85,7 +85,7 @@ def turns(history: Sequence[Message]) -> list[tuple[Message, ...]]:
     return [tuple(turn) for _, turn in groupby(history, key=lambda message: message.turn_id)]
 
 
-def with_beside(question: ChatMessage, text: str) -> ChatMessage:
+def with_added(question: ChatMessage, text: str) -> ChatMessage:
     """The user's message with one more text added at its end."""
     return replace(question, context=f"{question.context}\n\n{text}" if question.context else text)
 

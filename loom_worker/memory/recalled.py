@@ -119,23 +119,23 @@ def answer(name: str, entries: Sequence[Entry], rest: Json, room: Room) -> str:
     ones first; their number is ``left_out``.
     """
 
-    def written(kept: int, most_beside: int, most_chars: int) -> str:
+    def written(kept: int, most_neighbours: int, most_chars: int) -> str:
         left_out = {"left_out": len(entries) - kept} if kept < len(entries) else {}
         if left_out and "next_offset" in rest:
             left_out["next_offset"] = entries[kept].offset
-        shown = [_shown(entry, most_chars, most_beside) for entry in entries[:kept]]
+        shown = [_shown(entry, most_chars, most_neighbours) for entry in entries[:kept]]
         return compact({name: shown, **rest, **left_out})
 
-    def chars(kept: int, most_beside: int) -> int:
-        return longest(MOST_BYTES, lambda most: room.holds(written(kept, most_beside, most)))
+    def chars(kept: int, most_neighbours: int) -> int:
+        return longest(MOST_BYTES, lambda most: room.holds(written(kept, most_neighbours, most)))
 
     whole, widest = (
         len(entries),
         max((len(side) for entry in entries for side in (entry.before, entry.after)), default=0),
     )
-    for most_beside in range(widest, 0, -1):
-        if (most_chars := chars(whole, most_beside)) >= LEGIBLE_CHARS:
-            return written(whole, most_beside, most_chars)
+    for most_neighbours in range(widest, 0, -1):
+        if (most_chars := chars(whole, most_neighbours)) >= LEGIBLE_CHARS:
+            return written(whole, most_neighbours, most_chars)
     kept = longest(whole, lambda number: room.holds(written(number, 0, LEAST_CHARS)))
     return written(max(kept, 1), 0, chars(max(kept, 1), 0))
 
@@ -150,10 +150,10 @@ def size_bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _shown(entry: Entry, most_chars: int, most_beside: int) -> Json:
+def _shown(entry: Entry, most_chars: int, most_neighbours: int) -> Json:
     message = entry.message
-    before = [_cut(text, most_chars) for text in entry.before[max(0, len(entry.before) - most_beside) :]]
-    after = [_cut(text, most_chars) for text in entry.after[:most_beside]]
+    before = [_cut(text, most_chars) for text in entry.before[max(0, len(entry.before) - most_neighbours) :]]
+    after = [_cut(text, most_chars) for text in entry.after[:most_neighbours]]
     return {
         "offset": entry.offset,
         "id": message.id,

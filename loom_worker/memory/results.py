@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
-from loom_worker.memory.layers import Count, with_beside
+from loom_worker.memory.layers import Count, with_added
 
 RESULTS_SHARE = 0.30
 """Of the input budget (0-1), for the tool results of one turn."""
@@ -147,4 +147,4 @@ def folded(turn: Sequence[ChatMessage], number: int) -> tuple[ChatMessage, ...]:
         return tuple(turn)
     listed = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
     line = f"[{len(names)} earlier tool calls of this turn ({listed}) and their results are left out for want of room.]"
-    return (with_beside(turn[0], line), *turn[end:])
+    return (with_added(turn[0], line), *turn[end:])

@@ -1,8 +1,8 @@
-"""Which of the messages that hold words of a question come first, and what is shown of them. Pure.
+"""Ranks the messages that contain words of a query, and makes their snippets. Pure.
 
-The score is BM25 over the session's own messages, so it depends on nobody else's, and on more: how much of the question
-a message and those beside it cover together, whether it stands behind a message that asks the same, and how near to
-each other the words stand in it.
+The score is BM25 over the session's own messages, so no other session affects it, corrected by how much of the query a
+message and its neighbours cover together, whether it follows a message that asks the same, and how close to each other
+the words are.
 """
 
 import unicodedata
@@ -18,34 +18,34 @@ from loom_worker.store.search_words import Term
 SNIPPET = 200
 """Characters of a snippet, its ellipses included."""
 PARTS = (0.3, 0.3, 0.15, 0.15)
-"""What a word counts for a message that one beside it holds, the nearest first: question and answer, and half of that
-for those behind them. An answer seldom repeats the words of its question, so what stands around is evidence; below a
-half, or two neighbours would outweigh the message itself."""
+"""Weights of a word for a message whose neighbours contain it, nearest first: question and answer, and half of that for
+the next ones. An answer seldom repeats the words of its question, so the neighbours are evidence; below a half, or two
+neighbours would outweigh the message itself."""
 ANSWERS = (0.5, 0.25)
-"""What the first and the second message behind one that asks get of the words in it, once more: they may answer it."""
+"""Additional weights of a question's words for the first and the second message after it: they may answer it."""
 WHOLE = 1.0
-"""What is added to the score of a message that holds all of the question, in parts of the score; less for a part. Words
-that only those beside it hold count here as much as they do above."""
+"""Added to the score of a message that contains the whole query, as a share of the score; less for a part of the query.
+Words of neighbours count here as much as they do above."""
 QUESTION_MARKS = ("?", "？")
 QUESTION = 0.8
-"""What a message that ends in a question counts: it holds the words that are looked for, and not their answer."""
+"""Factor for a message that ends in a question: it contains the words of the query, but not the answer."""
 TOOL = 0.5
-"""What a hit in a tool's result counts beside one in what somebody said: it is long, and data rather than speech."""
+"""Factor for a hit in a tool's result, which is long, and data rather than speech."""
 K1, B = 1.2, 0.75
-"""BM25's usual constants; how often a word is repeated in a message is not counted, most are short."""
+"""BM25's usual constants; repetitions of a word within a message are not counted, because most messages are short."""
 NEAR = 2000
-"""Characters of a message within which nearness is looked at; a chat's messages are shorter."""
+"""Characters of a message within which closeness is measured; a chat's messages are shorter."""
 REPEATED = 0.6
-"""Share of a text that another one must hold to say the same."""
+"""Share of a text's words that another one must contain to count as a repetition."""
 LONGEST = 100_000
-"""Characters of a message in which the place for the snippet is looked for."""
+"""Characters of a message that are searched for the best snippet."""
 WORD = 6
 """Characters of a word and the space behind it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where in its session a message stands. Of tools' messages and empty ones none counts as beside another."""
+    """The position of a message in its session. Tool messages and empty ones are nobody's neighbours."""
 
     n: int
     role: str
@@ -117,13 +117,13 @@ def _share(place: Position, mean: float) -> float:
 
 
 def with_neighbours(own: Mapping[int, float], held: Holders, places: Sequence[Position]) -> dict[int, float]:
-    """Add to each message what those beside it hold; messages that hold nothing themselves come in so.
+    """Add to each message the words of its neighbours; so messages without a word of the query get a score, too.
 
     Args:
         own: what each of these messages is worth by itself.
     """
     scores, per_whole = dict(own), WHOLE / held.whole
-    for n, (worth, missing) in _beside(held, places).items():
+    for n, (worth, missing) in _neighbours(held, places).items():
         covered = held.sums.get(n, 0.0) + missing
         scores[n] = scores.get(n, 0.0) + worth * (1 + covered * per_whole)
     for place in places:
@@ -132,17 +132,17 @@ def with_neighbours(own: Mapping[int, float], held: Holders, places: Sequence[Po
     return scores
 
 
-def _beside(held: Holders, places: Sequence[Position]) -> dict[int, tuple[float, float]]:
-    """For each message what the terms are worth that those beside it hold; and those among them that it does not."""
+def _neighbours(held: Holders, places: Sequence[Position]) -> dict[int, tuple[float, float]]:
+    """For each message the weight of its neighbours' terms, and the weight of those among them that it lacks."""
     worth = cache(held.worth)
-    beside: dict[int, tuple[float, float]] = {}
+    near: dict[int, tuple[float, float]] = {}
     for place in places:
         terms, total = held.terms[place.n], held.sums[place.n]
         for n, part in (*zip(place.before, PARTS, strict=False), *zip(place.after, PARTS, strict=False)):
-            before, missing = beside.get(n, (0.0, 0.0))
+            before, missing = near.get(n, (0.0, 0.0))
             lacks = terms & ~held.terms.get(n, 0)
-            beside[n] = before + part * total, missing + part * worth(lacks) if lacks else missing
-    return beside
+            near[n] = before + part * total, missing + part * worth(lacks) if lacks else missing
+    return near
 
 
 def stems(terms: Sequence[Term]) -> tuple[tuple[str, ...], ...]:
@@ -174,7 +174,7 @@ def nearness(text: str, looked_for: Sequence[Sequence[str]]) -> float:
 
 
 def worth(text: str) -> float:
-    """What a text that asks is worth beside one that tells; searched for again and again, questions come up first."""
+    """The factor of a text for asking rather than stating; otherwise earlier questions would come up first."""
     return QUESTION if text.rstrip().endswith(QUESTION_MARKS) else 1.0
 
 

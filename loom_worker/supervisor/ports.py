@@ -39,8 +39,8 @@ def _first_free(host: str, port: int, *, last: int) -> tuple[int, socket.socket]
             return number, token
     if last == port:
         raise PortTaken(
-            f"port {port} is taken on {host}; choose another with `loom up --port {_beside(port)}`"
-            f" (make up PORT={_beside(port)}, or LOOM_PORT)"
+            f"port {port} is taken on {host}; choose another with `loom up --port {_near(port)}`"
+            f" (make up PORT={_near(port)}, or LOOM_PORT)"
         )
     raise PortTaken(f"ports {port}-{last} are all taken on {host}; choose one with `loom up --port N`")
 
@@ -94,5 +94,5 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
 
 
-def _beside(port: int) -> int:
+def _near(port: int) -> int:
     return port + 1 if port < 65_535 else 8000

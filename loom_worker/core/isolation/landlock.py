@@ -66,10 +66,10 @@ def shown(hidden: Sequence[Path]) -> Iterator[str]:
     if not passed:
         yield "/"
     for folder in sorted(passed):
-        yield from _beside(folder, closed | passed)
+        yield from _siblings(folder, closed | passed)
 
 
-def _beside(folder: str, without: set[str]) -> Iterator[str]:
+def _siblings(folder: str, without: set[str]) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
             found = [entry.path for entry in entries if not entry.is_symlink()]
