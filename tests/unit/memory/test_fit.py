@@ -259,7 +259,7 @@ def test_a_turn_that_does_not_fit_says_what_it_needs_what_is_free_and_what_to_do
         BudgetExceeded, match=f"needs {needed} tokens .* {needed - 1} remain after .*{tools}.*shorter message"
     ):
         pack(given, fixed(given) + needed - 1)
-    with pytest.raises(BudgetExceeded, match="and 0 are free"):
+    with pytest.raises(BudgetExceeded, match="and 0 remain"):
         pack(given, 100)
 
 
