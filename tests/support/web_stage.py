@@ -125,7 +125,7 @@ class CountedWaiter(TurnWaiter):
         with self._counted():
             yield from super().events(workspace, turn_id, after=after, is_stopping=is_stopping)
 
-    def await_waiters(self, count: int, *, within_s: float = 5.0) -> bool:
+    def await_waiters(self, count: int, *, within_s: float = 60.0) -> bool:
         """Block until so many waits and streams are open; False if that does not come about."""
         with self._changed:
             return self._changed.wait_for(lambda: self._count == count, within_s)

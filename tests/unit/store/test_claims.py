@@ -49,6 +49,15 @@ def test_an_owner_that_died_is_charged(database: Database) -> None:
     assert [claimed(database, lane).turn.deaths for _ in range(3)] == [0, 1, 2]
 
 
+def test_a_claim_is_ours_until_another_worker_claims_the_turn_or_it_ends(database: Database) -> None:
+    claims, first = Claims(database), running(database)
+    assert claims.is_ours(first)
+    second = claimed(database, first.turn.lane)
+    assert (claims.is_ours(first), claims.is_ours(second)) == (False, True)
+    Journal(database).finish(second, final())
+    assert not claims.is_ours(second)
+
+
 @pytest.mark.parametrize("how", ["park", "release", "save"])
 def test_an_owner_that_let_go_is_not_charged(database: Database, how: str) -> None:
     claim = running(database)
