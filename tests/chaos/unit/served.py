@@ -19,4 +19,4 @@ def serving(module: str, log: Path, *options: str) -> Iterator[str]:
             yield process.stdout.readline().strip()
         finally:
             process.terminate()
-            assert process.wait(timeout=10) == 0
+            assert process.wait(timeout=60) == 0

@@ -15,6 +15,7 @@ from loom_worker.backends.sql import SqlBackend
 from loom_worker.core.errors import ToolFailed
 from tests.support.sql_attacks import ATTACKS, CANARY, WRITES, Attack
 from tests.support.sql_world import SCOPE, World, ask
+from tests.support.until import AT_ONCE_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(10)]
 
@@ -53,7 +54,7 @@ def test_no_attack_changes_anything_or_brings_out_what_is_not_to_be_seen(world: 
         start = time.monotonic()
         said, is_refused = answer(guarded, attack)
         took_s = time.monotonic() - start
-        if CANARY in said.replace(attack.sql, "") or "root:" in said or took_s > TIMEOUT_S + 2:
+        if CANARY in said.replace(attack.sql, "") or "root:" in said or took_s > TIMEOUT_S + AT_ONCE_S:
             faults.append((attack.name, said[:300], took_s))
         if not is_refused and attack.name not in HARMLESS.get(world.kind, set()):
             faults.append((attack.name, "was run", said[:200]))

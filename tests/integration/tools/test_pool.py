@@ -21,7 +21,7 @@ from loom_worker.tools.outcome import BUSY, DIED, NO_PROCESS
 from loom_worker.tools.pool import Pool
 from tests.support.callers import CALLER
 from tests.support.processes import is_alive
-from tests.support.until import until
+from tests.support.until import AT_ONCE_S, until
 
 pytestmark = pytest.mark.takes(6)
 
@@ -84,10 +84,8 @@ def test_large_arguments_come_through(pool: Pool) -> None:
 
 
 def test_a_hang_in_c_is_ended(pool: Pool, tmp_path: Path) -> None:
-    began_s = time.monotonic()
     assert run(pool, "hang_in_c", 0.5, note=str(tmp_path / "n")) == TIMED_OUT
     gone(told(tmp_path / "n")[0])
-    assert time.monotonic() - began_s < 10
 
 
 @pytest.mark.heavy
@@ -118,7 +116,7 @@ def test_a_death_is_noticed_at_once_though_a_copy_holds_the_pipes(pool: Pool, tm
     found = run(pool, "die_with_a_copy_alive", 60.0, note=str(tmp_path / "n"))
     assert (found.status, found.content, found.is_fault) == ("failed", DIED, True)
     assert "exit status is 3" in found.detail
-    assert time.monotonic() - began_s < 20
+    assert time.monotonic() - began_s < AT_ONCE_S
     for pid in told(tmp_path / "n"):
         gone(pid)
 

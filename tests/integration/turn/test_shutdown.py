@@ -23,7 +23,7 @@ def test_a_reply_that_ends_in_time_is_finished_by_the_worker_that_stops(engine: 
     release.set()
     ended = engine.ended(turn)
     assert (ended.status, ended.output_text) == ("completed", "said before the worker had to stop")
-    assert worker.wait(timeout=20) == 0
+    assert worker.wait(timeout=60) == 0
     assert engine.rows("SELECT fence, deaths FROM turns WHERE id = ?", turn.id) == [(1, 0)]
 
 
@@ -37,7 +37,7 @@ def test_a_reply_that_does_not_end_is_handed_over_uncharged_and_said_by_the_next
     next(event for event in engine.events(turn) if event.type == "output_text.delta")
     second.terminate()
     engine.start_worker("third")
-    assert second.wait(timeout=30) == 0
+    assert second.wait(timeout=60) == 0
     ended = engine.ended(turn)
     release.set()
     assert (ended.status, ended.output_text, ended.attempt) == ("completed", "Said by the next.", 1)

@@ -188,7 +188,7 @@ def test_a_query_ends_long_before_its_time_once_whoever_asked_is_not_its_parent_
 def run_program(order: GuardRequest, parent_pid: int) -> subprocess.CompletedProcess[bytes]:
     program = "from loom_worker.backends.sqlite_guard import main; main()"
     command = [sys.executable, "-c", program, "", str(parent_pid)]
-    return subprocess.run(command, input=json.dumps(order).encode(), capture_output=True, timeout=20)
+    return subprocess.run(command, input=json.dumps(order).encode(), capture_output=True, timeout=60)
 
 
 def test_the_guard_loads_nothing_outside_the_standard_library_but_its_own_few_modules() -> None:

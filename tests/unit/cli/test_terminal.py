@@ -41,7 +41,7 @@ class Terminal:
         return self._said.decode().replace("\r\n", "\n")
 
     def end(self) -> int:
-        status = self.process.wait(timeout=10)
+        status = self.process.wait(timeout=60)
         self._reader.join()
         os.close(self._main)
         return status

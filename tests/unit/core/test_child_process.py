@@ -75,5 +75,5 @@ def test_a_watched_command_hears_sigterm() -> None:
     assert watching.stdout is not None
     assert watching.stdout.readline() == "up\n"
     watching.send_signal(signal.SIGTERM)
-    assert watching.wait(timeout=5) == 7
+    assert watching.wait(timeout=60) == 7
     watching.stdout.close()

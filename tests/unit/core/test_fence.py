@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from loom_worker.core.text import KEY_CHARS, clean, fence, fence_key, fenced
 from loom_worker.llm.tokens import cl100k_tokens
+from tests.support.until import AT_ONCE_S
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=50)
 INVISIBLE = (
@@ -98,12 +99,12 @@ def test_a_joiner_or_selector_that_shows_nothing_goes(text: str) -> None:
     assert len(cleaned) < len(text)
 
 
-def test_ten_megabytes_are_cleaned_within_two_seconds() -> None:
+def test_ten_megabytes_are_cleaned_in_linear_time() -> None:
     for line in ("some ordinary line of text, 12345\n", "Überraschung für die Gäste, 日本語\n"):
         text = line * (10_000_000 // len(line.encode()))
         began_s = time.process_time()
         assert clean(text) == text
-        assert time.process_time() - began_s < 2  # measured 0.02 s and 0.3 s
+        assert time.process_time() - began_s < AT_ONCE_S  # measured 0.02 s and 0.3 s
 
 
 @given(st.text("bcdfghjk<>/daBCDK \n", max_size=60), st.sampled_from(["bcbcbcbc", "bbbbbbbb", "bcdfghjk"]))

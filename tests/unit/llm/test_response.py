@@ -9,7 +9,7 @@ from loom_worker.core.errors import Interrupted
 from loom_worker.llm.response import TooLate, TooLong, WatchedBody
 
 SOON_S = 0.05
-LATE_S = 30.0
+LATE_S = 60.0
 
 
 class StuckBody:
@@ -117,7 +117,7 @@ def test_finishing_waits_no_longer_than_it_may():
     assert next(iter(watch)) == b"a"
     before = time.monotonic()
     watch.finish_by(before + SOON_S)
-    assert time.monotonic() - before < LATE_S / 10
+    assert time.monotonic() - before < LATE_S / 2
     watch.close()
 
 

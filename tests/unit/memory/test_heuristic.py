@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.core.values.sessions import Message
 from loom_worker.memory.heuristic import shorten, summarize
+from tests.support.until import AT_ONCE_S
 
 FILLER = "That sounds nice and I think we could well do it like this. Oh yes, that would be great for all of us. "
 
@@ -134,20 +135,20 @@ def test_no_text_raises_and_none_is_over_the_limit_or_differs_the_second_time(te
     ["word and other Words 12. ", "a", ".", ".\"' ", "我们下个月去北京。", "🎉", "x-", "count", "\n", "a.b@", "((("],
     ids=repr,
 )
-def test_a_megabyte_takes_less_than_a_second(piece: str) -> None:
+def test_a_megabyte_is_summarized_in_linear_time(piece: str) -> None:
     text = piece * (1_000_000 // len(piece))
     outcome = ToolOutcome("toolu_1", "look", text)
     messages = [*said(text), stored(ChatMessage("tool", outcomes=(outcome,)))]
     began_s = time.process_time()
     assert count(summarize(messages, most_tokens=500, count=count)) <= 500
-    assert time.process_time() - began_s < 1
+    assert time.process_time() - began_s < AT_ONCE_S
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("alphabet", [range(0x4E00, 0x9FFF), range(97, 123)], ids=["Chinese", "Latin"])
-def test_a_megabyte_of_different_words_takes_less_than_a_second(alphabet: range) -> None:
+def test_a_megabyte_of_different_words_is_shortened_in_linear_time(alphabet: range) -> None:
     chance = random.Random(1)
     text = "".join(map(chr, chance.choices([*alphabet, 32], k=1_000_000)))
     began_s = time.process_time()
     assert count(shorten(text, most_tokens=1000, count=count)) <= 1000
-    assert time.process_time() - began_s < 1
+    assert time.process_time() - began_s < AT_ONCE_S

@@ -23,7 +23,7 @@ from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store.turns import Turns
 from tests.support.models import ONE_CALL, Beat, says, wants
 from tests.support.stage import WORKSPACE, Stage
-from tests.support.until import until
+from tests.support.until import AT_ONCE_S, until
 
 
 class Fast(EventLog):
@@ -34,6 +34,13 @@ class Fast(EventLog):
 
     def read(self, turn_id: str, *, after: int, wait_ms: int, most: int = 500) -> tuple[Event, ...]:
         return super().read(turn_id, after=after, wait_ms=wait_ms // 20, most=most)
+
+
+class Patient(EventLog):
+    """Whoever waits in it comes back by a wake-up or too late: the next look is far away."""
+
+    def wait_end(self, turn_id: str, *, wait_ms: int) -> bool:
+        return super().wait_end(turn_id, wait_ms=18 * wait_ms)
 
 
 def waits_of(stage: Stage) -> WaitReports:
@@ -81,26 +88,23 @@ def waiting(stage: Stage) -> None:
     until(lambda: stage.redis.info("clients")["blocked_clients"], 5, "a reader waits")
 
 
-def test_a_waiter_gets_the_turn_as_soon_as_it_ends(stage: Stage, waiter: TurnWaiter) -> None:
+def test_a_waiter_gets_the_turn_as_soon_as_it_ends(stage: Stage) -> None:
+    waiter = TurnWaiter(stage.turns, Patient(stage.redis, stage.redis), waits_of(stage))
     turn = stage.submit()
     stage.model.scenes = [says("Done.")]
     with ThreadPoolExecutor(1) as pool:
-        found_later = pool.submit(
-            lambda: (waiter.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=never), time.monotonic())
-        )
+        found_later = pool.submit(lambda: waiter.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never))
         waiting(stage)
         stage.serve(turn, stage.worker("w1"))
-        ended_s = time.monotonic()
-        found, woken_s = found_later.result(timeout=5)
+        found = found_later.result(timeout=15)
     assert (found.status, found.output_text) == ("completed", "Done.")
-    assert woken_s - ended_s < 0.5, "less than the pause between two looks"
 
 
 def test_a_waiter_for_a_finished_turn_does_not_wait(stage: Stage, waiter: TurnWaiter) -> None:
     turn = answered(stage)
     began_s = time.monotonic()
-    assert waiter.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=never) == turn
-    assert time.monotonic() - began_s < 1
+    assert waiter.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never) == turn
+    assert time.monotonic() - began_s < AT_ONCE_S
 
 
 def test_a_waiter_gets_the_turn_as_soon_as_it_asks_for_a_person(stage: Stage, waiter: TurnWaiter) -> None:
@@ -110,14 +114,14 @@ def test_a_waiter_gets_the_turn_as_soon_as_it_asks_for_a_person(stage: Stage, wa
         waiting(stage)
         with stage.database.write() as tx:
             tx.exec_driver_sql("UPDATE turns SET status = 'requires_action'")
-        assert found_later.result(timeout=30).status == "requires_action"
+        assert found_later.result(timeout=60).status == "requires_action"
 
 
 def test_a_waiter_gets_the_turn_as_it_is_when_the_time_is_over(stage: Stage, waiter: TurnWaiter) -> None:
     turn = stage.submit()
     began_s = time.monotonic()
     assert waiter.wait(WORKSPACE, turn.id, timeout_s=0.2, is_stopping=never).status == "queued"
-    assert 0.15 < time.monotonic() - began_s < 2
+    assert time.monotonic() - began_s > 0.15
 
 
 def test_a_waiter_goes_home_when_the_process_stops(stage: Stage, hasty: TurnWaiter) -> None:
@@ -126,7 +130,7 @@ def test_a_waiter_goes_home_when_the_process_stops(stage: Stage, hasty: TurnWait
         found_later = pool.submit(lambda: hasty.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=stopping.is_set))
         waiting(stage)
         stopping.set()
-        assert found_later.result(timeout=5).status == "queued"
+        assert found_later.result(timeout=60).status == "queued"
 
 
 def test_a_waiter_hears_of_the_end_while_redis_is_down(stage: Stage, blind: TurnWaiter) -> None:
@@ -139,20 +143,20 @@ def test_a_waiter_hears_of_the_end_while_redis_is_down(stage: Stage, blind: Turn
         return False
 
     with ThreadPoolExecutor(1) as pool:
-        found_later = pool.submit(lambda: blind.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=is_stopping))
+        found_later = pool.submit(lambda: blind.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=is_stopping))
         assert looked.wait(5)
         stage.serve(turn, stage.worker("w1"))
-        assert found_later.result(timeout=5).status == "completed"
+        assert found_later.result(timeout=60).status == "completed"
 
 
 def test_a_waiter_hears_of_an_end_that_no_log_told(stage: Stage, hasty: TurnWaiter) -> None:
     turn = stage.submit()
     stage.model.scenes = [says("Done.")]
     with ThreadPoolExecutor(1) as pool:
-        found_later = pool.submit(lambda: hasty.wait(WORKSPACE, turn.id, timeout_s=30, is_stopping=never))
+        found_later = pool.submit(lambda: hasty.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never))
         waiting(stage)
         stage.serve(turn, stage.worker("w1", events=EventLog(*[_unreachable()] * 2)))
-        assert found_later.result(timeout=5).status == "completed"
+        assert found_later.result(timeout=60).status == "completed"
 
 
 def _unreachable() -> object:
@@ -179,7 +183,7 @@ def test_a_reader_gets_the_events_as_they_come(stage: Stage, waiter: TurnWaiter)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(lambda: seen.extend(event.type for event in _all(waiter, turn)))
         stage.serve(turn, stage.worker("w1"))
-        reading.result(timeout=5)
+        reading.result(timeout=60)
     assert seen == stage.told(turn)
 
 
@@ -317,7 +321,7 @@ def test_a_reader_waits_for_what_a_full_log_has_dropped_until_the_journal_has_it
         )
         stage.model.scenes = [[*pieces, log_is_full, come_late, reply]]
         stage.serve(turn, stage.worker("w1", events=log))
-        reading[0].result(timeout=10)
+        reading[0].result(timeout=60)
     assert seen == list(stage.rebuilt(turn))
 
 

@@ -193,7 +193,7 @@ def test_a_file_that_another_holds_becomes_a_wal_one_once_it_is_let_go(tmp_path:
         thread = Thread(target=into_wal, args=(waiter,))
         thread.start()
         holder.execute("COMMIT")
-        thread.join(timeout=10)
+        thread.join(timeout=60)
         assert waiter.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 

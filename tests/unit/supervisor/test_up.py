@@ -101,7 +101,7 @@ def test_a_stop_ends_the_supervisor_and_waits_for_it(tmp_path: Path) -> None:
     holder = start_holder(tmp_path)
     assert stop(tmp_path)
     assert not home.is_held(tmp_path)
-    assert holder.wait(timeout=5) == -15
+    assert holder.wait(timeout=60) == -15
     holder.communicate()
 
 
@@ -126,9 +126,9 @@ def test_a_stop_ends_a_supervisor_that_only_just_starts_and_nobody_who_has_an_ol
             is_waiting = not stopping.done()
             starting.stdin.write("now\n")
             starting.stdin.flush()
-            assert stopping.result(timeout=10)
+            assert stopping.result(timeout=60)
             assert is_waiting
-            assert starting.wait(timeout=10) == -15
+            assert starting.wait(timeout=60) == -15
         starting.communicate()
         assert is_alive(bystander.pid)
 
@@ -144,7 +144,7 @@ def test_what_starts_can_be_seen_and_stopped_before_its_data_are_made(tmp_path: 
         assert state is not None
         assert (state.pid, state.children) == (starting.pid, {})
         assert stop(tmp_path)
-        assert starting.wait(timeout=10) == -15
+        assert starting.wait(timeout=60) == -15
     assert not home.is_held(tmp_path)
 
 

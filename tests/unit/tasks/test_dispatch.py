@@ -16,6 +16,7 @@ from loom_worker.core.values.turns import Call
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.wakeups import WakeupQueue
 from tests.support.celery_app import app_at
+from tests.support.until import AT_ONCE_S
 from tests.support.webhook_receiver import unused_port
 
 
@@ -63,9 +64,7 @@ def test_a_broker_that_refuses_is_logged_and_left_to_the_sweep(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     dead = app_at(f"redis://127.0.0.1:{unused_port()}/0", tmp_path)
-    began_s = time.monotonic()
     CeleryDispatcher(dead, WakeupQueue(dead, None)).deliver("whd_1")
-    assert time.monotonic() - began_s < 2
     assert "not sent, the sweep will" in caplog.text
     dead.close()
 
@@ -78,7 +77,7 @@ def test_a_broker_that_swallows_bytes_holds_a_sender_no_longer_than_its_timeout(
     dead.conf.broker_transport_options = {**dead.conf.broker_transport_options, "socket_timeout": 0.2}
     began_s = time.monotonic()
     CeleryDispatcher(dead, WakeupQueue(dead, None)).deliver("whd_1")
-    assert time.monotonic() - began_s < 10
+    assert time.monotonic() - began_s < AT_ONCE_S
     assert "not sent, the sweep will" in caplog.text
     dead.close()
 
@@ -97,7 +96,7 @@ def test_an_action_that_fails_does_not_silence_the_next(caplog: pytest.LogCaptur
     publisher = Publisher()
     publisher.put(lambda: 1 / 0)
     publisher.put(sent.set)
-    assert sent.wait(5)
+    assert sent.wait(AT_ONCE_S)
     publisher.close()
     assert "division by zero" in caplog.text
 
@@ -108,14 +107,14 @@ def test_a_publisher_that_is_stuck_drops_what_is_too_much_and_never_blocks(caplo
 
     def hang() -> None:
         begun.set()
-        stuck.wait(10)
+        stuck.wait(60)
 
     publisher.put(hang)
-    assert begun.wait(5)
+    assert begun.wait(AT_ONCE_S)
     began_s = time.monotonic()
     for number in range(4):
         publisher.put(lambda number=number: done.append(number))
-    assert time.monotonic() - began_s < 1
+    assert time.monotonic() - began_s < AT_ONCE_S
     assert caplog.text.count("publisher is full") == 2
     stuck.set()
     publisher.close()
@@ -128,14 +127,14 @@ def test_a_publisher_that_is_stuck_and_full_still_closes_in_time() -> None:
 
     def hang() -> None:
         begun.set()
-        stuck.wait(30)
+        stuck.wait(60)
 
     publisher.put(hang)
-    assert begun.wait(5)
+    assert begun.wait(AT_ONCE_S)
     publisher.put(lambda: None)
     closing = threading.Thread(target=publisher.close, kwargs={"timeout_s": 0.1})
     closing.start()
-    closing.join(5)
+    closing.join(AT_ONCE_S)
     assert not closing.is_alive()
     stuck.set()
     publisher.close()
@@ -145,10 +144,10 @@ def test_a_dead_broker_behind_a_publisher_delays_nobody(tmp_path: Path, caplog: 
     caplog.set_level(logging.WARNING)
     dead = app_at(f"redis://127.0.0.1:{unused_port()}/0", tmp_path)
     publisher = Publisher()
-    began_s = time.monotonic()
     for _ in range(3):
         publisher.put(lambda: CeleryDispatcher(dead, WakeupQueue(dead, None)).deliver("whd_1"))
-    assert time.monotonic() - began_s < 0.5
-    publisher.close(timeout_s=20)
-    assert caplog.text.count("not sent") == 3
+    publisher.close(timeout_s=60)
+    failures = [record for record in caplog.records if "not sent" in record.message]
+    assert len(failures) == 3
+    assert threading.get_ident() not in {record.thread for record in failures}
     dead.close()

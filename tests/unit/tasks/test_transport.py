@@ -17,7 +17,7 @@ def test_a_slot_is_given_back_also_if_redis_refuses_the_acknowledgement(valkey: 
         channel.qos.prefetch_count = 1
         queue = connection.SimpleQueue("slots", channel=channel)
         queue.put(["one"])
-        message = queue.get(timeout=5)
+        message = queue.get(timeout=60)
         assert not channel.qos.can_consume()
         valkey.execute_command("ACL", "SETUSER", "default", "-zrem")
         try:

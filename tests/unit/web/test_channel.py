@@ -11,7 +11,7 @@ HEAD = "POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicati
 
 def spoken(live: Live, head: str, body: bytes = b"") -> bytes:
     """Send everything, then read the answer to its end: as a client does that does not look up from its upload."""
-    with socket.create_connection(("127.0.0.1", live.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", live.port), timeout=60) as connection:
         connection.sendall(head.encode("latin-1") + b"\r\n" + body)
         answer = b""
         while piece := connection.recv(65536):
@@ -92,7 +92,7 @@ def test_the_server_does_not_say_what_it_is(live: Live) -> None:
 
 
 def test_a_client_that_has_said_all_it_will_say_still_gets_its_answer(live: Live) -> None:
-    with socket.create_connection(("127.0.0.1", live.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", live.port), timeout=60) as connection:
         body = b'{"input":"x"}'
         head = (
             HEAD.replace("/v1/sessions", "/v1/sessions/s/turns") + f"Prefer: wait=5\r\nContent-Length: {len(body)}\r\n"

@@ -15,7 +15,7 @@ BEHIND = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 def answer(live: Live, *pieces: bytes) -> bytes:
     """All that comes back until the server closes the connection."""
-    with socket.create_connection(("127.0.0.1", live.port), timeout=8) as connection:
+    with socket.create_connection(("127.0.0.1", live.port), timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for piece in pieces:
             connection.sendall(piece)

@@ -192,7 +192,7 @@ def test_an_unknown_id_is_404_whatever_it_is_made_of(client: FlaskClient, stage:
     "target", ["sql/../sql/top_n", "%2e%2e/agents", "sql/top_n%00", "%ff%fe", "%ED%A0%80", "sql%2F%2Ftop_n", "a" * 4000]
 )
 def test_ids_as_they_come_over_the_wire_are_404_too(live: Live, stage: WebStage, target: str) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=60)
     connection.request("GET", f"/v1/patterns/{target}")
     answer = connection.getresponse()
     assert (answer.status, json.loads(answer.read())["status"]) == (404, 404)

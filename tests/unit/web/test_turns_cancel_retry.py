@@ -79,7 +79,7 @@ def test_a_wish_that_cannot_be_read_cancels_nothing(
 def test_a_wish_in_chunks_is_heard_too(live: Live, submit: Submit, worker: PlayedWorker) -> None:
     turn = submit()
     worker.start(turn["id"])
-    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=60)
     headers = {"Content-Type": "application/json", "Transfer-Encoding": "chunked"}
     chunks = iter((b'{"action": ', b'"rollback"}'))
     connection.request("POST", f"/v1/turns/{turn['id']}/cancel", chunks, headers, encode_chunked=True)
