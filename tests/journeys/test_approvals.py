@@ -48,7 +48,7 @@ def test_a_turn_that_waits_for_a_person_survives_the_death_of_every_process_and_
 ) -> None:
     with WebhookReceiver() as receiver:
         turn_id = asked(server, system, "all-dead", webhook=receiver.url)
-        (request,) = receiver.wait_for(1, timeout_s=20)
+        (request,) = receiver.wait_for(1, timeout_s=60)
         body = standardwebhooks.Webhook(WEBHOOK_SECRET).verify(request.body, dict(request.headers))
         assert (body["type"], body["data"]["id"]) == ("turn.requires_action", turn_id)
         assert [call["approval"] for call in body["data"]["tool_calls"]] == ["waiting", None]
@@ -69,7 +69,7 @@ def test_a_turn_that_waits_for_a_person_survives_the_death_of_every_process_and_
         assert (turn["status"], turn["output_text"], turn["attempt"]) == ("completed", "I pay.\n\nPaid.", 1)
         assert turn["tool_calls"][0]["approval"] == "approved"
         assert paid(system, "all-dead") == [70]
-        ended = receiver.wait_for(2, timeout_s=20)[1]
+        ended = receiver.wait_for(2, timeout_s=60)[1]
         assert json.loads(ended.body)["type"] == "turn.completed"
 
         refused = decide(system, turn_id, decision="reject")

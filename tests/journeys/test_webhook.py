@@ -42,7 +42,7 @@ def test_the_receiver_gets_the_turn_as_the_api_shows_it_signed_with_the_default_
     system: System, receiver: WebhookReceiver
 ) -> None:
     turn_id = system.submit("told", "hello", webhook=receiver.url, metadata={"order": 7})
-    (request,) = receiver.wait_for(1, timeout_s=20)
+    (request,) = receiver.wait_for(1, timeout_s=60)
     body = verified(request, WEBHOOK_SECRET)
     assert body["type"] == "turn.completed"
     assert body["data"] == system.turn(turn_id)
@@ -55,7 +55,7 @@ def test_a_turn_with_a_secret_of_its_own_is_signed_with_that_and_the_secret_is_n
 ) -> None:
     hook = {"url": receiver.url, "secret": OWN_SECRET}
     turn_id = system.submit("own", "hello", webhook=hook)
-    (request,) = receiver.wait_for(1, timeout_s=20)
+    (request,) = receiver.wait_for(1, timeout_s=60)
     assert verified(request, OWN_SECRET)["data"]["id"] == turn_id
     until(lambda: delivered(system, turn_id), 10, "the delivery is noted")
     shown = system.get("/v1/deliveries").text + json.dumps(system.turn(turn_id))
@@ -77,7 +77,7 @@ def test_a_failed_delivery_is_seen_pending_and_goes_out_again_under_the_same_id_
     assert (pending["status"], pending["last_status"], pending["delivered_at"]) == ("pending", 500, None)
 
     assert system.post(f"/v1/deliveries/{pending['id']}/replay").status in (200, 202)
-    first, second = receiver.wait_for(2, timeout_s=20)
+    first, second = receiver.wait_for(2, timeout_s=60)
     assert first.headers["webhook-id"] == second.headers["webhook-id"] == pending["id"]
     assert first.body == second.body
     verified(second, WEBHOOK_SECRET)
@@ -90,7 +90,7 @@ def test_a_failed_delivery_goes_out_again_by_itself_after_about_five_seconds(
 ) -> None:
     receiver.answer_with(Answer(raw=b""), Answer(status=204))
     turn_id = system.submit("alone", "hello", webhook=receiver.url)
-    first, second = receiver.wait_for(2, timeout_s=20)
+    first, second = receiver.wait_for(2, timeout_s=60)
     assert 4 < second.at_s - first.at_s < 10
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert verified(second, WEBHOOK_SECRET)["data"]["id"] == turn_id

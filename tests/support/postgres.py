@@ -90,7 +90,7 @@ class ServerProcess:
         if self.process is not None:
             self.process.send_signal(signal.SIGQUIT)  # PostgreSQL: at once; MariaDB: by its default action
             try:
-                self.process.wait(10)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

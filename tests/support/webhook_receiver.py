@@ -3,7 +3,7 @@
     with WebhookReceiver() as receiver:
         receiver.answer_with(Answer(status=503), Answer(status=200))
         ...  # whatever posts to receiver.url
-        first, second = receiver.wait_for(2, timeout_s=5)
+        first, second = receiver.wait_for(2, timeout_s=60)
 
 Answers are used in order, the last one for all that follow; without any it is an empty 200.
 """

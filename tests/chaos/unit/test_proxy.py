@@ -27,7 +27,7 @@ def echo(tmp_path: Path) -> Iterator[Path]:
         thread.start()
         yield tmp_path / "echo"
         server.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+        thread.join(60)
 
 
 @pytest.fixture

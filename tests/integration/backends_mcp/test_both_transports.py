@@ -31,7 +31,7 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with ExitStack() as stack:
         how, *options = request.param.split()
         server = sdk(folder) if how == "stdio" else stack.enter_context(listening(folder, *options))[0]
-        stage = stack.enter_context(staged(timeout_s=8.0))
+        stage = stack.enter_context(staged(timeout_s=30.0))
         yield Scene(stage, server, stage.tools(server), folder)
 
 

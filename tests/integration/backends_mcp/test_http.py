@@ -25,7 +25,7 @@ Odd = Callable[[Exchange, dict[str, Any]], bool]
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    with staged(timeout_s=4.0, TOKEN="s3cret") as stage:
+    with staged(timeout_s=30.0, TOKEN="s3cret") as stage:
         yield stage
 
 

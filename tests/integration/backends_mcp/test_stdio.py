@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    with staged(timeout_s=8.0, GIT="s3cret") as stage:
+    with staged(timeout_s=30.0, GIT="s3cret") as stage:
         yield stage
 
 

@@ -34,7 +34,7 @@ class SlowSessions:
 
     def get(self, workspace: str, session_id: str) -> Session:
         self.entered.set()
-        assert self.let_go.wait(10)
+        assert self.let_go.wait(60)
         return self._real.get(workspace, session_id)
 
 

@@ -123,12 +123,12 @@ def test_threads_that_ask_at_once_wait_for_one_reading() -> None:
     catalogs = CatalogCache(read)
 
     def ask() -> None:
-        together.wait(10)
+        together.wait(60)
         catalogs.get()
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert reads == [1]

@@ -62,7 +62,7 @@ class Slow:
         else:
             exchange.begin_chunked()
             exchange.chunk(b'id: 1\nevent: output_text.delta\ndata: {"text": "Hel"}\n\n')
-            self.go_on.wait(10)
+            self.go_on.wait(60)
             exchange.chunk(b'id: 2\nevent: output_text.delta\ndata: {"text": "lo"}\n\n')
             exchange.chunk(b"id: 3\nevent: turn.completed\ndata: {}\n\n")
             exchange.chunk(b"")

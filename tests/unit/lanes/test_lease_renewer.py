@@ -170,7 +170,7 @@ class SlowRenewals(Lanes):
 
     def renew(self, leases: Iterable[Lease], *, late: Container[Lease] = ()) -> dict[Lease, Renewal]:
         self.begun.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(60)
         return super().renew(leases, late=late)
 
 
@@ -186,12 +186,12 @@ def test_a_beat_under_way_does_not_write_the_lease_of_a_lane_that_became_idle(cl
 
     ending = threading.Thread(target=end)
     beat.start()
-    assert lanes.begun.wait(10)
+    assert lanes.begun.wait(60)
     ending.start()
     ending.join(0.1)  # without the lock it is through by now, and the beat comes after it
     lanes.go_on.set()
     for thread in (beat, ending):
-        thread.join(10)
+        thread.join(60)
     assert lanes.submit(LANE, [(2, "b")]), "the lane looks as if it ran"
 
 

@@ -111,11 +111,11 @@ def test_a_thread_that_writes_too_long_makes_the_others_unavailable(impatient: D
     def hog() -> None:
         with impatient.write():
             begun.set()
-            assert end.wait(10)
+            assert end.wait(60)
 
     thread = threading.Thread(target=hog)
     thread.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     with pytest.raises(Unavailable, match="busy"):
         submitted(impatient)
     end.set()
@@ -243,15 +243,15 @@ def test_too_many_readers_wait_for_a_place_and_many_have_one(settings: Settings)
         try:
             with database.read() as tx:
                 tx.exec_driver_sql("SELECT 1")
-                inside.wait(10)
-                leave.wait(10)
+                inside.wait(60)
+                leave.wait(60)
         except (Unavailable, threading.BrokenBarrierError) as error:
             failures.append(error)
 
     threads = [threading.Thread(target=run) for _ in range(24)]
     for thread in threads:
         thread.start()
-    inside.wait(10)
+    inside.wait(60)
     submitted(database)
     leave.set()
     for thread in threads:

@@ -93,7 +93,7 @@ def test_a_tool_that_does_not_return_times_out_by_the_shorter_limit(
     release = threading.Event()
 
     def hang(_: Json) -> str:
-        release.wait(20)
+        release.wait(60)
         return "late"
 
     outcome = called(tool(hang, timeout_s=own_s), timeout_s=process_s)
@@ -102,7 +102,7 @@ def test_a_tool_that_does_not_return_times_out_by_the_shorter_limit(
     assert left.daemon
     assert str(left.ident) in caplog.text
     release.set()
-    left.join(20)
+    left.join(60)
     assert not left.is_alive()
 
 

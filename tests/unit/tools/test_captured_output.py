@@ -38,7 +38,7 @@ def pool() -> Iterator[Pool]:
 def end_listening() -> None:
     for thread in threading.enumerate():
         if thread.name == "what tools print":
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()
 
 

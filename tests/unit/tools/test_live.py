@@ -140,15 +140,15 @@ def test_who_has_a_version_does_not_wait_while_a_newer_one_is_loaded(
     assert said(files, tmp_path) == "Hello"
     hold, is_held = threading.Event(), threading.Event()
     monkeypatch.setitem(sys.modules, "slow_to_load", SimpleNamespace(hold=hold, is_held=is_held))
-    slow = "import slow_to_load\nslow_to_load.is_held.set()\nslow_to_load.hold.wait(20)\n"
+    slow = "import slow_to_load\nslow_to_load.is_held.set()\nslow_to_load.hold.wait(60)\n"
     write(slow + TEXT.format(word="Late"))
     clock.now_s += SETTLE_S
     loading = threading.Thread(target=said, args=(files, tmp_path))
     loading.start()
-    assert is_held.wait(20)
+    assert is_held.wait(60)
     assert said(files, tmp_path) == "Hello"
     hold.set()
-    loading.join(20)
+    loading.join(60)
     assert said(files, tmp_path) == "Late"
 
 
