@@ -126,7 +126,7 @@ def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int | None,
 
 @click.command()
 def beat() -> None:
-    """Ring what was forgotten, also while no worker lives."""
+    """Re-send lost wake-ups, even when no worker is running."""
     from loom_worker.runtime.sweeping import run_beat
 
     run_beat(_with_database(process_env.NOTHING))

@@ -107,7 +107,7 @@ class Claims:
         """Lanes that could run a turn, in the order of their keys.
 
         Args:
-            created_before_ms: lanes of younger turns alone are left out: their submitter is about to ring by itself.
+            created_before_ms: lanes of younger turns alone are left out: their submitter is about to wake them itself.
             limit: most lanes.
             after: the last lane seen.
         """

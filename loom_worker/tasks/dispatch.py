@@ -104,7 +104,7 @@ class Publisher:
         try:
             self._waiting.put_nowait(action)
         except queue.Full:
-            log.warning("publisher is full; the sweep will ring")
+            log.warning("publisher is full; the sweep will send the wake-up")
 
     def close(self, timeout_s: float = 3.0) -> None:
         """Send what waits, then stop; what a broker that hangs has not taken by then is left to the sweep."""

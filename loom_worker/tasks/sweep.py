@@ -1,6 +1,6 @@
 """The sweep: the one remedy for every lost signal.
 
-It rings lanes whose lease ran out, whose turn waits for a person who has decided, or that have turns in the database
+It wakes lanes whose lease ran out, whose turn waits for a person who has decided, or that have turns in the database
 and nothing in Redis. It sends webhooks and compressions that are due, and removes what deleted sessions left. A thread
 in beat and in every worker runs it, one at a time by a lock in Redis. It does not count on Celery's redelivery.
 """
@@ -107,7 +107,7 @@ class Sweep:
     clock_ms: Callable[[], int] = field(default=now_ms)
 
     def once(self, worker: str) -> Swept | None:
-        """Ring and send what is due; None if another holds the lock."""
+        """Wake and send what is due; None if another holds the lock."""
         if not self.redis.set(keys.SWEEP, worker, nx=True, px=int(self.settings.sweep_s * 900)):
             return None
         redis_s, _ = self.redis.time()
@@ -134,7 +134,7 @@ class Sweep:
         return woken
 
     def _wake_answered(self) -> int:
-        """Ring for turns that wait for a person who has already decided."""
+        """Wake turns that wait for a person who has already decided."""
         answered = [lane for lane in self.claims.answered_lanes(limit=self.most) if self.lanes.alert(lane)]
         for lane in answered:
             self.dispatcher.wake(lane)
@@ -149,7 +149,7 @@ class Sweep:
         return sum(self._wake_lane(lane, alive, is_young) for lane in unleased)
 
     def _wake_lane(self, lane: str, alive: frozenset[str], is_young: bool) -> bool:
-        """Ring, unless a living worker runs the lane and will write its lease again within its next beat."""
+        """Wake it, unless a living worker runs the lane and will write its lease again within its next beat."""
         found = self.claims.open_lane(lane)
         if found.held_by is not None and (found.held_by in alive or is_young):
             return False

@@ -2,7 +2,7 @@
 
 A channel that closes without a connection must not end the worker: kombu 5.7.0 raises AttributeError there, and a
 worker with an unacknowledged message exits with status 1 when Redis restarts (8 of 8 runs; 5.6.2 did not). The
-messages stay in ``unacked`` and come back after the visibility timeout; our own sweep rings their lanes long before.
+messages stay in ``unacked`` and come back after the visibility timeout; our own sweep wakes their lanes long before.
 
 Neither may one that is asked to acknowledge after it was closed: a task that outlives its connection does so, kombu
 raises AttributeError again, and the worker exits. As the error of a lost connection it is logged, and that is all.

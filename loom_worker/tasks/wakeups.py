@@ -18,11 +18,11 @@ from loom_worker.lanes import keys
 
 TASK = "loom.turn.run"
 LANE, ID = "0-lane-0", "0-id-0"
-"""What stands in the form until a wake-up is rung."""
+"""What stands in the form until a wake-up is sent."""
 
 
 class WakeupQueue:
-    """Rings lanes, on one Redis."""
+    """Sends the wake-ups of lanes, on one Redis."""
 
     def __init__(self, app: Celery, redis: Any, *, new_id: Callable[[], str] = lambda: str(uuid.uuid4())) -> None:
         """Fill in the form; nothing is connected.
@@ -51,7 +51,7 @@ class WakeupQueue:
         """Put a lane's wake-up behind all that wait.
 
         Raises:
-            Unavailable: Redis did not answer; the sweep will ring.
+            Unavailable: Redis did not answer; the sweep will send it.
         """
         with translate_redis_errors():
             self._redis.lpush(keys.WAKEUPS, self.message(lane))

@@ -75,7 +75,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
 
 
 def leave(held: HeldLease, turn: Turn, worker: TurnWorker) -> None:
-    """Go on to the next turn of the lane of one that has ended, or give it back and ring if more wait in it."""
+    """Go on to the next turn of the lane of one that has ended, or give it back and wake it if more wait in it."""
     worker.renewer.let_go(held)  # a beat in between would write the lease of the idle lane again
     if worker.stopping.is_asked:
         must_wake = worker.lanes.complete(held.lease, turn.seq)

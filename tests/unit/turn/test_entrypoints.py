@@ -70,7 +70,7 @@ def test_the_next_turn_of_a_lane_is_rung_for_and_sees_what_was_said_before(stage
     ]
 
 
-def test_a_second_doorbell_does_nothing_while_the_first_is_answered(stage: Stage) -> None:
+def test_a_second_wake_up_does_nothing_while_the_first_is_answered(stage: Stage) -> None:
     turn, other = stage.submit(), stage.worker("w2")
     stage.model.scenes = [[lambda: entrypoints.serve_lane(turn.lane, other), *says("Once.")]]
     assert stage.serve(turn, stage.worker("w1")).output_text == "Once."
