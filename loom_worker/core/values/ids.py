@@ -1,6 +1,7 @@
 """Public ids: a prefix and 26 characters that sort by time (Crockford base 32: 48 bits of ms, 80 of chance)."""
 
 import secrets
+import threading
 import time
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -17,9 +18,33 @@ def sortable_id(prefix: str, *, now_ms: int, chance: int) -> str:
     return prefix + "".join(_ALPHABET[(number >> bits) & 31] for bits in range(125, -1, -5))
 
 
+class _Moments:
+    """The time and the chance of ids, which grow: turns of one millisecond are listed in the order they came in."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ms = self._chance = 0
+
+    def next(self) -> tuple[int, int]:
+        """A millisecond, and 80 bits that no other process guesses."""
+        with self._lock:
+            ms = now_ms()
+            # One bit stays free for the steps, of 64 bits each: a millisecond has room for 32,000 ids.
+            self._chance = self._chance + 1 + secrets.randbits(64) if ms == self._ms else secrets.randbits(79)
+            self._ms = ms
+            return ms, self._chance
+
+
+_moments = _Moments()
+
+
 def new_id(prefix: str) -> str:
-    """Make an id now; for the shells, pure code gets its ids as arguments."""
-    return sortable_id(prefix, now_ms=now_ms(), chance=secrets.randbits(80))
+    """Make an id now, which sorts after those that this process made before, unless its clock was set back.
+
+    For the shells; pure code gets its ids as arguments.
+    """
+    ms, chance = _moments.next()
+    return sortable_id(prefix, now_ms=ms, chance=chance)
 
 
 def now_ms() -> int:

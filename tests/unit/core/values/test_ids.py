@@ -26,3 +26,8 @@ def test_an_id_of_now_lies_between_those_of_the_moments_around_it() -> None:
     before = sortable_id("t_", now_ms=now_ms(), chance=0)
     one = new_id("t_")
     assert before <= one <= sortable_id("t_", now_ms=now_ms(), chance=2**80 - 1)
+
+
+def test_ids_of_one_millisecond_sort_as_they_were_made() -> None:
+    made = [new_id("turn_") for _ in range(1000)]
+    assert made == sorted(set(made))
