@@ -16,6 +16,11 @@ from tests.support.until import until
 TURN = b'{"id": "turn_1", "status": "completed", "output_text": "Hello"}'
 
 
+def _hears_interrupts() -> None:
+    """A shell starts what it puts in the background with SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A command on a pseudo-terminal, and what it wrote there."""
 
@@ -23,7 +28,9 @@ class Terminal:
         self._main, side = pty.openpty()
         env = {**os.environ, "LOOM_HOME": str(home), "LOOM_URL": url}
         command = [sys.executable, "-m", "loom_worker.cli.main", *arguments]
-        self.process = subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=env, start_new_session=True)
+        self.process = subprocess.Popen(
+            command, stdin=side, stdout=side, stderr=side, env=env, start_new_session=True, preexec_fn=_hears_interrupts
+        )
         os.close(side)
         self._said = b""
         self._reader = threading.Thread(target=self._read)
