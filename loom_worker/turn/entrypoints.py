@@ -28,7 +28,7 @@ AGAIN_MS = 1_000
 
 
 def serve_lane(lane: str, worker: TurnWorker) -> None:
-    """Run a lane's next turn, or go on with a parked one; ringing twice does nothing twice.
+    """Run a lane's next turn, or go on with a parked one; a second wake-up does nothing twice.
 
     The turns behind it follow in the same slot, as long as no other lane waits for one.
     """

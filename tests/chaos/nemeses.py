@@ -185,7 +185,7 @@ class Nemeses:
             self._note("duplicate", target, time.time())
 
     def race(self) -> None:
-        """Every lane's wake-up rings four times at once."""
+        """Send every lane's wake-up four times at once."""
         if self._messages.wake_all(4):
             self._note("race", "lanes", time.time())
 

@@ -82,7 +82,7 @@ def queued_first(seed: int, *, turns: int = 1_100) -> Scenario:
 
 
 def race(seed: int) -> Scenario:
-    """Four workers, and every wake-up rings four times."""
+    """Four workers, and every wake-up is sent four times."""
     return Scenario(
         "race",
         Plan(seed=seed, turn_workers=4),

@@ -50,7 +50,7 @@ def test_workers_whose_threads_all_wait_for_the_model_are_ready_and_left_alone(
             return read_readiness(client).unclaimed_s
 
     # What would be a verdict on idle workers, and what the supervisor needs to act on one.
-    until(lambda: waited_s() > AFTER_S + 10, AFTER_S + 30, "the doorbells of the others go unanswered")
+    until(lambda: waited_s() > AFTER_S + 10, AFTER_S + 30, "the wake-ups of the others go unanswered")
     assert statuses == {200}
     release.set()
     assert {system.ended(turn_id)["status"] for turn_id in slow + queued} == {"completed"}

@@ -89,7 +89,7 @@ def test_a_process_that_was_not_started_has_no_parts(imported: dict[str, Any]) -
 
 def test_an_accepted_turn_is_put_on_its_lane_and_its_log_opened(service: Service, valkey: redis.Redis) -> None:
     turn, _ = service.submit("default", "s1", NewTurn("How many?"), agent=None)
-    until(lambda: valkey.llen(TURN_QUEUE), 5, "the doorbell is on the queue")
+    until(lambda: valkey.llen(TURN_QUEUE), 5, "the wake-up is on the queue")
     assert valkey.zrange(keys.lane(turn.lane), 0, -1) == [turn.id]
     assert valkey.hget(keys.lease(turn.lane), "state") == "kicked"
     events = service.waiter.events("default", turn.id, after=0, is_stopping=lambda: False)
@@ -98,7 +98,7 @@ def test_an_accepted_turn_is_put_on_its_lane_and_its_log_opened(service: Service
 
 def test_no_message_on_the_queue_shows_what_the_user_wrote(service: Service, valkey: redis.Redis) -> None:
     service.submit("default", "s1", NewTurn("My secret is plugh."), agent=None)
-    until(lambda: valkey.llen(TURN_QUEUE), 5, "the doorbell is on the queue")
+    until(lambda: valkey.llen(TURN_QUEUE), 5, "the wake-up is on the queue")
     assert all("plugh" not in str(valkey.dump(key)) for key in valkey.keys("*"))
     assert len(str(valkey.lindex(TURN_QUEUE, 0))) < 1024
 

@@ -241,7 +241,7 @@ def test_a_sweeper_sweeps_until_it_is_stopped_and_outlives_what_fails(
     request.addfinalizer(sweeper.stop)
     until(lambda: "the next one comes" in caplog.text, 5, "a sweep that fails")
     quick.redis.flushall()
-    until(lambda: book.woken, 5, "a bell")
+    until(lambda: book.woken, 5, "a wake-up")
     sweeper.stop()
     assert [record for record in caplog.records if getattr(record, "lost", 0) == 1]
 

@@ -56,7 +56,7 @@ def test_the_final_event_shows_the_turn_as_every_reader_finds_it(stage: Stage) -
     assert stage.live(turn)[-1].data == turn.as_json()
 
 
-def test_the_next_turn_of_a_lane_is_rung_for_and_sees_what_was_said_before(stage: Stage) -> None:
+def test_the_next_turn_of_a_lane_is_woken_and_sees_what_was_said_before(stage: Stage) -> None:
     stage.model.scenes = [says("First."), says("Second.")]
     one, two, worker = stage.submit("one"), stage.submit("two"), stage.worker("w1")
     stage.serve(two, worker)
@@ -77,7 +77,7 @@ def test_a_second_wake_up_does_nothing_while_the_first_is_answered(stage: Stage)
     assert len(stage.model.asked) == 1
 
 
-def test_a_doorbell_of_an_unknown_lane_leaves_nothing_behind(stage: Stage) -> None:
+def test_a_wake_up_of_an_unknown_lane_leaves_nothing_behind(stage: Stage) -> None:
     entrypoints.serve_lane("nobody", stage.worker("w1"))
     assert stage.redis.keys("loom:l*") == []
 
@@ -119,7 +119,7 @@ def test_a_turn_goes_on_when_its_calls_are_done_in_any_order(stage: Stage, order
     agrees(stage, turn.id)
 
 
-def test_a_late_chord_body_does_not_ring_for_a_turn_that_went_on(stage: Stage) -> None:
+def test_a_late_chord_body_does_not_wake_a_turn_that_went_on(stage: Stage) -> None:
     stage.model.scenes = [wants(*SUMS[:1]), says("3")]
     turn, worker = stage.submit(), stage.worker("w1")
     stage.serve(turn, worker)

@@ -82,7 +82,7 @@ def test_the_end_of_a_turn_counts_its_patterns_once_and_names_them(stage: Stage)
     stage.model.scenes = [wants(("note", {})), says("42")]
     turn = stage.submit()
     done = stage.serve(turn, stage.worker("w1"))
-    stage.serve(turn, stage.worker("w2"))  # a wake-up that rings again
+    stage.serve(turn, stage.worker("w2"))  # a wake-up that is sent again
     assert [each["id"] for each in done.patterns] == ["sql/top_n"]
     effects = PatternUses(stage.database).effects(WORKSPACE)
     assert list(effects) == [("sql/top_n", "v1")]

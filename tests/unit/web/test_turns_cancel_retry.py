@@ -22,19 +22,19 @@ ACTIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "wish"), ACTIONS)
+@pytest.mark.parametrize(("body", "action"), ACTIONS)
 def test_a_running_turn_is_told_how_to_end(
-    client: FlaskClient, submit: Submit, worker: PlayedWorker, body: dict[str, Any], wish: str
+    client: FlaskClient, submit: Submit, worker: PlayedWorker, body: dict[str, Any], action: str
 ) -> None:
     turn = submit()
     worker.start(turn["id"])
     answer = client.post(f"/v1/turns/{turn['id']}/cancel", **body)
     told = answer.get_json()
-    assert (answer.status_code, told["status"], told["cancel"]) == (202, "in_progress", wish)
+    assert (answer.status_code, told["status"], told["cancel"]) == (202, "in_progress", action)
     assert (answer.headers["Location"], answer.headers["Retry-After"]) == (f"/v1/turns/{turn['id']}", "1")
     worker.heed(turn["id"])
     ended = client.get(f"/v1/turns/{turn['id']}?wait=5").get_json()
-    assert ended["status"] == ("completed" if wish == "finish" else "cancelled")
+    assert ended["status"] == ("completed" if action == "finish" else "cancelled")
 
 
 def test_a_turn_that_nobody_began_is_cancelled_at_once(client: FlaskClient, submit: Submit) -> None:
@@ -67,7 +67,7 @@ def test_cancelling_again_changes_nothing_and_a_turn_that_ended_stays_as_it_is(
         ({"data": b"action=rollback", "content_type": "text/plain"}, 415),
     ],
 )
-def test_a_wish_that_cannot_be_read_cancels_nothing(
+def test_a_cancel_that_cannot_be_read_cancels_nothing(
     client: FlaskClient, submit: Submit, body: dict[str, Any], status: int
 ) -> None:
     turn = submit()
@@ -76,7 +76,7 @@ def test_a_wish_that_cannot_be_read_cancels_nothing(
     assert client.get(f"/v1/turns/{turn['id']}").get_json()["status"] == "queued"
 
 
-def test_a_wish_in_chunks_is_heard_too(live: Live, submit: Submit, worker: PlayedWorker) -> None:
+def test_a_cancel_in_chunks_is_read_too(live: Live, submit: Submit, worker: PlayedWorker) -> None:
     turn = submit()
     worker.start(turn["id"])
     connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=60)
