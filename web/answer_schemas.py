@@ -290,9 +290,33 @@ _PATTERN_MATCH = answer(
 _USAGE_ROW: Schema = {
     "type": "object",
     "description": "Sums over one group; `key` names it.",
-    "properties": {"key": TEXT, "turns": WHOLE, **_USAGE},
+    "properties": {"key": TEXT, "turns": WHOLE, "tool_calls": WHOLE, **_USAGE},
     "required": ["key", "turns", "input_tokens", "output_tokens", "cost_usd"],
 }
+
+_AMOUNTS: Schema = {"usd": NUMBER, "tokens": WHOLE, "tool_calls": WHOLE}
+_SPENDING = answer(
+    {
+        "level": TEXT,
+        "window": or_null(TEXT),
+        "limit": {"type": "object", "properties": _AMOUNTS},
+        "used": {"type": "object", "properties": _AMOUNTS},
+        "renews_at": or_null(TIME),
+    },
+    description="What is used of a limit; `window` is the day or month in UTC, null for good. Calls that are under way "
+    "count at the most they can cost.",
+)
+_WORKSPACE = answer(
+    {
+        "name": TEXT,
+        "object": {"type": "string", "const": "workspace"},
+        "budget": {"type": ["object", "null"]},
+        "disabled": {"type": "boolean"},
+        "updated_at": or_null(TIME),
+        "spending": array(ref("Spending")),
+    },
+    description="A workspace and the rules that its administrator has set.",
+)
 
 _QUEUE_STATS = answer(
     {
@@ -354,6 +378,8 @@ ANSWERS: dict[str, Schema] = {
     "Usage": answer(_USAGE, description="Tokens and cost; the cost is null where a price is not known."),
     "UsageRow": _USAGE_ROW,
     "QueueStats": _QUEUE_STATS,
+    "Spending": _SPENDING,
+    "Workspace": _WORKSPACE,
     "Problem": _PROBLEM,
     "Health": answer({"status": TEXT}, description="A probe's answer."),
 }

@@ -21,6 +21,7 @@ from web.patterns import PatternViews
 from web.query import require_declared_parameters
 from web.sessions import SessionViews
 from web.turns import TurnViews
+from web.workspaces import WorkspaceViews
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -46,6 +47,7 @@ def create_app(service: "Service") -> Flask:
         BlobViews(service),
         CatalogViews(service),
         PatternViews(service),
+        WorkspaceViews(service),
         HealthViews(service, limiter),
         MetricsViews(service),
         PageViews(),

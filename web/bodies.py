@@ -27,6 +27,7 @@ _PLAIN = re.compile(r"[\x21\x23-\x7e][\x20-\x7e]*")
 _NEW_TURN = Checker(request_schemas.NEW_TURN)
 _NEW_SESSION = Checker(request_schemas.NEW_SESSION)
 _SESSION_PATCH = Checker(request_schemas.SESSION_PATCH)
+_WORKSPACE_PATCH = Checker(request_schemas.WORKSPACE_PATCH)
 _RECALL = Checker(request_schemas.RECALL)
 _CANCEL_TURN = Checker(request_schemas.CANCEL_TURN)
 _DECISION = Checker(request_schemas.DECISION)
@@ -108,6 +109,16 @@ def session_patch(body: Json) -> SessionPatch:
     cleared: Any = frozenset(name for name, value in body.items() if value is None)
     tools = body.get("tools")
     return SessionPatch(**{**body, "tools": None if tools is None else tuple(tools)}, clear=cleared)
+
+
+def workspace_patch(body: Json) -> Json:
+    """Check a change of a workspace's rules; null clears.
+
+    Raises:
+        Refused: 422, with every flaw.
+    """
+    _require(body, _WORKSPACE_PATCH)
+    return body
 
 
 def message_ids(body: Json) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What there is and how it goes: agents, tools, usage, the queue, webhook deliveries."""
+"""What there is and how it goes: agents, tools, the queue, webhook deliveries."""
 
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,10 @@ from loom_worker.core.values.tools import Tool
 from web.answers import Route, is_id, json_answer, listed, page_answer
 from web.bodies import no_body
 from web.caller import caller
-from web.query import choice_argument, page_wanted, text_argument
+from web.query import page_wanted, text_argument
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
-
-GROUPS = ("session", "agent", "model", "workspace", "day")
 
 
 class CatalogViews:
@@ -32,7 +30,6 @@ class CatalogViews:
             Route("GET", "/v1/agents", self.agents),
             Route("GET", "/v1/agents/<name>", self.agent),
             Route("GET", "/v1/tools", self.tools),
-            Route("GET", "/v1/usage", self.usage),
             Route("GET", "/v1/queue/stats", self.queue_stats),
             Route("GET", "/v1/deliveries", self.deliveries),
             Route("POST", "/v1/deliveries/<delivery_id>/replay", self.replay_delivery),
@@ -55,11 +52,6 @@ class CatalogViews:
         tools = self._service.tools(name)
         approval = next((agent.approval for agent in self._service.agents() if agent.name == name), ApprovalPolicy())
         return json_answer(listed((_tool_json(tool, approval) for tool in tools), "name"))
-
-    def usage(self) -> Response:
-        """Sum tokens and cost of the workspace."""
-        group_by = choice_argument("group_by", GROUPS) or "workspace"
-        return json_answer(listed(self._service.usage(caller().workspace, group_by=group_by), "key"))
 
     def queue_stats(self) -> Response:
         """Count what waits, what runs and who works."""

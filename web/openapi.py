@@ -16,6 +16,7 @@ SCHEMAS: dict[str, Schema] = {
     "NewTurn": request_schemas.NEW_TURN,
     "NewSession": request_schemas.NEW_SESSION,
     "SessionPatch": request_schemas.SESSION_PATCH,
+    "WorkspacePatch": request_schemas.WORKSPACE_PATCH,
     "Recall": request_schemas.RECALL,
     "CancelTurn": request_schemas.CANCEL_TURN,
     "Decision": request_schemas.DECISION,

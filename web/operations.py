@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import TurnStatus
+from loom_worker.core.values.usage import GROUPS, Purpose
 from web.schemas import TEXT, TIME, WHOLE, one_of
 
 PARAMETERS: dict[str, Json] = {
@@ -58,7 +59,8 @@ PARAMETERS: dict[str, Json] = {
     "agent": {"in": "query", "schema": {"type": "string", "default": "default"}, "description": "An agent's name."},
     "group_by": {
         "in": "query",
-        "schema": {"type": "string", "enum": ["session", "agent", "model", "workspace", "day"], "default": "workspace"},
+        "schema": {"type": "string", "enum": list(GROUPS), "default": "workspace"},
+        "description": "What to sum by; times are in UTC.",
     },
     "Last-Event-ID": {"in": "header", "schema": WHOLE, "description": "As starting_after, and before it."},
     "Idempotency-Key": {
@@ -66,6 +68,10 @@ PARAMETERS: dict[str, Json] = {
         "schema": {"type": "string", "maxLength": 255},
         "description": "The same key, path and body give the same turn again (`Idempotency-Replayed: true`).",
     },
+    "turn": {"in": "query", "schema": TEXT, "description": "Of this turn only."},
+    "of_agent": {"name": "agent", "in": "query", "schema": TEXT, "description": "Of this agent only."},
+    "model": {"in": "query", "schema": TEXT, "description": "Of this model only."},
+    "kind": {"in": "query", "schema": one_of(Purpose), "description": "Of calls for this purpose only."},
     "session": {"in": "query", "schema": TEXT, "description": "Of this session only."},
     "tool": {"in": "query", "schema": TEXT, "description": "Of the tool of this name only."},
     "since": {"in": "query", "schema": TIME, "description": "The first moment that counts."},
@@ -318,7 +324,24 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "operation",
         {200: "UsageRowList"},
         (422,),
-        parameters=("group_by", *_PAGE),
+        parameters=("group_by", "turn", "session", "of_agent", "model", "kind", "since", "until", *_PAGE),
+    ),
+    ApiOperation(
+        "GET",
+        "/v1/workspaces/{workspace}",
+        "Look at your workspace, and at what is used of its budget",
+        "operation",
+        {200: "Workspace"},
+        (404,),
+    ),
+    ApiOperation(
+        "PATCH",
+        "/v1/workspaces/{workspace}",
+        "Change the rules of your workspace",
+        "operation",
+        {200: "Workspace"},
+        (404, 413, 415, 422),
+        "WorkspacePatch",
     ),
     ApiOperation("GET", "/v1/queue/stats", "Count what waits and runs", "operation", {200: "QueueStats"}),
     ApiOperation(

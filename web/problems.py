@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 from loom_worker.core.errors import (
     Conflict,
     Flaw,
+    Forbidden,
     Invalid,
     LoomError,
     NotFound,
@@ -106,6 +107,8 @@ def _of_rejected(error: Rejected) -> ProblemDetails:
     match error:
         case NotFound():
             return ProblemDetails(404, error.slug or "not-found", str(error))
+        case Forbidden():
+            return ProblemDetails(403, error.slug or "forbidden", str(error))
         case Conflict():
             return ProblemDetails(409, error.slug or "conflict", str(error))
         case Invalid():

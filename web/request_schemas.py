@@ -15,6 +15,8 @@ LATEST = r"^[A-Za-z0-9._-]{1,128}@latest$(?!\n)"
 MOST_RECALLED = 200
 """Messages of one request to recall them; a person seldom means more, and each is looked up."""
 MAX_DEADLINE_S = 86_400
+MOST_USD, MOST_TOKENS = 1_000_000, 1_000_000_000_000
+"""Of a budget; what is larger is unlimited for all practical purposes, and its sums would not be exact."""
 DOUBLE_TEXTING = ("enqueue", "reject", "interrupt", "rollback")
 
 
@@ -34,10 +36,23 @@ def _text(longest: int, *, shortest: int = 0) -> Schema:
 
 _METADATA: Schema = {"type": "object", "description": "Yours to fill; at most 16 KiB of JSON."}
 _KERNEL: Schema = {"type": "object", "description": "User identity, goals, preferences; at most 64 KiB of JSON."}
+_AMOUNTS: Schema = {
+    "usd": {"type": "number", "minimum": 0, "maximum": MOST_USD},
+    "tokens": {"type": "integer", "minimum": 0, "maximum": MOST_TOKENS},
+    "tool_calls": {"type": "integer", "minimum": 0, "maximum": MOST_TOKENS},
+}
 _BUDGET: Schema = {
     "type": "object",
     "description": "What may be spent; an absent member is unlimited.",
-    "properties": {"usd": {"type": "number", "minimum": 0}, "tokens": {"type": "integer", "minimum": 0}},
+    "properties": _AMOUNTS,
+    "additionalProperties": False,
+}
+_PERIOD: Schema = {"type": "object", "properties": _AMOUNTS, "additionalProperties": False}
+_BUDGET_OVER_TIME: Schema = {
+    "type": "object",
+    "description": "What may be spent for good, and under `day` and `month` (UTC) in each; an absent member is "
+    "unlimited.",
+    "properties": {**_AMOUNTS, "day": _PERIOD, "month": _PERIOD},
     "additionalProperties": False,
 }
 _WEBHOOK: Schema = {
@@ -95,7 +110,7 @@ NEW_SESSION = _object(
         "title": or_null(_text(500)),
         "metadata": _METADATA,
         "kernel": _KERNEL,
-        "budget": or_null(_BUDGET),
+        "budget": or_null(_BUDGET_OVER_TIME),
         "model": or_null(_text(128, shortest=1)),
     },
     description="A session to be made; every member is optional.",
@@ -108,7 +123,7 @@ SESSION_PATCH = _object(
         "kernel": _KERNEL,
         "status": {"type": "string", "enum": ["active", "paused", "archived"]},
         "model": or_null(_text(128, shortest=1)),
-        "budget": or_null(_BUDGET),
+        "budget": or_null(_BUDGET_OVER_TIME),
         "tools": {
             "type": ["array", "null"],
             "items": _text(128),
@@ -127,6 +142,17 @@ SESSION_PATCH = _object(
         },
     },
     description="What is to change: absent members stay as they are, null clears.",
+)
+
+WORKSPACE_PATCH = _object(
+    {
+        "budget": {**or_null(_BUDGET_OVER_TIME), "description": "For all sessions of the workspace together."},
+        "disabled": {
+            "type": "boolean",
+            "description": "true: what runs is interrupted, what is queued waits, and no turn is accepted (403).",
+        },
+    },
+    description="Rules that are to change: absent members stay as they are, null clears.",
 )
 
 RECALL = _object(

@@ -1,6 +1,7 @@
 """What JSON Schemas are made of, and how the fields of a dataclass describe the answer that it becomes."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -20,7 +21,7 @@ CUT: Schema = {
     "url": {"type": "string", "description": "With `truncated`: the URL of the whole."},
 }
 """What an answer has only where some of its fields were cut."""
-_PLAIN: Mapping[object, Schema] = {str: TEXT, int: WHOLE, float: NUMBER, bool: FLAG}
+_PLAIN: Mapping[object, Schema] = {str: TEXT, int: WHOLE, float: NUMBER, Decimal: NUMBER, bool: FLAG}
 _NAMED: Mapping[object, str] = {Usage: "Usage", Call: "ToolCall", Waiting: "Waiting"}
 """Classes whose answers have a schema of their own."""
 

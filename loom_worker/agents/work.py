@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from loom_worker.core.fields import Fields
 from loom_worker.core.values.agents import ApprovalPolicy, Auth, Backend, McpServer, Scope
+from loom_worker.core.values.json import Json
 
 _KINDS = ("sql", "rest", "documents")
 _MEMBERS = {
@@ -14,6 +15,8 @@ _MEMBERS = {
     "documents": ("path",),
 }
 """Keys of a backend other than ``type``, by its type."""
+MOST_USD = 1_000_000.0
+"""A budget; sums of more than some millions would not be exact any more."""
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TARGET = re.compile(r"[./:]")
 """In the name of a tool's file or module, and not in that of a tool."""
@@ -29,6 +32,29 @@ class ToolList:
     servers: tuple[McpServer, ...]
     allows_mcp: bool
     """True: all tools of ``servers`` are allowed, though ``allowed`` does not name them."""
+
+
+def budget(spec: Fields) -> Json | None:
+    """What all sessions of the agent may spend together, for good, a day and a month.
+
+    Raises:
+        InvalidField: an amount that is none.
+    """
+    fields = spec.under("budget")
+    found = _amounts(fields)
+    for period in ("day", "month"):
+        if amounts := _amounts(fields.under(period)):
+            found[period] = amounts
+    return found or None
+
+
+def _amounts(fields: Fields) -> Json:
+    amounts = {
+        "usd": fields.number("usd", most=MOST_USD),
+        "tokens": fields.whole("tokens", least=0),
+        "tool_calls": fields.whole("tool_calls", least=0),
+    }
+    return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
 def backend(spec: Fields) -> Backend | None:

@@ -13,6 +13,7 @@ from loom_worker.cli.http import client, sendable
 from loom_worker.core.settings import from_env
 from loom_worker.core.text import clean, one_line
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.usage import GROUPS
 
 WIDEST = 60
 """Characters of a table's cell."""
@@ -46,6 +47,12 @@ class ShowsByName(click.Group):
         return super().resolve_command(ctx, ["show", *args] if is_name else args)
 
 
+USAGE_COLUMNS = (
+    *("key", "turns", "llm_calls", "tool_calls", "input_tokens", "output_tokens"),
+    *("cache_read_tokens", "cache_write_tokens", "cost_usd"),
+)
+
+
 @click.command()
 @click.option("--agent", help="Of this agent; unless given, of the one named default.")
 @common
@@ -57,17 +64,21 @@ def tools(*, agent: str | None, url: str | None, as_json: bool) -> None:
 @click.command()
 @click.option(
     "--by",
-    type=click.Choice(["session", "agent", "model", "workspace", "day"]),
+    type=click.Choice(GROUPS),
     default="workspace",
     show_default=True,
     help="What to sum over.",
 )
+@click.option("--session", help="Of this session only.")
+@click.option("--agent", help="Of this agent only.")
+@click.option("--model", help="Of this model only.")
+@click.option("--since", help="From this time on, such as 2026-11-24T00:00:00Z.")
+@click.option("--until", help="Before this time.")
 @paged
 @common
-def usage(by: str, limit: int, after: str | None, *, url: str | None, as_json: bool) -> None:
-    """Sum tokens and cost."""
-    columns = ("key", "turns", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd")
-    show("/v1/usage", {"group_by": by, "limit": limit, "after": after}, columns, url=url, as_json=as_json)
+def usage(by: str, *, url: str | None, as_json: bool, **query: str | int | None) -> None:
+    """Sum tokens and cost; times are in UTC."""
+    show("/v1/usage", {"group_by": by, **query}, USAGE_COLUMNS, url=url, as_json=as_json)
 
 
 def show(path: str, query: Json, columns: Sequence[str], *, url: str | None, as_json: bool) -> None:

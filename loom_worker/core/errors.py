@@ -28,6 +28,10 @@ class NotFound(Rejected):
     """No such thing in this workspace (404, also for what belongs to others)."""
 
 
+class Forbidden(Rejected):
+    """Whoever asks may not do that (403)."""
+
+
 class Conflict(Rejected):
     """The thing is in another state than the request needs (409)."""
 
@@ -116,6 +120,15 @@ class Overruled(LoomError):
 
 class BudgetExceeded(LoomError):
     """What must be sent does not fit the model's window."""
+
+
+class BudgetSpent(LoomError):
+    """A budget in money, tokens or calls has too little left; ``args[1]`` is when it renews (ms), None if never."""
+
+    @property
+    def renews_ms(self) -> int | None:
+        """Milliseconds since 1970."""
+        return self.args[1] if len(self.args) > 1 else None
 
 
 class ToolFailed(LoomError):

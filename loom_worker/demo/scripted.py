@@ -13,6 +13,7 @@ from hashlib import sha256
 
 from loom_worker.core.errors import Interrupted, ProviderFailed
 from loom_worker.core.stopping import Stopping
+from loom_worker.core.values.budgets import FREE
 from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, ToolUse, Usage
 from loom_worker.demo.questions.steps import ScriptStep, next_step
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
@@ -60,13 +61,22 @@ class Scripted:
         """
         whole = next_step(request)
         step = _within(whole, self._max_reply_bytes)
+        is_large = step is not whole
+        step = self._shortened(step, request.max_tokens)
+        is_long = not is_large and step is not whole
         request.watch.asked()
         self._take_time(request)
         yield from (TextDelta(piece) for piece in _PIECE.findall(step.text))
         uses = tuple(ToolUse(_call_id(request, n), name, arguments) for n, (name, arguments) in enumerate(step.calls))
         yield Reply(
             text=step.text,
-            stop_reason="reply_too_large" if step is not whole else "tool_use" if uses else "end_turn",
+            stop_reason="reply_too_large"
+            if is_large
+            else "max_tokens"
+            if is_long
+            else "tool_use"
+            if uses
+            else "end_turn",
             usage=self._usage(request, step),
             model=self.name,
             tool_uses=uses,
@@ -80,15 +90,23 @@ class Scripted:
             request.watch.silent()
             time.sleep(min(left_s, POLL_S))  # as rarely as a real model's call checks, so that load costs the same
 
+    def _shortened(self, step: ScriptStep, max_tokens: int) -> ScriptStep:
+        """The same if it has no more tokens than it may, else as many of its first words as fit."""
+        if self._count(_said(step)) <= max_tokens:
+            return step
+        pieces = _PIECE.findall(step.text)
+        while pieces and self._count("".join(pieces)) > max_tokens:
+            pieces.pop()
+        return ScriptStep("".join(pieces))
+
     def _usage(self, request: Request, step: ScriptStep) -> Usage:
         # Text by text: those of earlier turns recur with every call, and a counter may remember them.
         texts = [request.system, request.memory, *(_as_text(message) for message in request.messages)]
         tools = json.dumps([[tool.name, tool.description, dict(tool.input_schema)] for tool in request.tools])
-        output = step.text + (json.dumps(step.calls) if step.calls else "")
         return Usage(
             input_tokens=sum(map(self._count, texts)) + (self._count(tools) if request.tools else 0),
-            output_tokens=self._count(output),
-            cost_usd=0.0,
+            output_tokens=self._count(_said(step)),
+            cost_usd=FREE,
             llm_calls=1,
         )
 
@@ -116,6 +134,10 @@ def _within(step: ScriptStep, max_bytes: int) -> ScriptStep:
     text = step.text.encode()
     size_bytes = len(text) + (len(json.dumps(step.calls)) if step.calls else 0)
     return step if size_bytes <= max_bytes else ScriptStep(text[:max_bytes].decode(errors="ignore"))
+
+
+def _said(step: ScriptStep) -> str:
+    return step.text + (json.dumps(step.calls) if step.calls else "")
 
 
 def _as_text(message: ChatMessage) -> str:

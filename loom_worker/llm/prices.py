@@ -4,10 +4,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from typing import cast
 
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Reply, Usage
 from loom_worker.core.values.json import Json
 
@@ -21,6 +23,8 @@ BEDROCK = re.compile(
 """Bedrock's name for a model: the vendor's own name, after an optional ARN and region, before an optional version."""
 BEDROCK_REGION = re.compile(r"(?:[a-z-]{2,10}\.)?anthropic\.(?=claude-)")
 """The part before the vendor's own name; it says which regions may run a model."""
+NANO_PER_TOKEN = 1000
+"""Billionths of a USD for a token at 1 USD per million."""
 SNAPSHOT = re.compile(r"[-@](?:\d{8}|latest)\Z")
 """What may follow a family's name; ``claude-opus-4-9`` is another family than ``claude-opus``, of unknown price."""
 
@@ -29,20 +33,20 @@ SNAPSHOT = re.compile(r"[-@](?:\d{8}|latest)\Z")
 class TokenPrices:
     """USD per million tokens."""
 
-    input: float
-    output: float
-    cache_write: float
-    cache_read: float
+    input: Decimal
+    output: Decimal
+    cache_write: Decimal
+    cache_read: Decimal
 
-    def cost_usd(self, usage: Usage) -> float:
-        """The price of these tokens."""
+    def cost_usd(self, usage: Usage) -> Decimal:
+        """The price of these tokens, to a billionth."""
         millionths = (
             usage.input_tokens * self.input
             + usage.output_tokens * self.output
             + usage.cache_write_tokens * self.cache_write
             + usage.cache_read_tokens * self.cache_read
         )
-        return millionths / 1_000_000
+        return usd(millionths / 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +58,39 @@ class Price:
     above_tokens: int = 0
     """A prompt of more tokens is a long one."""
 
-    def cost_usd(self, usage: Usage) -> float:
+    def cost_usd(self, usage: Usage) -> Decimal:
         """The price of one call."""
         prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         prices = self.long_tokens if self.long_tokens and prompt > self.above_tokens else self.tokens
         return prices.cost_usd(usage)
 
 
-def cost_usd(model: str, usage: Usage) -> float | None:
+def cost_usd(model: str, usage: Usage) -> Decimal | None:
     """Price one call (not a sum over several: some rates depend on the call's length); None if there is no price."""
     if FREE.match(model):
-        return 0.0
+        return Decimal(0)
     price = _price(plain_name(model), table())
     return None if price is None else price.cost_usd(usage)
+
+
+def rates(model: str, input_tokens: int) -> tuple[Decimal, Decimal] | None:
+    """The most that an input token and an output token of a call may cost, in billionths of a USD; None: no price.
+
+    Args:
+        input_tokens: of the call, at most.
+    """
+    if FREE.match(model):
+        return Decimal(0), Decimal(0)
+    price = _price(plain_name(model), table())
+    if price is None:
+        return None
+    prices = price.long_tokens if price.long_tokens and input_tokens > price.above_tokens else price.tokens
+    return max(prices.input, prices.cache_write, prices.cache_read) * NANO_PER_TOKEN, prices.output * NANO_PER_TOKEN
+
+
+def has_price(model: str) -> bool:
+    """False for a model whose calls cannot be counted in USD."""
+    return rates(model, 0) is not None
 
 
 def plain_name(model: str) -> str:
@@ -98,7 +122,7 @@ def with_cost(reply: Reply) -> Reply:
 @cache
 def _file() -> Json:
     text = files(__package__).joinpath("prices.json").read_text(encoding="utf-8")
-    return cast("Json", json.loads(text))
+    return cast("Json", json.loads(text, parse_float=Decimal))
 
 
 def small_name() -> str:
@@ -117,7 +141,7 @@ def table() -> Mapping[str, Price]:
 
 
 def _tokens(entry: Json) -> TokenPrices:
-    return TokenPrices(**{name: float(entry[name]) for name in TokenPrices.__slots__})
+    return TokenPrices(**{name: Decimal(entry[name]) for name in TokenPrices.__slots__})
 
 
 def _price(model: str, prices: Mapping[str, Price]) -> Price | None:

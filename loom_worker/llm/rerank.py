@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from loom_worker.core.errors import LoomError
-from loom_worker.core.values.chat import ChatMessage, Reply, Request, Usage
+from loom_worker.core.values.budgets import Reservation
+from loom_worker.core.values.chat import ChatMessage, Reply, Request
 from loom_worker.core.values.json import untagged
 from loom_worker.core.values.tools import Caller
+from loom_worker.llm.meter import PaidModel
 from loom_worker.llm.model import Model, Revocable, whole_reply
 
 log = logging.getLogger(__name__)
@@ -52,8 +54,14 @@ class SessionAccounts(Protocol):
     def is_there(self, lane: str) -> bool:
         """Whether the session of a lane is not deleted; what its messages say is sent nowhere else."""
 
-    def charge(self, caller: Caller, model: str, usage: Usage) -> None:
-        """Enter what an answer of this model cost, also one that is of no use.
+    def on_budget(self, model: Model, caller: Caller) -> PaidModel:
+        """The model, paid for by the session's budgets."""
+
+    def charge(self, caller: Caller, reply: Reply, held: Sequence[Reservation]) -> None:
+        """Enter what an answer cost, also one that is of no use.
+
+        Args:
+            held: what was set aside for it.
 
         Raises:
             LoomError: it could not be entered.
@@ -73,10 +81,11 @@ class Reranker:
     def answer(self, prompt: RankingPrompt, caller: Caller) -> Reply | None:
         """The model's answer; None if it failed or was too late, which is logged."""
         until_s = self.clock() + self.deadline_s
-        model = Revocable(self.model, lambda: self.accounts.is_there(caller.lane))
+        paid = self.accounts.on_budget(self.model, caller)
+        model = Revocable(paid, lambda: self.accounts.is_there(caller.lane))
         try:
             reply = whole_reply(model, prompt.request(is_given_up=lambda: self.clock() > until_s))
-            self.accounts.charge(caller, reply.model, reply.usage)
+            self.accounts.charge(caller, reply, paid.held)
         except LoomError as error:  # Interrupted too: a worker that stops can still go on without the ranking
             log.warning("%s without the model: %s", prompt.action, error)
             return None

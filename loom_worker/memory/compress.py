@@ -13,16 +13,19 @@ from typing import Protocol
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Interrupted, Unavailable
 from loom_worker.core.stopping import Stopping
+from loom_worker.core.values.budgets import Payer, Settlement
 from loom_worker.core.values.ids import new_id, now_ms
 from loom_worker.core.values.memory import Change, MemoryPolicy, MemoryState, Summary
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.lanes.lease_renewer import LiveWorkers
+from loom_worker.llm.meter import OnBudget
 from loom_worker.llm.model import Revocable
 from loom_worker.memory import summarize
 from loom_worker.memory.kernel import kept
 from loom_worker.memory.layers import turns
 from loom_worker.memory.pressure import Batch, batch, l2_is_full
 from loom_worker.memory.summarize import CompressionRules
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.ledger import Charge
 from loom_worker.store.memory import Memories, MemoryClaim, NewSnapshot
 
@@ -40,6 +43,28 @@ STEPS = 20
 """Taken at a time; a session that needs more waits until all that are due had theirs."""
 THREADS_PER_SESSION = 4
 """A process works on one session for every so many of its threads: the others are for tools, which turns wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A session whose memory this worker compresses."""
+
+    lane: str
+    held: MemoryClaim
+    rules: CompressionRules
+    payer: Payer
+    paid: OnBudget | None
+    """The model of ``rules``, as far as budgets see it; None: there is none."""
+
+    def charge(self, summary: Summary) -> Charge | None:
+        """What a summary cost; None if no model was asked."""
+        owner, usage = self.held.session, summary.usage
+        if not usage.llm_calls:
+            return None
+        settlement = Settlement(self.payer, usage.amount(), self.paid.held if self.paid else ())
+        return Charge(
+            owner.workspace, owner.id, owner.agent, summary.asked, usage, kind="summary", settlement=settlement
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +89,7 @@ class Compressor:
     worker: str
     """This process' name."""
     memories: Memories
+    budgets: Budgets
     agents: CompressionAgents
     workers: LiveWorkers
     stopping: Stopping
@@ -127,13 +153,11 @@ class Compressor:
         crash_points.reached("summary.claimed")
         is_done = was_interrupted = False
         try:
-            rules = self.agents.compression(held.session)
-            if rules.model is not None:
-                rules = replace(rules, model=Revocable(rules.model, lambda: self.memories.is_there(lane)))
+            work = self._work(lane, held)
             state: MemoryState | None = held.state
             left = STEPS
             while state is not None and left and not self.stopping.is_asked:
-                state = self._advance(lane, held, state, rules)
+                state = self._advance(work, state)
                 left -= 1
             is_done = state is None
         except Interrupted as error:
@@ -143,23 +167,33 @@ class Compressor:
             is_due = self.memories.release(lane, self.worker, is_done=is_done, seen_due_ms=held.due_ms)
         return is_due or not (is_done or was_interrupted)
 
-    def _advance(self, lane: str, held: MemoryClaim, state: MemoryState, rules: CompressionRules) -> MemoryState | None:
+    def _work(self, lane: str, held: MemoryClaim) -> _Work:
+        """What its agent compresses it by; what the model is sent ends with the session, and is paid for by it."""
+        owner, rules = held.session, self.agents.compression(held.session)
+        payer = Payer(owner.workspace, lane, owner.agent, rules.agent_budget)
+        if rules.model is None:
+            return _Work(lane, held, rules, payer, None)
+        paid = OnBudget(rules.model, self.budgets, payer, rules.count)
+        model = Revocable(paid, lambda: self.memories.is_there(lane))
+        return _Work(lane, held, replace(rules, model=model), payer, paid)
+
+    def _advance(self, work: _Work, state: MemoryState) -> MemoryState | None:
         """Take one step; the state it led to, or None if none was due or somebody else changed the memory."""
-        step = self._next(lane, state, rules)
+        lane, session_id = work.lane, work.held.session.id
+        step = self._next(lane, state, work.rules)
         if step is None:
             return None
         crash_points.reached("summary.made")
-        owner, usage = held.session, step.summary.usage
-        charge = Charge(owner.workspace, owner.id, owner.agent, step.summary.asked, usage) if usage.llm_calls else None
+        charge = work.charge(step.summary)
         is_applied = self.memories.apply(
             lane, state, step.after, snapshot=step.snapshot, charge=charge, now_ms=self.clock_ms()
         )
         crash_points.reached("summary.applied")
         if not is_applied:
-            log.info("summary came too late", extra={"session": held.session.id})
+            log.info("summary came too late", extra={"session": session_id})
             return None
         change = step.after.changes[-1]
-        log.info("memory.%s", change.kind, extra={"session": held.session.id, **change.as_json()})
+        log.info("memory.%s", change.kind, extra={"session": session_id, **change.as_json()})
         return step.after
 
     def _next(self, lane: str, state: MemoryState, rules: CompressionRules) -> _Step | None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed
 from loom_worker.core.text import clean
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, Usage
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryPolicy, Summary
 from loom_worker.core.values.sessions import Message
 from loom_worker.llm.model import Model, whole_reply
@@ -42,6 +43,8 @@ class CompressionRules:
     """What L2 may take before it becomes a snapshot."""
     budget_tokens: int
     """What one request to the compressor may hold."""
+    agent_budget: Json | None = None
+    """What the agent may spend, as its file says."""
 
 
 def of_part(messages: Sequence[Message], rules: CompressionRules, *, tokens: int) -> Summary:

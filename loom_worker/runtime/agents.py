@@ -16,6 +16,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, Session
 from loom_worker.core.values.tools import Occasion, Tool
 from loom_worker.llm import tokens
+from loom_worker.llm.model import Model
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import tools_tokens
 from loom_worker.memory.pressure import l1_room
@@ -29,6 +30,7 @@ from loom_worker.runtime.models import Absent, Models
 from loom_worker.runtime.prompt_context import Knowledge, RankingAccounts
 from loom_worker.runtime.tool_sets import ToolProvider
 from loom_worker.skills.files import read_skill_file_tool
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
@@ -205,6 +207,7 @@ class AgentRegistry:
         return CompressionRules(
             policy=policy,
             model=runtime.compressor,
+            agent_budget=runtime.agent.budget,
             count=runtime.count,
             l1=runtime.l1,
             l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * runtime.input_budget_tokens)),
@@ -267,7 +270,7 @@ class AgentRegistry:
             sessions=sessions,
             rerank=None
             if compressor is None
-            else Reranker(compressor, RankingAccounts(Ledger(self._database), sessions, agent.name), deadline_s),
+            else Reranker(compressor, self._accounts(agent, sessions, compressor), deadline_s),
             count=self._models.count(chosen),
             recalled_budget_tokens=int(RECALLED_SHARE * (window - reserved)),
             kernel_budget_tokens=int(agent.memory.shares.kernel * (window - reserved)),
@@ -278,6 +281,10 @@ class AgentRegistry:
             has_swap=agent.memory.has_swap,
         )
         return recall_tools(parts)
+
+    def _accounts(self, agent: Agent, sessions: Sessions, compressor: Model) -> RankingAccounts:
+        ledger, budgets = Ledger(self._database), Budgets(self._database)
+        return RankingAccounts(ledger, sessions, budgets, agent, self._models.count(compressor.name))
 
 
 def _why_absent(name: str, agents: Agents) -> str:

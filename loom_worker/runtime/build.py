@@ -24,6 +24,7 @@ from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.service import Service, ServiceParts
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
@@ -133,6 +134,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         journal=Journal(links.database),
         calls=Calls(links.database),
         memories=links.memories,
+        budgets=Budgets(links.database),
         lanes=links.lanes,
         renewer=LeaseRenewer(links.client, links.lanes, links.name, settings.lanes, threads=threads),
         events=links.events,
@@ -150,6 +152,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
     compressor = Compressor(
         worker=links.name,
         memories=links.memories,
+        budgets=turns.budgets,
         agents=fitted.registry,
         workers=turns.workers,
         stopping=stopping,

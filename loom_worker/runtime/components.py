@@ -25,6 +25,7 @@ from loom_worker.runtime.prompt_context import Knowledge
 from loom_worker.runtime.sweeping import ExpiringStores
 from loom_worker.runtime.tool_sets import ToolProvider
 from loom_worker.skills.index import Skills
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.patterns import PatternUses
@@ -154,6 +155,7 @@ def _knowledge(
         uses=PatternUses(database),
         ledger=Ledger(database),
         sessions=Sessions(database),
+        budgets=Budgets(database),
         learns=own.learns,
     )
 

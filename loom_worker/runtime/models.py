@@ -15,6 +15,7 @@ from loom_worker.demo.scripted import Scripted
 from loom_worker.guard.breaker import Breakers
 from loom_worker.llm import tokens
 from loom_worker.llm.anthropic import Anthropic
+from loom_worker.llm.meter import Metered
 from loom_worker.llm.model import Fallback, Model
 from loom_worker.llm.prices import small_model
 from loom_worker.llm.retry import Guarded, Retrying
@@ -57,12 +58,13 @@ class Models:
         """A model by its provider, None: LOOM_PROVIDER; one that cannot be had says so at every call."""
         provider = provider or self._settings.llm.provider
         if provider == "scripted":
-            return Scripted(
+            scripted = Scripted(
                 self.count(name),
                 model=name,
                 stopping=self._stopping,
                 max_reply_bytes=self._settings.llm.max_reply_bytes,
             )
+            return Metered(scripted)
         try:
             adapter = self._adapter(provider, name)
         except LoomError as error:
@@ -70,7 +72,7 @@ class Models:
         probe_s = self._settings.llm.call_timeout_s + PROBE_SLACK_S
         # An open breaker's wait is longer than any retry's, so the turn parks at once.
         guarded = Guarded(adapter, self._breakers, provider=provider, probe_s=probe_s)
-        return Retrying(guarded, pause=self._pause, chance=random.random, clock=time.monotonic)
+        return Retrying(Metered(guarded), pause=self._pause, chance=random.random, clock=time.monotonic)
 
     def compressor(self, agent: Agent, name: str) -> Model | None:
         """What writes an agent's summaries; None: the scripted model understands no conversation.

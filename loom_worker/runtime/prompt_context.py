@@ -10,12 +10,14 @@ from typing import Literal
 from loom_worker.core.errors import LoomError
 from loom_worker.core.text import one_line
 from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.budgets import Payer, Reservation, Settlement
+from loom_worker.core.values.chat import Reply
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.patterns import PatternMatch
 from loom_worker.core.values.skills import Skill, SkillShelf
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.core.values.turns import Turn
+from loom_worker.llm.meter import OnBudget
 from loom_worker.llm.model import Model
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import Count
@@ -30,6 +32,7 @@ from loom_worker.skills.index import Skills
 from loom_worker.skills.prompt import for_message as skills_for_message
 from loom_worker.skills.prompt import for_system_prompt
 from loom_worker.skills.select import chosen
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.sessions import Sessions
@@ -58,16 +61,35 @@ class RankingAccounts:
 
     ledger: Ledger
     sessions: Sessions
-    agent: str
+    budgets: Budgets
+    agent: Agent
+    count: Count
+    """The tokens of the model that ranks."""
 
     def is_there(self, lane: str) -> bool:
         """Whether the session of a lane is not deleted."""
         return self.sessions.is_there(lane)
 
-    def charge(self, caller: Caller, model: str, usage: Usage) -> None:
+    def on_budget(self, model: Model, caller: Caller) -> OnBudget:
+        """The model, paid for by the budgets of turn, session, agent and workspace."""
+        return OnBudget(model, self.budgets, self._payer(caller), self.count)
+
+    def charge(self, caller: Caller, reply: Reply, held: Sequence[Reservation]) -> None:
         """Enter what an answer cost."""
-        spent = Charge(caller.workspace, caller.session_id, self.agent, model, usage, caller.turn_id)
+        spent = Charge(
+            caller.workspace,
+            caller.session_id,
+            self.agent.name,
+            reply.model,
+            reply.usage,
+            caller.turn_id,
+            kind="rerank",
+            settlement=Settlement(self._payer(caller), reply.usage.amount(), tuple(held)),
+        )
         self.ledger.charge(caller.lane, spent, now_ms=now_ms())
+
+    def _payer(self, caller: Caller) -> Payer:
+        return Payer(caller.workspace, caller.lane, self.agent.name, self.agent.budget, caller.turn_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +108,7 @@ class Knowledge:
     uses: PatternUses
     ledger: Ledger
     sessions: Sessions
+    budgets: Budgets
     learns: bool
     _seen: dict[str, _Seen] = field(default_factory=dict)
     _told: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -176,14 +199,17 @@ class Knowledge:
         k = max(CANDIDATES, agent.max_patterns_per_turn)
         found = self.match(turn.workspace, turn.input, k=k, kinds=runtime.kinds)
         if agent.reranks_patterns and runtime.compressor is not None and is_close(found):
-            settled = self._reranked(turn, found, runtime.compressor)
+            settled = self._reranked(turn, found, runtime, runtime.compressor)
             if settled is not found:  # else the model gave no verdict, and confidence decides as ever
                 return settled[: agent.max_patterns_per_turn]
         good = [match for match in found if match.confidence >= agent.min_confidence]
         return good[: agent.max_patterns_per_turn]
 
-    def _reranked(self, turn: Turn, found: tuple[PatternMatch, ...], compressor: Model) -> tuple[PatternMatch, ...]:
-        reranker = Reranker(compressor, RankingAccounts(self.ledger, self.sessions, turn.agent), RERANK_S)
+    def _reranked(
+        self, turn: Turn, found: tuple[PatternMatch, ...], runtime: AgentRuntime, compressor: Model
+    ) -> tuple[PatternMatch, ...]:
+        accounts = RankingAccounts(self.ledger, self.sessions, self.budgets, runtime.agent, runtime.count)
+        reranker = Reranker(compressor, accounts, RERANK_S)
         caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call_id="", agent=turn.agent)
         return rerank(turn.input, found, reranker, caller)
 

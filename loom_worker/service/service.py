@@ -19,17 +19,20 @@ from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, Session, SessionPatch
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
+from loom_worker.core.values.usage import ALL, GROUPS, UsageFilter
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service import allowed
+from loom_worker.service.administration import WorkspaceRules
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.approvals import Approvals
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
+from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
-from loom_worker.store.ledger import GROUPS, Ledger
+from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
@@ -103,6 +106,8 @@ class Service:
         self.contexts = parts.contexts
         self.patterns = parts.patterns
         self.approvals = Approvals(database, agents=parts.runtimes, announcer=parts.announcer, waits=waiter.waits)
+        self._ledger = Ledger(database)
+        self.workspaces = WorkspaceRules(database, parts.announcer)
         self.waiter = waiter
         self.health = parts.health
         self.figures = parts.figures
@@ -115,7 +120,7 @@ class Service:
         self._components = parts.components
         self._waits = waiter.waits
         self._turns = Turns(database)
-        self._ledger = Ledger(database)
+        self._terms = Terms(settings, agents)
 
     def create_session(self, workspace: str, new: NewSession) -> Session:
         """Make a session.
@@ -160,7 +165,7 @@ class Service:
             The turn, and True if it is an earlier one of the same idempotency key.
 
         Raises:
-            Conflict, Invalid, QueueFull: nothing was accepted; Invalid also if the session has another agent.
+            Conflict, Invalid, QueueFull, Forbidden: nothing was accepted; see ``store/submit.py``.
             Unavailable: the database did not answer; nothing was accepted.
         """
         self._check_asked(workspace, session_id, agent)
@@ -174,7 +179,8 @@ class Service:
                 return earlier, True
         session = NewSession(id=session_id, agent=agent)
         crash_points.reached("web.received")
-        turn, is_replay = submit(self._database, self.settings.limits, (workspace, session), new, now_ms=now_ms())
+        limits, terms = self.settings.limits, self._terms
+        turn, is_replay = submit(self._database, limits, (workspace, session), new, terms, now_ms=now_ms())
         crash_points.reached("web.committed")
         self._announce(turn, is_replay=is_replay)
         if new.double_texting in ("interrupt", "rollback") and turn.position:
@@ -222,7 +228,8 @@ class Service:
             Conflict: the turn did not fail, or its session is archived.
             QueueFull, Invalid, Unavailable: nothing was accepted.
         """
-        turn, is_replay = retry(self._database, self.settings.limits, workspace, turn_id, asked, now_ms=now_ms())
+        limits, terms = self.settings.limits, self._terms
+        turn, is_replay = retry(self._database, limits, (workspace, turn_id), asked, terms, now_ms=now_ms())
         self._announce(turn, is_replay=is_replay)
         return self._waits.with_wait(turn), is_replay
 
@@ -278,11 +285,11 @@ class Service:
         del figures["waiting_ages"]
         return {**figures, "workers": self.health.workers()}
 
-    def usage(self, workspace: str, *, group_by: str) -> tuple[Json, ...]:
-        """What was spent, summed by session, agent, model, workspace or day."""
+    def usage(self, workspace: str, *, group_by: str, where: UsageFilter = ALL) -> tuple[Json, ...]:
+        """What was spent, summed by one of GROUPS (``values/usage.py``)."""
         if group_by not in GROUPS:
             raise Invalid(f"group_by must be one of {', '.join(GROUPS)}.")
-        return self._ledger.totals(workspace, group_by=group_by)
+        return self._ledger.totals(workspace, group_by=group_by, where=where)
 
     def close(self) -> None:
         """Send what is still waiting to be sent, then close everything."""

@@ -10,6 +10,7 @@ tool calls, ``approvals`` a person's decisions, ``cancel`` cancel requests, ``tu
 Sessions: ``sessions``, their ``messages`` and ``memory``; ``search`` finds messages (``search_words`` parses the
 question, ``search_rank`` orders the hits).
 
-Other tables: ``outbox`` webhook deliveries, ``ledger`` costs, ``tool_errors``, ``blobs`` large results,
+Other tables: ``outbox`` webhook deliveries, ``ledger`` costs, ``budgets`` what may be spent, ``workspaces`` their
+rules, ``tool_errors``, ``blobs`` large results,
 ``shared_memory``, ``patterns`` their outcomes. ``purge`` removes deleted sessions, ``retention`` what is too old.
 """

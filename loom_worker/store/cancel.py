@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, literal, update
+from sqlalchemy import ColumnElement, Connection, bindparam, case, literal, update
 
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.turns import STRENGTH, CancelAction, Turn
@@ -77,6 +77,11 @@ def cancel(
         if delivery is not None:
             enqueue_delivery(tx, delivery)
         return Cancelled(turn, is_new=True, delivery=delivery)
+
+
+def weaker_than(action: CancelAction) -> ColumnElement[bool]:
+    """True of turns with no cancel request as strong as this one."""
+    return literal(STRENGTH[action]) > _STRENGTH
 
 
 def overrule(tx: Connection, owner: Any, action: CancelAction) -> None:

@@ -9,27 +9,43 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, String, Update, bindparam, or_, select, update
+from sqlalchemy import Connection, Select, String, Update, and_, bindparam, or_, select, update
 
 from loom_worker.core.errors import Fenced, Overruled
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.turns import CancelAction, Claim
+from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.schema import calls, sessions, steps, turns, unfinished
+from loom_worker.store.schema import calls, sessions, steps, turns, unfinished, workspaces
 from loom_worker.store.turns import read_calls
 
-SESSION_COLUMNS = ("status", "rom", "kernel", "user", "usage", "token_correction", "memory_seen", *rows.CHOSEN)
+SESSION_COLUMNS = (
+    "status",
+    "rom",
+    "kernel",
+    "user",
+    "usage",
+    "budget",
+    "token_correction",
+    "memory_seen",
+    *rows.CHOSEN,
+)
 """What a run needs of the session, read along with the turn."""
 
 _IS_OURS = (turns.c.id == bindparam("our_id"), turns.c.fence == bindparam("our_fence"), unfinished())
 _WITH_SESSION = (
-    select(turns, *(sessions.c[name].label(f"session_{name}") for name in SESSION_COLUMNS))
+    select(
+        turns,
+        *(sessions.c[name].label(f"session_{name}") for name in SESSION_COLUMNS),
+        select(workspaces.c.rules).where(workspaces.c.name == turns.c.workspace).scalar_subquery().label("rules"),
+    )
     .join(sessions, sessions.c.lane == turns.c.lane)
     .limit(1)
 )
 _HEAD = _WITH_SESSION.where(turns.c.lane == bindparam("our_lane"), unfinished()).order_by(turns.c.seq)
 _OURS = _WITH_SESSION.where(*_IS_OURS)
+_DISABLED = select(workspaces.c.name).where(workspaces.c.name == turns.c.workspace, workspaces.c.is_disabled).exists()
 _CLAIMED = ("status", "fence", "held_by", "deaths", "started_ms", "parked_until_ms")
 _CLAIM = update(turns).where(turns.c.id == bindparam("our_id")).values({name: bindparam(name) for name in _CLAIMED})
 _STEPS = select(steps).where(steps.c.turn_id == bindparam("our_id")).order_by(steps.c.n)
@@ -39,7 +55,7 @@ class Idle(Enum):
     """Why a lane has nothing to run."""
 
     EMPTY = "no unfinished turn is left, or the session is deleted"
-    PAUSED = "the session is paused or archived"
+    PAUSED = "the session is paused or archived, or its workspace is disabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +128,8 @@ class Claims:
             after: the last lane seen.
         """
         is_over = turns.c.deadline_ms <= created_before_ms
-        runnable = or_(sessions.c.status == "active", turns.c.started_ms.is_not(None), is_over)
+        may_begin = and_(sessions.c.status == "active", ~_DISABLED)
+        runnable = or_(may_begin, turns.c.started_ms.is_not(None), is_over)
         query = (
             select(turns.c.lane)
             .join(sessions, sessions.c.lane == turns.c.lane)
@@ -213,9 +230,13 @@ def _final_update(names: tuple[str, ...]) -> Update:
 
 
 def _must_wait(row: dict[str, Any], now_ms: int) -> bool:
-    """A queued turn of a session that is paused or archived waits; what has begun goes on, and a deadline holds."""
+    """A queued turn waits while its session is paused or archived, or its workspace disabled.
+
+    What has begun goes on, and a deadline holds.
+    """
     is_over = row["deadline_ms"] is not None and row["deadline_ms"] <= now_ms
-    return row["session_status"] != "active" and row["started_ms"] is None and not is_over
+    is_held = row["session_status"] != "active" or Rules.of(row["rules"]).is_disabled
+    return is_held and row["started_ms"] is None and not is_over
 
 
 def _row(tx: Connection, query: Select[Any], values: dict[str, Any]) -> dict[str, Any] | None:
@@ -236,4 +257,6 @@ def _claim(tx: Connection, row: dict[str, Any]) -> Claim:
         spent=Usage.from_json(row["session_usage"]),
         token_correction=row["session_token_correction"],
         memory_seen=row["session_memory_seen"],
+        budget=row["session_budget"],
+        rules=Rules.of(row["rules"]),
     )

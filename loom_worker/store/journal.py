@@ -1,7 +1,7 @@
 """What a turn did: a step that is stored is not done again, and the turn's end is one transaction."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection, Float, Integer, String, Text, and_, bindparam, case, func, insert, update
@@ -9,13 +9,16 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Interrupted
+from loom_worker.core.values.budgets import Settlement
 from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.turns import CANCELLED, OPEN_CALL, Call, CancelAction, Claim, Ending, Step
 from loom_worker.store import rows
+from loom_worker.store.budgets import forget, settle
 from loom_worker.store.claims import fenced_update, final_update
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, enter, total_with
@@ -70,8 +73,12 @@ class Final:
     """How many calls have no result; they are cancelled with the turn."""
     said: Sequence[Message] = ()
     delivery: Delivery | None = None
-    model: str = ""
-    """The model that answered, for the ledger."""
+    spent: Mapping[str, Usage] = field(default_factory=dict)
+    """What the turn has used of each model, for the ledger."""
+    tool_calls: int = 0
+    """Calls of tools that were made, for the ledger."""
+    settlement: Settlement | None = None
+    """What its last reply took off budgets."""
     rom: str | None = None
     """The system text that was sent; stored if the session had none and its database is still the same."""
     agent_version: str | None = None
@@ -104,12 +111,14 @@ class Journal:
         progress: Json,
         *,
         delivery: Delivery | None = None,
+        settlement: Settlement | None = None,
     ) -> None:
         """Append steps and calls; the count of deaths starts again at 0, for the turn made progress.
 
         Args:
             progress: columns of the turn that go with it: usage, run_ms, patterns, first_token_ms.
             delivery: the webhook that reports it.
+            settlement: what a reply among the steps took off budgets.
 
         Raises:
             Fenced: another worker owns the turn; nothing was written.
@@ -117,6 +126,8 @@ class Journal:
         with self._database.write() as tx:
             fenced_update(tx, claim, {**progress, "deaths": 0})
             _append(tx, claim, new_steps, new_calls)
+            if settlement is not None:
+                settle(tx, settlement, now_ms=moment_ms())
             if delivery is not None:
                 enqueue_delivery(tx, delivery)
 
@@ -203,7 +214,7 @@ def _count_uses(tx: Connection, workspace: str, final: Final, *, now_ms: int) ->
         workspace,
         final.uses,
         is_success=final.has_succeeded,
-        cost_usd=spent.cost_usd or 0.0,
+        cost_usd=float(spent.cost_usd or 0),
         tokens=spent.tokens,
         now_ms=now_ms,
     )
@@ -222,5 +233,12 @@ def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
         "seen": final.memory_seen,
     }
     tx.execute(_CHARGE, {"our_lane": turn.lane, **changes})
-    charge = Charge(turn.workspace, turn.session_id, turn.agent, final.model, spent, turn.id)
-    enter(tx, charge, now_ms=now_ms)
+    if final.settlement is not None:
+        settle(tx, final.settlement, now_ms=now_ms)
+    if turn.budget is not None:
+        forget(tx, "turn", turn.id)
+    tool_calls = final.tool_calls
+    for model, used in final.spent.items():
+        charge = Charge(turn.workspace, turn.session_id, turn.agent, model, used, turn.id, tool_calls=tool_calls)
+        enter(tx, charge, now_ms=now_ms)
+        tool_calls = 0

@@ -1,22 +1,28 @@
-"""The ledger of what was spent."""
+"""The ledger of what was spent: one entry for each model that answered a turn, and for each call made beside it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
+from loom_worker.core.values.budgets import NANO, Settlement, nano
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.usage import ALL, Purpose, UsageFilter
+from loom_worker.store.budgets import settle
 from loom_worker.store.database import Database
-from loom_worker.store.schema import sessions, usage
-
-GROUPS = ("session", "agent", "model", "workspace", "day")
-"""What usage can be grouped by."""
+from loom_worker.store.schema import sessions, steps, turns, unfinished, usage
 
 _USED = select(sessions.c.usage).where(sessions.c.lane == bindparam("our_lane"))
 _USE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(usage=bindparam("usage"))
 _ENTER = insert(usage)
+_REPLIES = (
+    select(turns.c.id, turns.c.workspace, turns.c.session_id, turns.c.agent, steps.c.payload)
+    .join(steps, steps.c.turn_id == turns.c.id)
+    .where(turns.c.lane == bindparam("our_lane"), unfinished(), steps.c.kind == "reply")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,10 @@ class Charge:
     usage: Usage
     turn_id: str = ""
     """Empty for what no turn asked for: a summary."""
+    kind: Purpose = "turn"
+    tool_calls: int = 0
+    settlement: Settlement | None = None
+    """What it takes off budgets; None: that is settled elsewhere."""
 
 
 class Ledger:
@@ -39,19 +49,19 @@ class Ledger:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def totals(self, workspace: str, *, group_by: str) -> tuple[Json, ...]:
+    def totals(self, workspace: str, *, group_by: str, where: UsageFilter = ALL) -> tuple[Json, ...]:
         """Sums per key, by key; a cost is null where a price was not known. Summaries cost, but count as no turn.
 
         Args:
-            group_by: one of GROUPS.
+            group_by: one of GROUPS (values/usage.py).
         """
         key = _key(group_by)
         sums = [func.sum(usage.c[name]).label(name) for name in _SUMMED]
-        unknown = func.sum(usage.c.cost_usd.is_(None)).label("unknown")
+        unknown = func.sum(usage.c.cost_nano.is_(None)).label("unknown")
         query = select(key.label("key"), *sums, _TURNS.label("turns"), unknown)
+        query = query.where(usage.c.workspace == workspace, *_conditions(where)).group_by(key).order_by(key)
         with self._database.read() as tx:
-            found = tx.execute(query.where(usage.c.workspace == workspace).group_by(key).order_by(key)).mappings().all()
-        return tuple(_total(row, group_by) for row in found)
+            return tuple(_total(row, group_by) for row in tx.execute(query).mappings())
 
     def charge(self, lane: str, spent: Charge, *, now_ms: int) -> None:
         """Enter what was spent in no other transaction."""
@@ -60,9 +70,21 @@ class Ledger:
 
 
 def charge(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
-    """Add to what a session has used, if it is still there, and to the ledger in any case."""
+    """Add to what a session has used, if it is still there, and to ledger and budgets in any case."""
+    if spent.settlement is not None:
+        settle(tx, spent.settlement, now_ms=now_ms)
     tx.execute(_USE, {"our_lane": lane, "usage": total_with(tx, lane, spent.usage).as_json()})
     enter(tx, spent, now_ms=now_ms)
+
+
+def charge_unfinished(tx: Connection, lane: str, *, now_ms: int) -> None:
+    """Enter what the unfinished turns of a session have used so far: it is about to be deleted with them."""
+    spent: dict[tuple[Any, ...], Usage] = {}
+    for turn_id, workspace, session_id, agent, payload in tx.execute(_REPLIES, {"our_lane": lane}):
+        key = (workspace, session_id, agent, str(payload["model"]), turn_id)
+        spent[key] = spent.get(key, Usage()) + Usage.from_json(payload["usage"])
+    for (workspace, session_id, agent, model, turn_id), used in spent.items():
+        enter(tx, Charge(workspace, session_id, agent, model, used, turn_id), now_ms=now_ms)
 
 
 def total_with(tx: Connection, lane: str, spent: Usage) -> Usage:
@@ -76,26 +98,48 @@ def total_with(tx: Connection, lane: str, spent: Usage) -> Usage:
 def enter(tx: Connection, spent: Charge, *, now_ms: int) -> None:
     """Write what was spent into the ledger; nothing if no model was called."""
     if spent.usage.llm_calls:
-        names = ("workspace", "session_id", "turn_id", "agent", "model")
-        tx.execute(_ENTER, {name: getattr(spent, name) for name in names} | spent.usage.as_json() | {"at_ms": now_ms})
+        names = ("workspace", "session_id", "turn_id", "agent", "model", "kind", "tool_calls")
+        figures = spent.usage.as_json()
+        cost = spent.usage.cost_usd
+        del figures["cost_usd"]
+        booked = {"cost_nano": None if cost is None else nano(cost), "at_ms": now_ms}
+        tx.execute(_ENTER, {name: getattr(spent, name) for name in names} | figures | booked)
 
 
-_DAY_MS = 86_400_000
+def _conditions(where: UsageFilter) -> Iterator[ColumnElement[bool]]:
+    for name in ("turn_id", "session_id", "agent", "model", "kind"):
+        if getattr(where, name) is not None:
+            yield usage.c[name] == getattr(where, name)
+    if where.since_ms is not None:
+        yield usage.c.at_ms >= where.since_ms
+    if where.until_ms is not None:
+        yield usage.c.at_ms < where.until_ms
+
+
+_PERIODS_OF_ONE_LENGTH_MS = {"hour": 3_600_000, "day": 86_400_000}
+_SHOWN_AS = {"hour": "%Y-%m-%dT%H:00Z", "day": "%Y-%m-%d"}
 _TURNS = func.count(func.distinct(func.nullif(usage.c.turn_id, "")))
-_SUMMED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd")
+_SUMMED = (
+    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
+    *("llm_calls", "tool_calls", "cost_nano"),
+)
 
 
 def _total(row: Any, group_by: str) -> Json:
-    total = {name: row[name] for name in (*_SUMMED, "turns")}
-    cost_usd = None if row["unknown"] else row["cost_usd"]
+    total = {name: row[name] for name in (*_SUMMED, "turns") if name != "cost_nano"}
+    cost_usd = None if row["unknown"] else float(row["cost_nano"] * NANO)
     return {"key": _shown(row["key"], group_by), **total, "cost_usd": cost_usd}
 
 
 def _key(group_by: str) -> ColumnElement[Any]:
-    if group_by == "day":
-        return usage.c.at_ms - usage.c.at_ms % _DAY_MS
-    return usage.c["session_id" if group_by == "session" else group_by]
+    length_ms = _PERIODS_OF_ONE_LENGTH_MS.get(group_by)
+    if length_ms is not None:
+        return usage.c.at_ms - usage.c.at_ms % length_ms
+    if group_by == "month":
+        return func.strftime("%Y-%m", usage.c.at_ms / 1000, "unixepoch")
+    return usage.c[{"session": "session_id", "turn": "turn_id"}.get(group_by, group_by)]
 
 
 def _shown(key: Any, group_by: str) -> str:
-    return datetime.fromtimestamp(key / 1000, UTC).strftime("%Y-%m-%d") if group_by == "day" else key
+    shown_as = _SHOWN_AS.get(group_by)
+    return key if shown_as is None else datetime.fromtimestamp(key / 1000, UTC).strftime(shown_as)

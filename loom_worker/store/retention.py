@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Text, bindparam, cast, delete,
 
 from loom_worker.core.settings import RetentionSettings
 from loom_worker.core.values.ids import sortable_id
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.purge import BATCH_CHARACTERS, REST_S
 from loom_worker.store.schema import (
@@ -66,6 +67,10 @@ _OLDEST = (
 _FIRST_N = select(memory.c.first_n).where(memory.c.lane == bindparam("our_lane"))
 
 
+ACCOUNT_DAYS = 40
+"""Longer than any period of a budget."""
+
+
 class Retention:
     """Removes what is older than the settings say; one for each process that sweeps."""
 
@@ -75,6 +80,7 @@ class Retention:
         kinds: tuple[tuple[_Expiry, int], ...] = (
             (_Journals(database), settings.journal_days),
             (_Deliveries(database), settings.journal_days),
+            (_Accounts(database), ACCOUNT_DAYS),
             (_Conversations(database), settings.conversation_days),
         )
         self._walks = [_Walk(expiry, days * DAY_MS) for expiry, days in kinds if days]
@@ -163,6 +169,17 @@ class _Deliveries:
             with self._database.write() as tx:
                 tx.execute(delete(outbox).where(outbox.c.id.in_(ids), *is_done))
         return found[-1][0] if len(found) == ROWS else ""
+
+
+class _Accounts:
+    """What was counted for budgets of a day or a month, and for turns that are long over."""
+
+    def __init__(self, database: Database) -> None:
+        self._budgets = Budgets(database)
+
+    def remove_some(self, after: str, before_ms: int) -> str:
+        self._budgets.purge(before_ms=before_ms)
+        return ""
 
 
 def _fitting(sized: Iterable[tuple[str, int]]) -> Iterator[list[str]]:

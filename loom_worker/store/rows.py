@@ -93,7 +93,7 @@ def message(row: Row) -> Message:
 
 def message_columns(said: Message, *, lane: str) -> Json:
     """The columns of ``messages`` for a value."""
-    chat = said.chat
+    chat, usage = said.chat, said.usage.as_json() if said.usage else None
     return {
         "id": said.id,
         "lane": lane,
@@ -108,8 +108,8 @@ def message_columns(said: Message, *, lane: str) -> Json:
         "opaque_json": list(chat.opaque) or None,
         "grams": grams("\n".join([chat.text, *(outcome.content[:SEARCHED] for outcome in chat.outcomes)])),
         "token_count": said.token_count,
-        "cost_usd": said.usage.cost_usd if said.usage else None,
-        "usage": said.usage.as_json() if said.usage else None,
+        "cost_usd": usage["cost_usd"] if usage else None,
+        "usage": usage,
         "created_ms": said.created_ms,
     }
 

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from loom_worker.core.values.turns import UNFINISHED
 
-VERSION = "0007"
+VERSION = "0008"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -303,10 +303,37 @@ usage = Table(
     Column("cache_read_tokens", Integer, nullable=False),
     Column("cache_write_tokens", Integer, nullable=False),
     Column("llm_calls", Integer, nullable=False),
-    Column("cost_usd", Float),
     Column("at_ms", BigInteger, nullable=False),
+    Column("kind", String(16), nullable=False, server_default="turn"),  # what for: turn, summary, rerank
+    Column("tool_calls", Integer, nullable=False, server_default="0"),
+    Column("cost_nano", BigInteger),  # billionths of a USD, so that sums are exact; null: no price is known
     Index("usage_by_workspace", "workspace", "at_ms"),
+    Index("usage_by_time", "at_ms"),
 )
+
+spending = Table(
+    "spending",
+    metadata,
+    Column("level", String(16), primary_key=True),  # turn, session, agent, workspace
+    Column("key", String(128), primary_key=True),  # the turn's id, the session's lane, the agent, the workspace
+    Column("window", String(16), primary_key=True),  # 2026-11-24 or 2026-11 in UTC; empty: for good
+    Column("nano_usd", BigInteger, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("tool_calls", BigInteger, nullable=False),
+    Column("changed_ms", BigInteger, nullable=False),
+)
+"""What is spent or set aside, for each account that a budget has once limited."""
+
+workspaces = Table(
+    "workspaces",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("rules", _json, nullable=False),  # what an administrator has set, as PATCH takes it
+    Column("is_disabled", Boolean, nullable=False, server_default="0"),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+)
+"""Workspaces for which something was ever set; the others have no row."""
 
 pattern_uses = Table(
     "pattern_uses",

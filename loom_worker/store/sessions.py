@@ -16,7 +16,9 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.sessions import NewSession, Session, SessionPatch
 from loom_worker.store import purge, rows
+from loom_worker.store.budgets import forget
 from loom_worker.store.database import Database
+from loom_worker.store.ledger import charge_unfinished
 from loom_worker.store.schema import DELETED, memory, sessions, turns, unfinished
 
 _FIND = select(sessions).where(sessions.c.workspace == bindparam("our_workspace"), sessions.c.id == bindparam("our_id"))
@@ -100,6 +102,8 @@ class Sessions:
         with self._database.write(durable=True) as tx:
             lane: str = found(tx, workspace, session_id)["lane"]
             tx.execute(update(sessions).where(sessions.c.lane == lane).values(workspace=DELETED, id=lane))
+            charge_unfinished(tx, lane, now_ms=moment_ms())
+            forget(tx, "session", lane)
             live = tx.execute(select(turns.c.id).where(turns.c.lane == lane, unfinished())).scalars().all()
             purge.remove_live_rows(tx, lane)
         with self._database.read() as tx:

@@ -1,22 +1,29 @@
 """A turn is accepted: its row is committed before anything is sent."""
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Integer, bindparam, func, insert, select, update
 
-from loom_worker.core.errors import Conflict, Flaw, Invalid, QueueFull
+from loom_worker.core.errors import BudgetSpent, Conflict, Flaw, Forbidden, Invalid, QueueFull
 from loom_worker.core.settings import LimitSettings
+from loom_worker.core.values.budgets import Payer, has_usd
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession
 from loom_worker.core.values.turns import NewTurn, Retry, Turn, Webhook
+from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
+from loom_worker.store.budgets import check_left
 from loom_worker.store.cancel import overrule
 from loom_worker.store.database import Database
-from loom_worker.store.schema import kept, sessions, turn_columns, turns, unfinished
+from loom_worker.store.schema import kept, sessions, turn_columns, turns, unfinished, workspaces
 from loom_worker.store.sessions import add, find, found
 from loom_worker.store.turns import read_turn, turn_row
+
+DISABLED = "workspace-disabled"
+"""The problem of a request that would begin something in a workspace that is disabled."""
 
 # Statements are built once: building one costs four times as much as running it (125 us against 30 us, measured).
 _BY_KEY = select(*turn_columns(), kept().label("is_kept")).where(
@@ -33,6 +40,7 @@ _DEPTHS = select(
         .subquery()
     )
     .scalar_subquery(),
+    select(workspaces.c.rules).where(workspaces.c.name == bindparam("our_workspace")).scalar_subquery(),
 )
 _COUNT_ON = (
     update(sessions)
@@ -43,8 +51,45 @@ _SET_AGENT = update(sessions).where(sessions.c.lane == bindparam("our_lane")).va
 _INSERT = insert(turns)
 
 
+class AgentTerms(Protocol):
+    """What agents may spend, and whether their calls can be paid for (``service/terms.py``: Terms)."""
+
+    def budget(self, agent: str) -> Json | None:
+        """What the agent's file says that all its sessions may spend together."""
+        ...
+
+    def has_price(self, agent: str, model: str | None) -> bool:
+        """Whether the price is known of the model that would answer.
+
+        Args:
+            model: the session's choice; None: the agent's own.
+        """
+        ...
+
+
+class NoTerms:
+    """Agents without budgets, and models with prices."""
+
+    def budget(self, agent: str) -> Json | None:
+        """See AgentTerms."""
+        return None
+
+    def has_price(self, agent: str, model: str | None) -> bool:
+        """See AgentTerms."""
+        return True
+
+
+NO_TERMS = NoTerms()
+
+
 def submit(
-    database: Database, limits: LimitSettings, session: tuple[str, NewSession], new: NewTurn, *, now_ms: int
+    database: Database,
+    limits: LimitSettings,
+    session: tuple[str, NewSession],
+    new: NewTurn,
+    terms: AgentTerms = NO_TERMS,
+    *,
+    now_ms: int,
 ) -> tuple[Turn, bool]:
     """Commit a turn at the tail of its session, which is made if it is new.
 
@@ -57,8 +102,10 @@ def submit(
 
     Raises:
         Conflict: the session is archived, or busy where the client wants it idle.
-        Invalid: the idempotency key came with another request before, or the session has another agent.
-        QueueFull: the lane or the workspace holds all the turns it may.
+        Invalid: the idempotency key came with another request before, the session has another agent, or a budget is
+            in USD and the model has no price.
+        QueueFull: the lane or the workspace holds all the turns it may, or a budget is used up.
+        Forbidden: the workspace is disabled.
         Unavailable: the database did not answer; nothing was accepted.
     """
     workspace, new_session = session
@@ -70,7 +117,7 @@ def submit(
         made = replace(new_session, agent=named or DEFAULT_AGENT)
         owner = find(tx, workspace, str(new_session.id)) or add(tx, workspace, made, now_ms=now_ms)
         owner = _with_agent(tx, owner, named)
-        depth = _admit(tx, limits, owner, new)
+        depth = _Entrance(tx, limits, terms, now_ms).admit(owner, new)
         if new.double_texting in ("interrupt", "rollback"):
             overrule(tx, owner, new.double_texting)
         return _insert(tx, limits, owner, new, now_ms=now_ms, position=depth), False
@@ -89,7 +136,13 @@ def replayed(database: Database, workspace: str, new: NewTurn) -> Turn | None:
 
 
 def retry(
-    database: Database, limits: LimitSettings, workspace: str, turn_id: str, asked: Retry, *, now_ms: int
+    database: Database,
+    limits: LimitSettings,
+    failed_turn: tuple[str, str],
+    asked: Retry,
+    terms: AgentTerms = NO_TERMS,
+    *,
+    now_ms: int,
 ) -> tuple[Turn, bool]:
     """Commit a new turn with the input of a failed one, at the tail of its session.
 
@@ -99,8 +152,9 @@ def retry(
     Raises:
         NotFound: the workspace has no such turn.
         Conflict: the turn did not fail, or its session is archived.
-        Invalid, QueueFull, Unavailable: as for submit.
+        Invalid, QueueFull, Forbidden, Unavailable: as for submit.
     """
+    workspace, turn_id = failed_turn
     with database.write(durable=True) as tx:
         failed = turn_row(tx, workspace, turn_id)
         new = _again(failed, asked)
@@ -110,7 +164,7 @@ def retry(
         if failed["status"] != "failed":
             raise Conflict(f"Turn {turn_id} did not fail, it is {failed['status']}.", "not-retryable")
         owner = _with_agent(tx, found(tx, workspace, failed["session_id"]), None)
-        depth = _admit(tx, limits, owner, new)
+        depth = _Entrance(tx, limits, terms, now_ms).admit(owner, new)
         return _insert(tx, limits, owner, new, now_ms=now_ms, position=depth), False
 
 
@@ -166,27 +220,54 @@ def _earlier(tx: Connection, workspace: str, new: NewTurn) -> Turn | None:
     return read_turn(tx, row)
 
 
-def _admit(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn) -> int:
-    if owner["status"] == "archived":
-        raise Conflict(f"Session {owner['id']!r} is archived; set its status to active first.", "session-archived")
-    queue = {"our_lane": owner["lane"], "our_workspace": owner["workspace"], "most": limits.workspace_depth}
-    depth, in_workspace = tx.execute(_DEPTHS, queue).one()
-    if new.double_texting == "reject" and depth:
-        raise Conflict(f"Session {owner['id']!r} is busy with {depth} turns.", "lane-busy")
-    if depth >= limits.lane_depth:
-        raise QueueFull(f"Session {owner['id']!r} has {depth} unfinished turns, the most it may have.", 5.0)
-    _check_budget(owner)
-    if in_workspace >= limits.workspace_depth:
-        raise QueueFull(f"The workspace has {limits.workspace_depth} unfinished turns, the most it may have.", 5.0)
-    return int(depth)
+@dataclass(frozen=True, slots=True)
+class _Entrance:
+    """Where a turn is let in, or refused."""
 
+    tx: Connection
+    limits: LimitSettings
+    terms: AgentTerms
+    now_ms: int
 
-def _check_budget(owner: Any) -> None:
-    budget, spent = owner["budget"] or {}, Usage.from_json(owner["usage"])
-    if budget.get("tokens") is not None and spent.tokens >= budget["tokens"]:
-        raise QueueFull(f"Session {owner['id']!r} has spent its {budget['tokens']} tokens.", None, "budget-exceeded")
-    if budget.get("usd") is not None and (spent.cost_usd or 0.0) >= budget["usd"]:
-        raise QueueFull(f"Session {owner['id']!r} has spent its {budget['usd']} USD.", None, "budget-exceeded")
+    def admit(self, owner: Any, new: NewTurn) -> int:
+        """How many unfinished turns of its session are before it."""
+        if owner["status"] == "archived":
+            raise Conflict(f"Session {owner['id']!r} is archived; set its status to active first.", "session-archived")
+        most = self.limits.workspace_depth
+        queue = {"our_lane": owner["lane"], "our_workspace": owner["workspace"], "most": most}
+        depth, in_workspace, stored = self.tx.execute(_DEPTHS, queue).one()
+        rules = Rules.of(stored)
+        if rules.is_disabled:
+            raise Forbidden(f"The workspace {owner['workspace']!r} is disabled by its administrator.", DISABLED)
+        if new.double_texting == "reject" and depth:
+            turns_are = "a turn that has" if depth == 1 else f"{depth} turns that have"
+            raise Conflict(f"Session {owner['id']!r} has {turns_are} not ended.", "lane-busy")
+        if depth >= self.limits.lane_depth:
+            raise QueueFull(f"Session {owner['id']!r} has {depth} unfinished turns, the most it may have.", 5.0)
+        self._check_budgets(owner, new, rules)
+        if in_workspace >= most:
+            raise QueueFull(f"The workspace has {most} unfinished turns, the most it may have.", 5.0)
+        return int(depth)
+
+    def _check_budgets(self, owner: Any, new: NewTurn, rules: Rules) -> None:
+        agent = owner["agent"]
+        own = self.terms.budget(agent)
+        if has_usd(new.budget, owner["budget"], own, rules.budget) and not self.terms.has_price(agent, owner["model"]):
+            raise Invalid(
+                f"A budget in USD applies to this turn, and Loom does not know the price of its model "
+                f"({owner['model'] or f'that of the agent {agent!r}'}): a budget in tokens can be kept, or another "
+                "model named.",
+                (Flaw("/budget/usd", "the model has no known price"),),
+                "model-without-price",
+            )
+        payer = Payer(owner["workspace"], owner["lane"], agent, own)
+        limits = payer.limits(turn=None, session=owner["budget"], workspace=rules.budget, now_ms=self.now_ms)
+        try:
+            check_left(self.tx, limits, now_ms=self.now_ms)
+        except BudgetSpent as error:
+            renews_ms = error.renews_ms
+            wait_s = None if renews_ms is None else max((renews_ms - self.now_ms) / 1000, 1.0)
+            raise QueueFull(str(error), wait_s, "budget-exceeded") from error
 
 
 def _insert(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn, *, now_ms: int, position: int) -> Turn:

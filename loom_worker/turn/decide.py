@@ -87,6 +87,8 @@ class Situation:
     """Tools of open calls that may run in place."""
     cancel: CancelAction | None = None
     """How the client asks the turn to end."""
+    own_limits: frozenset[str] = frozenset()
+    """Limits (``max_turns``, ``timeout_seconds``) that come from the agent's file, not from settings."""
 
 
 def decide(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
@@ -122,7 +124,8 @@ def _ended_from_outside(state: TurnState, limits: LimitSettings, now: Situation)
         text = f"The turn's deadline has passed.{_model_said(state)}"
         return Ending("incomplete", "deadline", error=problem("deadline", text))
     if now.run_ms >= limits.turn_timeout_s * 1000:
-        text = f"The turn ran for {limits.turn_timeout_s:g} s, the most it may (LOOM_TURN_TIMEOUT_S)."
+        source = _source("timeout_seconds", "LOOM_TURN_TIMEOUT_S", state, now)
+        text = f"The turn ran for {limits.turn_timeout_s:g} s, the most it may ({source})."
         text += _model_said(state)
         return Ending("incomplete", "limits", error=problem("timeout", text))
     if state.waits >= MAX_WAITS:
@@ -161,31 +164,37 @@ def _tend_calls(state: TurnState, now: Situation) -> Decision:
 
 
 def _ask(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
-    if _is_spent(state):
-        return _end(state, Ending("incomplete", "budget", error=problem("budget", "The turn's budget is spent.")))
+    last = state.last_reply
+    if last is not None and last.payload.get("refused"):
+        return _end(state, Ending("incomplete", "budget", error=problem("budget", last.payload["refused"])))
     asked = state.usage.llm_calls
     if asked >= limits.max_llm_calls:
-        text = f"No answer after {asked} calls of the model (LOOM_MAX_LLM_CALLS)."
+        source = _source("max_turns", "LOOM_MAX_LLM_CALLS", state, now)
+        text = f"No answer after {asked} calls of the model, the most there may be ({source})."
         return _end(state, Ending("incomplete", "limits", error=problem("limits", text)))
     is_last = now.cancel == "finish" or asked == limits.max_llm_calls - 1 or len(state.calls) >= limits.max_tool_calls
     return Ask(may_call_tools=not is_last)
 
 
-def _is_spent(state: TurnState) -> bool:
-    budget = state.turn.budget or {}
-    used = state.usage
-    is_over_tokens = budget.get("tokens") is not None and used.tokens >= budget["tokens"]
-    is_over_usd = budget.get("usd") is not None and (used.cost_usd or 0.0) >= budget["usd"]
-    return used.llm_calls > 0 and (is_over_tokens or is_over_usd)
+def _source(own: str, setting: str, state: TurnState, now: Situation) -> str:
+    """Where a limit is set."""
+    return f"{own} of the agent {state.turn.agent!r}" if own in now.own_limits else setting
 
 
 def _answer(last: Step) -> Ending:
     text, stop = last.payload["text"], last.payload["stop_reason"]
+    if stop == "max_tokens" and last.payload.get("narrowed"):
+        return Ending("incomplete", "budget", error=problem("budget", last.payload["narrowed"]))
     if stop in ("max_tokens", "refusal", "reply_too_large"):
         return Ending("incomplete", stop)
     if not text.strip():
         return Ending("incomplete", "limits", error=problem("empty", "The model gave no answer."))
     return Ending("completed")
+
+
+def over_budget(state: TurnState, message: str) -> End:
+    """A call does not fit a budget, so it is not made; what was said before stays."""
+    return _end(state, Ending("incomplete", "budget", error=problem("budget", message)))
 
 
 def failed(state: TurnState, reason: str, message: str) -> End:

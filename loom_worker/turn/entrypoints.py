@@ -77,7 +77,7 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         session = SessionContext(worker, runtime, claim)
         watch = ModelWatch(claim.turn, worker.waits, asked=_asked(runtime, worker), clock_ms=worker.clock_ms)
         execution = Execution(
-            worker, runtime, held, began_s, claim.turn.run_ms, ownership, cancel_requests, watch, session
+            worker, claim, runtime, held, began_s, claim.turn.run_ms, ownership, cancel_requests, watch, session
         )
         advance(claim, execution)
     except Interrupted as error:

@@ -2,17 +2,38 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
 
 from loom_worker.core import crash_points
-from loom_worker.core.errors import BudgetExceeded, Interrupted, PromptTooLong, ProviderFailed, StreamBroken, Transient
-from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, ToolUse, Usage
+from loom_worker.core.errors import (
+    BudgetExceeded,
+    BudgetSpent,
+    Interrupted,
+    PromptTooLong,
+    ProviderFailed,
+    StreamBroken,
+    Transient,
+)
+from loom_worker.core.values.budgets import Reservation, ToolCallCount
+from loom_worker.core.values.chat import (
+    UNMETERED,
+    Reply,
+    ReplyEvent,
+    Request,
+    Restarted,
+    TextDelta,
+    ToolUse,
+    Usage,
+)
 from loom_worker.core.values.turns import Call
 from loom_worker.events.writer import EventWriter
+from loom_worker.llm.meter import BudgetMeter
 from loom_worker.llm.prices import cost_usd
 from loom_worker.memory.fit import Context
-from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, shown_tokens
-from loom_worker.turn.state import TurnState, after, conversation
+from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, scale, shown_tokens
+from loom_worker.turn.state import Bill, TurnState, after, conversation
 from loom_worker.turn.tool_plan import Checked, named, planned, used_up
 from loom_worker.turn.worker import Execution
 
@@ -37,8 +58,9 @@ def ask(state: TurnState, execution: Execution, writer: EventWriter, *, may_call
     ratio = over_bound(execution.runtime, state.correction)
     for _ in range(REFITS):
         context = _context(state, execution, ratio)
+        meter = _meter(execution, context, ratio)
         try:
-            return _ask(state, execution, writer, context, may_call_tools=may_call_tools)
+            return _ask(state, execution, writer, _Question(context, may_call_tools, meter))
         except PromptTooLong as error:
             # What is dropped may be what needs fewest tokens: each time it is taken for more than it seems to be.
             learned = _learned(error, context, execution.runtime.input_budget_tokens)
@@ -56,13 +78,35 @@ def _learned(error: PromptTooLong, context: Context, budget_tokens: int) -> floa
     return ratio * max(1.0, budget_tokens / error.limit) if error.limit else ratio
 
 
-def _ask(
-    state: TurnState, execution: Execution, writer: EventWriter, context: Context, *, may_call_tools: bool
-) -> TurnState:
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What the model is asked, and on whose budget."""
+
+    context: Context
+    may_call_tools: bool
+    meter: BudgetMeter | None
+    """None: nothing is limited."""
+
+    @property
+    def held(self) -> Reservation | None:
+        """What was set aside for the try that was answered."""
+        return self.meter.held if self.meter else None
+
+
+def _meter(execution: Execution, context: Context, ratio: float) -> BudgetMeter | None:
+    if not execution.is_limited:
+        return None
+    most_tokens = ceil(sum(context.tokens.values()) * scale(ratio))
+    worker = execution.worker
+    return BudgetMeter(worker.budgets, execution.payer, input_tokens=most_tokens, clock_ms=worker.clock_ms)
+
+
+def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: _Question) -> TurnState:
+    context = question.context
     shown = shown_tokens(execution.runtime, context, state.correction)
     writer.emit("context.built", {"tokens": shown, "budget_tokens": execution.runtime.input_budget_tokens})
     crash_points.reached("turn.built")
-    stream = execution.runtime.model.reply(_request(context, execution, may_call_tools=may_call_tools))
+    stream = execution.runtime.model.reply(_request(question, execution))
     try:
         reply, first_token_ms = _listen(stream, state, execution, writer, sent_tokens=sum(shown.values()))
     except (Transient, ProviderFailed) as error:
@@ -76,10 +120,11 @@ def _ask(
         _close(stream)
     ids = frozenset(call.id for call in state.calls)
     reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(state.calls)))
-    calls = _calls(reply, state, execution, writer)
+    calls, bill = _calls(reply, state, execution, question.held)
+    _tell_calls(calls, writer)
     estimated = round(estimate(execution.runtime, context))
     note = used_up(len(state.calls) + len(calls), state.usage.llm_calls + 1, execution.limits) if calls else ""
-    return state.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, note=note)
+    return state.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, note=note, bill=bill)
 
 
 def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -> None:
@@ -91,22 +136,27 @@ def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -
             writer.emit(f"memory.{change.kind}", change.as_json())
 
 
-def _request(context: Context, execution: Execution, *, may_call_tools: bool) -> Request:
+def _request(question: _Question, execution: Execution) -> Request:
+    context = question.context
     return Request(
         system=context.system,
         memory=context.memory,
         messages=context.messages,
         tools=context.tools,
-        may_call_tools=may_call_tools,
+        may_call_tools=question.may_call_tools,
         max_tokens=execution.runtime.max_tokens,
         stop_sequences=execution.runtime.agent.stop_sequences,
         may_be_sent=execution.ownership.is_confirmed,
         is_given_up=lambda: execution.ownership.is_lost() or execution.cancel_requests.must_cut(),
         watch=execution.watch,
+        meter=question.meter or UNMETERED,
     )
 
 
-def _calls(reply: Reply, state: TurnState, execution: Execution, writer: EventWriter) -> tuple[Call, ...]:
+def _calls(
+    reply: Reply, state: TurnState, execution: Execution, held: Reservation | None
+) -> tuple[tuple[Call, ...], Bill]:
+    """A reply's calls as they may run, and what budgets say to them and to the reply."""
     calls = planned(
         reply.tool_uses,
         examiner(reply.tool_uses, execution),
@@ -114,13 +164,29 @@ def _calls(reply: Reply, state: TurnState, execution: Execution, writer: EventWr
         position=len(state.calls),
         reply_n=state.next_n,
     )
+    paid = Bill(() if held is None else (held,), held.grant.narrowed if held else "")
+    open_calls = sum(call.is_open for call in calls)
+    if not open_calls or not execution.is_limited:
+        return calls, paid
+    worker, now_ms = execution.worker, execution.worker.clock_ms()
+    need = ToolCallCount(open_calls)
+    try:
+        held = execution.write(partial(worker.budgets.reserve, execution.payer, need, now_ms=now_ms))
+    except BudgetSpent as error:
+        text = f"Not run: {error}"
+        denied = (replace(call, status="denied", finished_ms=now_ms, content=text) for call in calls if call.is_open)
+        by_position = {call.position: call for call in denied}
+        return tuple(by_position.get(call.position, call) for call in calls), replace(paid, refused=str(error))
+    return calls, replace(paid, held=(*paid.held, *(() if held is None else (held,))))
+
+
+def _tell_calls(calls: Sequence[Call], writer: EventWriter) -> None:
     for call in calls:
         writer.emit("tool_call.started", {"id": call.id, "name": call.name, "arguments": call.arguments})
         if call.is_waiting:
             writer.emit("approval.required", call.as_json())
         if not call.is_open:
             writer.emit("tool_call.completed", call.as_json())
-    return calls
 
 
 def _context(state: TurnState, execution: Execution, ratio: float) -> Context:

@@ -9,6 +9,7 @@ from functools import partial
 from loom_worker.core import crash_points
 from loom_worker.core.errors import (
     BudgetExceeded,
+    BudgetSpent,
     Interrupted,
     Overloaded,
     Overruled,
@@ -38,6 +39,7 @@ from loom_worker.turn.decide import (
     Wait,
     decide,
     failed,
+    over_budget,
 )
 from loom_worker.turn.ending import end
 from loom_worker.turn.reply import ask, retell
@@ -123,6 +125,8 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
                 except Transient as error:
                     pause_ms = _pause_ms(state, error)
                     return Parked(state.waited(str(error), execution.watch.parked(error, pause_ms)), (), pause_ms)
+                except BudgetSpent as error:
+                    return Done(state, over_budget(state, str(error)).ending)
                 except (ProviderFailed, BudgetExceeded) as error:
                     return Done(state, failed(state, _reason(error), str(error)).ending)
             case CallHere(call):
@@ -189,7 +193,9 @@ def save(state: TurnState, execution: Execution, writer: EventWriter, columns: J
     columns = {**execution.progress(state), **columns}
     delivery = _asking(state, execution)
     steps, calls = state.unsaved_steps, state.unsaved_calls
-    execution.write(partial(execution.worker.journal.save, state.claim, steps, calls, columns, delivery=delivery))
+    settlement = execution.settlement(state)
+    journal = execution.worker.journal
+    execution.write(partial(journal.save, state.claim, steps, calls, columns, delivery=delivery, settlement=settlement))
     crash_points.reached("turn.journaled")
     if delivery is not None:
         execution.worker.dispatcher.deliver(delivery.id)
@@ -217,6 +223,7 @@ def situation(state: TurnState, execution: Execution) -> Situation:
         check=_check(state.calls, alive, execution, now_ms) if state.open_calls else Check(),
         bounded=frozenset(call.name for call in state.open_calls if _is_bounded(call.name, execution)),
         cancel=execution.cancel_requests.now(),
+        own_limits=execution.own_limits,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from loom_worker.core.values.budgets import Amount, Reservation
 from loom_worker.core.values.chat import ChatMessage, Reply, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import BETWEEN_REPLIES, CANCELLED, Call, Claim, Step, Turn, joined
@@ -19,6 +20,21 @@ CERTAIN_TOKENS = 500
 
 
 @dataclass(frozen=True, slots=True)
+class Bill:
+    """What budgets had to say to a reply and its calls."""
+
+    held: tuple[Reservation, ...] = ()
+    """What was set aside for them, until they are in the journal."""
+    narrowed: str = ""
+    """Which budget made the reply shorter than it might have been; empty: none."""
+    refused: str = ""
+    """Why none of its calls is made; empty: they are."""
+
+
+UNLIMITED = Bill()
+
+
+@dataclass(frozen=True, slots=True)
 class TurnState:
     """Grows by steps; ``saved`` says how much of it the journal has."""
 
@@ -30,6 +46,8 @@ class TurnState:
     usage: Usage
     patterns: tuple[Json, ...]
     first_token_ms: int | None
+    held: tuple[Reservation, ...] = ()
+    """What budgets have set aside for what the journal does not have."""
 
     @classmethod
     def begin(cls, claim: Claim) -> "TurnState":
@@ -139,6 +157,22 @@ class TurnState:
         return self.saved_steps > len(self.claim.steps)
 
     @property
+    def unsaved_spending(self) -> Amount:
+        """What the replies and calls took off budgets that the journal does not have."""
+        replies = [step for step in self.unsaved_steps if step.kind == "reply"]
+        spent = (Usage.from_json(step.payload["usage"]).amount() for step in replies)
+        return sum(spent, Amount(tool_calls=sum(call.is_open for call in self.unsaved_calls)))
+
+    @property
+    def usage_by_model(self) -> dict[str, Usage]:
+        """What was used of each model that has replied."""
+        used: dict[str, Usage] = {}
+        for step in self.replies:
+            model = str(step.payload["model"])
+            used[model] = used.get(model, Usage()) + Usage.from_json(step.payload["usage"])
+        return used
+
+    @property
     def has_unsaved_reply(self) -> bool:
         """True if a reply would have to be paid for again, should this worker die."""
         return any(step.kind == "reply" for step in self.unsaved_steps)
@@ -153,7 +187,14 @@ class TurnState:
         return replace(self, steps=(*self.steps, step), patterns=tuple(patterns))
 
     def replied(
-        self, reply: Reply, calls: Sequence[Call], *, first_token_ms: int | None, estimated: int, note: str = ""
+        self,
+        reply: Reply,
+        calls: Sequence[Call],
+        *,
+        first_token_ms: int | None,
+        estimated: int,
+        note: str = "",
+        bill: Bill = UNLIMITED,
     ) -> "TurnState":
         """The model answered, perhaps with tool calls.
 
@@ -161,9 +202,12 @@ class TurnState:
             estimated: tokens of what it was sent, estimated as before the first reply.
             note: what it is told in addition to the results of its calls.
         """
-        step = Step(self.next_n, "reply", {**reply_payload(reply), "estimated": estimated, "note": note})
+        by_budget = {"narrowed": bill.narrowed, "refused": bill.refused}
+        known = {"estimated": estimated, "note": note, **{name: why for name, why in by_budget.items() if why}}
+        step = Step(self.next_n, "reply", {**reply_payload(reply), **known})
         return replace(
             self,
+            held=bill.held,
             steps=(*self.steps, step),
             calls=(*self.calls, *calls),
             usage=self.usage + reply.usage,
@@ -189,7 +233,7 @@ class TurnState:
 
     def saved(self) -> "TurnState":
         """The journal has everything."""
-        return replace(self, saved_steps=len(self.steps), saved_calls=len(self.calls))
+        return replace(self, saved_steps=len(self.steps), saved_calls=len(self.calls), held=())
 
 
 def reply_payload(reply: Reply) -> Json:

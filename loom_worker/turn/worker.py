@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.stopping import Stopping, retry_until_stored
 from loom_worker.core.values.agents import Alone, Content
+from loom_worker.core.values.budgets import Payer, Settlement
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Remembered
@@ -17,6 +18,7 @@ from loom_worker.events.log import EventLog
 from loom_worker.events.writer import EventFlusher
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, LiveWorkers
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.journal import Journal
@@ -28,6 +30,8 @@ from loom_worker.turn.control import CancelRequests, Ownership
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.waits import ModelWatch, WaitTeller
 from loom_worker.webhook.body import WebhookBodies
+
+T = TypeVar("T")
 
 
 class Dispatcher(Protocol):
@@ -69,6 +73,7 @@ class TurnWorker:
     journal: Journal
     calls: Calls
     memories: Memories
+    budgets: Budgets
     lanes: Lanes
     renewer: LeaseRenewer
     events: EventLog
@@ -112,6 +117,7 @@ class Execution:
     """One worker's time with one turn."""
 
     worker: TurnWorker
+    claim: Claim
     runtime: AgentRuntime
     held: HeldLease
     began_s: float
@@ -123,9 +129,25 @@ class Execution:
     """Over the model's calls."""
     session: SessionContext
 
-    def write(self, write: Callable[[], None]) -> None:
+    def write(self, write: Callable[[], T]) -> T:
         """Write to the journal, again and again while the database does not answer and the turn is ours."""
-        retry_until_stored(write, stopping=self.worker.stopping, lost=self.held.lost)
+        return retry_until_stored(write, stopping=self.worker.stopping, lost=self.held.lost)
+
+    @property
+    def payer(self) -> Payer:
+        """On whose budgets the turn's calls are made."""
+        return self.claim.payer(self.runtime.agent.budget)
+
+    @property
+    def is_limited(self) -> bool:
+        """True if a budget limited the turn when it was claimed; one that is set later counts from the next claim."""
+        return self.claim.is_limited(self.runtime.agent.budget)
+
+    def settlement(self, state: TurnState) -> Settlement | None:
+        """What the journal does not have yet takes off budgets; None: nothing."""
+        if not state.has_unsaved_reply:
+            return None
+        return Settlement(self.payer, state.unsaved_spending, state.held)
 
     @property
     def limits(self) -> LimitSettings:
@@ -137,6 +159,13 @@ class Execution:
             max_llm_calls=agent.max_llm_calls or limits.max_llm_calls,
             max_tool_calls=limits.max_tool_calls if agent.max_tool_calls is None else agent.max_tool_calls,
         )
+
+    @property
+    def own_limits(self) -> frozenset[str]:
+        """Limits that the agent's file sets, in its words."""
+        agent = self.runtime.agent
+        own = {"timeout_seconds": agent.timeout_s, "max_turns": agent.max_llm_calls}
+        return frozenset(name for name, limit in own.items() if limit)
 
     @property
     def run_ms(self) -> int:

@@ -41,7 +41,7 @@ def ask(question: str, shop: sqlite3.Connection, today: date) -> Answered:
     messages = [ChatMessage("user", question, context="\n\n".join([*found, f"Today is {today}."]))]
     model, last = Scripted(count=len), Answered("", "", (), ())
     for _ in range(6):
-        *_, reply = model.reply(Request("You are an analyst.", tuple(messages), tools=TOOLS))
+        *_, reply = model.reply(Request("You are an analyst.", tuple(messages), tools=TOOLS, max_tokens=100_000))
         assert isinstance(reply, Reply)
         if not reply.tool_uses:
             is_looked_up = last.columns == ("kind", "value")

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from loom_worker.core.values.budgets import Reservation, usd
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, StopReason, TextDelta, ToolUse, Usage
 from loom_worker.core.values.json import Json
+from loom_worker.llm.model import Model
 
 Beat = ReplyEvent | BaseException | Callable[[], object]
 """What happens next in a call: an event is yielded, an error raised, a function called."""
 
-ONE_CALL = Usage(input_tokens=10, output_tokens=5, cost_usd=0.001, llm_calls=1)
+ONE_CALL = Usage(input_tokens=10, output_tokens=5, cost_usd=usd(0.001), llm_calls=1)
 
 
 class Killed(BaseException):
@@ -42,6 +44,23 @@ class Plays:
                     beat()
         finally:
             self.closed += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaid:
+    """A Model for which no budget sets anything aside."""
+
+    model: Model
+    held: tuple[Reservation, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self.model.name
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        """See Model.reply."""
+        yield from self.model.reply(request)
 
 
 def says(text: str, *, stop: StopReason = "end_turn", pieces: int = 2) -> list[Beat]:

@@ -2,6 +2,7 @@
 
 from sqlalchemy import select
 
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import ChatMessage, Reply, Usage
 from loom_worker.core.values.ids import new_id, now_ms
 from loom_worker.core.values.json import Json
@@ -18,7 +19,7 @@ from loom_worker.turn.state import reply_payload
 from loom_worker.webhook.body import WebhookBodies
 
 NAME = "played"
-SPENT = Usage(input_tokens=3, output_tokens=2, cost_usd=0.001, llm_calls=1)
+SPENT = Usage(input_tokens=3, output_tokens=2, cost_usd=usd(0.001), llm_calls=1)
 MESSAGE_TOKENS = 3
 """Of every message, whatever it says."""
 
@@ -84,7 +85,7 @@ class PlayedWorker:
             steps=steps,
             open_calls=sum(call.is_open for call in claim.turn.calls),
             said=said,
-            model="played",
+            spent={"played": SPENT} if said else {},
             delivery=Delivery.of(claim.turn, WebhookBodies("http://loom").of(claim.turn), now_ms=now_ms()),
             known_cancel=self._claims.cancel_action(claim),
         )

@@ -22,7 +22,9 @@ from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer
 from loom_worker.lanes.live_waits import LiveWaits
+from loom_worker.llm.meter import Metered
 from loom_worker.memory.pressure import l1_room
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
 from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.claims import Claims
@@ -204,6 +206,7 @@ class Stage:
             journal=Journal(self.database),
             calls=self.calls,
             memories=self.memories,
+            budgets=Budgets(self.database),
             lanes=self.lanes,
             renewer=LeaseRenewer(self.redis, self.lanes, name, self.settings.lanes),
             events=self.events,
@@ -223,7 +226,7 @@ class Stage:
         """The runtime of the one agent; four characters are a token."""
         return AgentRuntime(
             agent=self.agent,
-            model=self.model,
+            model=Metered(self.model),
             count=lambda text: len(text) // 4 + 1,
             registry=self.registry,
             specs=self.registry.specs(self.agent.tools),

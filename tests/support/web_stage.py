@@ -42,6 +42,7 @@ from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
 from loom_worker.skills.index import Skills
 from loom_worker.store.blobs import BlobRows
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
@@ -242,7 +243,13 @@ class WebStage:
                 library=library,
                 uses=uses,
                 matcher=Knowledge(
-                    library, Skills(self.patterns), uses, Ledger(database), Sessions(database), learns=True
+                    library,
+                    Skills(self.patterns),
+                    uses,
+                    Ledger(database),
+                    Sessions(database),
+                    Budgets(database),
+                    learns=True,
                 ),
                 agents=runtimes,
                 library_events=library_events,

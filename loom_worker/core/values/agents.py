@@ -130,6 +130,8 @@ class Agent:
     max_llm_calls: int | None = None
     max_tool_calls: int | None = None
     timeout_s: float | None = None
+    budget: Json | None = None
+    """What all its sessions may spend together: ``{usd?, tokens?, tool_calls?, day?: {…}, month?: {…}}``."""
     patterns_enabled: bool = True
     min_confidence: float = 0.5
     """Probability (0-1) of being the right pattern below which none is added to the message; docs/patterns.md."""

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Literal, Protocol
 
 from loom_worker.core.errors import LoomError
+from loom_worker.core.values.budgets import FREE, Amount, nano, usd
 from loom_worker.core.values.json import Json
 
 Role = Literal["user", "assistant", "tool"]
@@ -115,6 +117,37 @@ class Unwatched:
 UNWATCHED = Unwatched()
 
 
+class Meter(Protocol):
+    """Sets money aside before a model is called (``llm/meter.py``)."""
+
+    def reserve(self, model: str, max_tokens: int) -> int:
+        """Set aside the most that one try of this request can cost.
+
+        Returns:
+            The most tokens that its reply may have: ``max_tokens``, or fewer where a budget leaves no more.
+
+        Raises:
+            BudgetSpent: a budget has too little left; the call must not be made.
+        """
+
+    def refund(self) -> None:
+        """The last try cost nothing: the provider refused it."""
+
+
+class Unmetered:
+    """A Meter for calls that no budget limits."""
+
+    def reserve(self, model: str, max_tokens: int) -> int:
+        """See Meter."""
+        return max_tokens
+
+    def refund(self) -> None:
+        """See Meter."""
+
+
+UNMETERED = Unmetered()
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call of a model."""
@@ -137,6 +170,8 @@ class Request:
     may_be_sent: Callable[[], bool] = field(default=_always, compare=False)
     """Asked with each try, on an open connection and before its first byte; False ends the call with Interrupted."""
     watch: Watch = field(default=UNWATCHED, compare=False)
+    meter: Meter = field(default=UNMETERED, compare=False)
+    """Asked before each try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +183,7 @@ class Usage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
-    cost_usd: float | None = 0.0
+    cost_usd: Decimal | None = FREE
     llm_calls: int = 0
 
     @property
@@ -169,9 +204,13 @@ class Usage:
             output_tokens=self.output_tokens + other.output_tokens,
             cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
+            cost_usd=(self.cost_usd or FREE) + (other.cost_usd or FREE) if known else None,
             llm_calls=self.llm_calls + other.llm_calls,
         )
+
+    def amount(self, *, tool_calls: int = 0) -> Amount:
+        """What it takes off budgets; a price that is not known takes no money."""
+        return Amount(nano(self.cost_usd or FREE), self.tokens, tool_calls)
 
     def as_json(self) -> Json:
         """The ``usage`` object of a Turn."""
@@ -180,14 +219,16 @@ class Usage:
             "output_tokens": self.output_tokens,
             "cache_read_tokens": self.cache_read_tokens,
             "cache_write_tokens": self.cache_write_tokens,
-            "cost_usd": None if self.cost_usd is None else round(self.cost_usd, 8),
+            "cost_usd": None if self.cost_usd is None else float(self.cost_usd),
             "llm_calls": self.llm_calls,
         }
 
     @classmethod
     def from_json(cls, data: Json) -> "Usage":
         """Read what as_json wrote; missing fields are 0."""
-        return cls(**{name: data[name] for name in cls.__slots__ if name in data})
+        cost = data.get("cost_usd", FREE)
+        known = {name: data[name] for name in cls.__slots__ if name in data}
+        return cls(**{**known, "cost_usd": None if cost is None else usd(cost)})
 
 
 @dataclass(frozen=True, slots=True)

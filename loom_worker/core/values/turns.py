@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from loom_worker.core.text import clean
+from loom_worker.core.values.budgets import Payer
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.sessions import Choice
+from loom_worker.core.values.workspaces import NO_RULES, Rules
 
 WaitsFor = Literal["lane", "model", "rate_limit", "tools", "person"]
 """lane: an earlier turn of its session, or a worker · model: a reply, or the next try after an error · rate_limit: the
@@ -319,6 +321,21 @@ class Claim:
     """As of the session."""
     memory_seen: int = 0
     """The version of the session's memory that readers have an event of."""
+    budget: Json | None = None
+    """The session's."""
+    rules: Rules = NO_RULES
+    """What the workspace's administrator has set."""
+
+    def payer(self, agent_budget: Json | None) -> Payer:
+        """On whose budgets its calls are made."""
+        turn = self.turn
+        return Payer(turn.workspace, turn.lane, turn.agent, agent_budget, turn.id)
+
+    def is_limited(self, agent_budget: Json | None) -> bool:
+        """True if any budget limited the turn when it was claimed."""
+        payer = self.payer(agent_budget)
+        budgets = {"turn": self.turn.budget, "session": self.budget, "workspace": self.rules.budget}
+        return bool(payer.limits(**budgets, now_ms=0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 from loom_worker.core.errors import Overloaded
 from loom_worker.core.settings_tree import LlmSettings
 from loom_worker.core.stopping import Stopping
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Usage
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.llm import tokens
@@ -16,6 +17,7 @@ from loom_worker.llm.anthropic_request import request_body
 from loom_worker.memory.compress import Compressor
 from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.summarize import CompressionRules
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
 from tests.chaos.model_script import summary_for
@@ -48,7 +50,7 @@ class CompressorModel:
             self.run.calls.append(ModelCall(**{**vars(call), "status": 529, "is_complete": False, "said": ""}))
             raise Overloaded("no")
         self.run.calls.append(call)
-        yield Reply(said, "end_turn", Usage(input_tokens=10, output_tokens=9, cost_usd=0.5, llm_calls=1), MODEL)
+        yield Reply(said, "end_turn", Usage(input_tokens=10, output_tokens=9, cost_usd=usd(0.5), llm_calls=1), MODEL)
 
 
 def compress_session(run: Run, session: str, *, is_busy: bool = False) -> None:
@@ -63,8 +65,9 @@ def compress_session(run: Run, session: str, *, is_busy: bool = False) -> None:
     )
     memories = Memories(run.database)
     around: Any = SimpleNamespace(compression=lambda _: rules, alive=frozenset)
+    budgets = Budgets(run.database)
     compressor = Compressor(
-        "w1", memories, around, around, Stopping(1.0), threading.Semaphore(1), clock_ms=lambda: NOW_MS
+        "w1", memories, budgets, around, around, Stopping(1.0), threading.Semaphore(1), clock_ms=lambda: NOW_MS
     )
     while compressor.compress(Sessions(run.database).get(WORKSPACE, session).lane):
         pass

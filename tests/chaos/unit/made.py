@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Reply, Request, ToolSpec
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.notifications import Delivery
@@ -151,7 +152,7 @@ class Run:
         delivery = _delivery(turn) if turn.webhook else None
         messages = list(_messages(work)) if is_kept else []
         progress = {**_progress(work), "run_ms": 40, "completed_ms": NOW_MS + 100}
-        final = Final(ending, progress, work.unsaved_steps, said=messages, delivery=delivery, model=MODEL)
+        final = Final(ending, progress, work.unsaved_steps, said=messages, delivery=delivery, spent=work.usage_by_model)
         Journal(self.database).finish(work.claim, final)
         shown = Turns(self.database).get(WORKSPACE, turn.id)
         self.polled.append(Polled(turn.id, json.dumps(shown.as_json()).encode(), self.now_s()))
@@ -216,7 +217,7 @@ def _reply(work: TurnState, call: ModelCall) -> Reply:
     for event in reply_for(script_of(work.turn.input), call.nth, call.body).events:
         assembly.feed(event)
     reply = assembly.reply()
-    return replace(reply, usage=replace(reply.usage, cost_usd=0.5))
+    return replace(reply, usage=replace(reply.usage, cost_usd=usd(0.5)))
 
 
 def _progress(work: TurnState) -> dict[str, Any]:

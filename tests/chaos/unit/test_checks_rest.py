@@ -66,7 +66,7 @@ def test_an_index_that_lacks_a_row_is_found(run: Run) -> None:
 def test_usage_that_was_charged_twice_is_found(run: Run) -> None:
     columns = (
         "workspace, session_id, turn_id, agent, model, input_tokens, output_tokens, cache_read_tokens, "
-        "cache_write_tokens, llm_calls, cost_usd, at_ms"
+        "cache_write_tokens, llm_calls, cost_nano, at_ms, kind, tool_calls"
     )
     run.sql(f"INSERT INTO usage ({columns}) SELECT {columns} FROM usage LIMIT 1")
     assert_found(run.evidence(), "I9", "the ledger has")

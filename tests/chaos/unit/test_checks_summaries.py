@@ -66,7 +66,7 @@ def test_a_summary_of_two_sessions_is_found(summed: Run) -> None:
 def test_a_summary_that_was_charged_twice_is_found(summed: Run) -> None:
     columns = (
         "workspace, session_id, turn_id, agent, model, input_tokens, output_tokens, cache_read_tokens, "
-        "cache_write_tokens, llm_calls, cost_usd, at_ms"
+        "cache_write_tokens, llm_calls, cost_nano, at_ms, kind, tool_calls"
     )
     summed.sql(f"INSERT INTO usage ({columns}) SELECT {columns} FROM usage WHERE turn_id = '' LIMIT 1")
     assert_found(seen(summed), "I9", "summaries, ")

@@ -31,7 +31,7 @@ def user(question: str) -> ChatMessage:
 
 
 def request(*messages: ChatMessage) -> Request:
-    return Request("You are an analyst.", messages, tools=TOOLS)
+    return Request("You are an analyst.", messages, tools=TOOLS, max_tokens=100_000)
 
 
 def reply(asked: Request) -> Reply:
@@ -397,7 +397,8 @@ NAMED = 'convert {"amount": 54, "currency": "USD"}'
 
 def asked_to_call(text: str, *more: ChatMessage, may_call_tools: bool = True) -> Reply:
     messages = (ChatMessage("user", text), *more)
-    return reply(Request("", messages, tools=(*TOOLS, CONVERT), may_call_tools=may_call_tools))
+    tools = (*TOOLS, CONVERT)
+    return reply(Request("", messages, tools=tools, may_call_tools=may_call_tools, max_tokens=100_000))
 
 
 def test_a_message_that_spells_a_call_out_makes_it_and_tells_what_came_of_it() -> None:

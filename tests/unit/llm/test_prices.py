@@ -6,6 +6,7 @@ from importlib.resources import files
 
 import pytest
 
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Reply, Usage
 from loom_worker.llm.prices import cost_usd, plain_name, small_model, small_name, table, with_cost
 
@@ -35,21 +36,21 @@ MILLION = 1_000_000
 )
 def test_a_model_costs_its_list_price(model, usd_in, usd_out):
     # In hundredths of a million, as some models have other rates for longer prompts.
-    assert cost_usd(model, Usage(input_tokens=MILLION // 100)) == pytest.approx(usd_in / 100)
-    assert cost_usd(model, Usage(output_tokens=MILLION)) == pytest.approx(usd_out)
+    assert cost_usd(model, Usage(input_tokens=MILLION // 100)) == usd(usd_in) / 100
+    assert cost_usd(model, Usage(output_tokens=MILLION)) == usd(usd_out)
 
 
 def test_cache_writes_and_reads_have_their_own_rates():
     usage = Usage(input_tokens=1000, output_tokens=100, cache_read_tokens=10_000, cache_write_tokens=2000)
-    expected = (1000 * 3 + 100 * 15 + 10_000 * 0.3 + 2000 * 3.75) / MILLION
-    assert cost_usd("claude-sonnet-4-5", usage) == pytest.approx(expected)
+    expected = "0.015"
+    assert cost_usd("claude-sonnet-4-5", usage) == usd(expected)
 
 
 def test_a_long_prompt_has_its_rates_for_the_whole_call():
     short = Usage(input_tokens=90_000, cache_read_tokens=10_000)
     long = Usage(input_tokens=90_000, cache_read_tokens=10_001, output_tokens=1000)
-    assert cost_usd("claude-haiku-5-5", short) == pytest.approx((90_000 * 0.1 + 10_000 * 0.01) / MILLION)
-    assert cost_usd("claude-haiku-5-5", long) == pytest.approx((90_000 * 0.5 + 10_001 * 0.05 + 1000 * 2.5) / MILLION)
+    assert cost_usd("claude-haiku-5-5", short) == usd("0.0091")
+    assert cost_usd("claude-haiku-5-5", long) == usd("0.04800005")
 
 
 @pytest.mark.cases("model", ["", "llama3", "claude", "claude-opus-4-99", "claude-sonnet-4-5-mini", "gpt-5"])
@@ -96,16 +97,16 @@ def test_what_is_billed_in_a_way_not_known_here_has_no_price(model):
 
 @pytest.mark.parametrize("model", ["ollama/qwen3-coder", "ollama/claude-3-5-sonnet", "ollama/me/cloudy:7b"])
 def test_a_model_on_ones_own_machine_is_free(model):
-    assert cost_usd(model, Usage(input_tokens=1_000_000, output_tokens=5)) == 0.0
+    assert cost_usd(model, Usage(input_tokens=1_000_000, output_tokens=5)) == 0
 
 
 def test_the_scripted_model_is_free():
-    assert cost_usd("scripted-demo", Usage(input_tokens=5)) == 0.0
+    assert cost_usd("scripted-demo", Usage(input_tokens=5)) == 0
 
 
 def test_a_reply_is_priced_by_the_model_that_answered():
     reply = Reply("", "end_turn", Usage(output_tokens=MILLION, cost_usd=None), "claude-haiku-4-5-20251001")
-    assert with_cost(reply).usage == Usage(output_tokens=MILLION, cost_usd=5.0)
+    assert with_cost(reply).usage == Usage(output_tokens=MILLION, cost_usd=usd(5.0))
 
 
 def test_the_table_says_when_and_whence():
@@ -117,9 +118,9 @@ def test_the_table_says_when_and_whence():
 @pytest.mark.cases("family", sorted(table()))
 def test_reading_the_cache_costs_less_and_writing_it_more_than_plain_input(family):
     rates = table()[family].tokens
-    assert rates.cache_read <= 0.12 * rates.input
-    assert rates.input < rates.cache_write <= 1.25 * rates.input
-    assert rates.output == pytest.approx(5 * rates.input)
+    assert rates.cache_read <= usd("0.12") * rates.input
+    assert rates.input < rates.cache_write <= usd("1.25") * rates.input
+    assert rates.output == 5 * rates.input
 
 
 @pytest.mark.cases(

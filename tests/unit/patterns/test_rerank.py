@@ -1,15 +1,17 @@
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import Interrupted, LoomError, Overloaded, StreamBroken
-from loom_worker.core.values.chat import ReplyEvent, Request, Usage
+from loom_worker.core.values.budgets import Reservation
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request
 from loom_worker.core.values.patterns import Pattern, PatternMatch
 from loom_worker.core.values.tools import Caller
+from loom_worker.llm.model import Model
 from loom_worker.llm.rerank import Reranker
 from loom_worker.patterns.rerank import (
     DESCRIPTION_CHARS,
@@ -21,7 +23,7 @@ from loom_worker.patterns.rerank import (
     rerank,
 )
 from tests.support.callers import CALLER
-from tests.support.models import Plays, says
+from tests.support.models import Plays, Unpaid, says
 
 
 def match(name: str, score: float = 0.5, confidence: float = 0.9, description: str = "What it does.") -> PatternMatch:
@@ -159,8 +161,11 @@ class Accounts:
     def is_there(self, lane: str) -> bool:
         return True
 
-    def charge(self, caller: Caller, model: str, usage: Usage) -> None:
-        self.charges.append((caller.lane, model))
+    def on_budget(self, model: Model, caller: Caller) -> Unpaid:
+        return Unpaid(model)
+
+    def charge(self, caller: Caller, reply: Reply, held: Sequence[Reservation]) -> None:
+        self.charges.append((caller.lane, reply.model))
 
 
 def test_the_model_is_asked_once_and_obeyed_and_charged() -> None:

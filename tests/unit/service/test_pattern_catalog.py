@@ -18,6 +18,7 @@ from loom_worker.runtime import build
 from loom_worker.runtime.prompt_context import Knowledge
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.skills.index import Skills
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.patterns import PatternUses, enter_uses
@@ -56,7 +57,9 @@ class Around:
 def a_catalog(root: Path, database: Database, *, learns: bool = True) -> PatternCatalog:
     library = LiveLibrary(root)
     uses = PatternUses(database)
-    knowledge = Knowledge(library, Skills(root), uses, Ledger(database), Sessions(database), learns=learns)
+    knowledge = Knowledge(
+        library, Skills(root), uses, Ledger(database), Sessions(database), Budgets(database), learns=learns
+    )
 
     return PatternCatalog(library, uses, knowledge, Around(), Around(), Around(), learns)
 

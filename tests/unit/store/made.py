@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from loom_worker.core.settings import LimitSettings
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import ChatMessage, Role, Usage
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
@@ -22,7 +23,7 @@ from loom_worker.store.submit import submit
 NOW_MS = 1_800_000_000_000
 WORKSPACE = "acme"
 PROGRESS: Json = {"usage": Usage().as_json(), "run_ms": 5, "patterns": [], "first_token_ms": None}
-SPENT = Usage(input_tokens=10, output_tokens=5, cost_usd=0.25, llm_calls=1)
+SPENT = Usage(input_tokens=10, output_tokens=5, cost_usd=usd(0.25), llm_calls=1)
 
 
 def submitted(database: Database, session: str = "s1", *, workspace: str = WORKSPACE, **fields: Any) -> Turn:
@@ -83,7 +84,8 @@ def delivery(number: int, claim: Claim, **fields: Any) -> Delivery:
 def final(usage: Usage = SPENT, **fields: Any) -> Final:
     """The end of a turn that went well."""
     progress = {**PROGRESS, "usage": usage.as_json(), "completed_ms": NOW_MS + 100}
-    return Final(**{"ending": Ending("completed", output_text="done"), "progress": progress, "model": "m1", **fields})
+    usual = {"ending": Ending("completed", output_text="done"), "progress": progress, "spent": {"m1": usage}}
+    return Final(**{**usual, **fields})
 
 
 def said(database: Database, session: str = "s1", *, turns: int, workspace: str = WORKSPACE, size: int = 2) -> str:

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from loom_worker.core.errors import Fenced, Interrupted
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.core.values.turns import CANCELLED, Ending, Step
@@ -72,7 +73,7 @@ def test_the_end_of_a_turn_is_written_in_all_tables(database: Database) -> None:
         "sessions": 1, "turns": 1, "steps": 1, "calls": 1, "messages": 2, "outbox": 1,
         "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0, "pattern_uses": 0,
         "usage": 1,
-        "memory": 0, "memory_snapshots": 0,
+        "memory": 0, "memory_snapshots": 0, "spending": 0, "workspaces": 0,
     }  # fmt: skip
     session = Sessions(database).get(WORKSPACE, "s1")
     assert (session.usage, session.queue_depth, session.is_busy) == (SPENT, 0, False)
@@ -141,7 +142,7 @@ def test_usage_adds_up_and_an_unknown_price_makes_the_sum_unknown(database: Data
 
 def test_the_ledger_sums_by_every_key_and_within_the_workspace_only(database: Database) -> None:
     Journal(database).finish(running(database, "s1"), final())
-    Journal(database).finish(running(database, "s1"), final(model="m2"))
+    Journal(database).finish(running(database, "s1"), final(spent={"m2": SPENT}))
     Journal(database).finish(running(database, "s2"), final(Usage(input_tokens=1, cost_usd=None, llm_calls=1)))
     Journal(database).finish(running(database, "s1", workspace="other"), final())
     ledger = Ledger(database)
@@ -218,7 +219,7 @@ def test_an_end_that_tells_nothing_new_of_the_memory_leaves_what_was_told_before
 def test_a_summary_that_is_charged_while_a_turn_runs_is_not_lost(database: Database) -> None:
     Journal(database).finish(running(database), final())
     claim = running(database)
-    summary = Charge(WORKSPACE, "s1", "default", "small", Usage(input_tokens=100, cost_usd=0.5, llm_calls=1))
+    summary = Charge(WORKSPACE, "s1", "default", "small", Usage(input_tokens=100, cost_usd=usd(0.5), llm_calls=1))
     with database.write() as tx:
         charge(tx, claim.turn.lane, summary, now_ms=NOW_MS)
     Journal(database).finish(claim, final())

@@ -5,6 +5,7 @@ import pytest
 from sqlalchemy import event
 
 from loom_worker.core.errors import Fenced, Invalid, NotFound
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import ChatMessage, Usage
 from loom_worker.core.values.memory import Change, MemoryState
 from loom_worker.core.values.sessions import Message
@@ -18,7 +19,7 @@ from loom_worker.store.sessions import Sessions
 from tests.unit.store.made import NOW_MS, SPENT, WORKSPACE, claimed, counts, final, message, running, said, submitted
 
 NOBODY: frozenset[str] = frozenset()
-CHARGE = Charge(WORKSPACE, "s1", "default", "small", Usage(input_tokens=100, cost_usd=0.5, llm_calls=1))
+CHARGE = Charge(WORKSPACE, "s1", "default", "small", Usage(input_tokens=100, cost_usd=usd(0.5), llm_calls=1))
 
 
 def stored(database: Database, session: str = "s1", workspace: str = WORKSPACE) -> tuple[Message, ...]:

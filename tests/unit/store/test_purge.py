@@ -47,7 +47,7 @@ def ended(database: Database) -> Turn:
     """A turn of s1 that failed as dead, with everything a turn can have; s2 has one like it."""
     for number, session in enumerate(("s2", "s1")):
         claim = running(database, session, **(KEYS if session == "s1" else {}))
-        Journal(database).save(claim, (Step(1, "reply", {}),), (call(0),), PROGRESS)
+        Journal(database).save(claim, (Step(1, "matched", {}),), (call(0),), PROGRESS)
         told = (message(number, claim, chat=ChatMessage("user", text="a red boat")),)
         dead = final(ending=Ending("failed", "dead"), said=told, delivery=delivery(number, claim), memory_due=True)
         Journal(database).finish(claim, dead)
@@ -68,7 +68,7 @@ def test_what_is_deleted_is_found_by_nobody_though_its_rows_are_there(database: 
         lambda: Turns(database).get(WORKSPACE, ended.id),
         lambda: Turns(database).page(WORKSPACE, {"session_id": "s1"}, limit=9, after=None),
         lambda: cancel(database, WORKSPACE, ended.id, "interrupt", now_ms=NOW_MS, deliver=lambda _: None),
-        lambda: retry(database, LimitSettings(), WORKSPACE, ended.id, Retry(), now_ms=NOW_MS),
+        lambda: retry(database, LimitSettings(), (WORKSPACE, ended.id), Retry(), now_ms=NOW_MS),
         lambda: Messages(database).page(WORKSPACE, "s1", limit=9, after=None),
         lambda: Search(database).session(WORKSPACE, "s1", "boat", limit=9),
         lambda: Memories(database).snapshots(WORKSPACE, "s1", limit=9, after=None),
@@ -99,7 +99,7 @@ def test_no_list_and_no_count_shows_what_is_deleted(database: Database, ended: T
 
 def test_no_turn_of_a_deleted_session_runs_or_goes_on(database: Database) -> None:
     claim = running(database)
-    Journal(database).save(claim, (Step(1, "reply", {}),), (call(0),), PROGRESS)
+    Journal(database).save(claim, (Step(1, "matched", {}),), (call(0),), PROGRESS)
     submitted(database)
     Sessions(database).delete(WORKSPACE, "s1")
     assert Claims(database).claim(claim.turn.lane, worker="w", now_ms=NOW_MS) is Idle.EMPTY
@@ -165,7 +165,7 @@ def test_rows_go_in_batches_of_a_bounded_size_and_others_stay(database: Database
         "sessions": 2, "turns": 3, "steps": 1, "calls": 1, "messages": 5, "outbox": 1,
         "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0, "pattern_uses": 0,
         "usage": spent,
-        "memory": 1, "memory_snapshots": 0,
+        "memory": 1, "memory_snapshots": 0, "spending": 0, "workspaces": 0,
     }  # fmt: skip
     assert Sessions(database).purge() == 0
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.settings import LimitSettings
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Reply, StopReason, ToolSpec, ToolUse, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice
@@ -27,8 +28,9 @@ from loom_worker.turn.decide import (
     Situation,
     Wait,
     decide,
+    problem,
 )
-from loom_worker.turn.state import TurnState
+from loom_worker.turn.state import Bill, TurnState
 from loom_worker.turn.tool_plan import Check, Rules, check
 
 LIMITS = LimitSettings()
@@ -51,7 +53,7 @@ def replied(
     work: TurnState, text: str = "42", stop: StopReason = "end_turn", *calls: Call, cost_usd: float = 0.1
 ) -> TurnState:
     uses = tuple(ToolUse(call.id, call.name, call.arguments) for call in calls)
-    usage = Usage(input_tokens=60, output_tokens=40, cost_usd=cost_usd, llm_calls=1)
+    usage = Usage(input_tokens=60, output_tokens=40, cost_usd=usd(cost_usd), llm_calls=1)
     return work.replied(Reply(text, stop, usage, "m", uses), calls, first_token_ms=None, estimated=100)
 
 
@@ -229,17 +231,45 @@ def test_a_turn_that_used_up_its_tool_calls_is_asked_for_text() -> None:
     assert decide(work, replace(LIMITS, max_tool_calls=2), now) == Ask(may_call_tools=True)
 
 
-@pytest.mark.cases(
-    ("budget", "is_spent"),
-    [({"tokens": 100}, True), ({"tokens": 101}, False), ({"usd": 0.1}, True), ({"usd": 0.2}, False), ({}, False)],
-)
-def test_a_spent_budget_ends_the_turn_before_the_next_call(budget: Json, is_spent: bool) -> None:
-    work = replied(matched(budget=budget), "", "tool_use", replace(CALL, status="completed", content="3"))
-    assert isinstance(after(work), End) == is_spent
+def test_calls_that_no_budget_allows_end_the_turn_with_what_the_budget_says() -> None:
+    denied = replace(CALL, status="denied", content="Not run.")
+    uses = (ToolUse(CALL.id, CALL.name, CALL.arguments),)
+    reply = Reply("Let me see.", "tool_use", Usage(llm_calls=1), "m", uses)
+    bill = Bill(refused="The budget of this turn is used up.")
+    decision = after(matched().replied(reply, (denied,), first_token_ms=None, estimated=1, bill=bill))
+    assert ended(decision) == ("incomplete", "budget")
+    assert isinstance(decision, End)
+    assert decision.ending.output_text == "Let me see."
+    assert decision.ending.error == problem("budget", "The budget of this turn is used up.")
 
 
-def test_an_answer_that_used_up_the_budget_is_still_an_answer() -> None:
-    assert ended(after(replied(matched(budget={"tokens": 1})))) == ("completed", None)
+def test_a_reply_that_a_budget_cut_short_is_not_an_answer() -> None:
+    cut = Reply("It is", "max_tokens", Usage(llm_calls=1), "m")
+    bill = Bill(narrowed="The next call may need more than is left.")
+    assert ended(after(matched().replied(cut, (), first_token_ms=None, estimated=1, bill=bill))) == (
+        "incomplete",
+        "budget",
+    )
+    whole = replace(cut, stop_reason="end_turn")
+    assert ended(after(matched().replied(whole, (), first_token_ms=None, estimated=1, bill=bill))) == (
+        "completed",
+        None,
+    )
+
+
+def test_a_limit_is_named_after_where_it_is_set() -> None:
+    work = replied(matched(), "", "pause_turn")
+    for own, source in ((frozenset[str](), "LOOM_MAX_LLM_CALLS"), (frozenset({"max_turns"}), "max_turns of the agent")):
+        decision = after(work, max_llm_calls=1, own_limits=own)
+        assert isinstance(decision, End)
+        assert source in (decision.ending.error or {})["message"]
+    for own, source in (
+        (frozenset[str](), "LOOM_TURN_TIMEOUT_S"),
+        (frozenset({"timeout_seconds"}), "timeout_seconds of"),
+    ):
+        decision = after(work, run_ms=10_000_000, own_limits=own)
+        assert isinstance(decision, End)
+        assert source in (decision.ending.error or {})["message"]
 
 
 @pytest.mark.cases(

@@ -8,6 +8,7 @@ import pytest
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.stopping import Stopping
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.turns import Call, Claim, Ending, Turn, Webhook
 from loom_worker.store.database import Database
@@ -96,7 +97,7 @@ def test_usage_is_charged_to_the_session_once(stage: Stage) -> None:
     stage.serve(stage.submit(), worker)
     usage = stage.sessions.get(WORKSPACE, "s1").usage
     assert (usage.llm_calls, usage.input_tokens) == (3, 30)
-    assert usage.cost_usd == pytest.approx(0.003)
+    assert usage.cost_usd == usd(0.003)
 
 
 def test_messages_keep_what_they_cost_and_count_what_they_weigh(stage: Stage) -> None:

@@ -1,5 +1,6 @@
 """A turn being worked on: what is new is told apart from what is saved."""
 
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Reply, ToolUse, Usage
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.turns import Call, Claim, Step, Turn
@@ -7,7 +8,7 @@ from loom_worker.turn.state import TurnState, tool_uses
 
 TURN = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", 0)
 REPLY = Reply(
-    "Hm", "tool_use", Usage(output_tokens=3, cost_usd=0.5, llm_calls=1), "m", (ToolUse("t", "add", {"a": 1}),)
+    "Hm", "tool_use", Usage(output_tokens=3, cost_usd=usd(0.5), llm_calls=1), "m", (ToolUse("t", "add", {"a": 1}),)
 )
 CALL = Call("t", "add", {"a": 1}, 0, 1)
 

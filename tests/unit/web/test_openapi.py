@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from loom_worker.core.values.patterns import Effect
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import Call, NewTurn
+from loom_worker.core.values.usage import GROUPS
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.store.tool_errors import NewToolError
@@ -20,7 +21,6 @@ from tests.support.until import until
 from tests.support.web_patterns import TOP, keep_effect, write_library
 from tests.support.web_stage import Submit, WebStage
 from web import request_schemas
-from web.catalog import GROUPS
 from web.openapi import document
 from web.operations import OPERATIONS, PARAMETERS
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.turns import Call, Turn
 from loom_worker.webhook.body import LIMIT_BYTES, completed
@@ -71,7 +72,7 @@ def a_turn(**changes: Any) -> Turn:
         "created_ms": NOW_MS - 5000,
         "started_ms": NOW_MS - 4000,
         "completed_ms": NOW_MS,
-        "usage": Usage(input_tokens=10, output_tokens=2, cost_usd=0.001, llm_calls=1),
+        "usage": Usage(input_tokens=10, output_tokens=2, cost_usd=usd(0.001), llm_calls=1),
     }
     return Turn(**{**values, **changes})
 

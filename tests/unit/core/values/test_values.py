@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_worker.core.values.budgets import NANO, usd
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.json import rfc3339
 from loom_worker.core.values.notifications import TERMINAL, Delivery, Event
@@ -16,7 +17,9 @@ TURN = Turn("turn_1", "lane-hidden", "s1", "acme", "default", 1, "queued", "hi",
 CALL = Call("toolu_1", "look", {"n": 1}, position=0, reply_n=1)
 
 TOKENS = st.integers(0, 10**9)
-USAGES = st.builds(Usage, TOKENS, TOKENS, TOKENS, TOKENS, st.none() | st.sampled_from([0.0, 0.25, 1.5]), TOKENS)
+USAGES = st.builds(
+    Usage, TOKENS, TOKENS, TOKENS, TOKENS, st.none() | st.integers(0, 10**15).map(lambda nano: nano * NANO), TOKENS
+)
 
 
 @given(USAGES, USAGES, USAGES)
@@ -36,7 +39,7 @@ def test_a_usage_of_an_older_loom_has_zeros_for_what_it_did_not_count() -> None:
 
 
 def test_an_unknown_price_makes_the_sum_unknown_and_never_zero() -> None:
-    assert (Usage(cost_usd=0.5) + Usage(cost_usd=None)).cost_usd is None
+    assert (Usage(cost_usd=usd(0.5)) + Usage(cost_usd=None)).cost_usd is None
 
 
 @pytest.mark.cases(

@@ -2,16 +2,18 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count as numbers
 from pathlib import Path
 from typing import Any
 
 from loom_worker.core.settings import Settings
-from loom_worker.core.values.chat import ChatMessage, Role, ToolUse, Usage
+from loom_worker.core.values.budgets import Reservation
+from loom_worker.core.values.chat import ChatMessage, Reply, Role, ToolUse, Usage
 from loom_worker.core.values.memory import MemoryState
 from loom_worker.core.values.tools import Caller, Outcome, Tool
+from loom_worker.llm.model import Model
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import Count
 from loom_worker.memory.recall_tools import RecallParts, recall_tools
@@ -22,6 +24,7 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.tools.execution import call_tool
 from loom_worker.tools.registry import Registry
+from tests.support.models import Unpaid
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, running
 
 _ids = numbers()
@@ -87,8 +90,11 @@ class Till:
     def is_there(self, lane: str) -> bool:
         return True
 
-    def charge(self, caller: Caller, model: str, usage: Usage) -> None:
-        self.charges.append((caller.lane, model, usage))
+    def on_budget(self, model: Model, caller: Caller) -> Unpaid:
+        return Unpaid(model)
+
+    def charge(self, caller: Caller, reply: Reply, held: Sequence[Reservation]) -> None:
+        self.charges.append((caller.lane, reply.model, reply.usage))
 
 
 @dataclass(frozen=True, slots=True)

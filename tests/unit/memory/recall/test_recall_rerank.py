@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken, Unavailable
 from loom_worker.core.settings import Settings
-from loom_worker.core.values.chat import Reply, Request, TextDelta, Usage
+from loom_worker.core.values.budgets import Reservation
+from loom_worker.core.values.chat import Reply, Request, TextDelta
 from loom_worker.core.values.tools import Caller
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.recall_rerank import Candidate, prompt, scores
@@ -94,7 +95,7 @@ def test_what_the_model_cost_is_charged_even_if_its_answer_is_of_no_use() -> Non
 
 def test_a_charge_that_cannot_be_written_costs_the_order_but_not_the_search() -> None:
     class FullDisk(Till):
-        def charge(self, caller: Caller, model: str, usage: Usage) -> None:
+        def charge(self, caller: Caller, reply: Reply, held: Sequence[Reservation]) -> None:
             raise Unavailable("disk full")
 
     reranker, _ = asked(says('[{"index": 1, "score": 1}]'), till=FullDisk())

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, StopReason, TextDelta, Usage
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import Message
@@ -55,7 +56,7 @@ class Says:
             raise text
         yield TextDelta(text)
         yield Reply(
-            text, self.stop_reason, Usage(input_tokens=100, output_tokens=10, cost_usd=0.5, llm_calls=1), self.name
+            text, self.stop_reason, Usage(input_tokens=100, output_tokens=10, cost_usd=usd(0.5), llm_calls=1), self.name
         )
 
 

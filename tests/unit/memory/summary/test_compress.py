@@ -16,6 +16,7 @@ from loom_worker.core.values.sessions import NewSession, Session
 from loom_worker.memory.compress import STEPS, Compressor
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store import rows
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
@@ -94,6 +95,7 @@ def room(database: Database) -> Room:
     compressor = Compressor(
         worker="worker-1",
         memories=Memories(database),
+        budgets=Budgets(database),
         agents=Rules(lambda _: means(Says())),
         workers=Living(),
         stopping=Stopping(1.0),

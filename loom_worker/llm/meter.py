@@ -1,0 +1,128 @@
+"""Calls of models on budgets: the most that a try can cost is set aside before it is made."""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Protocol
+
+from loom_worker.core.errors import Overloaded, ProviderFailed, Unavailable
+from loom_worker.core.values.budgets import CallCost, Payer, Reservation
+from loom_worker.core.values.chat import ReplyEvent, Request
+from loom_worker.core.values.ids import now_ms
+from loom_worker.llm.model import Model
+from loom_worker.llm.prices import rates
+from loom_worker.store.budgets import Budgets
+
+log = logging.getLogger(__name__)
+
+FRAME_TOKENS, MESSAGE_TOKENS = 50, 10
+"""Around a request and around each of its messages, generously."""
+
+
+class BudgetMeter:
+    """The Meter of one request; for one thread.
+
+    A try that broke stays set aside: the provider may have been paid for it. Only the last one is left to settle.
+    """
+
+    def __init__(
+        self, budgets: Budgets, payer: Payer, *, input_tokens: int, clock_ms: Callable[[], int] = now_ms
+    ) -> None:
+        """Nothing is set aside yet.
+
+        Args:
+            input_tokens: of the request, never fewer than the provider will count.
+        """
+        self.held: Reservation | None = None
+        """What is set aside for the last try."""
+        self._budgets = budgets
+        self._payer = payer
+        self._input_tokens = input_tokens
+        self._clock_ms = clock_ms
+
+    def reserve(self, model: str, max_tokens: int) -> int:
+        """See Meter."""
+        found = rates(model, self._input_tokens)
+        cost = CallCost(self._input_tokens, max_tokens, *(found or (None, None)))
+        self.held = self._budgets.reserve(self._payer, cost, now_ms=self._clock_ms())
+        return max_tokens if self.held is None else self.held.grant.max_tokens
+
+    def refund(self) -> None:
+        """See Meter."""
+        held, self.held = self.held, None
+        if held is None:
+            return
+        try:
+            self._budgets.give_back(held, now_ms=self._clock_ms())
+        except Unavailable as error:  # it counts as spent, and the caller learns why its call failed
+            log.warning("what was set aside for a call stays so: %s", error)
+
+
+class Metered:
+    """A Model that asks another Model once the request's meter has set aside what that may cost.
+
+    Put it inside Retrying: each try may cost as much.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self._model.name
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        """See Model.reply.
+
+        Raises:
+            BudgetSpent: nothing was sent.
+        """
+        max_tokens = request.meter.reserve(self.name, request.max_tokens)
+        try:
+            yield from self._model.reply(replace(request, max_tokens=max_tokens))
+        except (Overloaded, ProviderFailed):  # it answered with a refusal, or was not asked at all
+            request.meter.refund()
+            raise
+
+
+class PaidModel(Model, Protocol):
+    """A Model that somebody else than a turn's answer pays for."""
+
+    @property
+    def held(self) -> tuple[Reservation, ...]:
+        """What is set aside for the last call."""
+
+
+class OnBudget:
+    """A Model whose calls are paid for by somebody else than a turn's answer: summaries, rankings. For one thread."""
+
+    def __init__(self, model: Model, budgets: Budgets, payer: Payer, count: Callable[[str], int]) -> None:
+        """Wrap a model.
+
+        Args:
+            count: the model's tokens of a text, never too few.
+        """
+        self._model = model
+        self._budgets = budgets
+        self._payer = payer
+        self._count = count
+        self._meter: BudgetMeter | None = None
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self._model.name
+
+    @property
+    def held(self) -> tuple[Reservation, ...]:
+        """What is set aside for the last call."""
+        held = self._meter.held if self._meter else None
+        return () if held is None else (held,)
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        """See Model.reply, and Metered.reply."""
+        texts = [request.system, *(message.text for message in request.messages)]
+        tokens = sum(map(self._count, texts)) + FRAME_TOKENS + MESSAGE_TOKENS * len(request.messages)
+        self._meter = BudgetMeter(self._budgets, self._payer, input_tokens=tokens)
+        yield from self._model.reply(replace(request, meter=self._meter))

@@ -1,0 +1,32 @@
+"""On what terms agents work: what they may spend, and whether their calls can be paid for."""
+
+from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.load import Agents
+from loom_worker.core.settings import Settings
+from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.json import Json
+from loom_worker.llm.prices import OLLAMA, has_price
+
+
+class Terms:
+    """See AgentTerms (``store/submit.py``)."""
+
+    def __init__(self, settings: Settings, agents: Agents | LiveAgents) -> None:
+        self._settings = settings
+        self._agents = agents
+
+    def budget(self, agent: str) -> Json | None:
+        """See AgentTerms; an agent that is gone has none."""
+        return self._agent(agent).budget
+
+    def has_price(self, agent: str, model: str | None) -> bool:
+        """See AgentTerms."""
+        found = self._agent(agent)
+        name = model or found.model or self._settings.llm.model
+        provider = found.provider or self._settings.llm.provider
+        if provider == "scripted":
+            return True
+        return has_price(f"{OLLAMA}{name.removeprefix(OLLAMA)}" if provider == "ollama" else name)
+
+    def _agent(self, name: str) -> Agent:
+        return self._agents.current(name).agents.get(name) or Agent(name, backend=None)

@@ -1,0 +1,179 @@
+"""Budgets: what a call may cost is set aside before it is made, and settled once its cost is known.
+
+An account has one figure for what is spent and what is set aside. A call whose worker dies before it is settled stays
+set aside for good: nobody knows whether the provider was paid. So a budget may end too early by such a call, and never
+too late.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, tuple_, update
+
+from loom_worker.core.errors import BudgetSpent
+from loom_worker.core.values.budgets import (
+    NOTHING,
+    Account,
+    Amount,
+    CallCost,
+    Level,
+    Limit,
+    Payer,
+    Reservation,
+    Settlement,
+    ToolCallCount,
+    begin_ms,
+)
+from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.json import Json
+from loom_worker.store.database import Database
+from loom_worker.store.schema import calls, sessions, spending, turns, unfinished, usage, workspaces
+
+_OF_ACCOUNT = (
+    spending.c.level == bindparam("our_level"),
+    spending.c.key == bindparam("our_key"),
+    spending.c.window == bindparam("our_window"),
+)
+_SPENT = (spending.c.nano_usd, spending.c.tokens, spending.c.tool_calls)
+_BUDGETS = select(
+    select(turns.c.budget).where(turns.c.id == bindparam("our_turn")).scalar_subquery().label("turn"),
+    select(sessions.c.budget).where(sessions.c.lane == bindparam("our_lane")).scalar_subquery().label("session"),
+    select(workspaces.c.rules).where(workspaces.c.name == bindparam("our_workspace")).scalar_subquery().label("rules"),
+)
+_FIND = select(*_SPENT).where(*_OF_ACCOUNT)
+_ADD = (
+    update(spending)
+    .where(
+        tuple_(spending.c.level, spending.c.key, spending.c.window).in_(bindparam("accounts", expanding=True)),
+    )
+    .values(
+        {column: column + bindparam(f"more_{column.name}") for column in _SPENT} | {"changed_ms": bindparam("now_ms")}
+    )
+)
+_TOKENS = usage.c.input_tokens + usage.c.output_tokens + usage.c.cache_read_tokens + usage.c.cache_write_tokens
+_BOOKED = select(func.sum(usage.c.cost_nano), func.sum(_TOKENS), func.sum(usage.c.tool_calls)).where(
+    usage.c.at_ms >= bindparam("since_ms")
+)
+_IS_MADE = calls.c.sends > 0
+_CALLS = select(func.count()).where(calls.c.turn_id == turns.c.id, _IS_MADE).scalar_subquery()
+_RUNNING = select(turns.c.usage, _CALLS).where(unfinished())
+_USED_BY_SESSION = select(sessions.c.usage).where(sessions.c.lane == bindparam("our_key"))
+_CALLS_OF_ENDED = (
+    select(func.count())
+    .select_from(calls.join(turns))
+    .where(turns.c.lane == bindparam("our_key"), ~unfinished(), _IS_MADE)
+)
+_FORGET = delete(spending).where(spending.c.level == bindparam("our_level"), spending.c.key == bindparam("our_key"))
+
+
+class Budgets:
+    """The accounts of budgets."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def reserve(self, payer: Payer, need: CallCost | ToolCallCount, *, now_ms: int) -> Reservation | None:
+        """Set aside the most that a call can cost, on each account that has a limit.
+
+        Returns:
+            What was set aside; None if nothing is limited.
+
+        Raises:
+            BudgetSpent: there is too little left; nothing was set aside.
+            Unavailable: the database did not answer.
+        """
+        with self._database.read() as tx:
+            if not any(map(need.concerns, _limits(tx, payer, now_ms=now_ms))):
+                return None
+        # Durable: what is forgotten in a power failure would be spent twice.
+        with self._database.write(durable=True) as tx:
+            limits = filter(need.concerns, _limits(tx, payer, now_ms=now_ms))
+            left = [(limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits]
+            held = Reservation(tuple(limit.account for limit, _ in left), need.within(left), now_ms)
+            _add(tx, dict.fromkeys(held.accounts, held.grant.amount), now_ms=now_ms)
+            return held
+
+    def give_back(self, held: Reservation, *, now_ms: int) -> None:
+        """Release what was set aside for a call that cost nothing."""
+        with self._database.write() as tx:
+            _add(tx, dict.fromkeys(held.accounts, NOTHING - held.grant.amount), now_ms=now_ms)
+
+    def report(self, limits: Sequence[Limit], *, now_ms: int) -> tuple[Json, ...]:
+        """What is used of each limit, calls that are under way included."""
+        with self._database.write() as tx:
+            return tuple(limit.as_json(_used(tx, limit.account, now_ms=now_ms)) for limit in limits)
+
+    def purge(self, *, before_ms: int) -> None:
+        """Remove accounts of days, months and turns that were not changed since."""
+        is_over = or_(spending.c.window != "", spending.c.level == "turn")
+        with self._database.write() as tx:
+            tx.execute(delete(spending).where(is_over, spending.c.changed_ms < before_ms))
+
+
+def settle(tx: Connection, settlement: Settlement, *, now_ms: int) -> None:
+    """Put what was spent in the place of what was set aside for it."""
+    _add(tx, settlement.changes(now_ms), now_ms=now_ms)
+
+
+def check_left(tx: Connection, limits: Sequence[Limit], *, now_ms: int) -> None:
+    """Return if no limit is used up.
+
+    Raises:
+        BudgetSpent: one is.
+    """
+    for limit in limits:
+        used = _used(tx, limit.account, now_ms=now_ms)
+        if limit.is_spent(used):
+            raise BudgetSpent(limit.used_up(used), limit.renews_ms)
+
+
+def forget(tx: Connection, level: Level, key: str) -> None:
+    """Remove the accounts of a turn that has ended, or of a session that is deleted."""
+    tx.execute(_FORGET, {"our_level": level, "our_key": key})
+
+
+def _limits(tx: Connection, payer: Payer, *, now_ms: int) -> tuple[Limit, ...]:
+    ours = {"our_turn": payer.turn_id, "our_lane": payer.lane, "our_workspace": payer.workspace}
+    row = tx.execute(_BUDGETS, ours).one()
+    workspace = (row.rules or {}).get("budget")
+    return payer.limits(turn=row.turn, session=row.session, workspace=workspace, now_ms=now_ms)
+
+
+def _used(tx: Connection, account: Account, *, now_ms: int) -> Amount:
+    """What is used of an account, which is opened with what was booked before it had a limit."""
+    ours = {"our_level": account.level, "our_key": account.key, "our_window": account.window}
+    row = tx.execute(_FIND, ours).first()
+    if row is not None:
+        return Amount(*row)
+    earlier = _earlier(tx, account)
+    values = {"level": account.level, "key": account.key, "window": account.window, "changed_ms": now_ms}
+    amounts = {"nano_usd": earlier.nano_usd, "tokens": earlier.tokens, "tool_calls": earlier.tool_calls}
+    tx.execute(insert(spending), values | amounts)
+    return earlier
+
+
+def _earlier(tx: Connection, account: Account) -> Amount:
+    """What the ledger has of an account, and what its unfinished turns have used, which is not in the ledger yet."""
+    key = {"our_key": account.key}
+    if account.level == "turn":
+        return NOTHING
+    if account.level == "session":
+        used = Usage.from_json(tx.execute(_USED_BY_SESSION, key).scalar() or {})
+        of_running = _RUNNING.where(turns.c.lane == account.key)
+        ended = used.amount(tool_calls=tx.execute(_CALLS_OF_ENDED, key).scalar() or 0)
+    else:
+        of_running = _RUNNING.where(turns.c[account.level] == account.key)
+        booked = _BOOKED.where(usage.c[account.level] == account.key)
+        row = tx.execute(booked, {"since_ms": begin_ms(account.window)}).one()
+        ended = Amount(*(figure or 0 for figure in row))
+    running = (Usage.from_json(used).amount(tool_calls=count) for used, count in tx.execute(of_running))
+    return sum(running, ended)
+
+
+def _add(tx: Connection, changes: Mapping[Account, Amount], *, now_ms: int) -> None:
+    by_amount: dict[Amount, list[tuple[str, str, str]]] = {}
+    for account, amount in changes.items():
+        by_amount.setdefault(amount, []).append((account.level, account.key, account.window))
+    for amount, accounts in by_amount.items():
+        if amount != NOTHING:
+            more = {f"more_{name}": getattr(amount, name) for name in Amount.__slots__}
+            tx.execute(_ADD, {"accounts": accounts, "now_ms": now_ms, **more})

@@ -1,0 +1,70 @@
+"""Workspaces and their rules; one for which nothing was ever set has no row."""
+
+from sqlalchemy import bindparam, select, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.workspaces import Rules, Workspace
+from loom_worker.store.cancel import weaker_than
+from loom_worker.store.database import Database
+from loom_worker.store.schema import turns, unfinished, workspaces
+
+MOST_WOKEN = 1_000
+"""Sessions that are woken at once when a workspace is enabled again; the sweep finds the others within seconds."""
+
+_FIND = select(workspaces).where(workspaces.c.name == bindparam("our_name"))
+_STOP = (
+    update(turns)
+    .where(
+        turns.c.workspace == bindparam("our_name"),
+        unfinished(),
+        turns.c.started_ms.is_not(None),
+        weaker_than("interrupt"),
+    )
+    .values(cancel="interrupt")
+    .returning(turns.c.lane)
+)
+_WAITING = (
+    select(turns.c.lane).where(turns.c.workspace == bindparam("our_name"), unfinished()).distinct().limit(MOST_WOKEN)
+)
+
+
+class Workspaces:
+    """The table of workspaces."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, name: str) -> Workspace:
+        """A workspace; one that nobody has set anything for has no rules."""
+        with self._database.read() as tx:
+            row = tx.execute(_FIND, {"our_name": name}).mappings().first()
+        return Workspace(name) if row is None else Workspace(name, Rules.of(row["rules"]), row["updated_ms"])
+
+    def patch(self, name: str, changes: Json, *, now_ms: int) -> tuple[Workspace, tuple[str, ...]]:
+        """Change some rules.
+
+        Args:
+            changes: members of the rules; null clears one.
+
+        Returns:
+            The workspace, and the lanes that must hear of it: those whose turns are interrupted, for the workspace is
+            disabled now, or those with turns that may run again.
+        """
+        with self._database.write(durable=True) as tx:
+            row = tx.execute(_FIND, {"our_name": name}).mappings().first()
+            stored = {} if row is None else row["rules"]
+            before = Rules.of(stored)
+            stored = {key: value for key, value in {**stored, **changes}.items() if value is not None}
+            rules = Rules.of(stored)
+            new = upsert(workspaces).values(
+                name=name, rules=stored, is_disabled=rules.is_disabled, created_ms=now_ms, updated_ms=now_ms
+            )
+            kept = {column: new.excluded[column] for column in ("rules", "is_disabled", "updated_ms")}
+            tx.execute(new.on_conflict_do_update(index_elements=["name"], set_=kept))
+            lanes: tuple[str, ...] = ()
+            if rules.is_disabled:
+                lanes = tuple(tx.execute(_STOP, {"our_name": name}).scalars())
+            elif before.is_disabled:
+                lanes = tuple(tx.execute(_WAITING, {"our_name": name}).scalars())
+        return Workspace(name, rules, now_ms), lanes
