@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 from loom_worker.core.errors import (
     Conflict,
     Flaw,
+    Forbidden,
     Invalid,
     LoomError,
     NotFound,
@@ -104,6 +105,8 @@ def problem_of(error: Exception) -> ProblemDetails:
 
 def _of_rejected(error: Rejected) -> ProblemDetails:
     match error:
+        case Forbidden():
+            return ProblemDetails(403, error.slug or "forbidden", str(error))
         case NotFound():
             return ProblemDetails(404, error.slug or "not-found", str(error))
         case Conflict():

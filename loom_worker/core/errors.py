@@ -24,6 +24,10 @@ class Rejected(LoomError):
         return last if isinstance(last, str) else None
 
 
+class Forbidden(Rejected):
+    """The key that was sent does not allow this (403)."""
+
+
 class NotFound(Rejected):
     """No such thing in this workspace (404, also for what belongs to others)."""
 

@@ -223,4 +223,4 @@ def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
     }
     tx.execute(_CHARGE, {"our_lane": turn.lane, **changes})
     charge = Charge(turn.workspace, turn.session_id, turn.agent, final.model, spent, turn.id)
-    enter(tx, charge, now_ms=now_ms)
+    enter(tx, turn.lane, charge, now_ms=now_ms)

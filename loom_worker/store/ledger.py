@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, selec
 
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions, usage
 
@@ -16,7 +17,8 @@ GROUPS = ("session", "agent", "model", "workspace", "day")
 
 _USED = select(sessions.c.usage).where(sessions.c.lane == bindparam("our_lane"))
 _USE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(usage=bindparam("usage"))
-_ENTER = insert(usage)
+_USER = select(sessions.c.user).where(sessions.c.lane == bindparam("our_lane")).scalar_subquery()
+_ENTER = insert(usage).values(user=_USER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Ledger:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def totals(self, workspace: str, *, group_by: str) -> tuple[Json, ...]:
+    def totals(self, tenant: Tenant, *, group_by: str) -> tuple[Json, ...]:
         """Sums per key, by key; a cost is null where a price was not known. Summaries cost, but count as no turn.
 
         Args:
@@ -49,8 +51,11 @@ class Ledger:
         sums = [func.sum(usage.c[name]).label(name) for name in _SUMMED]
         unknown = func.sum(usage.c.cost_usd.is_(None)).label("unknown")
         query = select(key.label("key"), *sums, _TURNS.label("turns"), unknown)
+        query = query.where(usage.c.workspace == workspace_of(tenant))
+        if (user := user_of(tenant)) is not None:
+            query = query.where(usage.c.user == user)
         with self._database.read() as tx:
-            found = tx.execute(query.where(usage.c.workspace == workspace).group_by(key).order_by(key)).mappings().all()
+            found = tx.execute(query.group_by(key).order_by(key)).mappings().all()
         return tuple(_total(row, group_by) for row in found)
 
     def charge(self, lane: str, spent: Charge, *, now_ms: int) -> None:
@@ -62,7 +67,7 @@ class Ledger:
 def charge(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
     """Add to what a session has used, if it is still there, and to the ledger in any case."""
     tx.execute(_USE, {"our_lane": lane, "usage": total_with(tx, lane, spent.usage).as_json()})
-    enter(tx, spent, now_ms=now_ms)
+    enter(tx, lane, spent, now_ms=now_ms)
 
 
 def total_with(tx: Connection, lane: str, spent: Usage) -> Usage:
@@ -73,11 +78,12 @@ def total_with(tx: Connection, lane: str, spent: Usage) -> Usage:
     return Usage.from_json(tx.execute(_USED, {"our_lane": lane}).scalar() or {}) + spent
 
 
-def enter(tx: Connection, spent: Charge, *, now_ms: int) -> None:
-    """Write what was spent into the ledger; nothing if no model was called."""
+def enter(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
+    """Write what was spent into the ledger, for the user of the session; nothing if no model was called."""
     if spent.usage.llm_calls:
         names = ("workspace", "session_id", "turn_id", "agent", "model")
-        tx.execute(_ENTER, {name: getattr(spent, name) for name in names} | spent.usage.as_json() | {"at_ms": now_ms})
+        whose = {"our_lane": lane} | {name: getattr(spent, name) for name in names}
+        tx.execute(_ENTER, whose | spent.usage.as_json() | {"at_ms": now_ms})
 
 
 _DAY_MS = 86_400_000
