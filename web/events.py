@@ -44,12 +44,13 @@ class EventViews:
         given = request.headers.get("Last-Event-ID")
         # A reader that comes back sends this header, which is newer than its URL.
         after = whole_number(given, "Last-Event-ID") if given else whole_argument("starting_after", 0)
-        turn = self._service.turn(caller().workspace, known_turn_id(turn_id))
+        tenant = caller().tenant
+        turn = self._service.turn(tenant, known_turn_id(turn_id))
         holders = caller().holders
         if not self._limiter.enter(*holders):
             detail = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
             raise busy("too-many-waiting", detail)
-        events = self._service.waiter.events(turn.workspace, turn.id, after=after, is_stopping=self._limiter.leaving())
+        events = self._service.waiter.events(tenant, turn.id, after=after, is_stopping=self._limiter.leaving())
         answer = Response(_frames(events, turn.id), content_type="text/event-stream; charset=utf-8")
         # Called however the answer ends: read to its end, dropped by the client, or never begun (HEAD).
         answer.call_on_close(partial(self._limiter.leave, *holders))

@@ -63,13 +63,22 @@ class Keys:
     def are_required(self) -> bool:
         """True once there is a key that is not revoked: from then on nobody is served without one.
 
+        While the database does not answer, what it said last holds: nobody can make or revoke a key meanwhile.
+
         Raises:
-            Unavailable: the database did not answer.
+            Unavailable: the database did not answer, and never did before.
         """
-        moment_s = self._clock_s()
-        if self._required is None or moment_s - self._required[1] >= CACHED_S:
-            self._required = (self._rows.has_kept(), moment_s)
-        return self._required[0]
+        moment_s, known = self._clock_s(), self._required
+        if known is not None and moment_s - known[1] < CACHED_S:
+            return known[0]
+        try:
+            is_required = self._rows.has_kept()
+        except Unavailable:
+            if known is None:
+                raise
+            return known[0]
+        self._required = (is_required, moment_s)
+        return is_required
 
     def create(self, holder: KeyHolder, new: NewKey) -> tuple[ApiKey, str]:
         """Make a key in the holder's workspace.

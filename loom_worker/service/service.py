@@ -9,7 +9,7 @@ from typing import Protocol
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.core import crash_points
-from loom_worker.core.errors import Flaw, Invalid, LoomError, NotFound, Unavailable
+from loom_worker.core.errors import Flaw, Forbidden, Invalid, LoomError, NotFound, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.ids import now_ms
@@ -17,7 +17,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, Session, SessionPatch
-from loom_worker.core.values.tenants import Tenant
+from loom_worker.core.values.tenants import Tenant, user_of
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
 from loom_worker.lanes.lanes import Lanes
@@ -126,8 +126,11 @@ class Service:
 
         Raises:
             Conflict: the id exists.
+            Forbidden: it would be another user's than the tenant.
             Invalid: there is no such agent, or the kernel is larger than its share of the agent's window.
         """
+        if new.user is not None and user_of(tenant) not in (None, new.user):
+            raise Forbidden("This key acts for a user and creates sessions for that user only.")
         agent = new.agent or DEFAULT_AGENT
         self._check_agent(agent)
         if new.kernel:

@@ -11,5 +11,6 @@ Sessions: ``sessions``, their ``messages`` and ``memory``; ``search`` finds mess
 question, ``search_rank`` orders the hits).
 
 Other tables: ``outbox`` webhook deliveries, ``ledger`` costs, ``tool_errors``, ``blobs`` large results,
-``shared_memory``, ``patterns`` their outcomes, ``api_keys``. ``tenants`` says which rows a client may reach. ``purge`` removes deleted sessions, ``retention`` what is too old.
+``shared_memory``, ``patterns`` their outcomes, ``api_keys``. ``purge`` removes deleted sessions, ``retention`` what is
+too old. ``tenants`` says which rows a client may reach.
 """

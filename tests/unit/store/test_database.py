@@ -126,7 +126,7 @@ def test_a_thread_that_writes_too_long_makes_the_others_unavailable(impatient: D
 def test_a_block_that_fails_writes_nothing_and_the_next_one_does(database: Database) -> None:
     def fail() -> None:
         with database.write() as tx:
-            tx.exec_driver_sql("INSERT INTO usage VALUES (1, 'w', 's', 't', 'a', 'm', 0, 0, 0, 0, 0, 0, 0)")
+            tx.exec_driver_sql("INSERT INTO usage VALUES (1, 'w', 's', 't', 'a', 'm', 0, 0, 0, 0, 0, 0, 0, NULL)")
             raise KeyError("ours")
 
     with pytest.raises(KeyError):
