@@ -28,6 +28,7 @@ BOUNDS = {
     "shared_memory": "the agents that write it",
     "pattern_uses": "the number of patterns",
     "usage": "nothing: a row a turn",
+    "api_keys": "the keys that were ever made",
 }
 """Tables and what bounds their rows; a test holds it against the schema."""
 EVENTS = "LOOM_EVENT_LOG_BYTES a turn, LOOM_EVENT_TTL_S after its end"
