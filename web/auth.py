@@ -3,6 +3,7 @@
 import hmac
 import ipaddress
 import re
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 from flask import Request
 
 from loom_worker.core.settings import WebSettings
-from loom_worker.core.values.api_keys import ALL_SCOPES, SECRET_PREFIX, KeyHolder
+from loom_worker.core.values.api_keys import ALL_SCOPES, SECRET_PREFIX, KeyHolder, digest_of
 from loom_worker.core.values.ids import now_ms
 from web.operations import ApiOperation
 from web.problems import ProblemDetails, Refused
@@ -144,7 +145,7 @@ def _by_stored_key(secret: str, keys: "Keys") -> KeyHolder:
         raise _unauthorized("this key is not known", _INVALID)
     if (end := key.end(now_ms())) is not None:
         raise _unauthorized(f"this key ({key.prefix}…) is {end}", _INVALID)
-    return key.holder
+    return replace(key.holder, digest=digest_of(secret))
 
 
 def _unauthorized(detail: str, challenge: str) -> Refused:

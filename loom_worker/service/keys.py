@@ -52,13 +52,18 @@ class Keys:
         Raises:
             Unavailable: the database did not answer.
         """
-        digest, moment_s = digest_of(secret), self._clock_s()
-        with self._lock:
-            key, read_s = self._known.get(digest, (None, 0.0))
-        if key is None or moment_s - read_s >= CACHED_S:
-            key, read_s = self._rows.by_hash(digest), moment_s
-            self._remember(digest, key, read_s)
+        digest = digest_of(secret)
+        key, read_s = self._read(digest)
         return key if key is None else self._used(digest, key, read_s)
+
+    def has_ended(self, holder: KeyHolder) -> bool:
+        """True once the holder's key is not valid any more, for answers that take long; False if that is not known."""
+        if holder.digest is None:
+            return False
+        with suppress(Unavailable):
+            key, _ = self._read(holder.digest)
+            return key is None or key.end(now_ms()) is not None
+        return False
 
     def are_required(self) -> bool:
         """True once there is a key that is not revoked: from then on nobody is served without one.
@@ -144,6 +149,16 @@ class Keys:
     def page(self, holder: KeyHolder, *, limit: int, after: str | None) -> Page[ApiKey]:
         """List the holder's keys, the newest first; ``after`` is the id of the last one seen."""
         return self._rows.page(holder.tenant, limit=limit, after=after)
+
+    def _read(self, digest: str) -> tuple[ApiKey | None, float]:
+        """The key with this hash, and when it was read: now, or within the last CACHED_S."""
+        moment_s = self._clock_s()
+        with self._lock:
+            key, read_s = self._known.get(digest, (None, 0.0))
+        if key is None or moment_s - read_s >= CACHED_S:
+            key, read_s = self._rows.by_hash(digest), moment_s
+            self._remember(digest, key, read_s)
+        return key, read_s
 
     def _remember(self, digest: str, key: ApiKey | None, read_s: float) -> None:
         with self._lock:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from loom_worker.core.values.json import Json, rfc3339
@@ -35,6 +35,8 @@ class KeyHolder:
     """All that the key allows, scopes that are included in others too."""
     user: str | None = None
     """The user whom the key acts for; None: the whole workspace."""
+    digest: str | None = field(default=None, repr=False)
+    """The hash of the key's secret; None for keys of the environment, and where none is needed."""
 
     @property
     def tenant(self) -> Tenant:

@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import select
 
 from loom_worker.core.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
-from loom_worker.core.values.api_keys import ALL_SCOPES, SHOWN_CHARS, KeyHolder, NewKey
+from loom_worker.core.values.api_keys import ALL_SCOPES, SHOWN_CHARS, KeyHolder, NewKey, digest_of
 from loom_worker.core.values.ids import now_ms
 from loom_worker.service.keys import CACHED_KEYS, CACHED_S, Keys
 from loom_worker.store.api_keys import KeyRows
@@ -264,3 +264,18 @@ def test_keys_of_others_are_not_found(keys: Keys) -> None:
             keys.rotate(holder, key.id, grace_s=0)
     assert keys.page(MARIA, limit=9, after=None).items == ()
     assert [key.id for key in keys.page(ADMIN, limit=9, after=None).items] == [johns.id]
+
+
+def test_a_holder_s_key_has_ended_once_it_is_revoked_and_not_while_nobody_knows(
+    keys: Keys, rows: CountedRows, clock: Clock
+) -> None:
+    key, secret = keys.create(ADMIN, NewKey("CI", ("read",)))
+    holder = replace(key.holder, digest=digest_of(secret))
+    assert not keys.has_ended(holder)
+    rows.is_down = True
+    clock.now_s += CACHED_S
+    assert not keys.has_ended(holder)
+    rows.is_down = False
+    keys.revoke(ADMIN, key.id, may_be_last=True)
+    assert keys.has_ended(holder)
+    assert not keys.has_ended(ADMIN)

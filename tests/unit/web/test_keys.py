@@ -298,3 +298,15 @@ def test_users_do_not_meet_each_other_s_idempotency_keys(client: FlaskClient, ma
     assert again.headers["Idempotency-Replayed"] == "true"
     assert "order-1" not in json.dumps(client.get(f"/v1/turns/{ids[0]}", headers=bearer(john)).get_json())
     assert submit(john, "m").status_code == 422
+
+
+def test_a_stream_ends_with_its_key(as_key: AsKey, client: FlaskClient, make_key: Maker, stage: WebStage) -> None:
+    admin, secret = as_key("admin"), make_key("read")
+    turn = admin("POST", "/v1/sessions/s1/turns", {"input": "x"}).get_json()
+    answer = client.get(f"/v1/turns/{turn['id']}/events", headers=bearer(secret), buffered=False)
+    frames = iter(answer.response)
+    assert b"turn.queued" in next(frames) + next(frames)
+    [read] = [key for key in admin("GET", "/v1/keys").get_json()["data"] if key["scopes"] == ["read"]]
+    admin("DELETE", f"/v1/keys/{read['id']}")
+    assert list(frames) == []
+    answer.close()
