@@ -49,7 +49,7 @@ class Sessions:
         with self._database.write(durable=True) as tx:
             if new.id is not None and find(tx, workspace_of(tenant), new.id) is not None:
                 raise Conflict(f"Session {new.id!r} exists already.", "session-exists")
-            return rows.session(_add(tx, tenant, new, now_ms=now_ms))
+            return rows.session(add(tx, tenant, new, now_ms=now_ms))
 
     def get(self, tenant: Tenant, session_id: str) -> Session:
         """Return a session with its queue.
@@ -219,10 +219,10 @@ def found_or_added(tx: Connection, tenant: Tenant, new: NewSession, *, now_ms: i
     row = find(tx, tenant, session_id)
     if row is None and find(tx, workspace_of(tenant), session_id) is not None:
         raise NotFound(f"There is no session {session_id!r}.")
-    return row or _add(tx, tenant, new, now_ms=now_ms)
+    return row or add(tx, tenant, new, now_ms=now_ms)
 
 
-def _add(tx: Connection, tenant: Tenant, new: NewSession, *, now_ms: int) -> dict[str, Any]:
+def add(tx: Connection, tenant: Tenant, new: NewSession, *, now_ms: int) -> dict[str, Any]:
     """Insert a session and return its row."""
     row = {
         "lane": secrets.token_hex(16),
