@@ -7,6 +7,7 @@ here. What no dataclass stands for is written down whole.
 from typing import get_args
 
 from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.values.chat import Role, Usage
 from loom_worker.core.values.memory import Snapshot
 from loom_worker.core.values.notifications import Delivery, EventType
@@ -205,6 +206,19 @@ _ERROR = answer(
     also=CUT,
 )
 
+_KEY_MEMBERS = members(
+    ApiKey,
+    "id object workspace name prefix scopes user rotated_from created_at expires_at revoked_at last_used_at",
+    object={"const": "key"},
+    prefix=described(TEXT, "How the secret begins."),
+    rotated_from=described(or_null(TEXT), "The key that this one replaces."),
+    last_used_at=described(or_null(TIME), "Up to a minute old."),
+)
+_MADE_KEY = answer(
+    {**_KEY_MEMBERS, "secret": described(TEXT, "What clients send. It is shown in this answer only.")},
+    description="A new API key.",
+)
+
 _AGENT = answer(
     members(
         Agent,
@@ -352,6 +366,7 @@ _PROBLEM: Schema = {
 
 LISTS = (
     *("Session", "Turn", "Message", "Hit", "Snapshot", "Delivery", "Agent", "Tool", "UsageRow", "Error"),
+    "Key",
     "PatternMatch",
 )
 """Answers that come in pages, too."""
@@ -368,6 +383,8 @@ ANSWERS: dict[str, Schema] = {
     "Event": _EVENT,
     "Delivery": _DELIVERY,
     "Error": _ERROR,
+    "Key": answer(_KEY_MEMBERS, description="An API key, without its secret."),
+    "MadeKey": _MADE_KEY,
     "Agent": _AGENT,
     "Pattern": _PATTERN,
     "PatternList": _PATTERN_LIST,

@@ -7,6 +7,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from loom_worker.core.settings import WebSettings
 from web import auth, problems
+from web.auth import require_scope
 from web.blobs import BlobViews
 from web.caller import ApiCaller, request_id_of, traceparent_of
 from web.catalog import CatalogViews
@@ -14,16 +15,18 @@ from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
 from web.errors import ErrorViews
 from web.events import EventViews
+from web.keys import KeyViews
 from web.memory import MemoryViews
 from web.metrics import HealthViews, MetricsViews
 from web.pages import PageViews
 from web.patterns import PatternViews
-from web.query import require_declared_parameters
+from web.query import operation_of, require_declared_parameters
 from web.sessions import SessionViews
 from web.turns import TurnViews
 from web.workspaces import WorkspaceViews
 
 if TYPE_CHECKING:
+    from loom_worker.service.keys import Keys
     from loom_worker.service.service import Service
 
 _PROBES = frozenset({"/healthz", "/readyz"})
@@ -44,6 +47,7 @@ def create_app(service: "Service") -> Flask:
         TurnViews(service, limiter),
         EventViews(service, limiter),
         ErrorViews(service),
+        KeyViews(service),
         BlobViews(service),
         CatalogViews(service),
         PatternViews(service),
@@ -54,7 +58,7 @@ def create_app(service: "Service") -> Flask:
     )
     for route in (route for each in views for route in each.routes()):
         app.add_url_rule(route.path, f"{route.method} {route.path}", route.view, methods=[route.method])
-    app.before_request(lambda: _admit(web, limiter))
+    app.before_request(lambda: _admit(web, service.keys, limiter))
     app.after_request(_sign)
     app.register_error_handler(Exception, problems.answer)
     if web.trusted_proxies:
@@ -69,23 +73,24 @@ def limiter_of(app: Flask) -> ConnectionLimiter:
     return cast(ConnectionLimiter, app.extensions["loom.connection_limiter"])
 
 
-def _admit(web: WebSettings, limiter: ConnectionLimiter) -> None:
+def _admit(web: WebSettings, keys: "Keys", limiter: ConnectionLimiter) -> None:
     """Name the request, then decide whether it is served."""
     g.request_id = request_id_of(request.headers)
     g.traceparent = traceparent_of(request.headers)
     if request.path in _PROBES:
         return
     if request.path == "/metrics":
-        auth.require_key_or_this_machine(request, web)
+        auth.require_key_or_this_machine(request, web, keys)
         return
-    if web.api_keys and not request.path.startswith("/v1/"):
-        return  # The pages and the contract hold no data; without a key they ask for one.
-    workspace = auth.workspace_of(request, web)
-    g.caller = ApiCaller(workspace, g.request_id, g.traceparent, group_of(request.remote_addr or ""))
+    if not request.path.startswith("/v1/"):
+        auth.require_page_reader(request, web, keys)
+        return
+    holder = auth.holder_of(request, web, keys)
+    g.caller = ApiCaller(holder, g.request_id, g.traceparent, group_of(request.remote_addr or ""))
+    require_scope(operation_of(request), holder)
     if limiter.is_draining and request.method == "POST":
         raise problems.busy("draining", "this process is stopping; send the request again")
-    if request.path.startswith("/v1/"):
-        require_declared_parameters(request)
+    require_declared_parameters(request)
 
 
 def _sign(answer: Response) -> Response:

@@ -1,47 +1,91 @@
-"""Who is served: holders of a key, or, with no key configured, this machine alone."""
+"""Who is served: holders of a key, or, while there is no key at all, this machine alone."""
 
 import hmac
 import ipaddress
 import re
-from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from flask import Request
 
 from loom_worker.core.settings import WebSettings
+from loom_worker.core.values.api_keys import ALL_SCOPES, SECRET_PREFIX, KeyHolder, digest_of
+from loom_worker.core.values.ids import now_ms
+from web.operations import ApiOperation
 from web.problems import ProblemDetails, Refused
+
+if TYPE_CHECKING:
+    from loom_worker.service.keys import Keys
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]{0,5}))?")
 LOCAL_WORKSPACE = "default"
+_CHALLENGE = 'Bearer realm="loom"'
+_INVALID = f'{_CHALLENGE}, error="invalid_token"'
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _FORWARDED = frozenset({"FORWARDED", "X_REAL_IP"})
 
 
-def workspace_of(request: Request, web: WebSettings) -> str:
-    """The workspace the request may act in.
+def holder_of(request: Request, web: WebSettings, keys: "Keys") -> KeyHolder:
+    """Who sends the request, and what they may do.
+
+    A key of Loom's own form always counts, also where none is needed: what was revoked must not work again because no
+    key is left.
 
     Raises:
         Refused: 401 without a valid key; 403 for a foreign client, host name or web page.
+        Unavailable: the database, which knows the keys, did not answer.
     """
-    if web.api_keys:
-        return _by_key(request.headers.get("Authorization", ""), web.api_keys)
+    if web.api_keys or SECRET_PREFIX in request.headers.get("Authorization", "") or keys.are_required():
+        return _by_key(request, web, keys)
     _require_loopback(request)
     _refuse_foreign_page(request)
-    return LOCAL_WORKSPACE
+    return KeyHolder(LOCAL_WORKSPACE, ALL_SCOPES)
 
 
-def require_key_or_this_machine(request: Request, web: WebSettings) -> None:
-    """Let pass who holds any key, and this machine without one: for what belongs to no workspace.
+def require_scope(operation: ApiOperation | None, holder: KeyHolder) -> None:
+    """Let pass who may do this; a path that is not served is left to the router.
 
     Raises:
-        Refused: 401 where there are keys, 403 where there are none.
+        Refused: 403, the key lacks the scope, which the answer names.
     """
-    if web.api_keys and (_foreign(request) or "Authorization" in request.headers):
-        _by_key(request.headers.get("Authorization", ""), web.api_keys)
-    elif not web.api_keys:
-        _require_loopback(request)
+    if operation is None:
+        return
+    needed = operation.scope or "admin"  # one that was forgotten is served to the fewest
+    if needed not in holder.scopes:
+        has = ", ".join(sorted(holder.scopes))
+        detail = f"this needs a key with the scope {needed}; this one has {has}"
+        challenge = f'{_CHALLENGE}, error="insufficient_scope", scope="{needed}"'
+        extra, headers = {"required_scope": needed}, {"WWW-Authenticate": challenge}
+        raise Refused(ProblemDetails(403, "insufficient-scope", detail, extra, headers))
+
+
+def require_key_or_this_machine(request: Request, web: WebSettings, keys: "Keys") -> None:
+    """Let pass who holds a key, unless it acts for a user, and this machine without one: for figures of all workspaces.
+
+    Raises:
+        Refused: 401 where there are keys, 403 where there are none, or for a user's key.
+    """
+    why = _foreign(request)
+    if why is None and "Authorization" not in request.headers:
+        return
+    if web.api_keys or keys.are_required():
+        if _by_key(request, web, keys).user is not None:
+            raise _forbidden("these are figures of all users; a key that acts for one of them does not show them")
+    elif why is not None:
+        raise _forbidden(why)
+
+
+def require_page_reader(request: Request, web: WebSettings, keys: "Keys") -> None:
+    """Let everyone read the pages and the contract where there are keys: they hold no data, and ask for a key.
+
+    Raises:
+        Refused: 403 for other machines where there are none.
+    """
+    if not web.api_keys and (why := _foreign(request)) and not keys.are_required():
+        raise _forbidden(why)
 
 
 def socket_address(request: Request) -> str:
@@ -64,11 +108,11 @@ def _foreign(request: Request) -> str | None:
     """
     headers = (key.removeprefix("HTTP_") for key in request.environ if key.startswith("HTTP_"))
     if any(name in _FORWARDED or name.startswith("X_FORWARDED_") for name in headers):
-        return "a proxy stands in front, so clients need a key: set LOOM_API_KEYS"
+        return "a proxy stands in front, so clients need a key: `loom keys create`, or LOOM_API_KEYS"
     if not is_loopback(socket_address(request)):
-        return "no API key is configured, so only clients on this machine are served"
+        return "there is no API key, so only clients on this machine are served"
     if not is_loopback(host_name(request.environ.get("HTTP_HOST", "")) or ""):
-        return "no API key is configured, so the Host header must name this machine (localhost)"
+        return "there is no API key, so the Host header must name this machine (localhost)"
     return None
 
 
@@ -84,17 +128,24 @@ def _refuse_foreign_page(request: Request) -> None:
         raise _forbidden("a page of another origin may not change anything here")
 
 
-def _by_key(authorization: str, keys: Mapping[str, str]) -> str:
-    scheme, _, given = authorization.partition(" ")
+def _by_key(request: Request, web: WebSettings, keys: "Keys") -> KeyHolder:
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer":
-        raise _unauthorized("send your key: Authorization: Bearer <key>", 'Bearer realm="loom"')
+        raise _unauthorized("send your key: Authorization: Bearer <key>", _CHALLENGE)
     # WSGI hands headers over as latin-1, so this gives back the bytes that were sent; compare_digest fails on
     # text beyond ASCII. Every key is compared, so the time does not reveal which one came close.
     sent = given.strip().encode("latin-1", "replace")
-    found = [workspace for key, workspace in keys.items() if hmac.compare_digest(key.encode(), sent)]
-    if not found:
-        raise _unauthorized("this key is not known", 'Bearer realm="loom", error="invalid_token"')
-    return found[0]
+    found = [workspace for key, workspace in web.api_keys.items() if hmac.compare_digest(key.encode(), sent)]
+    return KeyHolder(found[0], ALL_SCOPES) if found else _by_stored_key(sent.decode("latin-1"), keys)
+
+
+def _by_stored_key(secret: str, keys: "Keys") -> KeyHolder:
+    key = keys.find(secret) if secret.startswith(SECRET_PREFIX) else None
+    if key is None:
+        raise _unauthorized("this key is not known", _INVALID)
+    if (end := key.end(now_ms())) is not None:
+        raise _unauthorized(f"this key ({key.prefix}…) is {end}", _INVALID)
+    return replace(key.holder, digest=digest_of(secret))
 
 
 def _unauthorized(detail: str, challenge: str) -> Refused:

@@ -30,7 +30,7 @@ class BlobViews:
 
     def download(self, ref: str) -> Response:
         """Send a result's bytes, or the range of them that is asked for."""
-        reference, data = self._service.references.open(caller().workspace, ref)
+        reference, data = self._service.references.open(caller().tenant, ref)
         headers = {
             "ETag": f'"{reference.checksum}"',
             "Accept-Ranges": "bytes",

@@ -9,7 +9,8 @@ from flask import request
 from werkzeug.datastructures import Headers
 
 from loom_worker.core.errors import Flaw
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.api_keys import NewKey
+from loom_worker.core.values.json import Json, from_rfc3339
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import CancelAction, Decision, NewTurn, Retry, Verdict, Webhook, is_blank
 from web import request_schemas
@@ -31,6 +32,8 @@ _WORKSPACE_PATCH = Checker(request_schemas.WORKSPACE_PATCH)
 _RECALL = Checker(request_schemas.RECALL)
 _CANCEL_TURN = Checker(request_schemas.CANCEL_TURN)
 _DECISION = Checker(request_schemas.DECISION)
+_NEW_KEY = Checker(request_schemas.NEW_KEY)
+_ROTATE_KEY = Checker(request_schemas.ROTATE_KEY)
 _EMPTY = Checker(request_schemas.EMPTY)
 
 
@@ -129,6 +132,31 @@ def message_ids(body: Json) -> tuple[str, ...]:
     """
     _require(body, _RECALL)
     return tuple(dict.fromkeys(body["message_ids"]))
+
+
+def new_key(body: Json) -> NewKey:
+    """Check an API key that a client wants.
+
+    Raises:
+        Refused: 422, with every flaw.
+    """
+    given = body.get("expires_at")
+    expires_ms = from_rfc3339(given) if isinstance(given, str) else None
+    wrong = (Flaw("/expires_at", "must be a time such as 2027-01-31T12:00:00Z"),)
+    _require(body, _NEW_KEY, wrong if isinstance(given, str) and expires_ms is None else ())
+    scopes = tuple(body.get("scopes", ("chat",)))
+    return NewKey(body["name"], scopes, user=body.get("user"), expires_ms=expires_ms)
+
+
+def rotation_grace_s() -> int:
+    """How long the key that the current request replaces works on.
+
+    Raises:
+        Refused: 415, 400 or 422 for a body that does not say it.
+    """
+    body = _body_if_any()
+    _require(body, _ROTATE_KEY)
+    return int(body.get("grace_s", 0))
 
 
 def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:

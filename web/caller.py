@@ -1,4 +1,4 @@
-"""Who asks: workspace, request id and trace of the current request."""
+"""Who asks: key, request id and trace of the current request."""
 
 import re
 import secrets
@@ -8,7 +8,9 @@ from typing import cast
 from flask import g
 from werkzeug.datastructures import Headers
 
+from loom_worker.core.values.api_keys import KeyHolder
 from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.tenants import Tenant
 
 _REQUEST_ID = re.compile(r"[\x20-\x7e]{1,128}")
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -18,11 +20,21 @@ _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f
 class ApiCaller:
     """What the views need to know of the one who asks."""
 
-    workspace: str
+    holder: KeyHolder
     request_id: str
     traceparent: str
     address: str = ""
     """Of the client, as far as trusted proxies tell it."""
+
+    @property
+    def workspace(self) -> str:
+        """The workspace of the key; ``tenant`` says how much of it may be read and changed."""
+        return self.holder.workspace
+
+    @property
+    def tenant(self) -> Tenant:
+        """Whose data the request may read and change."""
+        return self.holder.tenant
 
     @property
     def holders(self) -> tuple[str, str]:

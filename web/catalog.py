@@ -55,19 +55,19 @@ class CatalogViews:
 
     def queue_stats(self) -> Response:
         """Count what waits, what runs and who works."""
-        return json_answer(self._service.queue_stats(caller().workspace))
+        return json_answer(self._service.queue_stats(caller().tenant))
 
     def deliveries(self) -> Response:
         """List webhook deliveries."""
         limit, after = page_wanted()
-        return page_answer(self._service.outbox.page(caller().workspace, limit=limit, after=after), Delivery.as_json)
+        return page_answer(self._service.outbox.page(caller().tenant, limit=limit, after=after), Delivery.as_json)
 
     def replay_delivery(self, delivery_id: str) -> Response:
         """Send a webhook delivery again."""
         no_body()
         if not is_id(delivery_id):
             raise NotFound("no such delivery")
-        return json_answer(self._service.replay_delivery(caller().workspace, delivery_id).as_json(), 202)
+        return json_answer(self._service.replay_delivery(caller().tenant, delivery_id).as_json(), 202)
 
 
 def agent_json(agent: Agent) -> Json:

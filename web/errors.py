@@ -1,12 +1,11 @@
 """Errors of tools, as who looks after a workspace reads them."""
 
-import re
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from flask import Response, request
 
 from loom_worker.core.errors import NotFound
+from loom_worker.core.values.json import from_rfc3339
 from loom_worker.core.values.tools import ErrorFilter, StoredError
 from web.answers import Route, is_id, json_answer, page_answer
 from web.caller import caller
@@ -15,9 +14,6 @@ from web.query import page_wanted, text_argument
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
-
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+ -]\d\d:\d\d)", re.ASCII)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ErrorViews:
@@ -43,14 +39,14 @@ class ErrorViews:
             until_ms=moment_argument("until"),
         )
         return page_answer(
-            self._service.tool_errors.page(caller().workspace, wanted, limit=limit, after=after), StoredError.as_json
+            self._service.tool_errors.page(caller().tenant, wanted, limit=limit, after=after), StoredError.as_json
         )
 
     def get(self, error_id: str) -> Response:
         """Look at one error."""
         if not is_id(error_id):
             raise NotFound("no such error")
-        return json_answer(self._service.tool_errors.get(caller().workspace, error_id).as_json())
+        return json_answer(self._service.tool_errors.get(caller().tenant, error_id).as_json())
 
 
 def moment_argument(name: str) -> int | None:
@@ -64,12 +60,7 @@ def moment_argument(name: str) -> int | None:
     raw = request.args.get(name)
     if not raw:
         return None
-    parts = _MOMENT.fullmatch(raw)
-    try:
-        if parts is None:
-            raise ValueError(raw)
-        day, time, fraction, offset = parts.groups()
-        moment = datetime.fromisoformat(f"{day}T{time}{offset.upper().replace(' ', '+')}")
-        return (moment - _EPOCH) // timedelta(milliseconds=1) + int((fraction or ".")[1:4].ljust(3, "0"))
-    except (ValueError, OverflowError) as error:
-        raise malformed(f"{name} must be a time such as 2026-11-21T09:30:00Z (RFC 3339)") from error
+    moment_ms = from_rfc3339(raw.replace(" ", "+"))
+    if moment_ms is None:
+        raise malformed(f"{name} must be a time such as 2026-11-21T09:30:00Z (RFC 3339)")
+    return moment_ms

@@ -1,7 +1,7 @@
 """A turn's events as server-sent events: each leaves at once, and a reader can go on where it stopped."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,17 +44,23 @@ class EventViews:
         given = request.headers.get("Last-Event-ID")
         # A reader that comes back sends this header, which is newer than its URL.
         after = whole_number(given, "Last-Event-ID") if given else whole_argument("starting_after", 0)
-        turn = self._service.turn(caller().workspace, known_turn_id(turn_id))
+        tenant = caller().tenant
+        turn = self._service.turn(tenant, known_turn_id(turn_id))
         holders = caller().holders
         if not self._limiter.enter(*holders):
             detail = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
             raise busy("too-many-waiting", detail)
-        events = self._service.waiter.events(turn.workspace, turn.id, after=after, is_stopping=self._limiter.leaving())
+        events = self._service.waiter.events(tenant, turn.id, after=after, is_stopping=self._until_the_key_ends())
         answer = Response(_frames(events, turn.id), content_type="text/event-stream; charset=utf-8")
         # Called however the answer ends: read to its end, dropped by the client, or never begun (HEAD).
         answer.call_on_close(partial(self._limiter.leave, *holders))
         answer.headers["X-Accel-Buffering"] = "no"
         return answer
+
+    def _until_the_key_ends(self) -> Callable[[], bool]:
+        """True once this process stops, or the reader's key is revoked or has expired: a turn can wait for a day."""
+        is_leaving, holder = self._limiter.leaving(), caller().holder
+        return lambda: is_leaving() or self._service.keys.has_ended(holder)
 
 
 def frame(event: Event) -> bytes:

@@ -32,21 +32,21 @@ class MemoryViews:
 
     def context(self, session_id: str) -> Response:
         """Look at what the model would be sent now."""
-        return json_answer(self._service.contexts.context(caller().workspace, known_session_id(session_id)))
+        return json_answer(self._service.contexts.context(caller().tenant, known_session_id(session_id)))
 
     def recall(self, session_id: str) -> Response:
         """Put messages back into the context."""
         ids = message_ids(json_body())
-        tokens = self._service.contexts.recall(caller().workspace, known_session_id(session_id), ids)
+        tokens = self._service.contexts.recall(caller().tenant, known_session_id(session_id), ids)
         return json_answer({"recalled_tokens": tokens})
 
     def clear_recalled(self, session_id: str) -> Response:
         """Take what was recalled out of the context."""
-        self._service.contexts.clear_recalled(caller().workspace, known_session_id(session_id))
+        self._service.contexts.clear_recalled(caller().tenant, known_session_id(session_id))
         return json_answer({"recalled_tokens": 0})
 
     def snapshots(self, session_id: str) -> Response:
         """List former summaries, the newest first."""
         (limit, after), session = page_wanted(), known_session_id(session_id)
-        page = self._service.memories.snapshots(caller().workspace, session, limit=limit, after=after)
+        page = self._service.memories.snapshots(caller().tenant, session, limit=limit, after=after)
         return page_answer(page, Snapshot.as_json)

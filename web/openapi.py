@@ -6,7 +6,8 @@ from http import HTTPStatus
 from loom_worker.core.values.json import Json
 from web import request_schemas
 from web.answer_schemas import ANSWERS, LISTS
-from web.operations import OPERATIONS, PARAMETERS, ApiOperation
+from web.operations import OPERATIONS, ApiOperation
+from web.parameters import PARAMETERS
 from web.schemas import TEXT, Schema, list_of, ref
 
 VERSION = "1.0.0"
@@ -20,11 +21,13 @@ SCHEMAS: dict[str, Schema] = {
     "Recall": request_schemas.RECALL,
     "CancelTurn": request_schemas.CANCEL_TURN,
     "Decision": request_schemas.DECISION,
+    "NewKey": request_schemas.NEW_KEY,
+    "RotateKey": request_schemas.ROTATE_KEY,
     "Empty": request_schemas.EMPTY,
     **{f"{name}List": list_of(name) for name in LISTS},
 }
 
-_OPTIONAL_BODIES = frozenset({"Empty", "CancelTurn"})
+_OPTIONAL_BODIES = frozenset({"Empty", "CancelTurn", "RotateKey"})
 _NO_CONTENT = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 
@@ -48,7 +51,9 @@ def document() -> Json:
                 "key": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "With no key configured only clients on the same machine are served, without one.",
+                    "description": "With no key configured only clients on the same machine are served, without one. "
+                    "Each operation names the scope that a key needs: read, chat (which includes read) or admin (which "
+                    "includes both).",
                 }
             },
         },
@@ -57,7 +62,8 @@ def document() -> Json:
 
 def _described(operation: ApiOperation) -> Json:
     in_path = re.findall(r"{(\w+)}", operation.path)
-    security: list[Json] = [{"key": []}] if operation.path.startswith("/v1/") else []
+    # For a key that is no OAuth token the list holds the roles that are needed (OpenAPI 3.1, 4.8.30).
+    security: list[Json] = [{"key": [operation.scope]}] if operation.scope else []
     if operation.path == "/metrics":
         security = [{}, {"key": []}]
     described: Json = {

@@ -1,94 +1,8 @@
-"""What the API can do: a table of operations and their parameters, as the OpenAPI document lists them."""
+"""What the API can do: a table of operations, as the OpenAPI document lists them, and the scope that each needs."""
 
 from dataclasses import dataclass
 
-from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import TurnStatus
-from loom_worker.core.values.usage import GROUPS, Purpose
-from web.schemas import TEXT, TIME, WHOLE, one_of
-
-PARAMETERS: dict[str, Json] = {
-    "limit": {
-        "in": "query",
-        "schema": {"type": "integer", "minimum": 1, "default": 50},
-        "description": "Most items of a page; more than 500 counts as 500.",
-    },
-    "q": {
-        "in": "query",
-        "schema": {"type": "string", "maxLength": 4000},
-        "description": "Words or a question; without any word nothing is searched and nothing found.",
-    },
-    "category": {
-        "in": "query",
-        "schema": TEXT,
-        "description": "Of this category, library or folder of libraries only.",
-    },
-    "question": {
-        "name": "q",
-        "in": "query",
-        "schema": {"type": "string", "maxLength": 4000},
-        "description": "What a user would say; without any word nothing is found.",
-    },
-    "k": {
-        "in": "query",
-        "schema": {"type": "integer", "minimum": 1, "default": 3},
-        "description": "Most candidates; more than 20 counts as 20.",
-    },
-    "matching_agent": {
-        "name": "agent",
-        "in": "query",
-        "schema": TEXT,
-        "description": "Only patterns that fit what this agent works on; unless given, all.",
-    },
-    "most_hits": {
-        "name": "limit",
-        "in": "query",
-        "schema": {"type": "integer", "minimum": 1, "default": 10},
-        "description": "Most hits; more than 50 counts as 50.",
-    },
-    "after": {"in": "query", "schema": TEXT, "description": "The `next` of the page before; else 422."},
-    "status": {"in": "query", "schema": one_of(TurnStatus)},
-    "reason": {"in": "query", "schema": TEXT, "description": "Such as `dead`."},
-    "wait": {
-        "in": "query",
-        "schema": WHOLE,
-        "description": "Seconds to wait for the end, or until a person is asked; more than 60 counts as 60. "
-        "With no slot free: answered at once.",
-    },
-    "starting_after": {"in": "query", "schema": WHOLE, "description": "The last event id the reader has."},
-    "agent": {"in": "query", "schema": {"type": "string", "default": "default"}, "description": "An agent's name."},
-    "group_by": {
-        "in": "query",
-        "schema": {"type": "string", "enum": list(GROUPS), "default": "workspace"},
-        "description": "What to sum by; times are in UTC.",
-    },
-    "Last-Event-ID": {"in": "header", "schema": WHOLE, "description": "As starting_after, and before it."},
-    "Idempotency-Key": {
-        "in": "header",
-        "schema": {"type": "string", "maxLength": 255},
-        "description": "The same key, path and body give the same turn again (`Idempotency-Replayed: true`).",
-    },
-    "turn": {"in": "query", "schema": TEXT, "description": "Of this turn only."},
-    "of_agent": {"name": "agent", "in": "query", "schema": TEXT, "description": "Of this agent only."},
-    "model": {"in": "query", "schema": TEXT, "description": "Of this model only."},
-    "kind": {"in": "query", "schema": one_of(Purpose), "description": "Of calls for this purpose only."},
-    "session": {"in": "query", "schema": TEXT, "description": "Of this session only."},
-    "tool": {"in": "query", "schema": TEXT, "description": "Of the tool of this name only."},
-    "since": {"in": "query", "schema": TIME, "description": "The first moment that counts."},
-    "until": {"in": "query", "schema": TIME, "description": "The first moment that is too late."},
-    "Range": {
-        "in": "header",
-        "schema": TEXT,
-        "description": "One range, such as `bytes=0-1023`; several, or what cannot be read, give the whole.",
-    },
-    "If-Range": {"in": "header", "schema": TEXT, "description": "An ETag: of another version the whole is sent."},
-    "If-None-Match": {"in": "header", "schema": TEXT, "description": "ETags: 304 for who has it already."},
-    "Prefer": {
-        "in": "header",
-        "schema": TEXT,
-        "description": "`wait=N`: answer 200 with the ended turn if it ends within N (at most 60) seconds.",
-    },
-}
+from loom_worker.core.values.api_keys import KeyScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +21,8 @@ class ApiOperation:
     parameters: tuple[str, ...] = ()
     media_type: str = "application/json"
     """Of the answers that have a body."""
+    scope: KeyScope | None = None
+    """What a key needs for it; every operation under ``/v1`` has one (a test checks), pages and probes have none."""
 
 
 _PAGE = ("limit", "after")
@@ -114,10 +30,21 @@ _TURN_FILTER = ("status", "reason", *_PAGE)
 
 OPERATIONS: tuple[ApiOperation, ...] = (
     ApiOperation(
-        "POST", "/v1/sessions", "Make a session", "sessions", {201: "Session"}, (409, 413, 415, 422), "NewSession"
+        "POST",
+        "/v1/sessions",
+        "Make a session",
+        "sessions",
+        {201: "Session"},
+        (409, 413, 415, 422),
+        "NewSession",
+        scope="chat",
     ),
-    ApiOperation("GET", "/v1/sessions", "List sessions", "sessions", {200: "SessionList"}, parameters=_PAGE),
-    ApiOperation("GET", "/v1/sessions/{session_id}", "Look at a session", "sessions", {200: "Session"}, (404,)),
+    ApiOperation(
+        "GET", "/v1/sessions", "List sessions", "sessions", {200: "SessionList"}, parameters=_PAGE, scope="read"
+    ),
+    ApiOperation(
+        "GET", "/v1/sessions/{session_id}", "Look at a session", "sessions", {200: "Session"}, (404,), scope="read"
+    ),
     ApiOperation(
         "PATCH",
         "/v1/sessions/{session_id}",
@@ -126,9 +53,16 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {200: "Session"},
         (404, 409, 413, 415, 422),
         "SessionPatch",
+        scope="chat",
     ),
     ApiOperation(
-        "DELETE", "/v1/sessions/{session_id}", "Delete a session and all in it", "sessions", {204: None}, (404,)
+        "DELETE",
+        "/v1/sessions/{session_id}",
+        "Delete a session and all in it",
+        "sessions",
+        {204: None},
+        (404,),
+        scope="chat",
     ),
     ApiOperation(
         "GET",
@@ -138,6 +72,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {200: "MessageList"},
         (404,),
         parameters=_PAGE,
+        scope="read",
     ),
     ApiOperation(
         "GET",
@@ -146,6 +81,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "sessions",
         {200: "Message"},
         (404,),
+        scope="read",
     ),
     ApiOperation(
         "GET",
@@ -156,6 +92,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         (404,),
         None,
         ("q", "most_hits"),
+        scope="read",
     ),
     ApiOperation(
         "GET",
@@ -164,6 +101,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "memory",
         {200: "Context"},
         (404,),
+        scope="read",
     ),
     ApiOperation(
         "POST",
@@ -173,6 +111,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {200: "Recalled"},
         (404, 413, 415, 422),
         "Recall",
+        scope="chat",
     ),
     ApiOperation(
         "DELETE",
@@ -181,6 +120,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "memory",
         {200: "Recalled"},
         (404,),
+        scope="chat",
     ),
     ApiOperation(
         "GET",
@@ -190,6 +130,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {200: "SnapshotList"},
         (404,),
         parameters=_PAGE,
+        scope="read",
     ),
     ApiOperation(
         "POST",
@@ -200,6 +141,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         (404, 409, 413, 415, 422, 429),
         "NewTurn",
         ("Idempotency-Key", "Prefer"),
+        scope="chat",
     ),
     ApiOperation(
         "GET",
@@ -209,8 +151,9 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {200: "TurnList"},
         (404,),
         parameters=_TURN_FILTER,
+        scope="read",
     ),
-    ApiOperation("GET", "/v1/turns", "List turns", "turns", {200: "TurnList"}, parameters=_TURN_FILTER),
+    ApiOperation("GET", "/v1/turns", "List turns", "turns", {200: "TurnList"}, parameters=_TURN_FILTER, scope="read"),
     ApiOperation(
         "GET",
         "/v1/turns/{turn_id}",
@@ -220,6 +163,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         (404,),
         None,
         ("wait",),
+        scope="read",
     ),
     ApiOperation(
         "GET",
@@ -231,6 +175,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         None,
         ("Last-Event-ID", "starting_after"),
         "text/event-stream",
+        scope="read",
     ),
     ApiOperation(
         "POST",
@@ -240,6 +185,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {202: "Turn"},
         (404, 413, 415, 422),
         "CancelTurn",
+        scope="chat",
     ),
     ApiOperation(
         "POST",
@@ -250,6 +196,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         (404, 409, 413, 415, 422, 429),
         "Empty",
         ("Idempotency-Key", "Prefer"),
+        scope="chat",
     ),
     ApiOperation(
         "POST",
@@ -259,6 +206,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {200: "Turn"},
         (404, 409, 413, 415, 422),
         "Decision",
+        scope="chat",
     ),
     ApiOperation(
         "GET",
@@ -267,8 +215,11 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "results",
         {200: "ErrorList"},
         parameters=("session", "tool", "since", "until", *_PAGE),
+        scope="read",
     ),
-    ApiOperation("GET", "/v1/errors/{error_id}", "Look at a tool's whole error", "results", {200: "Error"}, (404,)),
+    ApiOperation(
+        "GET", "/v1/errors/{error_id}", "Look at a tool's whole error", "results", {200: "Error"}, (404,), scope="read"
+    ),
     ApiOperation(
         "GET",
         "/v1/blobs/{ref}",
@@ -279,9 +230,12 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         None,
         ("Range", "If-Range", "If-None-Match"),
         "*/*",
+        scope="read",
     ),
-    ApiOperation("GET", "/v1/agents", "List agents", "agents", {200: "AgentList"}, (422,), parameters=_PAGE),
-    ApiOperation("GET", "/v1/agents/{name}", "Look at an agent", "agents", {200: "Agent"}, (404,)),
+    ApiOperation(
+        "GET", "/v1/agents", "List agents", "agents", {200: "AgentList"}, (422,), parameters=_PAGE, scope="read"
+    ),
+    ApiOperation("GET", "/v1/agents/{name}", "Look at an agent", "agents", {200: "Agent"}, (404,), scope="read"),
     ApiOperation(
         "GET",
         "/v1/tools",
@@ -290,6 +244,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {200: "ToolList"},
         (422,),
         parameters=("agent", *_PAGE),
+        scope="read",
     ),
     ApiOperation(
         "GET",
@@ -299,6 +254,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {200: "PatternList"},
         (422,),
         parameters=("category", *_PAGE),
+        scope="read",
     ),
     ApiOperation(
         "GET",
@@ -308,6 +264,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {200: "PatternMatchList"},
         (422,),
         parameters=("question", "k", "matching_agent"),
+        scope="read",
     ),
     ApiOperation(
         "GET",
@@ -316,6 +273,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "patterns",
         {200: "Pattern"},
         (404,),
+        scope="read",
     ),
     ApiOperation(
         "GET",
@@ -325,6 +283,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {200: "UsageRowList"},
         (422,),
         parameters=("group_by", "turn", "session", "of_agent", "model", "kind", "since", "until", *_PAGE),
+        scope="read",
     ),
     ApiOperation(
         "GET",
@@ -333,6 +292,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "operation",
         {200: "Workspace"},
         (404,),
+        scope="read",
     ),
     ApiOperation(
         "PATCH",
@@ -342,10 +302,17 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {200: "Workspace"},
         (404, 413, 415, 422),
         "WorkspacePatch",
+        scope="admin",
     ),
-    ApiOperation("GET", "/v1/queue/stats", "Count what waits and runs", "operation", {200: "QueueStats"}),
+    ApiOperation("GET", "/v1/queue/stats", "Count what waits and runs", "operation", {200: "QueueStats"}, scope="read"),
     ApiOperation(
-        "GET", "/v1/deliveries", "List webhook deliveries", "operation", {200: "DeliveryList"}, parameters=_PAGE
+        "GET",
+        "/v1/deliveries",
+        "List webhook deliveries",
+        "operation",
+        {200: "DeliveryList"},
+        parameters=_PAGE,
+        scope="read",
     ),
     ApiOperation(
         "POST",
@@ -355,6 +322,31 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {202: "Delivery"},
         (404, 409, 413, 415, 422),
         "Empty",
+        scope="admin",
+    ),
+    ApiOperation(
+        "GET", "/v1/keys", "List API keys, ended ones too", "keys", {200: "KeyList"}, parameters=_PAGE, scope="admin"
+    ),
+    ApiOperation(
+        "POST",
+        "/v1/keys",
+        "Make an API key; its secret is shown in this answer only",
+        "keys",
+        {201: "MadeKey"},
+        (413, 415, 422),
+        "NewKey",
+        scope="admin",
+    ),
+    ApiOperation("DELETE", "/v1/keys/{key_id}", "Revoke an API key", "keys", {204: None}, (404, 409), scope="admin"),
+    ApiOperation(
+        "POST",
+        "/v1/keys/{key_id}/rotate",
+        "Replace an API key by a new one, whose secret is shown in this answer only",
+        "keys",
+        {200: "MadeKey"},
+        (404, 409, 413, 415, 422),
+        "RotateKey",
+        scope="admin",
     ),
     ApiOperation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
     ApiOperation(

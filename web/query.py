@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from flask import Request, request
 
-from web.operations import OPERATIONS, PARAMETERS
+from web.operations import OPERATIONS, ApiOperation
+from web.parameters import PARAMETERS
 from web.problems import malformed
 
 DEFAULT_LIMIT = 50
@@ -17,12 +18,21 @@ _LONGEST_NAME = 64
 _PATH_PARAMETER = re.compile(r"<(?:path:)?(\w+)>")
 
 
+_OPERATIONS = {(operation.method, operation.path): operation for operation in OPERATIONS}
 _DECLARED = {
     (operation.method, operation.path): tuple(
         str(PARAMETERS[key].get("name", key)) for key in operation.parameters if PARAMETERS[key]["in"] == "query"
     )
     for operation in OPERATIONS
 }
+
+
+def operation_of(request: Request) -> ApiOperation | None:
+    """The description of the operation that a request means; None if no route matches it."""
+    if request.url_rule is None:
+        return None
+    method = "GET" if request.method == "HEAD" else request.method
+    return _OPERATIONS.get((method, _PATH_PARAMETER.sub(r"{\1}", request.url_rule.rule)))
 
 
 def require_declared_parameters(request: Request) -> None:
@@ -33,12 +43,10 @@ def require_declared_parameters(request: Request) -> None:
     Raises:
         Refused: 400 for a parameter that is not declared; the text names the nearest one that is.
     """
-    if request.url_rule is None or not request.query_string:
+    operation = operation_of(request)
+    if operation is None or not request.query_string:
         return
-    method = "GET" if request.method == "HEAD" else request.method
-    known = _DECLARED.get((method, _PATH_PARAMETER.sub(r"{\1}", request.url_rule.rule)))
-    if known is None:
-        return
+    known = _DECLARED[operation.method, operation.path]
     unknown = next((name[:_LONGEST_NAME] for name in request.args if name not in known), None)
     if unknown is None:
         return

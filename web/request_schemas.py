@@ -2,8 +2,9 @@
 
 from typing import get_args
 
+from loom_worker.core.values.api_keys import SCOPES
 from loom_worker.core.values.turns import CancelAction, Verdict
-from web.schemas import Schema, or_null
+from web.schemas import TIME, Schema, or_null
 
 NOT_BLANK = r"\S"
 IDENTIFIER = r"^[A-Za-z0-9._-]{1,128}$(?!\n)"
@@ -17,6 +18,7 @@ MOST_RECALLED = 200
 MAX_DEADLINE_S = 86_400
 MOST_USD, MOST_TOKENS = 1_000_000, 1_000_000_000_000
 """Of a budget; what is larger is unlimited for all practical purposes, and its sums would not be exact."""
+MAX_GRACE_S = 30 * 86_400
 DOUBLE_TEXTING = ("enqueue", "reject", "interrupt", "rollback")
 
 
@@ -198,6 +200,43 @@ DECISION = _object(
     },
     required=("decision",),
     description="What a person says to a tool call that waits for it.",
+)
+
+_SCOPES: Schema = {
+    "type": "array",
+    "items": {"type": "string", "enum": list(SCOPES)},
+    "minItems": 1,
+    "uniqueItems": True,
+    "default": ["chat"],
+    "description": "read: GET. chat: also what changes sessions and turns. admin: everything, keys included.",
+}
+
+NEW_KEY = _object(
+    {
+        "name": {**_text(128), "pattern": NOT_BLANK, "description": "For people, such as what the key is for."},
+        "scopes": _SCOPES,
+        "user": {
+            **or_null({**_text(256, shortest=1), "pattern": NOT_BLANK}),
+            "description": "Whom the key acts for: it reaches this user's sessions alone, and the sessions that it "
+            "creates are the user's. null: the whole workspace.",
+        },
+        "expires_at": {**or_null(TIME), "description": "When the key ends; null: never."},
+    },
+    required=("name",),
+    description="A key to be made.",
+)
+
+ROTATE_KEY = _object(
+    {
+        "grace_s": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": MAX_GRACE_S,
+            "default": 0,
+            "description": "The old key works this many seconds longer.",
+        },
+    },
+    description="How to replace a key; an empty object or no body ends the old one at once.",
 )
 
 EMPTY = _object({}, description="No members: an empty object, or no body at all.")

@@ -85,8 +85,8 @@ def serve(service: "Service") -> None:
     gc.freeze()  # what is loaded by now stays: full collections need not look through it again
     server.start()
     log.info("listening on http://%s:%d", web.host, server.port)
-    if not web.api_keys:
-        log.warning("no API key (LOOM_API_KEYS): only clients on this machine are served")
+    if not web.api_keys and not service.keys.are_required():
+        log.warning("no API key (`loom keys create`, LOOM_API_KEYS): only clients on this machine are served")
     stopping.wait()
     log.info("draining")
     server.drain()

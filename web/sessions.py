@@ -42,40 +42,40 @@ class SessionViews:
 
     def create(self) -> Response:
         """Make a session."""
-        session = self._service.create_session(caller().workspace, new_session(json_body()))
+        session = self._service.create_session(caller().tenant, new_session(json_body()))
         return json_answer(session.as_json(), 201, {"Location": f"/v1/sessions/{session.id}"})
 
     def list(self) -> Response:
         """List the workspace's sessions."""
         limit, after = page_wanted()
-        return page_answer(self._service.sessions.page(caller().workspace, limit=limit, after=after), Session.as_json)
+        return page_answer(self._service.sessions.page(caller().tenant, limit=limit, after=after), Session.as_json)
 
     def get(self, session_id: str) -> Response:
         """Look at one session."""
-        return json_answer(self._service.sessions.get(caller().workspace, known_session_id(session_id)).as_json())
+        return json_answer(self._service.sessions.get(caller().tenant, known_session_id(session_id)).as_json())
 
     def patch(self, session_id: str) -> Response:
         """Change some fields of a session."""
         patch = session_patch(json_body())
-        session = self._service.patch_session(caller().workspace, known_session_id(session_id), patch)
+        session = self._service.patch_session(caller().tenant, known_session_id(session_id), patch)
         return json_answer(session.as_json())
 
     def delete(self, session_id: str) -> Response:
         """Delete a session with all that belongs to it."""
-        self._service.delete_session(caller().workspace, known_session_id(session_id))
+        self._service.delete_session(caller().tenant, known_session_id(session_id))
         return Response(status=204)
 
     def messages(self, session_id: str) -> Response:
         """List a session's messages, oldest first."""
         (limit, after), session = page_wanted(), known_session_id(session_id)
-        page = self._service.messages.page(caller().workspace, session, limit=limit, after=after)
+        page = self._service.messages.page(caller().tenant, session, limit=limit, after=after)
         return page_answer(page, Message.as_json)
 
     def message(self, session_id: str, message_id: str) -> Response:
         """Look at one message, whole."""
         if not is_id(message_id):
             raise NotFound("no such message")
-        found = self._service.messages.get(caller().workspace, known_session_id(session_id), message_id)
+        found = self._service.messages.get(caller().tenant, known_session_id(session_id), message_id)
         return json_answer(found.as_json())
 
     def search(self, session_id: str) -> Response:
@@ -84,7 +84,7 @@ class SessionViews:
         if limit < 1 or len(question) > LONGEST_QUESTION:
             raise malformed(f"limit must be 1 to {MOST_HITS}, q at most {LONGEST_QUESTION} characters")
         most = min(limit, MOST_HITS)
-        hits = self._service.search.session(caller().workspace, known_session_id(session_id), question, limit=most)
+        hits = self._service.search.session(caller().tenant, known_session_id(session_id), question, limit=most)
         return list_answer(map(Hit.as_json, hits))
 
 

@@ -44,33 +44,31 @@ class TurnViews:
         new = new_turn(body, session_id, caller())
         if new.webhook is not None:
             self._service.check_webhook(new.webhook)
-        turn, is_replay = self._service.submit(caller().workspace, session_id, new, agent=body.get("agent"))
+        turn, is_replay = self._service.submit(caller().tenant, session_id, new, agent=body.get("agent"))
         return self._accepted(turn, is_replay=is_replay)
 
     def get(self, turn_id: str) -> Response:
         """Look at one turn, or wait for its end."""
         wait_s = min(whole_argument("wait", 0), self._max_wait_s)
-        turn = self._service.turn(caller().workspace, known_turn_id(turn_id))
+        turn = self._service.turn(caller().tenant, known_turn_id(turn_id))
         return json_answer(self._ended(turn, wait_s)[0].as_json())
 
     def cancel(self, turn_id: str) -> Response:
         """Cancel a turn; one that has ended is returned as it is."""
-        turn = self._service.cancel(caller().workspace, known_turn_id(turn_id), cancel_action())
+        turn = self._service.cancel(caller().tenant, known_turn_id(turn_id), cancel_action())
         later = {} if turn.is_finished else {"Retry-After": str(RETRY_S)}
         return json_answer(turn.as_json(), 202, {"Location": f"/v1/turns/{turn.id}", **later})
 
     def decide(self, turn_id: str, call_id: str) -> Response:
         """Decide on a tool call that waits for a person."""
         decided = decision(json_body())
-        turn = self._service.approvals.decide(
-            caller().workspace, known_turn_id(turn_id), known_call_id(call_id), decided
-        )
+        turn = self._service.approvals.decide(caller().tenant, known_turn_id(turn_id), known_call_id(call_id), decided)
         return json_answer(turn.as_json())
 
     def retry(self, turn_id: str) -> Response:
         """Run a failed turn's question again, as a new turn at the tail of its lane."""
         known = known_turn_id(turn_id)
-        turn, is_replay = self._service.retry(caller().workspace, known, retry(known, caller()))
+        turn, is_replay = self._service.retry(caller().tenant, known, retry(known, caller()))
         return self._accepted(turn, is_replay=is_replay)
 
     def list(self) -> Response:
@@ -84,7 +82,7 @@ class TurnViews:
     def _listed(self, session_id: str | None) -> Response:
         limit, after = page_wanted()
         page = self._service.turns(
-            caller().workspace,
+            caller().tenant,
             session_id=session_id,
             status=choice_argument("status", get_args(TurnStatus)),
             reason=text_argument("reason"),
@@ -118,7 +116,7 @@ class TurnViews:
             is_stopping = self._limiter.leaving()
             try:
                 turn = self._service.waiter.wait(
-                    turn.workspace, turn.id, timeout_s=float(wait_s), is_stopping=is_stopping
+                    caller().tenant, turn.id, timeout_s=float(wait_s), is_stopping=is_stopping
                 )
             except Transient:
                 # What was accepted stays accepted: an error now would make the client submit it again.

@@ -51,11 +51,16 @@ class WorkspaceViews:
             since_ms=moment_argument("since"),
             until_ms=moment_argument("until"),
         )
-        rows = self._service.usage(caller().workspace, group_by=group_by, where=where)
+        rows = self._service.usage(caller().tenant, group_by=group_by, where=where)
         return json_answer(listed(rows, "key"))
 
 
 def _own(workspace: str) -> str:
-    if workspace != caller().workspace:
+    """The caller's own workspace, if that is meant; a key that acts for one user reaches no rules of all users.
+
+    Raises:
+        NotFound: another one is meant.
+    """
+    if caller().tenant != workspace:
         raise NotFound("no such workspace")
     return workspace

@@ -30,6 +30,7 @@ BOUNDS = {
     "usage": "nothing: a row a turn",
     "spending": "the sessions, agents and workspaces with a budget",
     "workspaces": "the number of workspaces",
+    "api_keys": "the keys that were ever made",
 }
 """Tables and what bounds their rows; a test holds it against the schema."""
 EVENTS = "LOOM_EVENT_LOG_BYTES a turn, LOOM_EVENT_TTL_S after its end"

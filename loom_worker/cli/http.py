@@ -64,7 +64,7 @@ def _checked(url: str) -> str:
 
 
 class LoomClient:
-    """Calls of one Loom, with the first key of LOOM_API_KEYS if there is one."""
+    """Calls of one Loom, with a key if there is one."""
 
     def __init__(self, url: str, key: str | None = None) -> None:
         self.url = url
@@ -152,7 +152,7 @@ def client(settings: Settings, url: str | None) -> LoomClient:
     where = address(settings, url)
     if where is None:
         raise NotRunning(nobody(settings.home))
-    return LoomClient(where, next(iter(settings.web.api_keys), None))
+    return LoomClient(where, settings.key or next(iter(settings.web.api_keys), None))
 
 
 def nobody(directory: Path) -> str:
@@ -176,6 +176,8 @@ def _problem(status: int, content: Json | None, url: str) -> str:
         return f"{url} answered {status}, and not as Loom does; is this its address?"
     words = [str(content.get(name)) for name in ("title", "detail") if content.get(name)]
     text = f"{status} " + ": ".join(words)
+    if status == 401:
+        text += " (commands send LOOM_KEY, or the first key of LOOM_API_KEYS)"
     flaws = [f"{flaw.get('pointer') or 'body'}: {flaw.get('detail')}" for flaw in content.get("errors") or []]
     # The detail may name the first ones itself.
     return "; ".join([text, *(flaw for flaw in flaws if f"; {flaw};" not in f"; {content.get('detail')};")])

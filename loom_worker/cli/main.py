@@ -30,6 +30,7 @@ COMMANDS = {
     "patterns": "loom_worker.cli.patterns",
     "skill": "loom_worker.cli.skill",
     "usage": "loom_worker.cli.show",
+    "keys": "loom_worker.cli.keys",
     "doctor": "loom_worker.cli.doctor",
     "backup": "loom_worker.cli.backup",
     "bench": "loom_worker.cli.bench",

@@ -29,7 +29,7 @@ class NotFound(Rejected):
 
 
 class Forbidden(Rejected):
-    """Whoever asks may not do that (403)."""
+    """Whoever asks may not do that, with this key or at all (403)."""
 
 
 class Conflict(Rejected):

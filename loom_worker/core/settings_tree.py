@@ -234,6 +234,8 @@ class Settings:
     sqlite_sync: Literal["full", "normal"] = setting("LOOM_SQLITE_SYNC", OneOf("full", "normal"), "full")
     """full survives power loss as docs/guarantees.md says, normal only the death of a process."""
     web: WebSettings = WebSettings()
+    key: str | None = setting("LOOM_KEY", Text(), None, is_secret=True)
+    """The API key that commands send; unless set, the first of LOOM_API_KEYS."""
     webhook: WebhookSettings = WebhookSettings()
     worker_concurrency: int = setting("LOOM_WORKER_CONCURRENCY", Whole(most=1024), 32)
     """Threads per worker process; turns wait for the network most of their time."""

@@ -234,10 +234,10 @@ _KINDS = (
     _Kind(re.compile(r"sk-(?<![A-Za-z0-9_-]sk-)[A-Za-z0-9_-]{16,}"), is_one=_has_digit),
     _Kind(
         re.compile(
-            r"[Aeghnrswxy](?:(?<![A-Za-z0-9_-].)|(?<=\\[nrt].))(?:(?<=A)(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])"
+            r"[Aeghlnrswxy](?:(?<![A-Za-z0-9_-].)|(?<=\\[nrt].))(?:(?<=A)(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])"
             r"|(?<=g)(?:h[pousr]_[A-Za-z0-9]{20,}|ithub_pat_[A-Za-z0-9_]{20,}|lpat-[A-Za-z0-9_-]{20,})"
             r"|(?<=x)(?:ox[a-z]|app)-[A-Za-z0-9-]{10,}|(?<=A)Iza[A-Za-z0-9_-]{30,}|(?<=y)a29\.[A-Za-z0-9_-]{20,}"
-            r"|(?<=[rs])k_(?:live|test)_[A-Za-z0-9]{16,}|(?<=w)hsec_[A-Za-z0-9+/=]{20,}"
+            r"|(?<=[rs])k_(?:live|test)_[A-Za-z0-9]{16,}|(?<=w)hsec_[A-Za-z0-9+/=]{20,}|(?<=l)oom_[0-9A-Za-z]{43}"
             r"|(?:(?<=h)f|(?<=n)pm)_[A-Za-z0-9]{30,}|(?<=e)yJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){2,4})"
         )
     ),

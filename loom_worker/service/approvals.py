@@ -6,6 +6,7 @@ from dataclasses import replace
 from loom_worker.core.errors import Flaw, Invalid
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Decision, Turn
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.wait_reports import WaitReports
@@ -17,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Approvals:
-    """Decisions on the calls of one workspace's turns."""
+    """Decisions on the calls of a tenant's turns."""
 
     def __init__(
         self,
@@ -32,24 +33,24 @@ class Approvals:
         self._announcer = announcer
         self._waits = waits
 
-    def decide(self, workspace: str, turn_id: str, call_id: str, decision: Decision) -> Turn:
+    def decide(self, tenant: Tenant, turn_id: str, call_id: str, decision: Decision) -> Turn:
         """Let a call run, with the arguments of the model or other ones, or refuse it and tell the model.
 
         Raises:
-            NotFound: the workspace has no such turn, or the turn no such call.
+            NotFound: the tenant has no such turn, or the turn no such call.
             Conflict: the call is already decided, needs no decision, or its turn has ended.
             Invalid: the tool does not take the new arguments; nothing was decided.
             Unavailable: the database did not answer; nothing was decided.
         """
         if decision.verdict == "edit":
-            turn, call = approvals.waiting(self._database, workspace, turn_id, call_id)
+            turn, call = approvals.waiting(self._database, tenant, turn_id, call_id)
             use = ToolUse(call.id, call.name, decision.arguments or {})
             arguments, flaw = self._agents.prepared(turn.agent, use)
             if flaw is not None:
                 detail = f"The tool {call.name} does not take these arguments: {flaw}"
                 raise Invalid(detail, (Flaw("/arguments", flaw),))
             decision = replace(decision, arguments=arguments)
-        turn = approvals.decide(self._database, workspace, turn_id, call_id, decision, now_ms=now_ms())
+        turn = approvals.decide(self._database, tenant, turn_id, call_id, decision, now_ms=now_ms())
         log.info("approval: %s", decision.verdict, extra={"turn": turn_id, "call": call_id})
         self._announcer.alert(turn.lane)
         return self._waits.with_wait(turn)

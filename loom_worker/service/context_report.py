@@ -9,6 +9,7 @@ from loom_worker.core.text import fence
 from loom_worker.core.values.chat import ChatMessage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Session
+from loom_worker.core.values.tenants import Tenant, workspace_of
 from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import message_tokens, tools_tokens
 from loom_worker.memory.recalled import RECALLED_SHARE, recalled_tokens
@@ -27,13 +28,13 @@ class ContextReport:
     sessions: Sessions
     memories: Memories
 
-    def context(self, workspace: str, session_id: str) -> Json:
+    def context(self, tenant: Tenant, session_id: str) -> Json:
         """What the model would be sent now (API: ``GET …/context``).
 
         Raises:
-            NotFound: the workspace has no such session.
+            NotFound: the tenant has no such session.
         """
-        session = self.sessions.get(workspace, session_id)
+        session = self.sessions.get(tenant, session_id)
         runtime = self._runtime(session)
         remembered = self.memories.load(session.lane, limit=context.HISTORY_MESSAGES)
         rom = self._rom(runtime, session)
@@ -56,27 +57,27 @@ class ContextReport:
             "memory_version": remembered.state.version,
         }
 
-    def recall(self, workspace: str, session_id: str, message_ids: Sequence[str]) -> int:
+    def recall(self, tenant: Tenant, session_id: str, message_ids: Sequence[str]) -> int:
         """Add messages to the session's next questions; returns the tokens of all that are recalled.
 
         Raises:
-            NotFound: the workspace has no such session.
+            NotFound: the tenant has no such session.
             Invalid: the session has no such message, or they are too much; nothing was changed.
         """
-        runtime = self._runtime(self.sessions.get(workspace, session_id))
+        runtime = self._runtime(self.sessions.get(tenant, session_id))
         return self.memories.promote(
-            workspace,
+            tenant,
             session_id,
             message_ids,
             budget_tokens=int(RECALLED_SHARE * runtime.input_budget_tokens),
             tokens=lambda messages: recalled_tokens(messages, runtime.count, fence),
         )
 
-    def clear_recalled(self, workspace: str, session_id: str) -> None:
+    def clear_recalled(self, tenant: Tenant, session_id: str) -> None:
         """Recall nothing any more for the session's next question, or raise NotFound."""
-        self.memories.clear_promoted(workspace, session_id)
+        self.memories.clear_promoted(tenant, session_id)
 
-    def check_fits(self, workspace: str, session_id: str, agent: str, text: str) -> None:
+    def check_fits(self, tenant: Tenant, session_id: str, agent: str, text: str) -> None:
         """Raise Invalid for a message that would not fit with system text, tools and kernel.
 
         Args:
@@ -85,10 +86,13 @@ class ContextReport:
         if 2 * len(text.encode()) < surely_free(*self.agents.window(agent)):
             return
         try:
-            session: Session | None = self.sessions.get(workspace, session_id)
+            session: Session | None = self.sessions.get(tenant, session_id)
         except NotFound:
             session = None
-        runtime = self.agents.runtime(agent, workspace=workspace) if session is None else self._runtime(session)
+        if session is None:
+            runtime = self.agents.runtime(agent, workspace=workspace_of(tenant))
+        else:
+            runtime = self._runtime(session)
         room = room_tokens(runtime, session, rom=self._rom(runtime, session))
         needed = message_tokens(ChatMessage("user", text), runtime.count)
         if needed > room:

@@ -9,7 +9,7 @@ from typing import Protocol
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.core import crash_points
-from loom_worker.core.errors import Flaw, Invalid, LoomError, NotFound, Unavailable
+from loom_worker.core.errors import Flaw, Forbidden, Invalid, LoomError, NotFound, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.ids import now_ms
@@ -17,6 +17,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, Session, SessionPatch
+from loom_worker.core.values.tenants import Tenant, user_of
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
 from loom_worker.core.values.usage import ALL, GROUPS, UsageFilter
@@ -26,10 +27,12 @@ from loom_worker.service.administration import WorkspaceRules
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.approvals import Approvals
 from loom_worker.service.context_report import ContextReport
+from loom_worker.service.keys import Keys
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
+from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
@@ -79,7 +82,7 @@ class ServiceParts:
 
 
 class Service:
-    """One workspace at a time, as the caller names it; what belongs to others is not found.
+    """One tenant at a time, a workspace or one user of it, as the caller names it; others' things are not found.
 
     What is only read or changed in one place is asked there: in ``sessions``, ``messages``, ``search``, ``memories``,
     ``outbox`` and ``tool_errors`` of the store, and in the other collaborators. The methods do more than that.
@@ -102,6 +105,7 @@ class Service:
         self.memories = Memories(database)
         self.outbox = Outbox(database)
         self.tool_errors = ToolErrors(database)
+        self.keys = Keys(KeyRows(database))
         self.references = parts.references
         self.contexts = parts.contexts
         self.patterns = parts.patterns
@@ -122,35 +126,38 @@ class Service:
         self._turns = Turns(database)
         self._terms = Terms(settings, agents)
 
-    def create_session(self, workspace: str, new: NewSession) -> Session:
+    def create_session(self, tenant: Tenant, new: NewSession) -> Session:
         """Make a session.
 
         Raises:
             Conflict: the id exists.
+            Forbidden: it would be another user's than the tenant.
             Invalid: there is no such agent, or the kernel is larger than its share of the agent's window.
         """
+        if new.user is not None and user_of(tenant) not in (None, new.user):
+            raise Forbidden("This key acts for a user and creates sessions for that user only.")
         agent = new.agent or DEFAULT_AGENT
         self._check_agent(agent)
         if new.kernel:
             self.contexts.check_kernel(agent, new.kernel)
-        return self.sessions.create(workspace, new, now_ms=now_ms())
+        return self.sessions.create(tenant, new, now_ms=now_ms())
 
-    def patch_session(self, workspace: str, session_id: str, patch: SessionPatch) -> Session:
+    def patch_session(self, tenant: Tenant, session_id: str, patch: SessionPatch) -> Session:
         """Change a session; one that becomes active goes on with its queue.
 
         Raises:
-            NotFound: the workspace has no such session.
+            NotFound: the tenant has no such session.
             Invalid: its agent does not allow that, or the kernel is larger than its share of the window.
         """
-        self._check_patch(workspace, session_id, patch)
-        session = self.sessions.patch(workspace, session_id, patch, now_ms=now_ms())
+        self._check_patch(tenant, session_id, patch)
+        session = self.sessions.patch(tenant, session_id, patch, now_ms=now_ms())
         if patch.status == "active" and session.queue_depth:
             self._announcer.wake(session.lane)
         return session
 
-    def delete_session(self, workspace: str, session_id: str) -> None:
+    def delete_session(self, tenant: Tenant, session_id: str) -> None:
         """Delete a session, or raise NotFound; its rows go by and by, but nothing sends its text from now on."""
-        deleted = self.sessions.delete(workspace, session_id)
+        deleted = self.sessions.delete(tenant, session_id)
         time.sleep(SETTLE_S)
         try:
             self._lanes.forget(deleted.lane)
@@ -158,7 +165,7 @@ class Service:
         except Unavailable:  # of the lane nothing is in the database, and the sweep removes the event logs
             return
 
-    def submit(self, workspace: str, session_id: str, new: NewTurn, *, agent: str | None) -> tuple[Turn, bool]:
+    def submit(self, tenant: Tenant, session_id: str, new: NewTurn, *, agent: str | None) -> tuple[Turn, bool]:
         """Accept a turn at the tail of its session's lane; when this returns it will not be lost.
 
         Returns:
@@ -168,19 +175,19 @@ class Service:
             Conflict, Invalid, QueueFull, Forbidden: nothing was accepted; see ``store/submit.py``.
             Unavailable: the database did not answer; nothing was accepted.
         """
-        self._check_asked(workspace, session_id, agent)
+        self._check_asked(tenant, session_id, agent)
         if len(new.input.encode()) > CHECKED_BYTES:
             try:
-                self.contexts.check_fits(workspace, session_id, agent or "default", new.input)
+                self.contexts.check_fits(tenant, session_id, agent or "default", new.input)
             except Invalid:
                 # What was accepted once is accepted again: it may be larger by what has been learned since.
-                if (earlier := replayed(self._database, workspace, new)) is None:
+                if (earlier := replayed(self._database, tenant, new)) is None:
                     raise
                 return earlier, True
         session = NewSession(id=session_id, agent=agent)
         crash_points.reached("web.received")
         limits, terms = self.settings.limits, self._terms
-        turn, is_replay = submit(self._database, limits, (workspace, session), new, terms, now_ms=now_ms())
+        turn, is_replay = submit(self._database, limits, (tenant, session), new, terms, now_ms=now_ms())
         crash_points.reached("web.committed")
         self._announce(turn, is_replay=is_replay)
         if new.double_texting in ("interrupt", "rollback") and turn.position:
@@ -188,20 +195,20 @@ class Service:
         crash_points.reached("web.answering")
         return self._waits.with_wait(turn), is_replay
 
-    def cancel(self, workspace: str, turn_id: str, action: CancelAction) -> Turn:
+    def cancel(self, tenant: Tenant, turn_id: str, action: CancelAction) -> Turn:
         """Cancel a turn: at once if nobody has started it, within a second if it is running.
 
         Repeating a request changes nothing; if it is cancelled twice, the stronger action wins (rollback, interrupt,
         finish).
 
         Raises:
-            NotFound: the workspace has no such turn.
+            NotFound: the tenant has no such turn.
             Unavailable: the database did not answer; nothing was changed.
         """
         moment_ms = now_ms()
         done = cancel(
             self._database,
-            workspace,
+            tenant,
             turn_id,
             action,
             now_ms=moment_ms,
@@ -217,29 +224,29 @@ class Service:
                     self._announcer.deliver(done.delivery.id)
         return self._waits.with_wait(done.turn)
 
-    def retry(self, workspace: str, turn_id: str, asked: Retry) -> tuple[Turn, bool]:
+    def retry(self, tenant: Tenant, turn_id: str, asked: Retry) -> tuple[Turn, bool]:
         """Accept a failed turn's input once more, at the tail of its lane.
 
         Returns:
             The new turn, and True if it is an earlier one of the same idempotency key.
 
         Raises:
-            NotFound: the workspace has no such turn.
+            NotFound: the tenant has no such turn.
             Conflict: the turn did not fail, or its session is archived.
             QueueFull, Invalid, Unavailable: nothing was accepted.
         """
         limits, terms = self.settings.limits, self._terms
-        turn, is_replay = retry(self._database, limits, (workspace, turn_id), asked, terms, now_ms=now_ms())
+        turn, is_replay = retry(self._database, limits, (tenant, turn_id), asked, terms, now_ms=now_ms())
         self._announce(turn, is_replay=is_replay)
         return self._waits.with_wait(turn), is_replay
 
-    def turn(self, workspace: str, turn_id: str) -> Turn:
+    def turn(self, tenant: Tenant, turn_id: str) -> Turn:
         """Return a turn, or raise NotFound."""
-        return self._waits.with_wait(self._turns.get(workspace, turn_id))
+        return self._waits.with_wait(self._turns.get(tenant, turn_id))
 
     def turns(
         self,
-        workspace: str,
+        tenant: Tenant,
         *,
         session_id: str | None = None,
         status: str | None = None,
@@ -250,12 +257,12 @@ class Service:
         """List turns, the newest first; a filter that is None lets all pass."""
         filters = {"session_id": session_id, "status": status, "reason": reason}
         where = {name: value for name, value in filters.items() if value is not None}
-        page = self._turns.page(workspace, where, limit=limit, after=after)
+        page = self._turns.page(tenant, where, limit=limit, after=after)
         return replace(page, items=self._waits.with_waits(page.items))
 
-    def replay_delivery(self, workspace: str, delivery_id: str) -> Delivery:
+    def replay_delivery(self, tenant: Tenant, delivery_id: str) -> Delivery:
         """Send a delivery again, or raise NotFound."""
-        delivery = self.outbox.replay(workspace, delivery_id, now_ms=now_ms())
+        delivery = self.outbox.replay(tenant, delivery_id, now_ms=now_ms())
         self._announcer.deliver(delivery.id)
         return delivery
 
@@ -279,17 +286,17 @@ class Service:
         except LoomError as error:
             raise Invalid(f"The agent {agent!r} cannot work: {error}", (Flaw("/agent", "cannot work"),)) from error
 
-    def queue_stats(self, workspace: str) -> Json:
+    def queue_stats(self, tenant: Tenant) -> Json:
         """How many lanes, turns and workers there are, and how old the oldest turns are that run and wait."""
-        figures = self._waits.figures(workspace)
+        figures = self._waits.figures(tenant)
         del figures["waiting_ages"]
         return {**figures, "workers": self.health.workers()}
 
-    def usage(self, workspace: str, *, group_by: str, where: UsageFilter = ALL) -> tuple[Json, ...]:
+    def usage(self, tenant: Tenant, *, group_by: str, where: UsageFilter = ALL) -> tuple[Json, ...]:
         """What was spent, summed by one of GROUPS (``values/usage.py``)."""
         if group_by not in GROUPS:
             raise Invalid(f"group_by must be one of {', '.join(GROUPS)}.")
-        return self._ledger.totals(workspace, group_by=group_by, where=where)
+        return self._ledger.totals(tenant, group_by=group_by, where=where)
 
     def close(self) -> None:
         """Send what is still waiting to be sent, then close everything."""
@@ -302,23 +309,23 @@ class Service:
             log.info("turn accepted", extra={"session": turn.session_id, "turn": turn.id, "request": turn.request_id})
             self._announcer.accepted(turn)
 
-    def _check_patch(self, workspace: str, session_id: str, patch: SessionPatch) -> None:
+    def _check_patch(self, tenant: Tenant, session_id: str, patch: SessionPatch) -> None:
         if patch.tools is None and patch.backend is None and patch.agent is None and not patch.kernel:
             return
-        name = self.sessions.get(workspace, session_id).agent
+        name = self.sessions.get(tenant, session_id).agent
         agent = self._check_agent(name)
         tools = () if patch.tools is None else self.tools(name)
         allowed.check(patch, agent, [tool.spec.name for tool in tools])
         if patch.kernel:
             self.contexts.check_kernel(name, patch.kernel)
 
-    def _check_asked(self, workspace: str, session_id: str, agent: str | None) -> None:
+    def _check_asked(self, tenant: Tenant, session_id: str, agent: str | None) -> None:
         """Refuse an agent that cannot work; where none is named, only a new session would get the default one."""
         try:
             self._check_agent(agent or DEFAULT_AGENT)
         except Invalid:
             with suppress(NotFound):
-                if agent is None and self.sessions.get(workspace, session_id).agent != DEFAULT_AGENT:
+                if agent is None and self.sessions.get(tenant, session_id).agent != DEFAULT_AGENT:
                     return
             raise
 

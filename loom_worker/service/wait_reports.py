@@ -8,6 +8,7 @@ from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Call, Turn, Waiting, WaitsFor
 from loom_worker.lanes.live_waits import LiveWaits, WaitRecord
 from loom_worker.store.turns import Turns
@@ -43,18 +44,18 @@ class WaitReports:
             for turn in listed
         )
 
-    def figures(self, workspace: str | None) -> Json:
+    def figures(self, tenant: Tenant | None) -> Json:
         """The queue's figures, and how old the oldest turns are that run and that wait.
 
         Ages are in seconds, None where there is no such turn.
 
         Args:
-            workspace: None: all of them.
+            tenant: None: all workspaces.
         """
         moment_ms = now_ms()
-        stats = self.turns.stats(workspace, now_ms=moment_ms)
+        stats = self.turns.stats(tenant, now_ms=moment_ms)
         oldest_queued_s = stats["oldest_queued_age_s"]
-        begun = self.with_waits(self.turns.begun(workspace, limit=MOST_COUNTED))
+        begun = self.with_waits(self.turns.begun(tenant, limit=MOST_COUNTED))
         ages: dict[WaitsFor, float] = {} if oldest_queued_s is None else {"lane": oldest_queued_s}
         for turn in begun:
             if turn.waiting is not None:

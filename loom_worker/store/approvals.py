@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Call, Decision, Turn
 from loom_worker.store import rows
 from loom_worker.store.database import Database
@@ -12,19 +13,19 @@ from loom_worker.store.schema import calls
 from loom_worker.store.turns import read_turn, turn_row
 
 
-def waiting(database: Database, workspace: str, turn_id: str, call_id: str) -> tuple[Turn, Call]:
+def waiting(database: Database, tenant: Tenant, turn_id: str, call_id: str) -> tuple[Turn, Call]:
     """The call that waits for a decision, with its turn.
 
     Raises:
-        NotFound: the workspace has no such turn, or the turn no such call.
+        NotFound: the tenant has no such turn, or the turn no such call.
         Conflict: it is decided, it needs no decision, or the turn has ended.
     """
     with database.read() as tx:
-        turn = read_turn(tx, turn_row(tx, workspace, turn_id))
+        turn = read_turn(tx, turn_row(tx, tenant, turn_id))
         return turn, _waiting(tx, turn, call_id)
 
 
-def decide(database: Database, workspace: str, turn_id: str, call_id: str, decision: Decision, *, now_ms: int) -> Turn:
+def decide(database: Database, tenant: Tenant, turn_id: str, call_id: str, decision: Decision, *, now_ms: int) -> Turn:
     """Commit what a person says to a call.
 
     Returns:
@@ -35,11 +36,11 @@ def decide(database: Database, workspace: str, turn_id: str, call_id: str, decis
         Unavailable: the database did not answer; nothing was changed.
     """
     with database.write(durable=True) as tx:
-        turn = read_turn(tx, turn_row(tx, workspace, turn_id))
+        turn = read_turn(tx, turn_row(tx, tenant, turn_id))
         call = _waiting(tx, turn, call_id)
         is_call = (calls.c.turn_id == turn_id, calls.c.position == call.position)
         tx.execute(update(calls).where(*is_call).values(**_changes(decision, now_ms)))
-        return read_turn(tx, turn_row(tx, workspace, turn_id))
+        return read_turn(tx, turn_row(tx, tenant, turn_id))
 
 
 def _waiting(tx: Connection, turn: Turn, call_id: str) -> Call:

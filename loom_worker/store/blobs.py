@@ -20,9 +20,11 @@ from sqlalchemy import (
     update,
 )
 
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import DataReference
 from loom_worker.store.database import Database
 from loom_worker.store.schema import blob_grants, blobs, sessions, turns, unfinished
+from loom_worker.store.tenants import of_session, ours
 
 TOUCH_MS = 60_000
 """A use is written down no more often than this."""
@@ -61,9 +63,9 @@ class BlobRows:
         granted = exists().where(blob_grants.c.ref == blobs.c.id, blob_grants.c.lane == lane)
         return self._one(ref, or_(blobs.c.lane == lane, granted))
 
-    def of_workspace(self, ref: str, workspace: str) -> DataReference | None:
-        """The reference, if it is of this workspace."""
-        return self._one(ref, blobs.c.workspace == workspace)
+    def of_tenant(self, ref: str, tenant: Tenant) -> DataReference | None:
+        """The reference, if a session of the tenant made it."""
+        return self._one(ref, of_session(blobs.c.lane, ours(tenant)))
 
     def touch(self, ref: str, *, now_ms: int) -> None:
         """Keep a reference for its whole time from now on; written once a minute at most."""

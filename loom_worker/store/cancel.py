@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, bindparam, case, literal, update
 
 from loom_worker.core.values.notifications import Delivery
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import STRENGTH, CancelAction, Turn
 from loom_worker.store.database import Database
 from loom_worker.store.outbox import enqueue_delivery
@@ -47,7 +48,7 @@ class Cancelled:
 
 def cancel(
     database: Database,
-    workspace: str,
+    tenant: Tenant,
     turn_id: str,
     action: CancelAction,
     *,
@@ -60,11 +61,11 @@ def cancel(
         deliver: makes the webhook delivery of a turn that ends here, if it wants one.
 
     Raises:
-        NotFound: the workspace has no such turn.
+        NotFound: the tenant has no such turn.
         Unavailable: the database did not answer; nothing was changed.
     """
     with database.write(durable=True) as tx:
-        row = turn_row(tx, workspace, turn_id)
+        row = turn_row(tx, tenant, turn_id)
         if row["completed_ms"] is not None or STRENGTH[row["cancel"]] >= STRENGTH[action]:
             return Cancelled(read_turn(tx, row), is_new=False)
         asked = {"our_id": turn_id, "action": action}
@@ -72,7 +73,7 @@ def cancel(
             tx.execute(_END, {**asked, "now_ms": now_ms})
         else:
             tx.execute(_REQUEST, asked)
-        turn = read_turn(tx, turn_row(tx, workspace, turn_id))
+        turn = read_turn(tx, turn_row(tx, tenant, turn_id))
         delivery = deliver(turn) if turn.is_finished else None
         if delivery is not None:
             enqueue_delivery(tx, delivery)

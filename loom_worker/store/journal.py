@@ -240,5 +240,5 @@ def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
     tool_calls = final.tool_calls
     for model, used in final.spent.items():
         charge = Charge(turn.workspace, turn.session_id, turn.agent, model, used, turn.id, tool_calls=tool_calls)
-        enter(tx, charge, now_ms=now_ms)
+        enter(tx, turn.lane, charge, now_ms=now_ms)
         tool_calls = 0

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, selec
 from loom_worker.core.values.budgets import NANO, Settlement, nano
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.core.values.usage import ALL, Purpose, UsageFilter
 from loom_worker.store.budgets import settle
 from loom_worker.store.database import Database
@@ -17,7 +18,8 @@ from loom_worker.store.schema import sessions, steps, turns, unfinished, usage
 
 _USED = select(sessions.c.usage).where(sessions.c.lane == bindparam("our_lane"))
 _USE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(usage=bindparam("usage"))
-_ENTER = insert(usage)
+_USER = select(sessions.c.user).where(sessions.c.lane == bindparam("our_lane")).scalar_subquery()
+_ENTER = insert(usage).values(user=_USER)
 _REPLIES = (
     select(turns.c.id, turns.c.workspace, turns.c.session_id, turns.c.agent, steps.c.payload)
     .join(steps, steps.c.turn_id == turns.c.id)
@@ -49,7 +51,7 @@ class Ledger:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def totals(self, workspace: str, *, group_by: str, where: UsageFilter = ALL) -> tuple[Json, ...]:
+    def totals(self, tenant: Tenant, *, group_by: str, where: UsageFilter = ALL) -> tuple[Json, ...]:
         """Sums per key, by key; a cost is null where a price was not known. Summaries cost, but count as no turn.
 
         Args:
@@ -59,9 +61,11 @@ class Ledger:
         sums = [func.sum(usage.c[name]).label(name) for name in _SUMMED]
         unknown = func.sum(usage.c.cost_nano.is_(None)).label("unknown")
         query = select(key.label("key"), *sums, _TURNS.label("turns"), unknown)
-        query = query.where(usage.c.workspace == workspace, *_conditions(where)).group_by(key).order_by(key)
+        query = query.where(usage.c.workspace == workspace_of(tenant), *_conditions(where))
+        if (user := user_of(tenant)) is not None:
+            query = query.where(usage.c.user == user)
         with self._database.read() as tx:
-            return tuple(_total(row, group_by) for row in tx.execute(query).mappings())
+            return tuple(_total(row, group_by) for row in tx.execute(query.group_by(key).order_by(key)).mappings())
 
     def charge(self, lane: str, spent: Charge, *, now_ms: int) -> None:
         """Enter what was spent in no other transaction."""
@@ -74,7 +78,7 @@ def charge(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
     if spent.settlement is not None:
         settle(tx, spent.settlement, now_ms=now_ms)
     tx.execute(_USE, {"our_lane": lane, "usage": total_with(tx, lane, spent.usage).as_json()})
-    enter(tx, spent, now_ms=now_ms)
+    enter(tx, lane, spent, now_ms=now_ms)
 
 
 def charge_unfinished(tx: Connection, lane: str, *, now_ms: int) -> None:
@@ -84,7 +88,7 @@ def charge_unfinished(tx: Connection, lane: str, *, now_ms: int) -> None:
         key = (workspace, session_id, agent, str(payload["model"]), turn_id)
         spent[key] = spent.get(key, Usage()) + Usage.from_json(payload["usage"])
     for (workspace, session_id, agent, model, turn_id), used in spent.items():
-        enter(tx, Charge(workspace, session_id, agent, model, used, turn_id), now_ms=now_ms)
+        enter(tx, lane, Charge(workspace, session_id, agent, model, used, turn_id), now_ms=now_ms)
 
 
 def total_with(tx: Connection, lane: str, spent: Usage) -> Usage:
@@ -95,14 +99,14 @@ def total_with(tx: Connection, lane: str, spent: Usage) -> Usage:
     return Usage.from_json(tx.execute(_USED, {"our_lane": lane}).scalar() or {}) + spent
 
 
-def enter(tx: Connection, spent: Charge, *, now_ms: int) -> None:
-    """Write what was spent into the ledger; nothing if no model was called."""
+def enter(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
+    """Write what was spent into the ledger, for the user of the session; nothing if no model was called."""
     if spent.usage.llm_calls:
         names = ("workspace", "session_id", "turn_id", "agent", "model", "kind", "tool_calls")
         figures = spent.usage.as_json()
         cost = spent.usage.cost_usd
         del figures["cost_usd"]
-        booked = {"cost_nano": None if cost is None else nano(cost), "at_ms": now_ms}
+        booked = {"our_lane": lane, "cost_nano": None if cost is None else nano(cost), "at_ms": now_ms}
         tx.execute(_ENTER, {name: getattr(spent, name) for name in names} | figures | booked)
 
 

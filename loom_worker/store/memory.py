@@ -21,6 +21,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryState, Remembered, Snapshot
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.sessions import Message, Session
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Claim
 from loom_worker.store import ledger, rows
 from loom_worker.store.claims import check_fence
@@ -225,7 +226,7 @@ class Memories:
 
     def promote(
         self,
-        workspace: str,
+        tenant: Tenant,
         session_id: str,
         message_ids: Sequence[str],
         *,
@@ -242,12 +243,12 @@ class Memories:
             The tokens of all recalled messages.
 
         Raises:
-            NotFound: the workspace has no such session.
+            NotFound: the tenant has no such session.
             Invalid: the session has no such message, or together they would exceed the budget (slug
                 ``recall-budget-exceeded``); nothing was changed.
         """
         return self.promote_in_lane(
-            self._lane(workspace, session_id), message_ids, budget_tokens=budget_tokens, tokens=tokens
+            self._lane(tenant, session_id), message_ids, budget_tokens=budget_tokens, tokens=tokens
         )
 
     def promote_in_lane(
@@ -261,13 +262,13 @@ class Memories:
         """As ``promote``, for a tool that knows the session's internal key."""
         return recall(self._database, lane, message_ids, budget_tokens=budget_tokens, tokens=tokens)
 
-    def clear_promoted(self, workspace: str, session_id: str) -> int:
+    def clear_promoted(self, tenant: Tenant, session_id: str) -> int:
         """Take all recalled messages out of the context; return how many they were.
 
         Raises:
-            NotFound: the workspace has no such session.
+            NotFound: the tenant has no such session.
         """
-        return self.clear_promoted_in_lane(self._lane(workspace, session_id))
+        return self.clear_promoted_in_lane(self._lane(tenant, session_id))
 
     def clear_promoted_in_lane(self, lane: str) -> int:
         """As ``clear_promoted``, for a tool that knows the session's internal key."""
@@ -285,17 +286,17 @@ class Memories:
             listed = tuple(rows.message(row) for row in tx.execute(_PAGE, wanted).mappings())
             return listed, tx.execute(_COUNT, {"our_lane": lane}).scalar_one()
 
-    def snapshots(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Snapshot]:
+    def snapshots(self, tenant: Tenant, session_id: str, *, limit: int, after: str | None) -> Page[Snapshot]:
         """List a session's snapshots, the newest first; ``after`` is the id of the last one seen.
 
         Raises:
-            NotFound: the workspace has no such session.
+            NotFound: the tenant has no such session.
             Invalid: ``after`` is not the id of a snapshot.
         """
         ends = (_id_of(memory_snapshots.c.from_n), _id_of(memory_snapshots.c.to_n))
         query = select(memory_snapshots, ends[0].label("from_message_id"), ends[1].label("to_message_id"))
         with self._database.read() as tx:
-            lane = found(tx, workspace, session_id)["lane"]
+            lane = found(tx, tenant, session_id)["lane"]
             query = query.where(memory_snapshots.c.lane == lane).order_by(memory_snapshots.c.id.desc()).limit(limit + 1)
             if after is not None:
                 query = query.where(memory_snapshots.c.id < checked_cursor(after, "snap_"))
@@ -317,9 +318,9 @@ class Memories:
             "oldest_due_age_s": None if oldest_ms is None else round((now_ms - oldest_ms) / 1000, 3),
         }
 
-    def _lane(self, workspace: str, session_id: str) -> str:
+    def _lane(self, tenant: Tenant, session_id: str) -> str:
         with self._database.read() as tx:
-            return str(found(tx, workspace, session_id)["lane"])
+            return str(found(tx, tenant, session_id)["lane"])
 
 
 def _id_of(n: ColumnElement[int]) -> ScalarSelect[str]:

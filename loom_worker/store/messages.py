@@ -11,6 +11,7 @@ from loom_worker.core.errors import Flaw, Invalid, NotFound
 from loom_worker.core.values.cutting import FIELD_BYTES
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.sessions import Message
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import memory, messages
@@ -35,15 +36,15 @@ class Messages:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def page(self, workspace: str, session_id: str, *, limit: int, after: str | None) -> Page[Message]:
+    def page(self, tenant: Tenant, session_id: str, *, limit: int, after: str | None) -> Page[Message]:
         """List a session's messages, oldest first; ``after`` is the id of the last one seen.
 
         Raises:
-            NotFound: the workspace has no such session.
+            NotFound: the tenant has no such session.
             Invalid: the session has no such message.
         """
         with self._database.read() as tx:
-            lane = found(tx, workspace, session_id)["lane"]
+            lane = found(tx, tenant, session_id)["lane"]
             query = select(*_LISTED).where(messages.c.lane == lane).order_by(messages.c.n).limit(limit + 1)
             if after is not None:
                 seen = select(messages.c.n).where(messages.c.lane == lane, messages.c.id == after)
@@ -54,14 +55,14 @@ class Messages:
             listed = map(rows.message, tx.execute(query).mappings())
             return page_of(listed, limit=limit, cursor=lambda message: message.id)
 
-    def get(self, workspace: str, session_id: str, message_id: str) -> Message:
+    def get(self, tenant: Tenant, session_id: str, message_id: str) -> Message:
         """Return one message of a session with its whole text.
 
         Raises:
-            NotFound: there is no such session in the workspace, or no such message in the session.
+            NotFound: there is no such session of the tenant, or no such message in the session.
         """
         with self._database.read() as tx:
-            lane = found(tx, workspace, session_id)["lane"]
+            lane = found(tx, tenant, session_id)["lane"]
             query = select(messages).where(messages.c.lane == lane, messages.c.id == message_id)
             row = tx.execute(query).mappings().first()
         if row is None:

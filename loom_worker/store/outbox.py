@@ -1,13 +1,15 @@
 """Webhook deliveries: stored with the turn's end, sent by one worker at a time, kept until delivered or given up."""
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page, page_of
+from loom_worker.core.values.tenants import Tenant, workspace_of
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.schema import kept_delivery, outbox
+from loom_worker.store.schema import kept_delivery, outbox, turns
+from loom_worker.store.tenants import of_session, ours
 from loom_worker.store.turns import checked_cursor
 
 _INSERT = insert(outbox)
@@ -51,25 +53,31 @@ class Outbox:
             values = {name: getattr(delivery, name) for name in names}
             tx.execute(update(outbox).where(outbox.c.id == delivery.id).values(**values))
 
-    def replay(self, workspace: str, delivery_id: str, *, now_ms: int) -> Delivery:
+    def replay(self, tenant: Tenant, delivery_id: str, *, now_ms: int) -> Delivery:
         """Make a delivery due now, with all its attempts anew.
 
         Raises:
-            NotFound: the workspace has no such delivery.
+            NotFound: the tenant has no such delivery.
         """
-        mine = (outbox.c.id == delivery_id, outbox.c.workspace == workspace, kept_delivery())
+        mine = (outbox.c.id == delivery_id, *_of(tenant))
         with self._database.write(durable=True) as tx:
             again = {"status": "pending", "attempts": 0, "next_ms": now_ms, "delivered_ms": None}
             if tx.execute(update(outbox).where(*mine).values(**again)).rowcount != 1:
                 raise NotFound(f"There is no delivery {delivery_id!r}.")
             return rows.delivery(tx.execute(select(outbox).where(*mine)).mappings().one())
 
-    def page(self, workspace: str, *, limit: int, after: str | None) -> Page[Delivery]:
+    def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[Delivery]:
         """List deliveries, the newest first; ``after`` is the id of the last one seen."""
-        query = select(outbox).where(outbox.c.workspace == workspace, kept_delivery())
+        query = select(outbox).where(*_of(tenant))
         query = query.order_by(outbox.c.id.desc()).limit(limit + 1)
         if after is not None:
             query = query.where(outbox.c.id < checked_cursor(after, "whd_"))
         with self._database.read() as tx:
             listed = map(rows.delivery, tx.execute(query).mappings())
             return page_of(listed, limit=limit, cursor=lambda delivery: delivery.id)
+
+
+def _of(tenant: Tenant) -> list[ColumnElement[bool]]:
+    """True of the deliveries of the tenant's turns; the first condition alone finds them by an index."""
+    turn = select(turns.c.id).where(turns.c.id == outbox.c.turn_id, of_session(turns.c.lane, ours(tenant)))
+    return [outbox.c.workspace == workspace_of(tenant), turn.exists()]

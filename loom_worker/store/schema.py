@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from loom_worker.core.values.turns import UNFINISHED
 
-VERSION = "0008"
+VERSION = "0009"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -37,6 +37,7 @@ metadata = MetaData()
 
 _json = JSON(none_as_null=True)
 _DUE = text("due_ms IS NOT NULL")
+_OF_USER: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("user IS NOT NULL"))
 _UNFINISHED = text("status IN ('queued', 'in_progress', 'requires_action')")
 
 sessions = Table(
@@ -65,6 +66,7 @@ sessions = Table(
     Column("updated_ms", BigInteger, nullable=False),
     UniqueConstraint("workspace", "id"),
     Index("sessions_by_time", "workspace", "created_ms", "id"),
+    Index("sessions_by_user", "workspace", "user", "created_ms", "id", **_OF_USER),
 )
 
 turns = Table(
@@ -295,6 +297,7 @@ usage = Table(
     Column("n", Integer, primary_key=True, autoincrement=True),
     Column("workspace", String(64), nullable=False),
     Column("session_id", String(128), nullable=False),
+    Column("user", Text),  # of the session, which may be deleted by now
     Column("turn_id", String(40), nullable=False),
     Column("agent", String(128), nullable=False),
     Column("model", String(128), nullable=False),
@@ -309,6 +312,26 @@ usage = Table(
     Column("cost_nano", BigInteger),  # billionths of a USD, so that sums are exact; null: no price is known
     Index("usage_by_workspace", "workspace", "at_ms"),
     Index("usage_by_time", "at_ms"),
+    Index("usage_by_user", "workspace", "user", "at_ms", **_OF_USER),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("workspace", String(64), nullable=False),
+    Column("name", String(128), nullable=False),
+    Column("hash", String(64), nullable=False),  # of the secret, which is stored nowhere
+    Column("prefix", String(16), nullable=False),
+    Column("scopes", _json, nullable=False),
+    Column("user", Text),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger),
+    Column("revoked_ms", BigInteger),
+    Column("rotated_from", String(40)),
+    Column("last_used_ms", BigInteger),
+    Index("api_keys_by_hash", "hash", unique=True),
+    Index("api_keys_by_workspace", "workspace", "id"),
 )
 
 spending = Table(

@@ -14,6 +14,7 @@ from sqlalchemy import BigInteger, Connection, ScalarSelect, bindparam, func, se
 from loom_worker.core.values.chat import Role
 from loom_worker.core.values.pages import Excerpt, Hit
 from loom_worker.core.values.sessions import Message
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.store import search_rank
 from loom_worker.store.database import Database
 from loom_worker.store.messages import messages_with_ids
@@ -133,14 +134,14 @@ class Search:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def session(self, workspace: str, session_id: str, question: str, *, limit: int) -> tuple[Hit, ...]:
+    def session(self, tenant: Tenant, session_id: str, question: str, *, limit: int) -> tuple[Hit, ...]:
         """The messages of a session that match a question, the best first; none for a question without words.
 
         Raises:
-            NotFound: the workspace has no such session.
+            NotFound: the tenant has no such session.
         """
         with self._database.read() as tx:
-            owner = found(tx, workspace, session_id)
+            owner = found(tx, tenant, session_id)
             return search(tx, owner["lane"], terms(question), size=2 * owner["next_seq"], limit=limit)
 
     def lane(self, lane: str, question: str, *, limit: int) -> tuple[MessageHit, ...]:

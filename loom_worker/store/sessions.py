@@ -1,4 +1,4 @@
-"""Sessions: created, found, listed, changed and deleted, always within a workspace."""
+"""Sessions: created, found, listed, changed and deleted, always for a tenant: a workspace, or one user of it."""
 
 import secrets
 import time
@@ -15,13 +15,15 @@ from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.sessions import NewSession, Session, SessionPatch
+from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.store import purge, rows
 from loom_worker.store.budgets import forget
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import charge_unfinished
 from loom_worker.store.schema import DELETED, memory, sessions, turns, unfinished
+from loom_worker.store.tenants import OURS, ours, parameters
 
-_FIND = select(sessions).where(sessions.c.workspace == bindparam("our_workspace"), sessions.c.id == bindparam("our_id"))
+_FIND = select(sessions).where(OURS, sessions.c.id == bindparam("our_id"))
 _OF_LANE = select(sessions).where(sessions.c.lane == bindparam("our_lane"), sessions.c.workspace != DELETED)
 
 
@@ -40,67 +42,67 @@ class Sessions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def create(self, workspace: str, new: NewSession, *, now_ms: int) -> Session:
+    def create(self, tenant: Tenant, new: NewSession, *, now_ms: int) -> Session:
         """Create a session; it gets an id if the client gives none.
 
         Raises:
-            Conflict: the workspace has a session of that id.
+            Conflict: the workspace has a session of that id, perhaps one of another user.
         """
         with self._database.write(durable=True) as tx:
-            if new.id is not None and find(tx, workspace, new.id) is not None:
+            if new.id is not None and find(tx, workspace_of(tenant), new.id) is not None:
                 raise Conflict(f"Session {new.id!r} exists already.", "session-exists")
-            return rows.session(add(tx, workspace, new, now_ms=now_ms))
+            return rows.session(add(tx, tenant, new, now_ms=now_ms))
 
-    def get(self, workspace: str, session_id: str) -> Session:
+    def get(self, tenant: Tenant, session_id: str) -> Session:
         """Return a session with its queue.
 
         Raises:
-            NotFound: the workspace has no such session.
+            NotFound: the tenant has no such session.
         """
         with self._database.read() as tx:
-            return _with_queue(tx, found(tx, workspace, session_id))
+            return _with_queue(tx, found(tx, tenant, session_id))
 
-    def page(self, workspace: str, *, limit: int, after: str | None) -> Page[Session]:
+    def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[Session]:
         """List sessions, the newest first; ``after`` is a page's ``next``, or the id of the last session seen.
 
         Raises:
             Invalid: ``after`` is neither.
         """
-        query = select(sessions).where(sessions.c.workspace == workspace)
+        query = select(sessions).where(ours(tenant))
         query = query.order_by(sessions.c.created_ms.desc(), sessions.c.id.desc()).limit(limit + 1)
         with self._database.read() as tx:
             if after is not None:
-                created_ms, last_id = _cursor(tx, workspace, after)
+                created_ms, last_id = _cursor(tx, tenant, after)
                 earlier = and_(sessions.c.created_ms == created_ms, sessions.c.id < last_id)
                 query = query.where(or_(sessions.c.created_ms < created_ms, earlier))
             listed = (_with_queue(tx, row) for row in tx.execute(query).mappings())
             return page_of(listed, limit=limit, cursor=lambda session: f"{session.created_ms}:{session.id}")
 
-    def patch(self, workspace: str, session_id: str, patch: SessionPatch, *, now_ms: int) -> Session:
+    def patch(self, tenant: Tenant, session_id: str, patch: SessionPatch, *, now_ms: int) -> Session:
         """Change the fields that the patch names.
 
         Raises:
-            NotFound: the workspace has no such session.
+            NotFound: the tenant has no such session.
         """
         with self._database.write(durable=True) as tx:
-            row = found(tx, workspace, session_id)
+            row = found(tx, tenant, session_id)
             changes = patch.changes()
             tx.execute(update(sessions).where(sessions.c.lane == row["lane"]).values(**changes, updated_ms=now_ms))
             if "backend" in changes:  # the remembered schemas are those of another database
                 tx.execute(update(memory).where(memory.c.lane == row["lane"]).values(schemas=None))
-        return self.get(workspace, session_id)
+        return self.get(tenant, session_id)
 
-    def delete(self, workspace: str, session_id: str) -> Deleted:
+    def delete(self, tenant: Tenant, session_id: str) -> Deleted:
         """Delete a session for good; return what other stores may still hold of it.
 
         From now on nobody finds it or anything in it, none of its turns runs, and its id is free. ``purge`` removes its
         rows.
 
         Raises:
-            NotFound: the workspace has no such session.
+            NotFound: the tenant has no such session.
         """
         with self._database.write(durable=True) as tx:
-            lane: str = found(tx, workspace, session_id)["lane"]
+            lane: str = found(tx, tenant, session_id)["lane"]
             tx.execute(update(sessions).where(sessions.c.lane == lane).values(workspace=DELETED, id=lane))
             charge_unfinished(tx, lane, now_ms=moment_ms())
             forget(tx, "session", lane)
@@ -166,29 +168,29 @@ def _with_queue(tx: Connection, row: Any) -> Session:
     return rows.session(row, queue_depth=depth, is_busy=busy > 0)
 
 
-def _cursor(tx: Connection, workspace: str, after: str) -> tuple[int, str]:
+def _cursor(tx: Connection, tenant: Tenant, after: str) -> tuple[int, str]:
     """Where a page ended: ``<created_ms>:<id>``, which outlives its session, or the id of a session there is."""
     moment, colon, session_id = after.partition(":")
     if colon and moment.isascii() and moment.isdecimal() and len(moment) < 16:
         return int(moment), session_id
-    row = find(tx, workspace, after)
+    row = find(tx, tenant, after)
     if row is None:
         raise no_cursor(after)
     return row["created_ms"], after
 
 
-def find(tx: Connection, workspace: str, session_id: str) -> Any | None:
-    """The row of a session, None if the workspace has none of that id."""
-    return tx.execute(_FIND, {"our_workspace": workspace, "our_id": session_id}).mappings().first()
+def find(tx: Connection, tenant: Tenant, session_id: str) -> Any | None:
+    """The row of a session, None if the tenant has none of that id."""
+    return tx.execute(_FIND, {**parameters(tenant), "our_id": session_id}).mappings().first()
 
 
-def found(tx: Connection, workspace: str, session_id: str) -> Any:
+def found(tx: Connection, tenant: Tenant, session_id: str) -> Any:
     """The row of a session.
 
     Raises:
-        NotFound: the workspace has no such session.
+        NotFound: the tenant has no such session.
     """
-    row = find(tx, workspace, session_id)
+    row = find(tx, tenant, session_id)
     if row is None:
         raise NotFound(f"There is no session {session_id!r}.")
     return row
@@ -211,15 +213,28 @@ def of_lane(tx: Connection, lane: str) -> Any:
     return row
 
 
-def add(tx: Connection, workspace: str, new: NewSession, *, now_ms: int) -> dict[str, Any]:
+def found_or_added(tx: Connection, tenant: Tenant, new: NewSession, *, now_ms: int) -> Any:
+    """The row of the session with this id, which is made if it is new.
+
+    Raises:
+        NotFound: it belongs to another user of the workspace.
+    """
+    session_id = str(new.id)
+    row = find(tx, tenant, session_id)
+    if row is None and find(tx, workspace_of(tenant), session_id) is not None:
+        raise NotFound(f"There is no session {session_id!r}.")
+    return row or add(tx, tenant, new, now_ms=now_ms)
+
+
+def add(tx: Connection, tenant: Tenant, new: NewSession, *, now_ms: int) -> dict[str, Any]:
     """Insert a session and return its row."""
     row = {
         "lane": secrets.token_hex(16),
-        "workspace": workspace,
+        "workspace": workspace_of(tenant),
         "id": new.id or new_id("sess_"),
         "agent": new.agent or "",  # none yet: the first turn sets it
         "status": "active",
-        "user": new.user,
+        "user": user_of(tenant) or new.user,
         "title": new.title,
         "metadata": new.metadata,
         "kernel": new.kernel,

@@ -1,5 +1,7 @@
 """A turn is accepted: its row is committed before anything is sent."""
 
+import hashlib
+import json
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,6 +14,7 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession
+from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import NewTurn, Retry, Turn, Webhook
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
@@ -19,7 +22,7 @@ from loom_worker.store.budgets import check_left
 from loom_worker.store.cancel import overrule
 from loom_worker.store.database import Database
 from loom_worker.store.schema import kept, sessions, turn_columns, turns, unfinished, workspaces
-from loom_worker.store.sessions import add, find, found
+from loom_worker.store.sessions import found, found_or_added
 from loom_worker.store.turns import read_turn, turn_row
 
 DISABLED = "workspace-disabled"
@@ -85,7 +88,7 @@ NO_TERMS = NoTerms()
 def submit(
     database: Database,
     limits: LimitSettings,
-    session: tuple[str, NewSession],
+    session: tuple[Tenant, NewSession],
     new: NewTurn,
     terms: AgentTerms = NO_TERMS,
     *,
@@ -94,13 +97,14 @@ def submit(
     """Commit a turn at the tail of its session, which is made if it is new.
 
     Args:
-        session: the workspace, and the session as it would be made; its id must be given. Its agent is the one that
+        session: the tenant, and the session as it would be made; its id must be given. Its agent is the one that
             the client named for this turn; None: whichever the session has.
 
     Returns:
         The turn, and True if it is an earlier one of the same idempotency key.
 
     Raises:
+        NotFound: the session belongs to another user of the workspace.
         Conflict: the session is archived, or busy where the client wants it idle.
         Invalid: the idempotency key came with another request before, the session has another agent, or a budget is
             in USD and the model has no price.
@@ -108,14 +112,15 @@ def submit(
         Forbidden: the workspace is disabled.
         Unavailable: the database did not answer; nothing was accepted.
     """
-    workspace, new_session = session
+    tenant, new_session = session
+    new = _with_own_key(tenant, new)
     with database.write(durable=True) as tx:
-        earlier = _earlier(tx, workspace, new)
+        earlier = _earlier(tx, tenant, new)
         if earlier is not None:
             return earlier, True
         named = new_session.agent
         made = replace(new_session, agent=named or DEFAULT_AGENT)
-        owner = find(tx, workspace, str(new_session.id)) or add(tx, workspace, made, now_ms=now_ms)
+        owner = found_or_added(tx, tenant, made, now_ms=now_ms)
         owner = _with_agent(tx, owner, named)
         depth = _Entrance(tx, limits, terms, now_ms).admit(owner, new)
         if new.double_texting in ("interrupt", "rollback"):
@@ -123,7 +128,7 @@ def submit(
         return _insert(tx, limits, owner, new, now_ms=now_ms, position=depth), False
 
 
-def replayed(database: Database, workspace: str, new: NewTurn) -> Turn | None:
+def replayed(database: Database, tenant: Tenant, new: NewTurn) -> Turn | None:
     """The earlier turn of the same idempotency key; None if there is none.
 
     Raises:
@@ -132,13 +137,13 @@ def replayed(database: Database, workspace: str, new: NewTurn) -> Turn | None:
     if new.idempotency_key is None:
         return None
     with database.write() as tx:
-        return _earlier(tx, workspace, new)
+        return _earlier(tx, tenant, _with_own_key(tenant, new))
 
 
 def retry(
     database: Database,
     limits: LimitSettings,
-    failed_turn: tuple[str, str],
+    failed_turn: tuple[Tenant, str],
     asked: Retry,
     terms: AgentTerms = NO_TERMS,
     *,
@@ -150,20 +155,20 @@ def retry(
         The turn, and True if it is an earlier one of the same idempotency key.
 
     Raises:
-        NotFound: the workspace has no such turn.
+        NotFound: the tenant has no such turn.
         Conflict: the turn did not fail, or its session is archived.
         Invalid, QueueFull, Forbidden, Unavailable: as for submit.
     """
-    workspace, turn_id = failed_turn
+    tenant, turn_id = failed_turn
     with database.write(durable=True) as tx:
-        failed = turn_row(tx, workspace, turn_id)
-        new = _again(failed, asked)
-        earlier = _earlier(tx, workspace, new)
+        failed = turn_row(tx, tenant, turn_id)
+        new = _with_own_key(tenant, _again(failed, asked))
+        earlier = _earlier(tx, tenant, new)
         if earlier is not None:
             return earlier, True
         if failed["status"] != "failed":
             raise Conflict(f"Turn {turn_id} did not fail, it is {failed['status']}.", "not-retryable")
-        owner = _with_agent(tx, found(tx, workspace, failed["session_id"]), None)
+        owner = _with_agent(tx, found(tx, tenant, failed["session_id"]), None)
         depth = _Entrance(tx, limits, terms, now_ms).admit(owner, new)
         return _insert(tx, limits, owner, new, now_ms=now_ms, position=depth), False
 
@@ -183,6 +188,19 @@ def _again(failed: Any, asked: Retry) -> NewTurn:
         request_id=asked.request_id,
         retry_of=failed["id"],
     )
+
+
+def _with_own_key(tenant: Tenant, new: NewTurn) -> NewTurn:
+    """The turn with an idempotency key that no other user of the workspace can send.
+
+    Otherwise a user would meet the turns of others, or at least learn which keys they have used. No client can send
+    a key that begins with a control character.
+    """
+    user = user_of(tenant)
+    if user is None or new.idempotency_key is None:
+        return new
+    whole = json.dumps([user, new.idempotency_key])
+    return replace(new, idempotency_key="\x1f" + hashlib.sha256(whole.encode()).hexdigest())
 
 
 def _with_agent(tx: Connection, owner: Any, named: str | None) -> Any:
@@ -206,10 +224,11 @@ def _with_agent(tx: Connection, owner: Any, named: str | None) -> Any:
     return {**owner, "agent": agent}
 
 
-def _earlier(tx: Connection, workspace: str, new: NewTurn) -> Turn | None:
+def _earlier(tx: Connection, tenant: Tenant, new: NewTurn) -> Turn | None:
     if new.idempotency_key is None:
         return None
-    row = tx.execute(_BY_KEY, {"our_workspace": workspace, "key": new.idempotency_key}).mappings().first()
+    wanted = {"our_workspace": workspace_of(tenant), "key": new.idempotency_key}
+    row = tx.execute(_BY_KEY, wanted).mappings().first()
     if row is None:
         return None
     if not row["is_kept"]:

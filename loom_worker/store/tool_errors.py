@@ -12,10 +12,12 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from loom_worker.core.errors import NotFound, Unavailable
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
+from loom_worker.core.values.tenants import Tenant, workspace_of
 from loom_worker.core.values.tools import ErrorFilter, StoredError
 from loom_worker.store.database import Database
 from loom_worker.store.schema import agent_errors, sessions
 from loom_worker.store.sessions import of_lane
+from loom_worker.store.tenants import of_session, ours, parameters
 
 TRIES = 20
 """Tries to find a free id; there are 16.7 million for each second."""
@@ -28,7 +30,7 @@ _KEPT = (
 )
 """False for an error that only waits to be removed, for its session is deleted."""
 _ONE = select(*_COLUMNS).where(agent_errors.c.id == bindparam("our_id"), _KEPT)
-_IN_WORKSPACE = _ONE.where(agent_errors.c.workspace == bindparam("our_workspace"))
+_OF_TENANT = select(*_COLUMNS).where(agent_errors.c.id == bindparam("our_id"), of_session(agent_errors.c.lane))
 _IN_LANE = _ONE.where(agent_errors.c.lane == bindparam("our_lane"))
 _INSERT = upsert(agent_errors).on_conflict_do_nothing()
 _OLD = select(agent_errors.c.id).where(agent_errors.c.at_ms < bindparam("before_ms")).limit(bindparam("most"))
@@ -76,13 +78,13 @@ class ToolErrors:
                     return error_id
         raise Unavailable(f"No error id was free in {TRIES} tries.")
 
-    def get(self, workspace: str, error_id: str) -> StoredError:
-        """Return an error of any session of the workspace.
+    def get(self, tenant: Tenant, error_id: str) -> StoredError:
+        """Return an error of any session of the tenant.
 
         Raises:
-            NotFound: the workspace has no such error.
+            NotFound: the tenant has no such error.
         """
-        return self._one(_IN_WORKSPACE, error_id, our_workspace=workspace)
+        return self._one(_OF_TENANT, error_id, **parameters(tenant))
 
     def get_in_lane(self, lane: str, error_id: str) -> StoredError:
         """Return an error of one session.
@@ -92,7 +94,7 @@ class ToolErrors:
         """
         return self._one(_IN_LANE, error_id, our_lane=lane)
 
-    def page(self, workspace: str, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:
+    def page(self, tenant: Tenant, wanted: ErrorFilter, *, limit: int, after: str | None) -> Page[StoredError]:
         """List errors, the newest first; ``after`` is a page's ``next``.
 
         A filter that matches nothing, such as an unknown session, gives an empty page.
@@ -100,7 +102,7 @@ class ToolErrors:
         Raises:
             Invalid: ``after`` is not a cursor of this list.
         """
-        query = select(*_COLUMNS).where(agent_errors.c.workspace == workspace, _KEPT, *_conditions(workspace, wanted))
+        query = select(*_COLUMNS).where(*_conditions(tenant, wanted))
         query = query.order_by(agent_errors.c.at_ms.desc(), agent_errors.c.id.desc()).limit(limit + 1)
         if after is not None:
             at_ms, last_id = _cursor(after)
@@ -119,7 +121,7 @@ class ToolErrors:
         with self._database.write() as tx:
             return tx.execute(_EXPIRE, {"before_ms": before_ms, "most": limit}).rowcount
 
-    def _one(self, query: Any, error_id: str, **owner: str) -> StoredError:
+    def _one(self, query: Any, error_id: str, **owner: str | None) -> StoredError:
         with self._database.read() as tx:
             row = tx.execute(query, {"our_id": error_id, **owner}).mappings().first()
         if row is None:
@@ -132,10 +134,12 @@ def error_id_of(at_ms: int, suffix: str) -> str:
     return f"err_{datetime.fromtimestamp(at_ms // 1000, UTC):%Y%m%d_%H%M%S}_{suffix}"
 
 
-def _conditions(workspace: str, wanted: ErrorFilter) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
+def _conditions(tenant: Tenant, wanted: ErrorFilter) -> list[ColumnElement[bool]]:
+    # The first one alone finds the errors by an index.
+    in_workspace = agent_errors.c.workspace == workspace_of(tenant)
+    conditions: list[ColumnElement[bool]] = [in_workspace, of_session(agent_errors.c.lane, ours(tenant))]
     if wanted.session_id is not None:
-        named = (sessions.c.workspace == workspace, sessions.c.id == wanted.session_id)
+        named = (ours(tenant), sessions.c.id == wanted.session_id)
         conditions.append(agent_errors.c.lane == select(sessions.c.lane).where(*named).scalar_subquery())
     if wanted.tool is not None:
         conditions.append(agent_errors.c.tool_name == wanted.tool)

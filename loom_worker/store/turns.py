@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, literal, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, literal, select
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.cutting import FIELD_BYTES
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
+from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import Call, Step, Turn
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import calls, kept, steps, turn_columns, turns, unfinished
 from loom_worker.store.sessions import found
+from loom_worker.store.tenants import of_session, ours, parameters
 
-_TURN = select(*turn_columns()).where(
-    turns.c.id == bindparam("our_id"), turns.c.workspace == bindparam("our_workspace"), kept()
-)
+_TURN = select(*turn_columns()).where(turns.c.id == bindparam("our_id"), of_session(turns.c.lane))
 _CALLS = select(calls).where(calls.c.turn_id == bindparam("our_id")).order_by(calls.c.position)
 _AHEAD = select(func.count()).where(
     turns.c.lane == bindparam("our_lane"), turns.c.seq < bindparam("our_seq"), unfinished()
@@ -30,27 +30,27 @@ class Turns:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def get(self, workspace: str, turn_id: str) -> Turn:
+    def get(self, tenant: Tenant, turn_id: str) -> Turn:
         """Return a turn with its tool calls and its place in the queue.
 
         Raises:
-            NotFound: the workspace has no such turn.
+            NotFound: the tenant has no such turn.
         """
         with self._database.read() as tx:
-            return read_turn(tx, turn_row(tx, workspace, turn_id))
+            return read_turn(tx, turn_row(tx, tenant, turn_id))
 
-    def page(self, workspace: str, where: Json, *, limit: int, after: str | None) -> Page[Turn]:
+    def page(self, tenant: Tenant, where: Json, *, limit: int, after: str | None) -> Page[Turn]:
         """List turns, the newest first; ``after`` is the id of the last one seen.
 
         Args:
             where: any of session_id, status and reason, each a value to match.
 
         Raises:
-            NotFound: the workspace has no such session.
+            NotFound: the tenant has no such session.
         """
         # One character more than a list shows, to see whether an answer was cut.
         columns = turn_columns(answer_chars=FIELD_BYTES + 1)
-        query = select(*columns).where(turns.c.workspace == workspace, kept())
+        query = select(*columns).where(*_of(tenant), kept())
         query = query.order_by(turns.c.id.desc()).limit(limit + 1)
         for name, value in where.items():
             query = query.where(turns.c[name] == value)
@@ -58,19 +58,19 @@ class Turns:
             query = query.where(turns.c.id < checked_cursor(after, "turn_"))
         with self._database.read() as tx:
             if "session_id" in where:
-                found(tx, workspace, where["session_id"])
+                found(tx, tenant, where["session_id"])
             listed = (read_turn(tx, row) for row in tx.execute(query).mappings())
             return page_of(listed, limit=limit, cursor=lambda turn: turn.id)
 
-    def with_journal(self, workspace: str, turn_id: str) -> tuple[Turn, tuple[Step, ...]]:
+    def with_journal(self, tenant: Tenant, turn_id: str) -> tuple[Turn, tuple[Step, ...]]:
         """A turn and its steps in order, read together: at the turn's end its text moves from the steps to the turn.
 
         Raises:
-            NotFound: the workspace has no such turn.
+            NotFound: the tenant has no such turn.
         """
         query = select(steps).where(steps.c.turn_id == turn_id).order_by(steps.c.n)
         with self._database.read() as tx:
-            turn = read_turn(tx, turn_row(tx, workspace, turn_id))
+            turn = read_turn(tx, turn_row(tx, tenant, turn_id))
             return turn, tuple(rows.step(row) for row in tx.execute(query).mappings())
 
     def waited(self, turn_ids: Sequence[str]) -> dict[str, Json]:
@@ -83,23 +83,23 @@ class Turns:
         with self._database.read() as tx:
             return {row.turn_id: row.payload for row in tx.execute(query)}
 
-    def begun(self, workspace: str | None, *, limit: int) -> tuple[Turn, ...]:
+    def begun(self, tenant: Tenant | None, *, limit: int) -> tuple[Turn, ...]:
         """Turns that have begun and not ended, the oldest first, without their input and their answer.
 
         Args:
-            workspace: None: all workspaces.
+            tenant: None: all workspaces.
         """
         is_text = (turns.c.input, turns.c.output_text)
         columns = [literal("").label(each.name) if each in is_text else each for each in turns.c]
         query = select(*columns).where(unfinished(), turns.c.status != "queued")
-        if workspace is not None:
-            query = query.where(turns.c.workspace == workspace)
+        if tenant is not None:
+            query = query.where(*_of(tenant))
         with self._database.read() as tx:
             found = tx.execute(query.order_by(turns.c.id).limit(limit)).mappings().all()
             return tuple(rows.turn(row, calls=read_calls(tx, row["id"])) for row in found)
 
-    def stats(self, workspace: str | None, *, now_ms: int) -> Json:
-        """Counts of a workspace's unfinished turns, and the age of the oldest queued one; None: all workspaces."""
+    def stats(self, tenant: Tenant | None, *, now_ms: int) -> Json:
+        """Counts of a tenant's unfinished turns, and the age of the oldest queued one; None: all workspaces."""
         waiting = turns.c.parked_until_ms.is_not(None)
         query = select(
             func.count(func.distinct(turns.c.lane)),
@@ -109,9 +109,8 @@ class Turns:
             func.min(turns.c.created_ms).filter(turns.c.status == "queued"),
         ).where(unfinished())
         dead = select(func.count()).where(turns.c.status == "failed", turns.c.reason == "dead", kept())
-        if workspace is not None:
-            query = query.where(turns.c.workspace == workspace)
-            dead = dead.where(turns.c.workspace == workspace)
+        if tenant is not None:
+            query, dead = query.where(*_of(tenant)), dead.where(*_of(tenant))
         with self._database.read() as tx:
             lanes, queued, running, parked, oldest_ms = tx.execute(query).one()
             dead_turns = tx.execute(dead).scalar_one()
@@ -136,13 +135,19 @@ def checked_cursor(after: str, prefix: str) -> str:
     return after
 
 
-def turn_row(tx: Connection, workspace: str, turn_id: str) -> Any:
+def _of(tenant: Tenant) -> list[ColumnElement[bool]]:
+    """True of the tenant's turns, those of deleted sessions included unless the tenant is a user."""
+    in_workspace = turns.c.workspace == workspace_of(tenant)
+    return [in_workspace, of_session(turns.c.lane, ours(tenant))] if user_of(tenant) else [in_workspace]
+
+
+def turn_row(tx: Connection, tenant: Tenant, turn_id: str) -> Any:
     """The row of a turn.
 
     Raises:
-        NotFound: the workspace has no such turn.
+        NotFound: the tenant has no such turn.
     """
-    row = tx.execute(_TURN, {"our_id": turn_id, "our_workspace": workspace}).mappings().first()
+    row = tx.execute(_TURN, {"our_id": turn_id, **parameters(tenant)}).mappings().first()
     if row is None:
         raise NotFound(f"There is no turn {turn_id!r}.")
     return row

@@ -35,6 +35,13 @@ class Facts:
     """None if it came from LOOM_WEBHOOK_SECRET."""
     problems: tuple[Problem, ...] | None = ()
     """What cannot work though everything serves; None: that is not known yet."""
+    has_stored_keys: bool = False
+    """True if clients need a key for there are some in the database."""
+
+    @property
+    def has_keys(self) -> bool:
+        """True if clients need a key."""
+        return self.has_stored_keys or bool(self.settings.web.api_keys)
 
 
 def screen(facts: Facts) -> str:
@@ -46,7 +53,7 @@ def screen(facts: Facts) -> str:
         ("data directory", f"{facts.settings.home}  (logs in {facts.settings.home / 'logs'})"),
         ("model", model_line(facts.settings)),
         ("data", _data(facts.settings)),
-        ("clients", _clients(facts.settings)),
+        ("clients", _clients(facts)),
         ("webhooks", _webhooks(facts)),
     ]
     table = "\n".join(f"  {name:<15}{text}" for name, text in rows)
@@ -90,10 +97,10 @@ def _data(settings: Settings) -> str:
     return without_password(settings.backend_url)
 
 
-def _clients(settings: Settings) -> str:
-    if settings.web.api_keys:
+def _clients(facts: Facts) -> str:
+    if facts.has_keys:
         return "those with an API key: Authorization: Bearer <key>"
-    return "no API key is set, so only this machine is served (LOOM_API_KEYS=workspace=key)"
+    return "there is no API key, so only this machine is served (make one: loom keys create NAME)"
 
 
 def _webhooks(facts: Facts) -> str:
@@ -115,8 +122,7 @@ def _warnings(facts: Facts) -> list[str]:
 
 
 def _try_it(facts: Facts) -> str:
-    has_keys = bool(facts.settings.web.api_keys)
-    key = "     -H 'Authorization: Bearer <key>' \\\n" if has_keys else ""
+    key = "     -H 'Authorization: Bearer <key>' \\\n" if facts.has_keys else ""
     body = shlex.quote(f'{{"input": "{QUESTION}"}}')
     return (
         f"Try it in a browser: {facts.url} is a page to ask and watch. Or in a terminal:\n"

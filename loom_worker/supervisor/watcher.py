@@ -163,4 +163,5 @@ class Watcher:
             port=self._places.port,
             webhook_secret=self._secrets.webhook,
             problems=self._findings.problems(),
+            has_stored_keys=ready.needs_key(self._places.url),
         )

@@ -17,6 +17,7 @@ from loom_worker.core.errors import NotFound, ToolFailed
 from loom_worker.core.settings import BlobSettings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import Caller, DataReference
 from loom_worker.store.blobs import BlobRows
 from loom_worker.tools.result_preview import Count, preview, shape_json
@@ -133,13 +134,13 @@ class References:
         except UnreadableBlob as fault:
             raise ToolFailed(f"{fault}; {AGAIN}", "ERROR_NOT_FOUND") from fault
 
-    def open(self, workspace: str, ref: str) -> tuple[DataReference, bytes]:
-        """A result of a workspace, for clients of the API.
+    def open(self, tenant: Tenant, ref: str) -> tuple[DataReference, bytes]:
+        """A result of a tenant's sessions, for clients of the API.
 
         Raises:
             NotFound: there is no such result, or its data is lost (slug ``blob-lost``) or damaged (``blob-damaged``).
         """
-        reference = self.stores.rows.of_workspace(ref, workspace) if is_ref(ref) else None
+        reference = self.stores.rows.of_tenant(ref, tenant) if is_ref(ref) else None
         if reference is None:
             raise NotFound("There is no such result, or it has expired.")
         self.stores.rows.touch(ref, now_ms=now_ms())

@@ -21,6 +21,7 @@ from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.sessions import Choice
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
@@ -116,15 +117,15 @@ class CountedWaiter(TurnWaiter):
         self._changed = threading.Condition()
         self._count = 0
 
-    def wait(self, workspace: str, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
+    def wait(self, tenant: Tenant, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
         with self._counted():
-            return super().wait(workspace, turn_id, timeout_s=timeout_s, is_stopping=is_stopping)
+            return super().wait(tenant, turn_id, timeout_s=timeout_s, is_stopping=is_stopping)
 
     def events(
-        self, workspace: str, turn_id: str, *, after: int, is_stopping: Callable[[], bool]
+        self, tenant: Tenant, turn_id: str, *, after: int, is_stopping: Callable[[], bool]
     ) -> Iterator[Event | None]:
         with self._counted():
-            yield from super().events(workspace, turn_id, after=after, is_stopping=is_stopping)
+            yield from super().events(tenant, turn_id, after=after, is_stopping=is_stopping)
 
     def await_waiters(self, count: int, *, within_s: float = 60.0) -> bool:
         """Block until so many waits and streams are open; False if that does not come about."""

@@ -14,10 +14,19 @@ NAMED = "named"
 """LOOM_SECRET_*: what agents' files name."""
 CLIENTS = "clients"
 """LOOM_API_KEYS: what clients show."""
+COMMANDS = "commands"
+"""LOOM_KEY: what commands show; no process that runs on needs it."""
 WEBHOOKS = "webhooks"
 """LOOM_WEBHOOK_SECRET."""
 DATA = "data"
 """LOOM_BACKEND_URL."""
+
+_GROUPS: Mapping[str, str] = {
+    "LOOM_API_KEYS": CLIENTS,
+    "LOOM_KEY": COMMANDS,
+    "LOOM_WEBHOOK_SECRET": WEBHOOKS,
+    "LOOM_BACKEND_URL": DATA,
+}
 
 Needs = frozenset[str]
 
@@ -107,6 +116,7 @@ def _with(settings: Settings, needs: Needs) -> Settings:
         llm=settings.llm if PROVIDER in needs else replace(settings.llm, api_key=None, base_url=None),
         secrets=settings.secrets if NAMED in needs else {},
         web=settings.web if CLIENTS in needs else replace(settings.web, api_keys={}),
+        key=settings.key if COMMANDS in needs else None,
         webhook=settings.webhook if WEBHOOKS in needs else replace(settings.webhook, secret=None),
     )
 
@@ -116,5 +126,5 @@ def _is_needed(name: str, needs: Needs) -> bool:
         return PROVIDER in needs
     if name.startswith(NAMED_PREFIX):
         return NAMED in needs
-    group = {"LOOM_API_KEYS": CLIENTS, "LOOM_WEBHOOK_SECRET": WEBHOOKS, "LOOM_BACKEND_URL": DATA}.get(name)
+    group = _GROUPS.get(name)
     return group is None or group in needs

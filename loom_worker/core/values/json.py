@@ -1,10 +1,14 @@
 """JSON as it enters and leaves, and the times inside it."""
 
 import json
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Json = dict[str, Any]
+
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rfc3339(moment_ms: int | None) -> str | None:
@@ -13,6 +17,19 @@ def rfc3339(moment_ms: int | None) -> str | None:
         return None
     moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment_ms % 1000:03d}Z"
+
+
+def from_rfc3339(text: str) -> int | None:
+    """A time of RFC 3339 in milliseconds since 1970, cut to the millisecond; None if the text is none."""
+    parts = _MOMENT.fullmatch(text)
+    if parts is None:
+        return None
+    day, time, fraction, offset = parts.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{time}{offset.upper()}")
+        return (moment - _EPOCH) // timedelta(milliseconds=1) + int((fraction or ".")[1:4].ljust(3, "0"))
+    except (ValueError, OverflowError):
+        return None
 
 
 def untagged(value: object) -> str:

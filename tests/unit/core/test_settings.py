@@ -65,6 +65,7 @@ SET: dict[str, tuple[str, str, object]] = {
     "LOOM_HOST": ("::1", "web.host", "::1"),
     "LOOM_PORT": ("65535", "web.port", 65535),
     "LOOM_API_KEYS": ("a=k1, b-2.x=k=2", "web.api_keys", {"k1": "a", "k=2": "b-2.x"}),
+    "LOOM_KEY": ("loom_x", "key", "loom_x"),
     "LOOM_TRUSTED_PROXIES": ("10", "web.trusted_proxies", 10),
     "LOOM_WEBHOOK_SECRET": ("whsec_x", "webhook.secret", "whsec_x"),
     "LOOM_ALLOW_PRIVATE_WEBHOOKS": ("Yes", "webhook.allow_private", True),
@@ -140,6 +141,7 @@ def test_the_tables_here_know_every_variable() -> None:
     assert set(SET) == set(KNOWN)
     assert set(KNOWN) - set(WRONG) == {
         "LOOM_MODEL", "LOOM_BACKEND_URL", "ANTHROPIC_API_KEY", "LOOM_WEBHOOK_SECRET", "OLLAMA_HOST",
+        "LOOM_KEY",
     }  # fmt: skip
 
 
@@ -229,6 +231,7 @@ def test_secrets_of_agents_are_found_by_their_names() -> None:
 
 def test_no_secret_is_ever_printed() -> None:
     secrets = {"ANTHROPIC_API_KEY": KEY, "LOOM_API_KEYS": "acme=k-hidden-1", "LOOM_WEBHOOK_SECRET": "whsec_hidden2"}
+    secrets |= {"LOOM_KEY": "loom_hidden3"}
     assert set(secrets) == SECRET
     shown = repr(from_env(secrets)) + str(from_env(secrets).llm) + str(from_env(secrets).web)
     with pytest.raises(BadSettings) as refused:

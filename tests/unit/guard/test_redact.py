@@ -12,6 +12,7 @@ from loom_worker.guard.redact import MARKER, redacted
 
 # Put together here, for a scanner of secrets would take each for a real one.
 ANTHROPIC = "sk-ant-" + "api03-Zq7Tn5Xw2Lk9Rb4Vc8Mh1Js6"
+LOOM = "loom_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4" + "x" * 15
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4"
 AWS_ID = "AKIA" + "IOSFODNN7EXAMPLE"
 AWS_SECRET = "wJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYEXAMPLEKEY"
@@ -27,6 +28,7 @@ SECRETS = [
     ("Set-Cookie: sid=8f7a; Path=/", "8f7a", "Set-Cookie: [redacted]"),
     (f"key {ANTHROPIC}!", ANTHROPIC, "key [redacted]!"),
     (f"at\\n{GITHUB}", GITHUB, "at\\n[redacted]"),
+    (f"key={LOOM}.", LOOM, "key=[redacted]."),
     ("xox" + "b-1234567890-abc", "1234567890", "[redacted]"),
     ("AIza" + "SyA1234567890abcdefghijklmnopqrstuv", "SyA123", "[redacted]"),
     (f"{AWS_ID}, {AWS_SECRET}", AWS_SECRET, "[redacted], [redacted]"),

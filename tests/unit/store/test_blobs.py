@@ -56,7 +56,7 @@ def test_a_reference_comes_back_as_it_was(database: Database, rows: BlobRows) ->
     reference = replace(made_reference(new_ref(), b"data", compressed=True), metadata={"columns": ["é"], "rows": 2})
     assert rows.insert(reference, lane=lane, most_bytes=LARGE)
     assert rows.of_lane(reference.id, lane) == reference
-    assert rows.of_workspace(reference.id, WORKSPACE) == reference
+    assert rows.of_tenant(reference.id, WORKSPACE) == reference
 
 
 def test_no_other_session_and_no_other_workspace_finds_it(database: Database, rows: BlobRows) -> None:
@@ -64,7 +64,7 @@ def test_no_other_session_and_no_other_workspace_finds_it(database: Database, ro
     foreign = lane_of(database, "s1", workspace="other")
     ref = inserted(rows, lane)
     assert [rows.of_lane(ref, each) is not None for each in (lane, other, foreign, "")] == [True, False, False, False]
-    assert rows.of_workspace(ref, "other") is None
+    assert rows.of_tenant(ref, "other") is None
 
 
 def test_a_session_that_was_granted_a_reference_reads_it(database: Database, rows: BlobRows) -> None:
@@ -139,7 +139,7 @@ def test_what_a_deleted_session_leaves_is_not_found_and_then_removed(database: D
     mine, others = inserted(rows, lane), inserted(rows, other)
     granted(database, mine, other)
     Sessions(database).delete(WORKSPACE, "s1")
-    assert rows.of_workspace(mine, WORKSPACE) is None
+    assert rows.of_tenant(mine, WORKSPACE) is None
     assert rows.of_lane(mine, other) is None
     assert rows.take_abandoned(after="", limit=10) == ((mine,), "")
     second = inserted(rows, lane)

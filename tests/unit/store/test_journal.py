@@ -71,7 +71,7 @@ def test_the_end_of_a_turn_is_written_in_all_tables(database: Database) -> None:
     assert (turn.completed_ms, turn.calls[0].content) == (NOW_MS + 100, "4")
     assert counts(database) == {
         "sessions": 1, "turns": 1, "steps": 1, "calls": 1, "messages": 2, "outbox": 1,
-        "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0, "pattern_uses": 0,
+        "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0, "pattern_uses": 0, "api_keys": 0,
         "usage": 1,
         "memory": 0, "memory_snapshots": 0, "spending": 0, "workspaces": 0,
     }  # fmt: skip

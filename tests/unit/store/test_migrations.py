@@ -109,3 +109,29 @@ def test_messages_of_an_older_file_are_found_by_their_words(tmp_path: Path) -> N
             found = text("SELECT rowid FROM messages_fts5 WHERE messages_fts5 MATCH :word")
             assert tx.execute(found, {"word": f'"{word}"'}).scalars().all() == [n]
     engine.dispose()
+
+
+def test_costs_of_an_older_file_belong_to_the_user_of_their_session(tmp_path: Path) -> None:
+    settings = from_env({"LOOM_HOME": str(tmp_path)})
+    made(settings.database_url, "0007")
+    engine = create_engine(settings.database_url, module=sqlite3)
+    with engine.begin() as tx:
+        for session, user in (("s1", "maria"), ("s2", None)):
+            insert = (
+                "INSERT INTO sessions (lane, workspace, id, agent, status, user, metadata, kernel, usage, next_seq, "
+                "created_ms, updated_ms) VALUES (:id, 'w', :id, 'default', 'active', :user, '{}', '{}', '{}', 2, 1, 1)"
+            )
+            tx.execute(text(insert), {"id": session, "user": user})
+        for session in ("s1", "s2", "deleted"):
+            insert = (
+                "INSERT INTO usage (workspace, session_id, turn_id, agent, model, input_tokens, output_tokens, "
+                "cache_read_tokens, cache_write_tokens, llm_calls, at_ms) "
+                "VALUES ('w', :id, 't', 'a', 'm', 1, 1, 0, 0, 1, 1)"
+            )
+            tx.execute(text(insert), {"id": session})
+    engine.dispose()
+    prepare(settings)
+    with engine.connect() as tx:
+        found = tx.execute(text("SELECT session_id, user FROM usage ORDER BY n")).all()
+        assert found == [("s1", "maria"), ("s2", None), ("deleted", None)]
+    engine.dispose()

@@ -7,10 +7,13 @@ import pytest
 from sqlalchemy import event
 
 from loom_worker.core.values.memory import MemoryState
+from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.turns import UNFINISHED
+from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
+from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories, NewSnapshot
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.schema import metadata, unfinished
@@ -71,6 +74,8 @@ def said_deleted_and_purged(database: Database) -> None:
     assert purged(database, limit=2)
 
 
+MARIA = WorkspaceUser(WORKSPACE, "maria")
+
 ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
     "submit": (lambda database: submitted(database), "turns_unfinished"),
     "submit with a key": (lambda database: submitted(database, idempotency_key="k"), "turns_by_key"),
@@ -112,6 +117,15 @@ ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
         lambda database: Turns(database).page(WORKSPACE, {}, limit=9, after="turn_x"),
         "turns_by_workspace (workspace=? AND id<?)",
     ),
+    "a user's page of sessions": (
+        lambda database: Sessions(database).page(MARIA, limit=9, after=None),
+        "sessions_by_user (workspace=? AND user=?)",
+    ),
+    "a key": (lambda database: KeyRows(database).by_hash("00"), "api_keys_by_hash (hash=?)"),
+    "a page of keys": (
+        lambda database: KeyRows(database).page(WORKSPACE, limit=9, after="key_x"),
+        "api_keys_by_workspace (workspace=? AND id<?)",
+    ),
     "the end of a turn": (lambda database: Journal(database).finish(running(database), final()), "PRIMARY KEY"),
 }
 
@@ -125,6 +139,11 @@ def test_no_table_is_read_from_end_to_end(database: Database, what: str) -> None
     sorts = [plan for plan in found if "TEMP B-TREE" in plan]
     assert sorts == []
     assert any(index in plan for plan in found) or index == "PRIMARY KEY"
+
+
+def test_what_a_user_spent_is_found_by_an_index_of_users(database: Database) -> None:
+    found = plans(database, lambda: Ledger(database).totals(MARIA, group_by="workspace"))
+    assert any("usage_by_user (workspace=? AND user=?)" in plan for plan in found)
 
 
 def test_the_condition_of_the_partial_indexes_names_the_statuses_that_are_not_final() -> None:

@@ -79,6 +79,12 @@ def test_with_api_keys_the_try_line_has_a_header_and_no_key_is_shown() -> None:
     assert "only this machine" not in text
 
 
+def test_keys_of_the_database_are_told_like_those_of_the_environment() -> None:
+    text = said({}, has_stored_keys=True)
+    assert "-H 'Authorization: Bearer <key>'" in text
+    assert "only this machine" not in text
+
+
 FAULT = Problem("there is no tool 'x'", "take it out", "/a.yaml", 3, "a", "spec.tools[1]")
 WARNING = Problem("unknown key:\n\x1b[2Jten", file="/a.yaml", line=5, is_warning=True)
 

@@ -7,6 +7,7 @@ from flask import Flask, g
 from flask.testing import FlaskClient
 
 from loom_worker.core.errors import NotFound
+from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder
 from loom_worker.core.values.tools import DataReference
 from tests.unit.blobs.made import reference
 from web import problems
@@ -46,7 +47,7 @@ def client_of(results: Any, workspace: str = "acme") -> FlaskClient:
 
     @app.before_request
     def admit() -> None:
-        g.caller = ApiCaller(workspace, "req_1", "")
+        g.caller = ApiCaller(KeyHolder(workspace, ALL_SCOPES), "req_1", "")
 
     return app.test_client()
 

@@ -7,6 +7,7 @@ import pytest
 from flask import Flask, g, request
 from flask.testing import FlaskClient
 
+from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.service.service import Service
 from loom_worker.store.database import Database
@@ -28,7 +29,7 @@ def client(service: Service) -> FlaskClient:
 
     @app.before_request
     def name_the_caller() -> None:
-        g.caller = ApiCaller(request.headers.get("X-Workspace", "acme"), "req_1", "")
+        g.caller = ApiCaller(KeyHolder(request.headers.get("X-Workspace", "acme"), ALL_SCOPES), "req_1", "")
 
     app.register_error_handler(Exception, problems.answer)
     return app.test_client()

@@ -16,6 +16,7 @@ WHOLE = {
     "AWS_SECRET_ACCESS_KEY": "k",
     "LOOM_SECRET_CRM": "k",
     "LOOM_API_KEYS": "team=k",
+    "LOOM_KEY": "k",
     "LOOM_WEBHOOK_SECRET": "k",
     "LOOM_BACKEND_URL": "postgresql://u:p@h/d",
 }

@@ -1,0 +1,214 @@
+"""`loom keys`: API keys, made, replaced and revoked in the database of this LOOM_HOME; no Loom needs to run.
+
+Whoever can write the database needs no key to make one, so nobody is locked out by a key that was lost.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import click
+
+from loom_worker.cli.show import as_text, fields, refuse_options_of_the_list, table
+from loom_worker.core.settings import Settings, from_env
+from loom_worker.core.values.api_keys import ALL_SCOPES, SCOPES, ApiKey, KeyHolder, KeyScope, NewKey
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.json import from_rfc3339
+
+if TYPE_CHECKING:
+    from loom_worker.service.keys import Keys
+
+WORKSPACE = "default"
+"""That of requests without an API key from this machine."""
+_LISTED = ("id", "name", "prefix", "scopes", "user", "created_at", "expires_at", "revoked_at", "last_used_at")
+_PAGE = 500
+_SPAN = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_ONCE = "The secret is not shown again."
+_FIRST = "From now on Loom serves nobody without a key, not even this machine: give the commands theirs as LOOM_KEY."
+_LAST = "No key is left: programs on this machine are served without one again."
+
+_Command = Callable[..., None]
+
+
+def seconds(text: str) -> int:
+    """A span of time such as 90s, 15m, 12h, 30d or 2w, in seconds; a plain 0 needs no unit.
+
+    Raises:
+        BadParameter: it is none.
+    """
+    found = _SPAN.fullmatch("0s" if text == "0" else text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no span of time such as 90s, 15m, 12h, 30d or 2w")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
+def moment_ms(text: str) -> int:
+    """A time of RFC 3339, or a span from now on, in milliseconds since 1970.
+
+    Raises:
+        BadParameter: it is neither.
+    """
+    given_ms = from_rfc3339(text)
+    if given_ms is None and _SPAN.fullmatch(text) is None:
+        raise click.BadParameter(f"{text!r} is no span of time such as 30d, and no time such as 2027-01-31T12:00:00Z")
+    return now_ms() + seconds(text) * 1000 if given_ms is None else given_ms
+
+
+def _workspace(command: _Command) -> _Command:
+    return click.option("--workspace", default=WORKSPACE, show_default=True, help="Whose keys.")(command)
+
+
+def _json(command: _Command) -> _Command:
+    return click.option("--json", "as_json", is_flag=True, help="As JSON.")(command)
+
+
+@click.group(invoke_without_command=True)
+@_workspace
+@_json
+@click.pass_context
+def keys(ctx: click.Context, *, workspace: str, as_json: bool) -> None:
+    """List the API keys of a workspace; the commands make, replace and revoke them."""
+    if ctx.invoked_subcommand is None:
+        _list(workspace, as_json=as_json)
+    else:
+        refuse_options_of_the_list(ctx)
+
+
+@keys.command("list")
+@_workspace
+@_json
+def list_all(*, workspace: str, as_json: bool) -> None:
+    """List the API keys of a workspace, the newest first, those that have ended too."""
+    _list(workspace, as_json=as_json)
+
+
+class _Limits(TypedDict):
+    """Options of `loom keys create`: whom the key acts for, and when it ends."""
+
+    user: str | None
+    expires_ms: int | None
+
+
+@keys.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(SCOPES),
+    multiple=True,
+    default=("chat",),
+    show_default=True,
+    help="read: look. chat: also ask and change sessions. admin: everything. May be given several times.",
+)
+@click.option("--user", help="The key acts for this user alone.")
+@click.option(
+    "--expires", "expires_ms", type=moment_ms, metavar="TIME", help="When it ends: 30d, 12h, or 2027-01-31T12:00:00Z."
+)
+@_workspace
+@_json
+def create(name: str, *, scopes: tuple[KeyScope, ...], workspace: str, as_json: bool, **given: Unpack[_Limits]) -> None:
+    """Make a key called NAME, and print its secret, this once."""
+    _require_text(name, "NAME", most=128)
+    if given["user"] is not None:
+        _require_text(given["user"], "--user", most=256)
+    new = NewKey(name, tuple(dict.fromkeys(scopes)), **given)
+    settings = from_env()
+    with _keys(settings) as stored:
+        is_first = not settings.web.api_keys and not stored.are_required()
+        _show_made(*stored.create(_operator(workspace), new), as_json=as_json)
+    if is_first:
+        click.echo(_FIRST, err=True)
+
+
+@keys.command()
+@click.argument("key_id")
+@click.option(
+    "--grace",
+    "grace_s",
+    type=seconds,
+    metavar="SPAN",
+    default="0",
+    show_default=True,
+    help="The old key works this much longer, such as 1h.",
+)
+@_workspace
+@_json
+def rotate(key_id: str, *, grace_s: int, workspace: str, as_json: bool) -> None:
+    """Replace a key by a new one that allows the same, and print the new secret, this once."""
+    with _keys(from_env()) as stored:
+        _show_made(*stored.rotate(_operator(workspace), key_id, grace_s=grace_s), as_json=as_json)
+
+
+@keys.command()
+@click.argument("key_id")
+@_workspace
+@_json
+def revoke(key_id: str, *, workspace: str, as_json: bool) -> None:
+    """End a key now; a running Loom refuses it within five seconds."""
+    settings = from_env()
+    with _keys(settings) as stored:
+        key = stored.revoke(_operator(workspace), key_id, may_be_last=True)
+        is_last = not settings.web.api_keys and not stored.are_required()
+    click.echo(as_text(key.as_json()) if as_json else f"{key.id}: revoked")
+    if is_last:
+        click.echo(_LAST, err=True)
+
+
+def _list(workspace: str, *, as_json: bool) -> None:
+    with _keys(from_env()) as stored:
+        found = [key.as_json() for key in _all(stored, workspace)]
+    click.echo(as_text({"object": "list", "data": found}) if as_json else table(found, _LISTED))
+
+
+def _all(stored: "Keys", workspace: str) -> Iterator[ApiKey]:
+    after = None
+    while True:
+        page = stored.page(_operator(workspace), limit=_PAGE, after=after)
+        yield from page.items
+        if (after := page.next) is None:
+            return
+
+
+def _show_made(key: ApiKey, secret: str, *, as_json: bool) -> None:
+    made = {**key.as_json(), "secret": secret}
+    click.echo(as_text(made) if as_json else fields(made))
+    click.echo(_ONCE, err=True)
+
+
+def _operator(workspace: str) -> KeyHolder:
+    """Who runs commands here may do everything.
+
+    Raises:
+        Rejected: no workspace can have this name.
+    """
+    from loom_worker.skills.storage import check_workspace
+
+    check_workspace(workspace)
+    return KeyHolder(workspace, ALL_SCOPES)
+
+
+@contextmanager
+def _keys(settings: Settings) -> Iterator["Keys"]:
+    """The keys in the database of these settings.
+
+    Raises:
+        BadSettings: the database is not made yet, or has another schema.
+    """
+    from loom_worker.service.keys import Keys
+    from loom_worker.store import prepare
+    from loom_worker.store.api_keys import KeyRows
+    from loom_worker.store.database import Database
+
+    prepare.check(settings)
+    database = Database(settings.database_url, sync=settings.sqlite_sync)
+    try:
+        yield Keys(KeyRows(database))
+    finally:
+        database.close()
+
+
+def _require_text(text: str, what: str, *, most: int) -> None:
+    if not text.strip() or len(text) > most:
+        raise click.UsageError(f"{what} must have 1 to {most} characters, not blanks alone")

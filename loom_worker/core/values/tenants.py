@@ -1,0 +1,29 @@
+"""Whose data a request may read and change: a whole workspace's, or that of one user in it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceUser:
+    """One user of a workspace. Only sessions created for this user, and what belongs to them, are within reach.
+
+    No str, unlike a workspace: code that takes a name of a workspace alone does not type-check with a user, and so
+    cannot grant the whole workspace by mistake.
+    """
+
+    workspace: str
+    user: str
+
+
+Tenant = str | WorkspaceUser
+"""A workspace, by its name, or one user of it."""
+
+
+def workspace_of(tenant: Tenant) -> str:
+    """The workspace in question."""
+    return tenant if isinstance(tenant, str) else tenant.workspace
+
+
+def user_of(tenant: Tenant) -> str | None:
+    """The user to whom the tenant is limited; None for a whole workspace."""
+    return None if isinstance(tenant, str) else tenant.user

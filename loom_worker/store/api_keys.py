@@ -1,0 +1,142 @@
+"""API keys: found by the hash of their secret, listed and ended within their workspace."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, bindparam, insert, literal, or_, select, update
+
+from loom_worker.core.errors import Conflict, NotFound
+from loom_worker.core.values.api_keys import ApiKey
+from loom_worker.core.values.pages import Page, page_of
+from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.store.database import Database
+from loom_worker.store.schema import api_keys
+from loom_worker.store.turns import checked_cursor
+
+TOUCH_MS = 60_000
+"""A use is written down no more often than this."""
+
+_COLUMNS = [api_keys.c[name] for name in ApiKey.__slots__]
+_BY_HASH = select(*_COLUMNS).where(api_keys.c.hash == bindparam("our_hash"))
+_ANY_KEPT = select(literal(1)).where(api_keys.c.revoked_ms.is_(None)).limit(1)
+_TOUCH = (
+    update(api_keys)
+    .where(
+        api_keys.c.id == bindparam("our_id"),
+        or_(api_keys.c.last_used_ms.is_(None), api_keys.c.last_used_ms <= bindparam("before_ms")),
+    )
+    .values(last_used_ms=bindparam("moment_ms"))
+)
+
+
+class KeyRows:
+    """The table of API keys."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, key: ApiKey, digest: str) -> None:
+        """Store a new key with the hash of its secret."""
+        with self._database.write(durable=True) as tx:
+            _insert(tx, key, digest)
+
+    def by_hash(self, digest: str) -> ApiKey | None:
+        """The key whose secret has this hash, also if it has ended; None: there is none."""
+        with self._database.read() as tx:
+            row = tx.execute(_BY_HASH, {"our_hash": digest}).mappings().first()
+        return None if row is None else _key(row)
+
+    def has_kept(self) -> bool:
+        """True if some key of any workspace is not revoked; one that has expired counts."""
+        with self._database.read() as tx:
+            return tx.execute(_ANY_KEPT).first() is not None
+
+    def get(self, tenant: Tenant, key_id: str) -> ApiKey:
+        """Return a key.
+
+        Raises:
+            NotFound: the tenant has no such key.
+        """
+        with self._database.read() as tx:
+            return _found(tx, tenant, key_id)
+
+    def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[ApiKey]:
+        """List keys, the newest first, those that have ended too; ``after`` is the id of the last one seen.
+
+        Raises:
+            Invalid: ``after`` is not the id of a key.
+        """
+        query = select(*_COLUMNS).where(*_ours(tenant)).order_by(api_keys.c.id.desc()).limit(limit + 1)
+        if after is not None:
+            query = query.where(api_keys.c.id < checked_cursor(after, "key_"))
+        with self._database.read() as tx:
+            listed = map(_key, tx.execute(query).mappings())
+            return page_of(listed, limit=limit, cursor=lambda key: key.id)
+
+    def revoke(self, tenant: Tenant, key_id: str, *, now_ms: int, may_be_last: bool) -> ApiKey:
+        """End a key now; one that is revoked already stays as it is.
+
+        Args:
+            may_be_last: False refuses to revoke the last key of all workspaces that is not revoked.
+
+        Raises:
+            NotFound: the tenant has no such key.
+            Conflict: it is the last one (slug ``last-key``).
+        """
+        with self._database.write(durable=True) as tx:
+            key = _found(tx, tenant, key_id)
+            if key.revoked_ms is not None:
+                return key
+            if not may_be_last and tx.execute(_ANY_KEPT.where(api_keys.c.id != key_id)).first() is None:
+                raise Conflict(
+                    "This is the last key. Without any, Loom serves every program on its machine without a key, which "
+                    "nobody may bring about from elsewhere. Rotate the key, or run `loom keys revoke` on that machine.",
+                    "last-key",
+                )
+            tx.execute(update(api_keys).where(api_keys.c.id == key_id).values(revoked_ms=now_ms))
+            return _found(tx, tenant, key_id)
+
+    def replace(self, old: ApiKey, new: ApiKey, digest: str, *, ends_ms: int, now_ms: int) -> None:
+        """Store the key that replaces another one, and end that one.
+
+        Args:
+            ends_ms: when the old key ends, unless it expires before; from ``now_ms`` on.
+
+        Raises:
+            NotFound: the old key is not there.
+            Conflict: it has ended (slug ``key-ended``).
+        """
+        with self._database.write(durable=True) as tx:
+            kept = _found(tx, old.workspace, old.id)
+            if (end := kept.end(now_ms)) is not None:
+                raise Conflict(f"The key {old.id} is {end}; make a new one.", "key-ended")
+            _insert(tx, new, digest)
+            expires_ms = ends_ms if kept.expires_ms is None else min(ends_ms, kept.expires_ms)
+            changes = {"revoked_ms": now_ms} if ends_ms <= now_ms else {"expires_ms": expires_ms}
+            tx.execute(update(api_keys).where(api_keys.c.id == old.id).values(**changes))
+
+    def touch(self, key_id: str, *, now_ms: int) -> None:
+        """Write down that a key was used, at most once a minute whichever process asks."""
+        with self._database.write() as tx:
+            tx.execute(_TOUCH, {"our_id": key_id, "before_ms": now_ms - TOUCH_MS, "moment_ms": now_ms})
+
+
+def _ours(tenant: Tenant) -> list[ColumnElement[bool]]:
+    in_workspace = api_keys.c.workspace == workspace_of(tenant)
+    user = user_of(tenant)
+    return [in_workspace] if user is None else [in_workspace, api_keys.c.user == user]
+
+
+def _found(tx: Connection, tenant: Tenant, key_id: str) -> ApiKey:
+    row = tx.execute(select(*_COLUMNS).where(api_keys.c.id == key_id, *_ours(tenant))).mappings().first()
+    if row is None:
+        raise NotFound(f"There is no key {key_id!r}.")
+    return _key(row)
+
+
+def _insert(tx: Connection, key: ApiKey, digest: str) -> None:
+    values = {name: getattr(key, name) for name in ApiKey.__slots__}
+    tx.execute(insert(api_keys), {**values, "scopes": list(key.scopes), "hash": digest})
+
+
+def _key(row: Any) -> ApiKey:
+    return ApiKey(**{**row, "scopes": tuple(row["scopes"])})

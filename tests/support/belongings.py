@@ -1,0 +1,76 @@
+"""One of everything that somebody can own, made through the real store, with the ids by which it can be asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlalchemy import insert
+
+from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, NewKey
+from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.tools import Caller
+from loom_worker.core.values.turns import Call, NewTurn, Webhook
+from loom_worker.store.schema import memory_snapshots
+from loom_worker.store.tool_errors import NewToolError
+from tests.support.callers import CALLER
+from tests.support.web_stage import WebStage
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """What one holder of a key owns."""
+
+    holder: KeyHolder
+    secret: str
+    """Of a key of the holder that may do everything."""
+    marker: str
+    """Stands in everything that is listed of these things."""
+    caller: Caller
+    """On whose behalf a tool runs in the session."""
+    ids: Mapping[str, str]
+    """By the name that the parameters of the API's paths have for them."""
+
+
+def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
+    """A session with turns, messages, a call that waits for a person, an error, a large result and so on; and a key."""
+    service, worker, tenant = stage.service, stage.worker, holder.tenant
+    session_id = f"s-{marker}"
+    lane = service.create_session(tenant, NewSession(id=session_id, title=marker)).lane
+    hook = Webhook(f"https://{marker}.example/")
+    ended, _ = service.submit(tenant, session_id, NewTurn(f"{marker} asks", webhook=hook), agent=None)
+    worker.finish(ended.id, f"{marker} is told")
+    waiting, _ = service.submit(tenant, session_id, NewTurn(f"{marker} pays"), agent=None)
+    call = Call(f"toolu_{marker}", "pay", {"amount": 7}, 0, 1, approval="waiting", approve_by_ms=1)
+    worker.ask_person(waiting.id, call)
+    caller = replace(CALLER, lane=lane, session_id=session_id, workspace=holder.workspace, turn_id=waiting.id)
+    stored = service.references.keep(f'[{{"of": "{marker}"}}]', "application/json", caller, tool="look", count=len)
+    assert stored is not None
+    failed = NewToolError(lane, waiting.id, "look", marker, {"message": f"{marker} failed"})
+    whole = replace(holder, scopes=ALL_SCOPES)
+    _, secret = service.keys.create(whole, NewKey("asks", ("admin",)))
+    key, _ = service.keys.create(whole, NewKey(marker, ("read",)))
+    return Belongings(
+        holder,
+        secret,
+        marker,
+        caller,
+        {
+            "session_id": session_id,
+            "message_id": service.messages.page(tenant, session_id, limit=1, after=None).items[0].id,
+            "turn_id": waiting.id,
+            "call_id": call.id,
+            "error_id": service.tool_errors.store(failed, now_ms=1_795_253_400_000),
+            "ref": stored.reference.id,
+            "delivery_id": service.outbox.page(tenant, limit=1, after=None).items[0].id,
+            "snapshot_id": _snapshot(stage, lane, session_id, marker),
+            "key_id": key.id,
+            "workspace": holder.workspace,
+        },
+    )
+
+
+def _snapshot(stage: WebStage, lane: str, session_id: str, marker: str) -> str:
+    row = {"id": new_id("snap_"), "lane": lane, "session_id": session_id, "snapshot_type": "l2", "content": marker}
+    with stage.database.write() as tx:
+        tx.execute(insert(memory_snapshots), row | {"token_count": 9, "from_n": 0, "to_n": 0, "created_ms": 0})
+    return str(row["id"])

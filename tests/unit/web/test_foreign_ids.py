@@ -1,0 +1,245 @@
+"""What belongs to others is not found: every operation of the served document is tried with somebody else's ids.
+
+A new operation is tried without a word here. The tests fail for one whose path has a parameter, or whose body a schema,
+that they know no value for, and for a new list that neither shows its owner's things nor is said to be shared.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder
+from tests.support.belongings import Belongings, belongings
+from tests.support.web_patterns import write_library
+from tests.support.web_stage import WebStage
+
+ALPHA, BETA = KeyHolder("alpha", ALL_SCOPES), KeyHolder("beta", ALL_SCOPES)
+MARIA, JOHN = KeyHolder("alpha", ALL_SCOPES, "maria"), KeyHolder("alpha", ALL_SCOPES, "john")
+STRANGERS = {
+    "another workspace": (ALPHA, BETA),
+    "another user": (MARIA, JOHN),
+    "a user, and what the workspace has without one": (ALPHA, JOHN),
+    "a user of that name in another workspace": (MARIA, KeyHolder("beta", ALL_SCOPES, "maria")),
+}
+"""Who owns something, and who asks for it."""
+
+SHARED = frozenset(
+    {
+        "/v1/agents",
+        "/v1/agents/{name}",
+        "/v1/tools",
+        "/v1/patterns",
+        "/v1/patterns/match",
+        "/v1/patterns/{pattern_id}",
+    }
+)
+"""What is the same for everybody: it comes from the operator's files."""
+FIGURES = frozenset({"/v1/queue/stats"})
+"""Figures without names; tested on their own below."""
+OF_ALL_USERS = frozenset({"/v1/workspaces/{workspace}"})
+"""What no key reaches that acts for one user."""
+QUERIES = {"/v1/usage": "?group_by=session"}
+"""What lets a list show whose things are in it."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """An operation of the document."""
+
+    method: str
+    path: str
+    parameters: tuple[str, ...]
+    """Of its path."""
+    body: str | None
+    """Name of the body's schema."""
+    has_cursor: bool
+
+    def url(self, ids: dict[str, str]) -> str:
+        return self.path.format(**ids) + QUERIES.get(self.path, "")
+
+
+def served(client: FlaskClient) -> list[Served]:
+    """All operations under /v1, those that delete at the end."""
+    paths: dict[str, Any] = client.get("/openapi.json").get_json()["paths"]
+    found = [
+        Served(method.upper(), path, tuple(re.findall(r"{(\w+)}", path)), _body(described), _has_cursor(described))
+        for path, ways in paths.items()
+        for method, described in ways.items()
+        if path.startswith("/v1/")
+    ]
+    return sorted(found, key=lambda each: (each.method == "DELETE", each.path == "/v1/sessions/{session_id}"))
+
+
+def _body(described: dict[str, Any]) -> str | None:
+    if "requestBody" not in described:
+        return None
+    reference: str = described["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+    return reference.rpartition("/")[2]
+
+
+def _has_cursor(described: dict[str, Any]) -> bool:
+    return any(parameter["name"] == "after" for parameter in described["parameters"])
+
+
+def body_of(operation: Served, owner: Belongings) -> Any:
+    """A body that the operation accepts; where it names something, that is the owner's."""
+    known = {
+        "NewTurn": {"input": "x"},
+        "SessionPatch": {"title": "changed"},
+        "WorkspacePatch": {"budget": {"tokens": 10_000}},
+        "Recall": {"message_ids": [owner.ids["message_id"]]},
+        "CancelTurn": {"action": "interrupt"},
+        "Decision": {"decision": "approve"},
+        "RotateKey": {"grace_s": 60},
+        "Empty": {},
+    }
+    if operation.body is None:
+        return None
+    assert operation.body in known, f"{operation.path}: say what a valid {operation.body} is"
+    return known[operation.body]
+
+
+def ask(client: FlaskClient, who: Belongings, operation: Served, url: str, body: Any = None) -> TestResponse:
+    sent = {} if body is None else {"json": body}
+    return client.open(url, method=operation.method, headers={"Authorization": f"Bearer {who.secret}"}, **sent)
+
+
+@dataclass(frozen=True)
+class Two:
+    """Who owns something, and who asks for it; both have one of everything."""
+
+    owner: Belongings
+    stranger: Belongings
+
+
+@pytest.fixture(params=STRANGERS)
+def two(request: pytest.FixtureRequest, stage: WebStage) -> Two:
+    write_library(stage)
+    owner, stranger = STRANGERS[request.param]
+    return Two(belongings(stage, owner, "ours7f3"), belongings(stage, stranger, "theirs9c1"))
+
+
+def foreign_ids(operation: Served, two: Two) -> Iterator[dict[str, str]]:
+    """The ids of an operation's path, each the owner's or the stranger's, but never all of them the stranger's."""
+    unknown = [name for name in operation.parameters if name not in two.owner.ids]
+    assert unknown == [], f"{operation.path}: add such a thing to tests/support/belongings.py, or the path to SHARED"
+    for whose in itertools.product((two.owner, two.stranger), repeat=len(operation.parameters)):
+        if two.owner in whose:
+            yield {name: each.ids[name] for name, each in zip(operation.parameters, whose, strict=True)}
+
+
+def test_a_foreign_id_is_not_found_by_any_operation_and_nothing_of_it_changes(client: FlaskClient, two: Two) -> None:
+    operations = [each for each in served(client) if each.parameters and each.path not in SHARED]
+    before = shown(client, two.owner, operations)
+    for operation in operations:
+        if is_name_free(operation, two):
+            continue
+        body = body_of(operation, two.owner)
+        for ids in foreign_ids(operation, two):
+            answer = ask(client, two.stranger, operation, operation.url(ids), body)
+            assert answer.status_code == 404, (operation.method, operation.path, ids, answer.text)
+            told = answer.get_json()["detail"]
+            for asked in ids.values():
+                told = told.replace(asked, "")
+            assert two.owner.marker not in told
+    assert shown(client, two.owner, operations) == before
+
+
+def is_name_free(operation: Served, two: Two) -> bool:
+    """True where a session would be made: in another workspace its name is free."""
+    is_elsewhere = two.owner.holder.workspace != two.stranger.holder.workspace
+    return is_elsewhere and (operation.method, operation.path) == ("POST", "/v1/sessions/{session_id}/turns")
+
+
+def test_a_session_of_the_same_name_in_another_workspace_is_another_one(client: FlaskClient, stage: WebStage) -> None:
+    ours, theirs = belongings(stage, ALPHA, "ours7f3"), belongings(stage, BETA, "theirs9c1")
+    url = f"/v1/sessions/{ours.ids['session_id']}"
+    headers = {"Authorization": f"Bearer {theirs.secret}"}
+    assert client.post(f"{url}/turns", json={"input": "x"}, headers=headers).status_code == 202
+    made = client.get(url, headers=headers).get_json()
+    assert (made["title"], made["queue_depth"]) == (None, 1)
+    assert client.get(f"{url}/messages", headers=headers).get_json()["data"] == []
+
+
+def shown(client: FlaskClient, owner: Belongings, operations: list[Served]) -> dict[str, str]:
+    """All that the owner sees under these ids; each must be there, or a 404 would prove nothing."""
+    found = {}
+    for operation in operations:
+        if operation.method == "GET" and not operation.path.endswith("/events") and is_reached(operation, owner):
+            answer = ask(client, owner, operation, operation.url(dict(owner.ids)))
+            assert answer.status_code == 200, (operation.path, answer.text)
+            found[operation.path] = answer.text
+    return found
+
+
+def is_reached(operation: Served, owner: Belongings) -> bool:
+    """False for what is of all users and the owner is one of them."""
+    return owner.holder.user is None or operation.path not in OF_ALL_USERS
+
+
+def test_the_owner_finds_each_of_these_things(client: FlaskClient, two: Two) -> None:
+    for operation in served(client):
+        is_stream = operation.path.endswith("/events")
+        if operation.parameters and operation.path not in SHARED and not is_stream and is_reached(operation, two.owner):
+            url = operation.url(dict(two.owner.ids))
+            answer = ask(client, two.owner, operation, url, body_of(operation, two.owner))
+            assert answer.status_code < 500
+            assert answer.status_code not in (401, 403, 404, 422), (operation.method, operation.path, answer.text)
+
+
+def test_a_list_holds_nothing_of_others(client: FlaskClient, two: Two) -> None:
+    lists = [each for each in served(client) if each.method == "GET" and not each.parameters]
+    own = [each for each in lists if each.path not in SHARED | FIGURES]
+    assert own
+    for operation in own:
+        url = operation.url({})
+        assert two.owner.marker in ask(client, two.owner, operation, url).text, f"{operation.path}: shared, or broken?"
+        theirs = ask(client, two.stranger, operation, url)
+        assert theirs.status_code == 200
+        assert two.stranger.marker in theirs.text
+        assert two.owner.marker not in theirs.text, operation.path
+
+
+def test_a_foreign_cursor_leads_to_nothing_of_others(client: FlaskClient, two: Two) -> None:
+    lists = [each for each in served(client) if each.has_cursor]
+    assert lists
+    for operation, cursor in itertools.product(lists, two.owner.ids.values()):
+        path = operation.path.format(**two.stranger.ids)
+        answer = ask(client, two.stranger, operation, f"{path}?after={cursor}")
+        assert answer.status_code in (200, 422)
+        assert answer.status_code == 422 or two.owner.marker not in answer.text, operation.path
+
+
+def test_a_foreign_id_in_a_filter_or_a_body_finds_nothing(client: FlaskClient, two: Two) -> None:
+    headers = {"Authorization": f"Bearer {two.stranger.secret}"}
+    errors = client.get(f"/v1/errors?session={two.owner.ids['session_id']}", headers=headers)
+    assert (errors.status_code, errors.get_json()["data"]) == (200, [])
+    usage = client.get(f"/v1/usage?session={two.owner.ids['session_id']}", headers=headers)
+    assert (usage.status_code, usage.get_json()["data"]) == (200, [])
+    recalled = f"/v1/sessions/{two.stranger.ids['session_id']}/recalled"
+    answer = client.post(recalled, json={"message_ids": [two.owner.ids["message_id"]]}, headers=headers)
+    assert answer.status_code == 422
+    assert "ours7f3" not in answer.text
+
+
+def test_figures_count_the_own_turns_alone(client: FlaskClient, two: Two) -> None:
+    stats = client.get("/v1/queue/stats", headers={"Authorization": f"Bearer {two.stranger.secret}"}).get_json()
+    assert (stats["lanes"], stats["waiting"], stats["oldest_waiting_for"]) == (1, 1, "person")
+    usage = client.get("/v1/usage", headers={"Authorization": f"Bearer {two.stranger.secret}"}).get_json()["data"]
+    assert [row["turns"] for row in usage] == [1]
+
+
+def test_what_a_user_spent_stays_the_user_s_when_the_name_of_the_session_is_used_again(
+    client: FlaskClient, stage: WebStage
+) -> None:
+    maria, john = belongings(stage, MARIA, "m1"), belongings(stage, JOHN, "j1")
+    stage.service.delete_session("alpha", maria.ids["session_id"])
+    belongings(stage, JOHN, "m1")
+    usage = client.get("/v1/usage?group_by=session", headers={"Authorization": f"Bearer {john.secret}"})
+    assert {row["key"]: row["turns"] for row in usage.get_json()["data"]} == {"s-j1": 1, "s-m1": 1}

@@ -1,0 +1,67 @@
+"""API keys: listed, made, replaced and revoked; the secret of a new one is in that one answer."""
+
+from typing import TYPE_CHECKING
+
+from flask import Response
+
+from loom_worker.core.errors import NotFound
+from loom_worker.core.values.api_keys import ApiKey
+from web.answers import Route, is_id, json_answer, page_answer
+from web.bodies import json_body, new_key, rotation_grace_s
+from web.caller import caller
+from web.query import page_wanted
+
+if TYPE_CHECKING:
+    from loom_worker.service.service import Service
+
+
+class KeyViews:
+    """The views under ``/v1/keys``."""
+
+    def __init__(self, service: "Service") -> None:
+        self._keys = service.keys
+        self._has_others = bool(service.settings.web.api_keys)
+
+    def routes(self) -> tuple[Route, ...]:
+        """Where the views are mounted."""
+        return (
+            Route("GET", "/v1/keys", self.list),
+            Route("POST", "/v1/keys", self.create),
+            Route("DELETE", "/v1/keys/<key_id>", self.revoke),
+            Route("POST", "/v1/keys/<key_id>/rotate", self.rotate),
+        )
+
+    def list(self) -> Response:
+        """List the keys of the workspace, or of the user whom the caller's key acts for."""
+        limit, after = page_wanted()
+        return page_answer(self._keys.page(caller().holder, limit=limit, after=after), ApiKey.as_json)
+
+    def create(self) -> Response:
+        """Make a key."""
+        return _made(*self._keys.create(caller().holder, new_key(json_body())), status=201)
+
+    def rotate(self, key_id: str) -> Response:
+        """Replace a key by a new one."""
+        known, grace_s = known_key_id(key_id), rotation_grace_s()
+        return _made(*self._keys.rotate(caller().holder, known, grace_s=grace_s), status=200)
+
+    def revoke(self, key_id: str) -> Response:
+        """End a key now."""
+        # Over HTTP nobody may take the last key away: without any, programs on this machine need none.
+        self._keys.revoke(caller().holder, known_key_id(key_id), may_be_last=self._has_others)
+        return Response(status=204)
+
+
+def known_key_id(key_id: str) -> str:
+    """The id itself, if a key can have it.
+
+    Raises:
+        NotFound: no key has such an id, so the store need not be asked.
+    """
+    if not is_id(key_id):
+        raise NotFound("no such key")
+    return key_id
+
+
+def _made(key: ApiKey, secret: str, *, status: int) -> Response:
+    return json_answer({**key.as_json(), "secret": secret}, status)
