@@ -7,7 +7,6 @@ here. What no dataclass stands for is written down whole.
 from typing import get_args
 
 from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.values.chat import Role, Usage
 from loom_worker.core.values.memory import Snapshot
 from loom_worker.core.values.notifications import Delivery, EventType
@@ -33,6 +32,7 @@ from web.schemas import (
     or_null,
     ref,
 )
+from web.workspace_schemas import KEY, MADE_KEY, SPENDING, WORKSPACE
 
 _SHORT: Schema = {"type": "string", "maxLength": 200}
 _USAGE = members(Usage, "input_tokens output_tokens cache_read_tokens cache_write_tokens cost_usd llm_calls")
@@ -206,19 +206,6 @@ _ERROR = answer(
     also=CUT,
 )
 
-_KEY_MEMBERS = members(
-    ApiKey,
-    "id object workspace name prefix scopes user rotated_from created_at expires_at revoked_at last_used_at",
-    object={"const": "key"},
-    prefix=described(TEXT, "How the secret begins."),
-    rotated_from=described(or_null(TEXT), "The key that this one replaces."),
-    last_used_at=described(or_null(TIME), "Up to a minute old."),
-)
-_MADE_KEY = answer(
-    {**_KEY_MEMBERS, "secret": described(TEXT, "What clients send. It is shown in this answer only.")},
-    description="A new API key.",
-)
-
 _AGENT = answer(
     members(
         Agent,
@@ -308,30 +295,6 @@ _USAGE_ROW: Schema = {
     "required": ["key", "turns", "input_tokens", "output_tokens", "cost_usd"],
 }
 
-_AMOUNTS: Schema = {"usd": NUMBER, "tokens": WHOLE, "tool_calls": WHOLE}
-_SPENDING = answer(
-    {
-        "level": TEXT,
-        "window": or_null(TEXT),
-        "limit": {"type": "object", "properties": _AMOUNTS},
-        "used": {"type": "object", "properties": _AMOUNTS},
-        "renews_at": or_null(TIME),
-    },
-    description="What is used of a limit; `window` is the day or month in UTC, null for good. Calls that are under way "
-    "count at the most they can cost.",
-)
-_WORKSPACE = answer(
-    {
-        "name": TEXT,
-        "object": {"type": "string", "const": "workspace"},
-        "budget": {"type": ["object", "null"]},
-        "disabled": {"type": "boolean"},
-        "updated_at": or_null(TIME),
-        "spending": array(ref("Spending")),
-    },
-    description="A workspace and the rules that its administrator has set.",
-)
-
 _QUEUE_STATS = answer(
     {
         "lanes": WHOLE,
@@ -383,8 +346,8 @@ ANSWERS: dict[str, Schema] = {
     "Event": _EVENT,
     "Delivery": _DELIVERY,
     "Error": _ERROR,
-    "Key": answer(_KEY_MEMBERS, description="An API key, without its secret."),
-    "MadeKey": _MADE_KEY,
+    "Key": KEY,
+    "MadeKey": MADE_KEY,
     "Agent": _AGENT,
     "Pattern": _PATTERN,
     "PatternList": _PATTERN_LIST,
@@ -395,8 +358,8 @@ ANSWERS: dict[str, Schema] = {
     "Usage": answer(_USAGE, description="Tokens and cost; the cost is null where a price is not known."),
     "UsageRow": _USAGE_ROW,
     "QueueStats": _QUEUE_STATS,
-    "Spending": _SPENDING,
-    "Workspace": _WORKSPACE,
+    "Spending": SPENDING,
+    "Workspace": WORKSPACE,
     "Problem": _PROBLEM,
     "Health": answer({"status": TEXT}, description="A probe's answer."),
 }

@@ -6,7 +6,7 @@ from flask import Flask, Response, g, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from loom_worker.core.settings import WebSettings
-from web import auth, problems
+from web import auth, problems, rate_limits
 from web.auth import require_scope
 from web.blobs import BlobViews
 from web.caller import ApiCaller, request_id_of, traceparent_of
@@ -27,6 +27,7 @@ from web.workspaces import WorkspaceViews
 
 if TYPE_CHECKING:
     from loom_worker.service.keys import Keys
+    from loom_worker.service.rate_limits import RateLimits
     from loom_worker.service.service import Service
 
 _PROBES = frozenset({"/healthz", "/readyz"})
@@ -58,7 +59,7 @@ def create_app(service: "Service") -> Flask:
     )
     for route in (route for each in views for route in each.routes()):
         app.add_url_rule(route.path, f"{route.method} {route.path}", route.view, methods=[route.method])
-    app.before_request(lambda: _admit(web, service.keys, limiter))
+    app.before_request(lambda: _admit(web, service.keys, service.rate_limits, limiter))
     app.after_request(_sign)
     app.register_error_handler(Exception, problems.answer)
     if web.trusted_proxies:
@@ -73,7 +74,7 @@ def limiter_of(app: Flask) -> ConnectionLimiter:
     return cast(ConnectionLimiter, app.extensions["loom.connection_limiter"])
 
 
-def _admit(web: WebSettings, keys: "Keys", limiter: ConnectionLimiter) -> None:
+def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: ConnectionLimiter) -> None:
     """Name the request, then decide whether it is served."""
     g.request_id = request_id_of(request.headers)
     g.traceparent = traceparent_of(request.headers)
@@ -87,6 +88,7 @@ def _admit(web: WebSettings, keys: "Keys", limiter: ConnectionLimiter) -> None:
         return
     holder = auth.holder_of(request, web, keys)
     g.caller = ApiCaller(holder, g.request_id, g.traceparent, group_of(request.remote_addr or ""))
+    rate_limits.admit(limits.take_request(holder))
     require_scope(operation_of(request), holder)
     if limiter.is_draining and request.method == "POST":
         raise problems.busy("draining", "this process is stopping; send the request again")
@@ -99,4 +101,5 @@ def _sign(answer: Response) -> Response:
     answer.headers["traceparent"] = g.get("traceparent", "")
     answer.headers["X-Content-Type-Options"] = "nosniff"
     answer.headers.setdefault("Cache-Control", "no-store")
+    rate_limits.sign(answer)
     return answer

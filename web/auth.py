@@ -136,7 +136,9 @@ def _by_key(request: Request, web: WebSettings, keys: "Keys") -> KeyHolder:
     # text beyond ASCII. Every key is compared, so the time does not reveal which one came close.
     sent = given.strip().encode("latin-1", "replace")
     found = [workspace for key, workspace in web.api_keys.items() if hmac.compare_digest(key.encode(), sent)]
-    return KeyHolder(found[0], ALL_SCOPES) if found else _by_stored_key(sent.decode("latin-1"), keys)
+    if not found:
+        return _by_stored_key(sent.decode("latin-1"), keys)
+    return KeyHolder(found[0], ALL_SCOPES, key_id=f"env_{digest_of(sent.decode('latin-1'))[:16]}")
 
 
 def _by_stored_key(secret: str, keys: "Keys") -> KeyHolder:

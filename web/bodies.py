@@ -9,7 +9,7 @@ from flask import request
 from werkzeug.datastructures import Headers
 
 from loom_worker.core.errors import Flaw
-from loom_worker.core.values.api_keys import NewKey
+from loom_worker.core.values.api_keys import KeyLimits, NewKey
 from loom_worker.core.values.json import Json, from_rfc3339
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import CancelAction, Decision, NewTurn, Retry, Verdict, Webhook, is_blank
@@ -145,7 +145,8 @@ def new_key(body: Json) -> NewKey:
     wrong = (Flaw("/expires_at", "must be a time such as 2027-01-31T12:00:00Z"),)
     _require(body, _NEW_KEY, wrong if isinstance(given, str) and expires_ms is None else ())
     scopes = tuple(body.get("scopes", ("chat",)))
-    return NewKey(body["name"], scopes, user=body.get("user"), expires_ms=expires_ms)
+    limits = KeyLimits(**{name: _whole(body.get(name)) for name in KeyLimits.__slots__})
+    return NewKey(body["name"], scopes, user=body.get("user"), expires_ms=expires_ms, limits=limits)
 
 
 def rotation_grace_s() -> int:
@@ -172,13 +173,11 @@ def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
     if isinstance(body.get("input"), str) and is_blank(body["input"]):
         flaws.append(Flaw("/input", "must not be blank"))
     _require(body, _NEW_TURN, tuple(flaws))
-    attempts = body.get("max_attempts")
     return NewTurn(
         input=body["input"],
         webhook=_webhook(body.get("webhook")),
         deadline_s=body.get("deadline_s"),
-        # JSON Schema takes 3.0 for an integer too.
-        max_attempts=None if attempts is None else int(attempts),
+        max_attempts=_whole(body.get("max_attempts")),
         budget=body.get("budget"),
         metadata=body.get("metadata", {}),
         double_texting=body.get("double_texting", "enqueue"),
@@ -186,6 +185,7 @@ def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
         fingerprint=None if key is None else fingerprint(caller.workspace, session_id, body),
         traceparent=caller.traceparent,
         request_id=caller.request_id,
+        key_id=caller.holder.key_id,
     )
 
 
@@ -202,6 +202,7 @@ def retry(turn_id: str, caller: ApiCaller) -> Retry:
         fingerprint=None if key is None else fingerprint(caller.workspace, f"/v1/turns/{turn_id}/retry", {}),
         traceparent=caller.traceparent,
         request_id=caller.request_id,
+        key_id=caller.holder.key_id,
     )
 
 
@@ -247,6 +248,11 @@ def _require(body: Json, checker: Checker, further: tuple[Flaw, ...] = ()) -> No
     flaws = dict.fromkeys((*further, *checker.flaws(body), *too_large))
     if flaws:
         raise invalid(tuple(flaws))
+
+
+def _whole(given: float | None) -> int | None:
+    """JSON Schema takes 3.0 for an integer too."""
+    return None if given is None else int(given)
 
 
 def _webhook(given: str | Json | None) -> Webhook | None:

@@ -100,6 +100,6 @@ def _problem_statuses(operation: ApiOperation) -> list[int]:
     """Probes and pages are served to everyone; the API may refuse anyone and be busy at any time, a list its cursor."""
     if operation.path == "/readyz":
         return [503]
-    everywhere = (400, 401, 403, 503) if operation.path.startswith("/v1/") else ()
+    everywhere = (400, 401, 403, 429, 503) if operation.path.startswith("/v1/") else ()
     paged = (422,) if "after" in operation.parameters else ()
     return sorted({*everywhere, *paged, *operation.problems})

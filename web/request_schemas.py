@@ -18,6 +18,8 @@ MOST_RECALLED = 200
 MAX_DEADLINE_S = 86_400
 MOST_USD, MOST_TOKENS = 1_000_000, 1_000_000_000_000
 """Of a budget; what is larger is unlimited for all practical purposes, and its sums would not be exact."""
+MOST_REQUESTS, MOST_KEY_TOKENS = 60_000, 1_000_000_000
+"""Of a key in a minute. The time of each of the latest requests is kept."""
 MAX_GRACE_S = 30 * 86_400
 DOUBLE_TEXTING = ("enqueue", "reject", "interrupt", "rollback")
 
@@ -221,6 +223,19 @@ NEW_KEY = _object(
             "creates are the user's. null: the whole workspace.",
         },
         "expires_at": {**or_null(TIME), "description": "When the key ends; null: never."},
+        "requests_per_minute": {
+            "type": ["integer", "null"],
+            "minimum": 1,
+            "maximum": MOST_REQUESTS,
+            "description": "In any 60 seconds; null: LOOM_KEY_REQUESTS_PER_MINUTE.",
+        },
+        "tokens_per_minute": {
+            "type": ["integer", "null"],
+            "minimum": 1,
+            "maximum": MOST_KEY_TOKENS,
+            "description": "Of the key's turns in any 60 seconds, after which no turn is accepted; null: "
+            "LOOM_KEY_TOKENS_PER_MINUTE.",
+        },
     },
     required=("name",),
     description="A key to be made.",

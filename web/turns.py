@@ -6,6 +6,7 @@ from flask import Response, request
 
 from loom_worker.core.errors import NotFound, Transient
 from loom_worker.core.values.turns import Turn, TurnStatus
+from web import rate_limits
 from web.answers import Route, is_id, json_answer, page_answer
 from web.bodies import cancel_action, decision, json_body, new_turn, preferred_wait_s, retry
 from web.caller import caller
@@ -40,6 +41,7 @@ class TurnViews:
 
     def submit(self, session_id: str) -> Response:
         """Accept a turn; wait for its end as long as the client prefers to."""
+        rate_limits.admit(self._service.rate_limits.look_at_tokens(caller().holder))
         body = json_body()
         new = new_turn(body, session_id, caller())
         if new.webhook is not None:
@@ -67,6 +69,7 @@ class TurnViews:
 
     def retry(self, turn_id: str) -> Response:
         """Run a failed turn's question again, as a new turn at the tail of its lane."""
+        rate_limits.admit(self._service.rate_limits.look_at_tokens(caller().holder))
         known = known_turn_id(turn_id)
         turn, is_replay = self._service.retry(caller().tenant, known, retry(known, caller()))
         return self._accepted(turn, is_replay=is_replay)

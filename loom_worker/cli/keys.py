@@ -12,7 +12,7 @@ import click
 
 from loom_worker.cli.show import as_text, fields, refuse_options_of_the_list, table
 from loom_worker.core.settings import Settings, from_env
-from loom_worker.core.values.api_keys import ALL_SCOPES, SCOPES, ApiKey, KeyHolder, KeyScope, NewKey
+from loom_worker.core.values.api_keys import ALL_SCOPES, SCOPES, ApiKey, KeyHolder, KeyLimits, KeyScope, NewKey
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import from_rfc3339
 
@@ -84,11 +84,13 @@ def list_all(*, workspace: str, as_json: bool) -> None:
     _list(workspace, as_json=as_json)
 
 
-class _Limits(TypedDict):
-    """Options of `loom keys create`: whom the key acts for, and when it ends."""
+class _Terms(TypedDict):
+    """Options of `loom keys create`: whom the key acts for, when it ends, and how much it may do."""
 
     user: str | None
     expires_ms: int | None
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
 
 
 @keys.command()
@@ -106,14 +108,25 @@ class _Limits(TypedDict):
 @click.option(
     "--expires", "expires_ms", type=moment_ms, metavar="TIME", help="When it ends: 30d, 12h, or 2027-01-31T12:00:00Z."
 )
+@click.option(
+    "--requests-per-minute",
+    type=click.IntRange(1, 60_000),
+    help="Requests in any minute.  [default: LOOM_KEY_REQUESTS_PER_MINUTE]",
+)
+@click.option(
+    "--tokens-per-minute",
+    type=click.IntRange(1, 1_000_000_000),
+    help="Tokens that its turns may use in any minute.  [default: LOOM_KEY_TOKENS_PER_MINUTE]",
+)
 @_workspace
 @_json
-def create(name: str, *, scopes: tuple[KeyScope, ...], workspace: str, as_json: bool, **given: Unpack[_Limits]) -> None:
+def create(name: str, *, scopes: tuple[KeyScope, ...], workspace: str, as_json: bool, **given: Unpack[_Terms]) -> None:
     """Make a key called NAME, and print its secret, this once."""
     _require_text(name, "NAME", most=128)
     if given["user"] is not None:
         _require_text(given["user"], "--user", most=256)
-    new = NewKey(name, tuple(dict.fromkeys(scopes)), **given)
+    limits = KeyLimits(given["requests_per_minute"], given["tokens_per_minute"])
+    new = NewKey(name, tuple(dict.fromkeys(scopes)), given["user"], given["expires_ms"], limits)
     settings = from_env()
     with _keys(settings) as stored:
         is_first = not settings.web.api_keys and not stored.are_required()

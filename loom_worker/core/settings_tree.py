@@ -164,6 +164,10 @@ class WebSettings:
     port: int = setting("LOOM_PORT", Whole(most=65_535), 8000)
     api_keys: Mapping[str, str] = setting("LOOM_API_KEYS", ApiKeys(), {}, is_secret=True)
     """Key to workspace; empty: only loopback clients are served."""
+    key_requests_per_minute: int = setting("LOOM_KEY_REQUESTS_PER_MINUTE", Whole(0, 60_000), 0)
+    """Of each key without a limit of its own; 0: no limit."""
+    key_tokens_per_minute: int = setting("LOOM_KEY_TOKENS_PER_MINUTE", Whole(0, 1_000_000_000), 0)
+    """Likewise, of its turns."""
     trusted_proxies: int = setting("LOOM_TRUSTED_PROXIES", Whole(0, 10), 0)
     """How many reverse proxies in front may set X-Forwarded-*."""
     threads: int = 256

@@ -8,6 +8,7 @@ number, allows nearly twice as many in its first period.)
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -16,6 +17,18 @@ from loom_worker.core.values.tools import Rate
 from loom_worker.guard.tolerant import Tolerant
 
 TIMES = "loom:rate:"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a call."""
+
+    wait_s: float
+    """0: it was counted; otherwise the seconds after which it may be made, unless another caller is faster."""
+    left: int
+    """How many more may be made now."""
+    more_in_s: float
+    """Seconds until there is one more."""
 
 
 class RateLimiter:
@@ -32,11 +45,8 @@ class RateLimiter:
         self._tolerant = Tolerant("rate limits", clock)
         self._script = redis.register_script((files("loom_worker.guard") / "rate.lua").read_text(encoding="utf-8"))
 
-    def take(self, name: str, rate: Rate) -> float:
+    def take(self, name: str, rate: Rate) -> Taken:
         """Count one call if it may be made now.
-
-        Returns:
-            0 if so; otherwise the seconds after which one may be made, unless another caller is faster.
 
         Raises:
             ValueError: the rate allows no call.
@@ -44,8 +54,11 @@ class RateLimiter:
         if rate.calls < 1 or rate.per_s <= 0:
             raise ValueError(f"{name}: a rate must allow a call: {rate}")
         args = [rate.calls, math.ceil(rate.per_s * 1_000_000)]
-        wait_us: int = self._tolerant.ask(lambda: self._script(keys=[TIMES + name], args=args), otherwise=0)
-        return wait_us / 1_000_000
+        allowed = [0, rate.calls, 0]
+        wait_us, left, more_us = self._tolerant.ask(
+            lambda: self._script(keys=[TIMES + name], args=args), otherwise=allowed
+        )
+        return Taken(wait_us / 1_000_000, left, more_us / 1_000_000)
 
     def wait(self, name: str, rate: Rate, *, at_most_s: float, pause: Callable[[float], object]) -> None:
         """Return when one call may be made, and count it.
@@ -58,7 +71,7 @@ class RateLimiter:
             ToolFailed: too many calls are made.
         """
         end_s = self._clock() + at_most_s
-        while (wait_s := self.take(name, rate)) > 0:
+        while (wait_s := self.take(name, rate).wait_s) > 0:
             if self._clock() + wait_s > end_s:
                 calls = f"{rate.calls} call{'s' if rate.calls > 1 else ''} in {rate.per_s:g} s"
                 again_s = math.ceil(wait_s)

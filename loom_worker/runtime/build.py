@@ -110,6 +110,7 @@ def service(settings: Settings) -> Service:
             fitted.library_events,
         ),
         components=fitted,
+        rates=fitted.executor.rates,
     )
     return Service(
         settings,

@@ -3,6 +3,6 @@
 ``service`` the requests · ``allowed`` what a session may choose · ``announcer`` notifies workers and readers ·
 ``approvals`` decisions of people · ``context_report`` what the model would be sent · ``turn_waiter`` waits for
 turns and reads their events · ``wait_reports`` what turns wait for · ``pattern_catalog`` patterns ·
-``keys`` API keys · ``metrics`` figures and readiness · ``administration`` rules of workspaces · ``terms`` what agents
-may spend
+``keys`` API keys · ``rate_limits`` of keys · ``metrics`` figures and readiness · ``administration`` rules of
+workspaces · ``terms`` what agents may spend
 """

@@ -121,7 +121,7 @@ class Keys:
             Forbidden: it allows more than the holder may do.
         """
         old = self._rows.get(holder.tenant, key_id)
-        same = NewKey(old.name, old.scopes, old.user, old.expires_ms)
+        same = NewKey(old.name, old.scopes, old.user, old.expires_ms, old.limits)
         _require_no_more(holder, same)
         key, secret = _made(old.workspace, same, rotated_from=old.id)
         moment_ms = now_ms()
@@ -204,5 +204,7 @@ def _made(workspace: str, new: NewKey, *, rotated_from: str | None = None) -> tu
         user=new.user,
         expires_ms=new.expires_ms,
         rotated_from=rotated_from,
+        requests_per_minute=new.limits.requests_per_minute,
+        tokens_per_minute=new.limits.tokens_per_minute,
     )
     return key, secret

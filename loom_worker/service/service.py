@@ -21,6 +21,7 @@ from loom_worker.core.values.tenants import Tenant, user_of
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
 from loom_worker.core.values.usage import ALL, GROUPS, UsageFilter
+from loom_worker.guard.rate import RateLimiter
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service import allowed
 from loom_worker.service.administration import WorkspaceRules
@@ -30,6 +31,7 @@ from loom_worker.service.context_report import ContextReport
 from loom_worker.service.keys import Keys
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
+from loom_worker.service.rate_limits import RateLimits
 from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.store.api_keys import KeyRows
@@ -79,6 +81,7 @@ class ServiceParts:
     health: Health
     figures: Figures
     components: Closeable
+    rates: RateLimiter
 
 
 class Service:
@@ -111,6 +114,7 @@ class Service:
         self.patterns = parts.patterns
         self.approvals = Approvals(database, agents=parts.runtimes, announcer=parts.announcer, waits=waiter.waits)
         self._ledger = Ledger(database)
+        self.rate_limits = RateLimits(settings.web, parts.rates, self._ledger)
         self.workspaces = WorkspaceRules(database, parts.announcer)
         self.waiter = waiter
         self.health = parts.health

@@ -9,8 +9,8 @@ from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.store.database import Database
-from loom_worker.store.schema import api_keys
 from loom_worker.store.turns import checked_cursor
+from loom_worker.store.workspace_tables import api_keys
 
 TOUCH_MS = 60_000
 """A use is written down no more often than this."""

@@ -26,7 +26,8 @@ from loom_worker.core.values.budgets import (
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
 from loom_worker.store.database import Database
-from loom_worker.store.schema import calls, sessions, spending, turns, unfinished, usage, workspaces
+from loom_worker.store.schema import calls, sessions, turns, unfinished, usage
+from loom_worker.store.workspace_tables import spending, workspaces
 
 _OF_ACCOUNT = (
     spending.c.level == bindparam("our_level"),

@@ -17,8 +17,9 @@ from loom_worker.core.values.turns import CancelAction, Claim
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.schema import calls, sessions, steps, turns, unfinished, workspaces
+from loom_worker.store.schema import calls, sessions, steps, turns, unfinished
 from loom_worker.store.turns import read_calls
+from loom_worker.store.workspace_tables import workspaces
 
 SESSION_COLUMNS = (
     "status",

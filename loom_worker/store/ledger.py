@@ -19,7 +19,15 @@ from loom_worker.store.schema import sessions, steps, turns, unfinished, usage
 _USED = select(sessions.c.usage).where(sessions.c.lane == bindparam("our_lane"))
 _USE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(usage=bindparam("usage"))
 _USER = select(sessions.c.user).where(sessions.c.lane == bindparam("our_lane")).scalar_subquery()
-_ENTER = insert(usage).values(user=_USER)
+_KEY = select(turns.c.key_id).where(turns.c.id == bindparam("our_turn")).scalar_subquery()
+_ENTER = insert(usage).values(user=_USER, key_id=_KEY)
+_TOKENS = usage.c.input_tokens + usage.c.output_tokens + usage.c.cache_read_tokens + usage.c.cache_write_tokens
+_OF_KEY = (
+    select(usage.c.at_ms, _TOKENS)
+    .where(usage.c.key_id == bindparam("our_key"), usage.c.at_ms > bindparam("since_ms"))
+    .order_by(usage.c.at_ms)
+)
+_RUNNING_OF_KEY = select(turns.c.usage).where(turns.c.key_id == bindparam("our_key"), unfinished())
 _REPLIES = (
     select(turns.c.id, turns.c.workspace, turns.c.session_id, turns.c.agent, steps.c.payload)
     .join(steps, steps.c.turn_id == turns.c.id)
@@ -67,6 +75,18 @@ class Ledger:
         with self._database.read() as tx:
             return tuple(_total(row, group_by) for row in tx.execute(query.group_by(key).order_by(key)).mappings())
 
+    def tokens_of_key(self, key_id: str, *, since_ms: int) -> tuple[tuple[tuple[int, int], ...], int]:
+        """What turns that were submitted with a key have used.
+
+        Returns:
+            Of those that ended since: when, and how many tokens, in order; and the tokens of unfinished ones so far.
+        """
+        ours = {"our_key": key_id, "since_ms": since_ms}
+        with self._database.read() as tx:
+            booked = tuple((at_ms, tokens) for at_ms, tokens in tx.execute(_OF_KEY, ours))
+            running = sum(Usage.from_json(used).tokens for used in tx.execute(_RUNNING_OF_KEY, ours).scalars())
+        return booked, running
+
     def charge(self, lane: str, spent: Charge, *, now_ms: int) -> None:
         """Enter what was spent in no other transaction."""
         with self._database.write() as tx:
@@ -106,7 +126,12 @@ def enter(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
         figures = spent.usage.as_json()
         cost = spent.usage.cost_usd
         del figures["cost_usd"]
-        booked = {"our_lane": lane, "cost_nano": None if cost is None else nano(cost), "at_ms": now_ms}
+        booked = {
+            "our_lane": lane,
+            "our_turn": spent.turn_id,
+            "cost_nano": None if cost is None else nano(cost),
+            "at_ms": now_ms,
+        }
         tx.execute(_ENTER, {name: getattr(spent, name) for name in names} | figures | booked)
 
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -12,7 +11,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    MetaData,
     String,
     Table,
     Text,
@@ -26,19 +24,23 @@ from sqlalchemy import (
 )
 
 from loom_worker.core.values.turns import UNFINISHED
+from loom_worker.store import workspace_tables  # noqa: F401 - its tables belong to the schema, too
+from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0009"
+VERSION = "0010"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
 """The workspace of a deleted session whose rows are still being removed; no key can name it, for the slash."""
 
-metadata = MetaData()
+metadata = METADATA
+"""All tables: those of this module and of the modules that it imports for theirs."""
 
-_json = JSON(none_as_null=True)
 _DUE = text("due_ms IS NOT NULL")
 _OF_USER: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("user IS NOT NULL"))
+_BY_KEY: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("key_id IS NOT NULL"))
 _UNFINISHED = text("status IN ('queued', 'in_progress', 'requires_action')")
+_UNFINISHED_BY_KEY = text(f"key_id IS NOT NULL AND {_UNFINISHED.text}")
 
 sessions = Table(
     "sessions",
@@ -50,12 +52,12 @@ sessions = Table(
     Column("status", String(16), nullable=False),
     Column("user", Text),
     Column("title", Text),
-    Column("metadata", _json, nullable=False),
-    Column("kernel", _json, nullable=False),
+    Column("metadata", JSON_OR_NULL, nullable=False),
+    Column("kernel", JSON_OR_NULL, nullable=False),
     Column("model", String(128)),
-    Column("budget", _json),
-    Column("usage", _json, nullable=False),
-    Column("tools", _json),
+    Column("budget", JSON_OR_NULL),
+    Column("usage", JSON_OR_NULL, nullable=False),
+    Column("tools", JSON_OR_NULL),
     Column("backend", Text),
     Column("rom", Text),
     Column("agent_version", String(64)),  # of the agent whose system text ``rom`` is
@@ -89,11 +91,11 @@ turns = Table(
     Column("input", Text, nullable=False),
     Column("output_text", Text),  # what was said before the answer, where that is a message; all of it where not
     Column("answer_id", String(40)),  # that message; read with turn_columns()
-    Column("error", _json),
-    Column("usage", _json, nullable=False),
-    Column("patterns", _json, nullable=False),
-    Column("metadata", _json, nullable=False),
-    Column("budget", _json),
+    Column("error", JSON_OR_NULL),
+    Column("usage", JSON_OR_NULL, nullable=False),
+    Column("patterns", JSON_OR_NULL, nullable=False),
+    Column("metadata", JSON_OR_NULL, nullable=False),
+    Column("budget", JSON_OR_NULL),
     Column("webhook_url", Text),
     Column("webhook_secret", Text),
     Column("idempotency_key", String(255)),
@@ -107,9 +109,11 @@ turns = Table(
     Column("completed_ms", BigInteger),
     Column("first_token_ms", Integer),
     Column("run_ms", Integer, nullable=False, server_default="0"),
+    Column("key_id", String(40)),  # with which it was submitted
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
     Index("turns_open_by_workspace", "workspace", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
+    Index("turns_open_by_key", "key_id", sqlite_where=_UNFINISHED_BY_KEY, postgresql_where=_UNFINISHED_BY_KEY),
     Index("turns_by_workspace", "workspace", "id"),
     Index("turns_by_key", "workspace", "idempotency_key", unique=True),
 )
@@ -121,7 +125,7 @@ steps = Table(
     Column("n", Integer, primary_key=True),
     Column("kind", String(16), nullable=False),
     Column("version", Integer, nullable=False),
-    Column("payload", _json, nullable=False),
+    Column("payload", JSON_OR_NULL, nullable=False),
 )
 
 calls = Table(
@@ -132,7 +136,7 @@ calls = Table(
     Column("id", String(128), nullable=False),
     Column("reply_n", Integer, nullable=False),
     Column("name", String(128), nullable=False),
-    Column("arguments", _json, nullable=False),
+    Column("arguments", JSON_OR_NULL, nullable=False),
     Column("status", String(16), nullable=False),
     Column("sends", Integer, nullable=False),
     Column("sent_ms", BigInteger),
@@ -157,14 +161,14 @@ messages = Table(
     Column("role", String(16), nullable=False),
     Column("content", Text, nullable=False),
     Column("context", Text, nullable=False),
-    Column("tool_calls_json", _json),
+    Column("tool_calls_json", JSON_OR_NULL),
     Column("tool_use_id", Text),
-    Column("tool_result_json", _json),
-    Column("opaque_json", _json),
+    Column("tool_result_json", JSON_OR_NULL),
+    Column("opaque_json", JSON_OR_NULL),
     Column("grams", Text),  # what search needs of text without spaces (Chinese, Japanese, Korean), else null
     Column("token_count", Integer, nullable=False),
     Column("cost_usd", Float),
-    Column("usage", _json),
+    Column("usage", JSON_OR_NULL),
     Column("created_ms", BigInteger, nullable=False),
     Index("messages_by_session", "lane", "n"),
 )
@@ -177,10 +181,10 @@ memory = Table(
     Column("first_n", BigInteger, nullable=False, server_default="0"),
     Column("l2_text", Text, nullable=False, server_default=""),
     Column("l2_from_n", BigInteger, nullable=False, server_default="0"),
-    Column("schemas", _json),
-    Column("refs", _json),
-    Column("promoted", _json),
-    Column("changes", _json),
+    Column("schemas", JSON_OR_NULL),
+    Column("refs", JSON_OR_NULL),
+    Column("promoted", JSON_OR_NULL),
+    Column("changes", JSON_OR_NULL),
     Column("due_ms", BigInteger),  # since when L1 is to be compressed; null when it is not
     Column("held_by", String(64)),  # the worker that compresses it
     Column("held_ms", BigInteger),
@@ -217,7 +221,7 @@ blobs = Table(
     Column("checksum", String(64), nullable=False),
     Column("compressed", Boolean, nullable=False),
     Column("content_type", String(64), nullable=False),
-    Column("metadata", _json, nullable=False),
+    Column("metadata", JSON_OR_NULL, nullable=False),
     Column("stored_at_ms", BigInteger, nullable=False),
     Column("used_ms", BigInteger, nullable=False),  # when it was last read; it expires from there
     Index("blobs_by_use", "used_ms"),
@@ -244,7 +248,7 @@ agent_errors = Table(
     Column("tool_name", String(128), nullable=False),
     Column("at_ms", BigInteger, nullable=False),
     Column("short_summary", Text, nullable=False),
-    Column("raw_error", _json, nullable=False),
+    Column("raw_error", JSON_OR_NULL, nullable=False),
     Index("agent_errors_by_time", "workspace", "at_ms"),
     Index("agent_errors_by_session", "lane", "at_ms"),
     Index("agent_errors_by_tool", "workspace", "tool_name", "at_ms"),
@@ -259,7 +263,7 @@ shared_memory = Table(
     Column("namespace", String(16), primary_key=True),
     Column("owner", String(128), primary_key=True),  # agent, workflow or swarm; empty for GLOBAL
     Column("key", String(256), primary_key=True),
-    Column("value", _json),
+    Column("value", JSON_OR_NULL),
     Column("is_deleted", Boolean, nullable=False, server_default="0"),  # kept for those who watch
     Column("version", Integer, nullable=False),  # of the key: 1, 2, 3…
     Column("revision", BigInteger, nullable=False),  # of the owner's whole namespace: what watchers count by
@@ -310,53 +314,12 @@ usage = Table(
     Column("kind", String(16), nullable=False, server_default="turn"),  # what for: turn, summary, rerank
     Column("tool_calls", Integer, nullable=False, server_default="0"),
     Column("cost_nano", BigInteger),  # billionths of a USD, so that sums are exact; null: no price is known
+    Column("key_id", String(40)),  # with which the turn was submitted
     Index("usage_by_workspace", "workspace", "at_ms"),
     Index("usage_by_time", "at_ms"),
     Index("usage_by_user", "workspace", "user", "at_ms", **_OF_USER),
+    Index("usage_by_key", "key_id", "at_ms", **_BY_KEY),
 )
-
-api_keys = Table(
-    "api_keys",
-    metadata,
-    Column("id", String(40), primary_key=True),
-    Column("workspace", String(64), nullable=False),
-    Column("name", String(128), nullable=False),
-    Column("hash", String(64), nullable=False),  # of the secret, which is stored nowhere
-    Column("prefix", String(16), nullable=False),
-    Column("scopes", _json, nullable=False),
-    Column("user", Text),
-    Column("created_ms", BigInteger, nullable=False),
-    Column("expires_ms", BigInteger),
-    Column("revoked_ms", BigInteger),
-    Column("rotated_from", String(40)),
-    Column("last_used_ms", BigInteger),
-    Index("api_keys_by_hash", "hash", unique=True),
-    Index("api_keys_by_workspace", "workspace", "id"),
-)
-
-spending = Table(
-    "spending",
-    metadata,
-    Column("level", String(16), primary_key=True),  # turn, session, agent, workspace
-    Column("key", String(128), primary_key=True),  # the turn's id, the session's lane, the agent, the workspace
-    Column("window", String(16), primary_key=True),  # 2026-11-24 or 2026-11 in UTC; empty: for good
-    Column("nano_usd", BigInteger, nullable=False),
-    Column("tokens", BigInteger, nullable=False),
-    Column("tool_calls", BigInteger, nullable=False),
-    Column("changed_ms", BigInteger, nullable=False),
-)
-"""What is spent or set aside, for each account that a budget has once limited."""
-
-workspaces = Table(
-    "workspaces",
-    metadata,
-    Column("name", String(64), primary_key=True),
-    Column("rules", _json, nullable=False),  # what an administrator has set, as PATCH takes it
-    Column("is_disabled", Boolean, nullable=False, server_default="0"),
-    Column("created_ms", BigInteger, nullable=False),
-    Column("updated_ms", BigInteger, nullable=False),
-)
-"""Workspaces for which something was ever set; the others have no row."""
 
 pattern_uses = Table(
     "pattern_uses",

@@ -21,9 +21,10 @@ from loom_worker.store import rows
 from loom_worker.store.budgets import check_left
 from loom_worker.store.cancel import overrule
 from loom_worker.store.database import Database
-from loom_worker.store.schema import kept, sessions, turn_columns, turns, unfinished, workspaces
+from loom_worker.store.schema import kept, sessions, turn_columns, turns, unfinished
 from loom_worker.store.sessions import found, found_or_added
 from loom_worker.store.turns import read_turn, turn_row
+from loom_worker.store.workspace_tables import workspaces
 
 DISABLED = "workspace-disabled"
 """The problem of a request that would begin something in a workspace that is disabled."""
@@ -187,6 +188,7 @@ def _again(failed: Any, asked: Retry) -> NewTurn:
         traceparent=asked.traceparent,
         request_id=asked.request_id,
         retry_of=failed["id"],
+        key_id=asked.key_id,
     )
 
 
@@ -316,6 +318,7 @@ def _insert(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn, *, 
         "traceparent": new.traceparent,
         "request_id": new.request_id,
         "retry_of": new.retry_of,
+        "key_id": new.key_id,
         "created_ms": now_ms,
     }
     tx.execute(_COUNT_ON, {"our_lane": owner["lane"], "now_ms": now_ms})

@@ -7,7 +7,8 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.workspaces import Rules, Workspace
 from loom_worker.store.cancel import weaker_than
 from loom_worker.store.database import Database
-from loom_worker.store.schema import turns, unfinished, workspaces
+from loom_worker.store.schema import turns, unfinished
+from loom_worker.store.workspace_tables import workspaces
 
 MOST_WOKEN = 1_000
 """Sessions that are woken at once when a workspace is enabled again; the sweep finds the others within seconds."""

@@ -51,11 +51,11 @@ def _remains(turn: TurnFact) -> Iterator[str]:
 
 
 def _charges(turn: TurnFact) -> Iterator[str]:
-    used = turn.row["usage"]
-    entries = [{name: row[name] for name in COUNTED} for row in turn.usage]
-    wanted = [{name: used.get(name, 0) for name in COUNTED}] if used.get("llm_calls") else []
-    if entries != wanted:
-        yield f"used {wanted}, the ledger has {entries}"
+    used = {name: turn.row["usage"].get(name, 0) for name in COUNTED}
+    entered = {name: sum(row[name] for row in turn.usage) for name in COUNTED}
+    models = [row["model"] for row in turn.usage]
+    if entered != used or len(models) > len(set(models)):
+        yield f"used {used}, the ledger has {entered} of {models}"
 
 
 def check_children(evidence: Evidence, facts: Facts) -> Iterator[Violation]:

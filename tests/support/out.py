@@ -40,6 +40,7 @@ class Out:
             health=here,
             figures=here,
             components=here,
+            rates=here,
         )
 
     def accepted(self, turn: Turn) -> None:

@@ -26,6 +26,7 @@ from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
 from loom_worker.guard.breaker import Breakers
+from loom_worker.guard.rate import RateLimiter
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits
@@ -262,6 +263,7 @@ class WebStage:
             health=Health(database, client),
             figures=Figures(database, client, Breakers(client), waits, references, library, library_events),
             components=self.components,
+            rates=RateLimiter(client),
         )
         self.service = Service(
             settings, database=database, lanes=self.lanes, waiter=self.waiter, agents=known, parts=parts

@@ -27,6 +27,17 @@ _SECRET_DIGITS = 43
 
 
 @dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """How much a key may do in any minute; None: as much as the settings say."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+
+NO_LIMITS = KeyLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class KeyHolder:
     """Who sends a request, as the key says it."""
 
@@ -37,6 +48,9 @@ class KeyHolder:
     """The user whom the key acts for; None: the whole workspace."""
     digest: str | None = field(default=None, repr=False)
     """The hash of the key's secret; None for keys of the environment, and where none is needed."""
+    key_id: str | None = None
+    """``key_…``; ``env_…`` for keys of the environment; None where no key is needed."""
+    limits: KeyLimits = NO_LIMITS
 
     @property
     def tenant(self) -> Tenant:
@@ -52,6 +66,7 @@ class NewKey:
     scopes: tuple[KeyScope, ...]
     user: str | None = None
     expires_ms: int | None = None
+    limits: KeyLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +87,18 @@ class ApiKey:
     """The key that this one replaces."""
     last_used_ms: int | None = None
     """Up to a minute old."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+    @property
+    def limits(self) -> KeyLimits:
+        """The key's own limits."""
+        return KeyLimits(self.requests_per_minute, self.tokens_per_minute)
 
     @property
     def holder(self) -> KeyHolder:
         """Who uses the key."""
-        return KeyHolder(self.workspace, included(self.scopes), self.user)
+        return KeyHolder(self.workspace, included(self.scopes), self.user, key_id=self.id, limits=self.limits)
 
     def end(self, now_ms: int) -> Literal["revoked", "expired"] | None:
         """How the key has ended; None while it is valid."""
@@ -98,6 +120,8 @@ class ApiKey:
             "prefix": self.prefix,
             "scopes": list(self.scopes),
             "user": self.user,
+            "requests_per_minute": self.requests_per_minute,
+            "tokens_per_minute": self.tokens_per_minute,
             "rotated_from": self.rotated_from,
             "created_at": rfc3339(self.created_ms),
             "expires_at": rfc3339(self.expires_ms),

@@ -107,6 +107,8 @@ class NewTurn:
     traceparent: str | None = None
     request_id: str | None = None
     retry_of: str | None = None
+    key_id: str | None = None
+    """Of the API key with which it is submitted; None where none is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ class Retry:
     fingerprint: str | None = None
     traceparent: str | None = None
     request_id: str | None = None
+    key_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_a_question_is_answered_and_streamed(server):
 def test_a_reply_is_priced(server):
     usage = {"input_tokens": 1000, "output_tokens": 100}
     reply = reply_of(server, Say("hi", model="claude-haiku-4-5-20251001", usage=usage))
-    assert reply.usage.cost_usd == pytest.approx(0.0015)
+    assert reply.usage.cost_usd == Decimal("0.0015")
 
 
 def test_deltas_come_while_the_reply_is_still_being_made(server):

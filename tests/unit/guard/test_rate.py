@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.tools import Rate
-from loom_worker.guard.rate import TIMES, RateLimiter
+from loom_worker.guard.rate import TIMES, RateLimiter, Taken
 
 THREE_A_MINUTE = Rate(3, 60.0)
 
@@ -24,7 +24,7 @@ def pass_time(client, seconds, name="x"):
 
 
 def test_as_many_calls_as_allowed_go_at_once_and_the_next_waits(rates):
-    waits = [rates.take("x", THREE_A_MINUTE) for _ in range(4)]
+    waits = [rates.take("x", THREE_A_MINUTE).wait_s for _ in range(4)]
     assert waits[:3] == [0, 0, 0]
     assert waits[3] == pytest.approx(60, abs=1)
 
@@ -33,7 +33,7 @@ def test_a_call_that_must_wait_is_not_counted(rates, valkey):
     for _ in range(9):
         rates.take("x", THREE_A_MINUTE)
     pass_time(valkey, 60.1)
-    assert [rates.take("x", THREE_A_MINUTE) > 0 for _ in range(4)] == [False, False, False, True]
+    assert [rates.take("x", THREE_A_MINUTE).wait_s > 0 for _ in range(4)] == [False, False, False, True]
 
 
 def test_the_wait_is_until_the_oldest_call_is_out_of_the_period(rates, valkey):
@@ -41,13 +41,26 @@ def test_the_wait_is_until_the_oldest_call_is_out_of_the_period(rates, valkey):
     pass_time(valkey, 45)
     rates.take("x", THREE_A_MINUTE)
     rates.take("x", THREE_A_MINUTE)
-    assert rates.take("x", THREE_A_MINUTE) == pytest.approx(15, abs=1)
+    assert rates.take("x", THREE_A_MINUTE).wait_s == pytest.approx(15, abs=1)
+
+
+def test_a_caller_learns_how_many_calls_are_left_and_when_there_is_one_more(rates, valkey):
+    assert rates.take("x", THREE_A_MINUTE).left == 2
+    pass_time(valkey, 45)
+    made = rates.take("x", THREE_A_MINUTE)
+    assert made.left == 1
+    assert made.more_in_s == pytest.approx(15, abs=1)
+    pass_time(valkey, 20)
+    assert rates.take("x", THREE_A_MINUTE).left == 1
+    rates.take("x", THREE_A_MINUTE)
+    refused = rates.take("x", THREE_A_MINUTE)
+    assert (refused.left, refused.more_in_s) == (0, refused.wait_s)
 
 
 def test_each_name_has_its_own_calls(rates):
     for _ in range(3):
         rates.take("x", THREE_A_MINUTE)
-    assert rates.take("y", THREE_A_MINUTE) == 0
+    assert rates.take("y", THREE_A_MINUTE).wait_s == 0
 
 
 def test_no_more_times_are_kept_than_needed_and_they_go_by_themselves(rates, valkey):
@@ -61,16 +74,16 @@ def test_no_more_times_are_kept_than_needed_and_they_go_by_themselves(rates, val
 def test_a_rate_that_became_lower_holds_at_once(rates):
     for _ in range(3):
         rates.take("x", THREE_A_MINUTE)
-    assert rates.take("x", Rate(1, 60.0)) > 0
+    assert rates.take("x", Rate(1, 60.0)).wait_s > 0
 
 
 def test_a_clock_that_was_set_back_does_not_stop_the_calls(rates, valkey):
     for _ in range(3):
         rates.take("x", THREE_A_MINUTE)
     pass_time(valkey, -30)
-    assert rates.take("x", THREE_A_MINUTE) == pytest.approx(60, abs=1)
+    assert rates.take("x", THREE_A_MINUTE).wait_s == pytest.approx(60, abs=1)
     pass_time(valkey, -3600)
-    assert rates.take("x", THREE_A_MINUTE) == 0
+    assert rates.take("x", THREE_A_MINUTE).wait_s == 0
 
 
 @pytest.mark.parametrize("rate", [Rate(0, 1.0), Rate(1, 0.0), Rate(-1, 1.0)])
@@ -81,7 +94,7 @@ def test_a_rate_that_allows_nothing_is_a_mistake(rates, rate):
 
 def test_while_redis_is_away_calls_are_made():
     with redis_py.Redis.from_url("unix:///nowhere/at/all.sock") as nowhere:
-        assert RateLimiter(nowhere).take("x", Rate(1, 3600.0)) == 0
+        assert RateLimiter(nowhere).take("x", Rate(9, 3600.0)) == Taken(0, 9, 0)
 
 
 class Waiting:
@@ -127,7 +140,7 @@ def test_who_is_overtaken_again_and_again_gives_up_in_time(valkey):
 
     def overtaken(wait_s):
         waiting.pause(wait_s)
-        assert rates.take("x", rate) == 0
+        assert rates.take("x", rate).wait_s == 0
 
     rates.take("x", rate)
     with pytest.raises(ToolFailed):
@@ -149,12 +162,15 @@ def test_no_period_ever_has_more_calls_than_allowed(valkey_server, calls, per_s,
                 pass_time(client, step)
                 continue
             in_period = sum(each > now_s - per_s for each in taken)
-            wait_s = rates.take("x", rate)
+            made = rates.take("x", rate)
+            wait_s = made.wait_s
             # The steps' clock stands still while Redis' own goes on: a few milliseconds belong to neither.
             if wait_s == 0:
                 taken.append(now_s)
                 in_period = sum(each > now_s - per_s + 0.5 for each in taken)
                 assert in_period <= calls
+                assert made.left <= calls - in_period
+                assert made.more_in_s <= per_s + 0.001
             else:
                 assert in_period >= calls
                 assert wait_s <= per_s + 0.001

@@ -1,0 +1,50 @@
+"""The tables of workspaces: their rules, API keys and what is spent of budgets."""
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table, Text
+
+from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
+
+api_keys = Table(
+    "api_keys",
+    METADATA,
+    Column("id", String(40), primary_key=True),
+    Column("workspace", String(64), nullable=False),
+    Column("name", String(128), nullable=False),
+    Column("hash", String(64), nullable=False),  # of the secret, which is stored nowhere
+    Column("prefix", String(16), nullable=False),
+    Column("scopes", JSON_OR_NULL, nullable=False),
+    Column("user", Text),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger),
+    Column("revoked_ms", BigInteger),
+    Column("rotated_from", String(40)),
+    Column("last_used_ms", BigInteger),
+    Column("requests_per_minute", Integer),  # null: as the settings say
+    Column("tokens_per_minute", Integer),
+    Index("api_keys_by_hash", "hash", unique=True),
+    Index("api_keys_by_workspace", "workspace", "id"),
+)
+
+spending = Table(
+    "spending",
+    METADATA,
+    Column("level", String(16), primary_key=True),  # turn, session, agent, workspace
+    Column("key", String(128), primary_key=True),  # the turn's id, the session's lane, the agent, the workspace
+    Column("window", String(16), primary_key=True),  # 2026-11-24 or 2026-11 in UTC; empty: for good
+    Column("nano_usd", BigInteger, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("tool_calls", BigInteger, nullable=False),
+    Column("changed_ms", BigInteger, nullable=False),
+)
+"""What is spent or set aside, for each account that a budget has once limited."""
+
+workspaces = Table(
+    "workspaces",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("rules", JSON_OR_NULL, nullable=False),  # what an administrator has set, as PATCH takes it
+    Column("is_disabled", Boolean, nullable=False, server_default="0"),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+)
+"""Workspaces for which something was ever set; the others have no row."""
