@@ -326,6 +326,7 @@ _WORKSPACE = answer(
         "object": {"type": "string", "const": "workspace"},
         "budget": {"type": ["object", "null"]},
         "disabled": {"type": "boolean"},
+        "retention_days": or_null(WHOLE),
         "updated_at": or_null(TIME),
         "spending": array(ref("Spending")),
     },

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from loom_worker.core.values.json import Json, rfc3339
-from loom_worker.core.values.tenants import Tenant, WorkspaceUser
+from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
 
 KeyScope = Literal["read", "chat", "admin"]
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
@@ -37,11 +37,18 @@ class KeyHolder:
     """The user whom the key acts for; None: the whole workspace."""
     digest: str | None = field(default=None, repr=False)
     """The hash of the key's secret; None for keys of the environment, and where none is needed."""
+    id: str = field(default="local", compare=False)
+    """As the audit names the key: ``key_…``, ``env_…``, or ``local`` where none is needed."""
 
     @property
     def tenant(self) -> Tenant:
         """Whose data the holder may reach."""
         return self.workspace if self.user is None else WorkspaceUser(self.workspace, self.user)
+
+    @property
+    def actor(self) -> Actor:
+        """Who acts, for the audit."""
+        return Actor(self.id, self.user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ class ApiKey:
     @property
     def holder(self) -> KeyHolder:
         """Who uses the key."""
-        return KeyHolder(self.workspace, included(self.scopes), self.user)
+        return KeyHolder(self.workspace, included(self.scopes), self.user, id=self.id)
 
     def end(self, now_ms: int) -> Literal["revoked", "expired"] | None:
         """How the key has ended; None while it is valid."""
