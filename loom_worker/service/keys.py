@@ -102,7 +102,7 @@ class Keys:
             raise Invalid("The key would have expired already.", (Flaw("/expires_at", "must be in the future"),))
         key, secret = _made(holder.workspace, replace(new, user=new.user or holder.user))
         self._rows.add(key, digest_of(secret), by=holder.actor)
-        self._forget()
+        self.forget()
         log.info("key created", extra={"key": key.id, "workspace": key.workspace})
         return key, secret
 
@@ -126,7 +126,7 @@ class Keys:
         key, secret = _made(old.workspace, same, rotated_from=old.id)
         ends_ms = key.created_ms + grace_s * 1000
         self._rows.replace(old, key, digest_of(secret), ends_ms=ends_ms, by=holder.actor)
-        self._forget()
+        self.forget()
         log.info("key rotated", extra={"key": key.id, "rotated_from": old.id, "workspace": key.workspace})
         return key, secret
 
@@ -142,7 +142,7 @@ class Keys:
         """
         moment_ms, by = now_ms(), holder.actor
         key = self._rows.revoke(holder.tenant, key_id, now_ms=moment_ms, may_be_last=may_be_last, by=by)
-        self._forget()
+        self.forget()
         log.info("key revoked", extra={"key": key.id, "workspace": key.workspace})
         return key
 
@@ -168,7 +168,8 @@ class Keys:
             while len(self._known) > CACHED_KEYS:
                 self._known.popitem(last=False)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Read every key anew: some were changed."""
         with self._lock:
             self._known.clear()
             self._required = None

@@ -32,7 +32,9 @@ from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
+from loom_worker.service.user_deletion import UserDeletions
 from loom_worker.store.api_keys import KeyRows
+from loom_worker.store.audit import AuditRows
 from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
@@ -106,6 +108,8 @@ class Service:
         self.outbox = Outbox(database)
         self.tool_errors = ToolErrors(database)
         self.keys = Keys(KeyRows(database))
+        self.audit = AuditRows(database)
+        self.users = UserDeletions(database, lanes, waiter.event_log)
         self.references = parts.references
         self.contexts = parts.contexts
         self.patterns = parts.patterns

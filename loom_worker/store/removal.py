@@ -14,6 +14,9 @@ from loom_worker.store.budgets import forget
 from loom_worker.store.ledger import charge_unfinished
 from loom_worker.store.schema import DELETED, calls, sessions, turns, unfinished
 
+DELETED_REASON = "deleted"
+"""Of turns that a deletion stopped."""
+
 _HIDE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(workspace=DELETED, id=bindparam("name"))
 _LIVE = select(turns).where(turns.c.lane == bindparam("our_lane"), unfinished()).order_by(turns.c.seq)
 _CALLS = select(calls).where(calls.c.turn_id == bindparam("our_id")).order_by(calls.c.position)
@@ -41,7 +44,7 @@ def remove(tx: Connection, row: Any, by: Actor, *, now_ms: int) -> Deleted:
     live = tx.execute(_LIVE, {"our_lane": lane}).mappings().all()
     for each in live:
         made = tuple(map(rows.call, tx.execute(_CALLS, {"our_id": each["id"]}).mappings()))
-        stopped = replace(rows.turn(each, calls=made), status="cancelled", reason="deleted", completed_ms=now_ms)
+        stopped = replace(rows.turn(each, calls=made), status="cancelled", reason=DELETED_REASON, completed_ms=now_ms)
         append(tx, turn_ended(stopped, user=row["user"]))
     purge.remove_live_rows(tx, lane)
     append(tx, session_deleted(row, by, now_ms=now_ms))
