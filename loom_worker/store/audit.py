@@ -24,8 +24,9 @@ from loom_worker.core.values.audit import (
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.store.audit_tables import audit, audit_chains
 from loom_worker.store.database import Database
-from loom_worker.store.schema import audit, audit_chains, sessions
+from loom_worker.store.schema import sessions
 
 PRUNED = 500
 """Rows that are looked at, and removed, in one transaction."""

@@ -12,7 +12,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    MetaData,
     String,
     Table,
     Text,
@@ -26,6 +25,7 @@ from sqlalchemy import (
 )
 
 from loom_worker.core.values.turns import UNFINISHED
+from loom_worker.store import audit_tables
 
 VERSION = "0011"
 """The schema version this code reads and writes; the last file in migrations/versions."""
@@ -33,7 +33,7 @@ VERSION = "0011"
 DELETED = "/deleted"
 """The workspace of a deleted session whose rows are still being removed; no key can name it, for the slash."""
 
-metadata = MetaData()
+metadata = audit_tables.metadata
 
 _json = JSON(none_as_null=True)
 _DUE = text("due_ms IS NOT NULL")
@@ -357,49 +357,6 @@ workspaces = Table(
     Column("updated_ms", BigInteger, nullable=False),
 )
 """Workspaces for which something was ever set; the others have no row."""
-
-audit = Table(  # triggers refuse to change a row, or to remove one that is not marked as pruned (0011_audit.sql)
-    "audit",
-    metadata,
-    Column("workspace", String(64), primary_key=True),
-    Column("seq", Integer, primary_key=True),
-    Column("at_ms", BigInteger, nullable=False),
-    Column("action", String(32), nullable=False),
-    Column("key_id", String(40)),
-    *(Column(name, Text) for name in ("user", "channel", "agent", "model", "session_id")),
-    Column("turn_id", String(40)),
-    *(Column(name, Text) for name in ("subject", "status", "reason", "tools", "decisions")),
-    *(Column(name, BigInteger) for name in ("tokens", "cost_nano", "duration_ms")),
-    Column("previous_hash", String(64), nullable=False),
-    Column("hash", String(64), nullable=False),
-    Index("audit_by_session", "workspace", "session_id", "seq"),
-    Index("audit_by_turn", "workspace", "turn_id", "seq"),
-    Index("audit_by_user", "workspace", "user", "seq"),
-)
-
-audit_chains = Table(
-    "audit_chains",
-    metadata,
-    Column("workspace", String(64), primary_key=True),
-    Column("last_seq", Integer, nullable=False),
-    Column("last_hash", String(64), nullable=False),
-    Column("pruned_seq", Integer, nullable=False, server_default="0"),  # rows up to this one were removed with age
-    Column("pruned_hash", String(64)),
-)
-"""Where each workspace's chain of audit rows begins and ends."""
-
-user_deletions = Table(
-    "user_deletions",
-    metadata,
-    Column("workspace", String(64), primary_key=True),
-    Column("user", Text, primary_key=True),
-    Column("key_id", String(40), nullable=False),
-    Column("sessions", Integer, nullable=False, server_default="0"),
-    Column("turns", Integer, nullable=False, server_default="0"),
-    Column("keys", Integer, nullable=False),
-    Column("asked_ms", BigInteger, nullable=False),
-)
-"""Users whose data is being deleted; a row goes with the last of their sessions."""
 
 pattern_uses = Table(
     "pattern_uses",

@@ -10,9 +10,10 @@ from loom_worker.core.values.audit import TURN_ENDED, AuditEntry
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.store.audit import append
+from loom_worker.store.audit_tables import audit, user_deletions
 from loom_worker.store.database import Database
 from loom_worker.store.removal import DELETED_REASON, Deleted, remove
-from loom_worker.store.schema import api_keys, audit, sessions, turns, user_deletions
+from loom_worker.store.schema import api_keys, sessions, turns
 
 SESSIONS = 20
 """Sessions that are deleted in one transaction."""

@@ -16,12 +16,12 @@ from loom_worker.core.values.turns import Decision, Ending
 from loom_worker.store import approvals
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.audit import AuditRows, append
+from loom_worker.store.audit_tables import audit
 from loom_worker.store.cancel import cancel
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.outbox import Outbox
-from loom_worker.store.schema import audit
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.workspaces import Workspaces
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, delivery, final, running, submitted
