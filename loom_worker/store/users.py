@@ -45,14 +45,15 @@ class Users:
         """Revoke the user's keys, forget their names, and note that the rest is to go.
 
         Raises:
-            NotFound: the user has no session and no key that is not revoked, and is not being deleted.
+            NotFound: the user has no session, no key that is valid or has a name, and is not being deleted.
         """
         is_kept = and_(*_keys_of(who), api_keys.c.revoked_ms.is_(None))
         with self._database.write(durable=True) as tx:
             known = tx.execute(select(user_deletions).where(*_is_noted(who))).first()
             keys = tx.execute(select(api_keys.c.id).where(is_kept).order_by(api_keys.c.id)).scalars().all()
             has_session = tx.execute(select(sessions.c.lane).where(*_sessions_of(who)).limit(1)).first() is not None
-            if known is None and not keys and not has_session:
+            has_name = tx.execute(select(api_keys.c.id).where(*_keys_of(who), api_keys.c.name != "").limit(1)).first()
+            if known is None and not keys and not has_session and not has_name:
                 raise NotFound(f"There is nothing of a user {who.user!r}.")
             tx.execute(update(api_keys).where(is_kept).values(revoked_ms=now_ms))
             tx.execute(update(api_keys).where(*_keys_of(who)).values(name=""))

@@ -1,5 +1,6 @@
 """One row for each turn that ends and for each act, in the transaction that does it; nobody changes or removes one."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from loom_worker.core.errors import Conflict, Invalid, Overruled
+from loom_worker.core.settings import Settings
 from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.values.audit import AuditEntry, AuditFilter, AuditRow
 from loom_worker.core.values.sessions import NewSession
@@ -287,6 +289,24 @@ def test_heads_name_the_last_row_of_each_workspace(database: Database) -> None:
     heads = AuditRows(database).heads()
     assert {name: head.seq for name, head in heads.items()} == {WORKSPACE: 2, "other": 1}
     assert heads[WORKSPACE].hash == listed(database)[0].hash
+
+
+def test_processes_that_write_at_once_share_one_chain_without_gaps(database: Database, settings: Settings) -> None:
+    others = [Database(settings.database_url, sync="normal") for _ in range(2)]
+
+    def write(each: Database) -> None:
+        for number in range(20):
+            written(each, entry(number))
+
+    threads = [threading.Thread(target=write, args=(each,)) for each in (database, *others)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [row.seq for row in listed(database)] == list(range(60, 0, -1))
+    assert AuditRows(database).verify() == ()
+    for each in others:
+        each.close()
 
 
 def test_a_claim_leaves_no_row(database: Database) -> None:

@@ -89,6 +89,12 @@ def test_a_user_of_whom_there_is_nothing_is_not_found(database: Database) -> Non
         Users(database).begin(JOHN, BY, now_ms=NOW_MS)
 
 
+def test_a_user_of_whom_revoked_keys_are_left_is_found_by_their_names(database: Database) -> None:
+    KeyRows(database).add(key_of(MARIA, revoked_ms=1), "1" * 64)
+    assert done(database) == (0, 0, 0)
+    assert [key.name for key in KeyRows(database).page(WORKSPACE, limit=9, after=None).items] == [""]
+
+
 def test_a_deletion_that_was_broken_off_is_found_and_goes_on(database: Database) -> None:
     for number in range(SESSIONS + 5):
         session_of(database, MARIA, f"s{number}")
