@@ -1,6 +1,6 @@
 """The audit: rows are appended in the transaction that does what they tell of, listed, verified and pruned with age.
 
-The trigger that refuses to remove rows lets those go that the chain's row names as pruned.
+Triggers (0011_audit.sql) refuse to change rows, and to remove any but those that the chain's row names as pruned.
 """
 
 import json
@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.audit import (
     START,
@@ -37,23 +36,19 @@ _HEAD = select(audit_chains.c.last_seq, audit_chains.c.last_hash).where(
     audit_chains.c.workspace == bindparam("our_workspace")
 )
 _APPEND = insert(audit)
-_chain = upsert(audit_chains)
-_SET_HEAD = _chain.on_conflict_do_update(
-    index_elements=["workspace"],
-    set_={"last_seq": _chain.excluded.last_seq, "last_hash": _chain.excluded.last_hash},
-)
 _USER = select(sessions.c.user).where(sessions.c.lane == bindparam("our_lane"))
 _LISTS = ("tools", "decisions")
 
 
 def append(tx: Connection, entry: AuditEntry) -> None:
-    """Add a row to the chain of its workspace; there is one writer, so the head that is read is the last one."""
+    """Add a row to the chain of its workspace, whose head a trigger moves on.
+
+    There is one writer, so the head that is read is the last one.
+    """
     found = tx.execute(_HEAD, {"our_workspace": entry.workspace}).first()
     head = Link() if found is None else Link(found.last_seq, found.last_hash)
     columns = {**entry.columns(), "seq": head.seq + 1, "previous_hash": head.hash}
-    digest = hash_of(columns)
-    tx.execute(_APPEND, {**columns, "hash": digest})
-    tx.execute(_SET_HEAD, {"workspace": entry.workspace, "last_seq": head.seq + 1, "last_hash": digest})
+    tx.execute(_APPEND, {**columns, "hash": hash_of(columns)})
 
 
 def user_of_lane(tx: Connection, lane: str) -> str | None:

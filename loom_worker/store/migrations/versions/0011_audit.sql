@@ -42,6 +42,12 @@ CREATE TRIGGER audit_is_appended BEFORE INSERT ON audit
 WHEN NEW.seq <> 1 + coalesce((SELECT last_seq FROM audit_chains WHERE workspace = NEW.workspace), 0)
 BEGIN SELECT RAISE(ABORT, 'rows of the audit are only appended'); END;
 
+CREATE TRIGGER audit_has_a_head AFTER INSERT ON audit
+BEGIN
+  INSERT INTO audit_chains (workspace, last_seq, last_hash) VALUES (NEW.workspace, NEW.seq, NEW.hash)
+  ON CONFLICT (workspace) DO UPDATE SET last_seq = excluded.last_seq, last_hash = excluded.last_hash;
+END;
+
 CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
 BEGIN SELECT RAISE(ABORT, 'rows of the audit are never changed'); END;
 
