@@ -15,6 +15,7 @@ from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tools import StoredError, Tool
 from loom_worker.core.values.turns import Call, Turn, Waiting, WaitsFor
+from web.audit_schemas import AUDIT_ROW, DELETED_USER
 from web.schemas import (
     CUT,
     FLAG,
@@ -330,6 +331,7 @@ _PROBLEM: Schema = {
 LISTS = (
     *("Session", "Turn", "Message", "Hit", "Snapshot", "Delivery", "Agent", "Tool", "UsageRow", "Error"),
     "Key",
+    "AuditRow",
     "PatternMatch",
 )
 """Answers that come in pages, too."""
@@ -348,6 +350,8 @@ ANSWERS: dict[str, Schema] = {
     "Error": _ERROR,
     "Key": KEY,
     "MadeKey": MADE_KEY,
+    "AuditRow": AUDIT_ROW,
+    "DeletedUser": DELETED_USER,
     "Agent": _AGENT,
     "Pattern": _PATTERN,
     "PatternList": _PATTERN_LIST,

@@ -7,6 +7,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from loom_worker.core.settings import WebSettings
 from web import auth, problems, rate_limits
+from web.audit import AuditViews
 from web.auth import require_scope
 from web.blobs import BlobViews
 from web.caller import ApiCaller, request_id_of, traceparent_of
@@ -23,6 +24,7 @@ from web.patterns import PatternViews
 from web.query import operation_of, require_declared_parameters
 from web.sessions import SessionViews
 from web.turns import TurnViews
+from web.users import UserViews
 from web.workspaces import WorkspaceViews
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ def create_app(service: "Service") -> Flask:
         EventViews(service, limiter),
         ErrorViews(service),
         KeyViews(service),
+        AuditViews(service),
+        UserViews(service),
         BlobViews(service),
         CatalogViews(service),
         PatternViews(service),

@@ -67,7 +67,8 @@ class CatalogViews:
         no_body()
         if not is_id(delivery_id):
             raise NotFound("no such delivery")
-        return json_answer(self._service.replay_delivery(caller().tenant, delivery_id).as_json(), 202)
+        delivery = self._service.replay_delivery(caller().tenant, delivery_id, by=caller().holder.actor)
+        return json_answer(delivery.as_json(), 202)
 
 
 def agent_json(agent: Agent) -> Json:

@@ -348,6 +348,25 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "RotateKey",
         scope="admin",
     ),
+    ApiOperation(
+        "GET",
+        "/v1/audit",
+        "List who did what, the newest first",
+        "audit",
+        {200: "AuditRowList"},
+        (422,),
+        parameters=("action", "user", "session", "turn", "since", "until", *_PAGE),
+        scope="admin",
+    ),
+    ApiOperation(
+        "DELETE",
+        "/v1/users/{user}",
+        "Delete a user's sessions with all in them, and revoke the user's keys; running turns are stopped",
+        "audit",
+        {200: "DeletedUser"},
+        (404,),
+        scope="admin",
+    ),
     ApiOperation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
     ApiOperation(
         "GET", "/readyz", "Database, Redis and a worker that takes turns are there", "probes", {200: "Health"}

@@ -1,5 +1,6 @@
 """Query and header parameters of the API, as the OpenAPI document describes them."""
 
+from loom_worker.core.values.audit import ACTIONS
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import TurnStatus
 from loom_worker.core.values.usage import GROUPS, Purpose
@@ -70,6 +71,8 @@ PARAMETERS: dict[str, Json] = {
     "of_agent": {"name": "agent", "in": "query", "schema": TEXT, "description": "Of this agent only."},
     "model": {"in": "query", "schema": TEXT, "description": "Of this model only."},
     "kind": {"in": "query", "schema": one_of(Purpose), "description": "Of calls for this purpose only."},
+    "action": {"in": "query", "schema": {"type": "string", "enum": list(ACTIONS)}, "description": "Of this kind only."},
+    "user": {"in": "query", "schema": TEXT, "description": "Of this user only."},
     "session": {"in": "query", "schema": TEXT, "description": "Of this session only."},
     "tool": {"in": "query", "schema": TEXT, "description": "Of the tool of this name only."},
     "since": {"in": "query", "schema": TIME, "description": "The first moment that counts."},

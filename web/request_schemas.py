@@ -155,6 +155,13 @@ WORKSPACE_PATCH = _object(
             "type": "boolean",
             "description": "true: what runs is interrupted, what is queued waits, and no turn is accepted (403).",
         },
+        "retention_days": {
+            "type": ["integer", "null"],
+            "minimum": 1,
+            "maximum": 3650,
+            "description": "Sessions that nobody used for so many days are deleted; null: as LOOM_CONVERSATION_DAYS "
+            "says. The shorter of both counts.",
+        },
     },
     description="Rules that are to change: absent members stay as they are, null clears.",
 )

@@ -62,7 +62,7 @@ class SessionViews:
 
     def delete(self, session_id: str) -> Response:
         """Delete a session with all that belongs to it."""
-        self._service.delete_session(caller().tenant, known_session_id(session_id))
+        self._service.delete_session(caller().tenant, known_session_id(session_id), by=caller().holder.actor)
         return Response(status=204)
 
     def messages(self, session_id: str) -> Response:

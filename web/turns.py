@@ -1,5 +1,6 @@
 """Turns: submit one, look at it, wait for its end, cancel it, run it again, list them."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from flask import Response, request
@@ -64,6 +65,7 @@ class TurnViews:
     def decide(self, turn_id: str, call_id: str) -> Response:
         """Decide on a tool call that waits for a person."""
         decided = decision(json_body())
+        decided = replace(decided, by=caller().holder.actor)
         turn = self._service.approvals.decide(caller().tenant, known_turn_id(turn_id), known_call_id(call_id), decided)
         return json_answer(turn.as_json())
 

@@ -36,6 +36,7 @@ WORKSPACE = answer(
         "object": {"type": "string", "const": "workspace"},
         "budget": {"type": ["object", "null"]},
         "disabled": {"type": "boolean"},
+        "retention_days": or_null(WHOLE),
         "updated_at": or_null(TIME),
         "spending": array(ref("Spending")),
     },

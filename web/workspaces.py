@@ -37,7 +37,8 @@ class WorkspaceViews:
     def patch(self, workspace: str) -> Response:
         """Change its rules."""
         changes = workspace_patch(json_body())
-        return json_answer(self._service.workspaces.change(_own(workspace), changes))
+        by = caller().holder.actor
+        return json_answer(self._service.workspaces.change(_own(workspace), changes, by=by))
 
     def usage(self) -> Response:
         """Sum tokens and cost of the workspace."""

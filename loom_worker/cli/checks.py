@@ -61,6 +61,7 @@ def of_settings(
     yield found
     if found.is_ok:
         yield from contents(settings, is_full=is_full)
+        yield from audit(settings)
     yield backend(settings)
     yield from agents(settings, [each for each in problems if each.field != BACKEND_URL])
     yield model(settings)
@@ -182,6 +183,29 @@ def contents(settings: Settings, *, is_full: bool) -> Iterator[InstallationCheck
     took = f"{'all of it' if is_full else 'but for its indexes'} checked in {time.monotonic() - began_s:.1f} s"
     fix = "stop Loom, keep the file aside, restore a backup (docs/operations.md, Backup and restore)"
     yield InstallationCheck("database contents", not found, "; ".join(found) or f"sound, {took}", fix)
+
+
+def audit(settings: Settings) -> Iterator[InstallationCheck]:
+    """Are the rows of the audit as they were written? Nothing is said of a database that is not made yet."""
+    from loom_worker.store import prepare, schema
+    from loom_worker.store.audit import AuditRows
+    from loom_worker.store.database import Database
+
+    if prepare.version_of(settings.database_url) != schema.VERSION:
+        return
+    database = Database(settings.database_url)
+    began_s = time.monotonic()
+    try:
+        rows = AuditRows(database)
+        broken = [f"workspace {each.workspace}, row {each.seq}: {each.why}" for each in rows.verify()]
+        count = sum(head.seq for head in rows.heads().values())
+    except LoomError as error:
+        broken, count = [str(error)], 0
+    finally:
+        database.close()
+    took = f"{count:,} rows hold, checked in {time.monotonic() - began_s:.1f} s"
+    fix = "somebody or something changed them behind Loom; compare with a backup (docs/audit.md)"
+    yield InstallationCheck("audit", not broken, "; ".join(broken) or took, fix)
 
 
 def backend(settings: Settings) -> InstallationCheck:

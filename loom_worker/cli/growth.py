@@ -13,6 +13,7 @@ from loom_worker.supervisor import home
 
 CONVERSATIONS = "LOOM_CONVERSATION_DAYS"
 JOURNALS = "LOOM_JOURNAL_DAYS"
+AUDIT = "LOOM_AUDIT_DAYS"
 BOUNDS = {
     "sessions": CONVERSATIONS,
     "turns": CONVERSATIONS,
@@ -31,6 +32,9 @@ BOUNDS = {
     "spending": "the sessions, agents and workspaces with a budget",
     "workspaces": "the number of workspaces",
     "api_keys": "the keys that were ever made",
+    "audit": AUDIT,
+    "audit_chains": "the number of workspaces",
+    "user_deletions": "the users whose data is being deleted",
 }
 """Tables and what bounds their rows; a test holds it against the schema."""
 EVENTS = "LOOM_EVENT_LOG_BYTES a turn, LOOM_EVENT_TTL_S after its end"
@@ -89,7 +93,8 @@ def _database(settings: Settings) -> Iterator[Growth]:
 
 
 def _with_value(bound: str, settings: Settings) -> str:
-    days = {CONVERSATIONS: settings.retention.conversation_days, JOURNALS: settings.retention.journal_days}
+    kept = settings.retention
+    days = {CONVERSATIONS: kept.conversation_days, JOURNALS: kept.journal_days, AUDIT: kept.audit_days}
     if bound not in days:
         return bound
     return f"{bound} = {days[bound]}" if days[bound] else f"nothing: {bound} = 0"

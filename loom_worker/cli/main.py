@@ -31,6 +31,8 @@ COMMANDS = {
     "skill": "loom_worker.cli.skill",
     "usage": "loom_worker.cli.show",
     "keys": "loom_worker.cli.keys",
+    "users": "loom_worker.cli.users",
+    "audit": "loom_worker.cli.audit",
     "doctor": "loom_worker.cli.doctor",
     "backup": "loom_worker.cli.backup",
     "bench": "loom_worker.cli.bench",

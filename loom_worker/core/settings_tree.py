@@ -134,6 +134,8 @@ class RetentionSettings:
     """The journal of a turn after its end, and deliveries that are done."""
     conversation_days: int = setting("LOOM_CONVERSATION_DAYS", Whole(0, 3650), 0)
     """Sessions after their last turn, and old turns of sessions that go on."""
+    audit_days: int = setting("LOOM_AUDIT_DAYS", Whole(0, 3650), 0)
+    """Rows of the audit."""
 
 
 @dataclass(frozen=True, slots=True)

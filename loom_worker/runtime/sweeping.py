@@ -16,6 +16,7 @@ from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import Settings
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.service.user_deletion import UserDeletions
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -71,12 +72,13 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class ExpiringStores:
-    """What is kept for a time: large results, errors, turns of old sessions."""
+    """What is kept for a time: large results, errors, turns of old sessions, users who are to be deleted."""
 
     references: References
     errors: ToolErrors
     error_days: int
     retention: Retention
+    users: UserDeletions
 
     @classmethod
     def of(cls, settings: Settings, database: Database) -> Self:
@@ -88,6 +90,7 @@ class ExpiringStores:
             ToolErrors(database),
             settings.tools.error_days,
             Retention(database, settings.retention),
+            UserDeletions(database, Lanes(redis_of(settings), settings.lanes), events_of(settings)),
         )
 
     def remove_expired(self, moment_ms: int) -> None:
@@ -95,6 +98,7 @@ class ExpiringStores:
         self.references.tidy(moment_ms)
         self.errors.expire(before_ms=moment_ms - self.error_days * DAY_MS)
         self.retention.once(moment_ms)
+        self.users.resume(moment_ms)
 
 
 def sweeper(settings: Settings, links: Links, expiring: ExpiringStores) -> Sweeper:

@@ -3,6 +3,7 @@
 from loom_worker.core.values.budgets import limits_of
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.core.values.workspaces import Workspace
 from loom_worker.service.announcer import Announcer
 from loom_worker.store.budgets import Budgets
@@ -22,13 +23,13 @@ class WorkspaceRules:
         """A workspace with what is used of its budget."""
         return self._with_spending(self._workspaces.get(name))
 
-    def change(self, name: str, changes: Json) -> Json:
+    def change(self, name: str, changes: Json, *, by: Actor = LOCAL) -> Json:
         """Change some of its rules; what runs in a workspace that is disabled is interrupted at once.
 
         Args:
             changes: members of the rules; null clears one.
         """
-        workspace, lanes = self._workspaces.patch(name, changes, now_ms=now_ms())
+        workspace, lanes = self._workspaces.patch(name, changes, now_ms=now_ms(), by=by)
         for lane in lanes:
             if workspace.rules.is_disabled:
                 self._announcer.alert(lane)

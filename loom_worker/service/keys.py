@@ -101,8 +101,8 @@ class Keys:
         if new.expires_ms is not None and new.expires_ms <= now_ms():
             raise Invalid("The key would have expired already.", (Flaw("/expires_at", "must be in the future"),))
         key, secret = _made(holder.workspace, replace(new, user=new.user or holder.user))
-        self._rows.add(key, digest_of(secret))
-        self._forget()
+        self._rows.add(key, digest_of(secret), by=holder.actor)
+        self.forget()
         log.info("key created", extra={"key": key.id, "workspace": key.workspace})
         return key, secret
 
@@ -124,10 +124,9 @@ class Keys:
         same = NewKey(old.name, old.scopes, old.user, old.expires_ms, old.limits)
         _require_no_more(holder, same)
         key, secret = _made(old.workspace, same, rotated_from=old.id)
-        moment_ms = now_ms()
-        ends_ms = moment_ms + grace_s * 1000
-        self._rows.replace(old, key, digest_of(secret), ends_ms=ends_ms, now_ms=moment_ms)
-        self._forget()
+        ends_ms = key.created_ms + grace_s * 1000
+        self._rows.replace(old, key, digest_of(secret), ends_ms=ends_ms, by=holder.actor)
+        self.forget()
         log.info("key rotated", extra={"key": key.id, "rotated_from": old.id, "workspace": key.workspace})
         return key, secret
 
@@ -141,8 +140,9 @@ class Keys:
             NotFound: the holder has no such key.
             Conflict: it is the last key, and may not be (slug ``last-key``).
         """
-        key = self._rows.revoke(holder.tenant, key_id, now_ms=now_ms(), may_be_last=may_be_last)
-        self._forget()
+        moment_ms, by = now_ms(), holder.actor
+        key = self._rows.revoke(holder.tenant, key_id, now_ms=moment_ms, may_be_last=may_be_last, by=by)
+        self.forget()
         log.info("key revoked", extra={"key": key.id, "workspace": key.workspace})
         return key
 
@@ -168,7 +168,8 @@ class Keys:
             while len(self._known) > CACHED_KEYS:
                 self._known.popitem(last=False)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Read every key anew: some were changed."""
         with self._lock:
             self._known.clear()
             self._required = None

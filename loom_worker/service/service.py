@@ -17,7 +17,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, Session, SessionPatch
-from loom_worker.core.values.tenants import Tenant, user_of
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
 from loom_worker.core.values.usage import ALL, GROUPS, UsageFilter
@@ -34,7 +34,9 @@ from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.rate_limits import RateLimits
 from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
+from loom_worker.service.user_deletion import UserDeletions
 from loom_worker.store.api_keys import KeyRows
+from loom_worker.store.audit import AuditRows
 from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
@@ -109,6 +111,8 @@ class Service:
         self.outbox = Outbox(database)
         self.tool_errors = ToolErrors(database)
         self.keys = Keys(KeyRows(database))
+        self.audit = AuditRows(database)
+        self.users = UserDeletions(database, lanes, waiter.event_log)
         self.references = parts.references
         self.contexts = parts.contexts
         self.patterns = parts.patterns
@@ -159,9 +163,9 @@ class Service:
             self._announcer.wake(session.lane)
         return session
 
-    def delete_session(self, tenant: Tenant, session_id: str) -> None:
+    def delete_session(self, tenant: Tenant, session_id: str, *, by: Actor = LOCAL) -> None:
         """Delete a session, or raise NotFound; its rows go by and by, but nothing sends its text from now on."""
-        deleted = self.sessions.delete(tenant, session_id)
+        deleted = self.sessions.delete(tenant, session_id, by=by)
         time.sleep(SETTLE_S)
         try:
             self._lanes.forget(deleted.lane)
@@ -264,9 +268,9 @@ class Service:
         page = self._turns.page(tenant, where, limit=limit, after=after)
         return replace(page, items=self._waits.with_waits(page.items))
 
-    def replay_delivery(self, tenant: Tenant, delivery_id: str) -> Delivery:
+    def replay_delivery(self, tenant: Tenant, delivery_id: str, *, by: Actor = LOCAL) -> Delivery:
         """Send a delivery again, or raise NotFound."""
-        delivery = self.outbox.replay(tenant, delivery_id, now_ms=now_ms())
+        delivery = self.outbox.replay(tenant, delivery_id, now_ms=now_ms(), by=by)
         self._announcer.deliver(delivery.id)
         return delivery
 

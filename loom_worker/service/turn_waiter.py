@@ -84,6 +84,11 @@ class TurnWaiter:
                     quiet_since_s = time.monotonic()
                     yield None
 
+    @property
+    def event_log(self) -> EventLog:
+        """What readers read."""
+        return self._events
+
     def forget(self, turns: Mapping[str, bool]) -> None:
         """Remove the events of turns whose session is deleted; see EventLog.forget.
 

@@ -1,8 +1,8 @@
 """The database: everything that must survive a crash, over SQLAlchemy.
 
-Foundations: ``database`` connections and transactions, ``schema`` the tables (with ``workspace_tables`` and
-``table_parts``), ``rows`` rows to values, ``prepare`` schema versions (with ``migrations/``), ``file`` the file and
-what can go wrong with it, ``space`` its disk space, ``backup`` copies.
+Foundations: ``database`` connections and transactions, ``schema`` the tables (with ``audit_tables``,
+``workspace_tables`` and ``table_parts``), ``rows`` rows to values, ``prepare`` schema versions (with ``migrations/``),
+``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``journal`` records its steps and its end, ``calls`` its
 tool calls, ``approvals`` a person's decisions, ``cancel`` cancel requests, ``turns`` reads them.
@@ -11,6 +11,7 @@ Sessions: ``sessions``, their ``messages`` and ``memory``; ``search`` finds mess
 question, ``search_rank`` orders the hits).
 
 Other tables: ``outbox`` webhook deliveries, ``ledger`` costs, ``budgets`` what may be spent, ``workspaces`` their
-rules, ``api_keys``, ``tool_errors``, ``blobs`` large results, ``shared_memory``, ``patterns`` their outcomes. ``purge``
-removes deleted sessions, ``retention`` what is too old. ``tenants`` says which rows a client may reach.
+rules, ``api_keys``, ``tool_errors``, ``blobs`` large results, ``shared_memory``, ``patterns`` their outcomes. ``audit``
+says who did what. ``removal`` deletes a session, ``users`` all of a user; ``purge`` removes the rows of deleted
+sessions, ``retention`` and ``idle`` what is too old. ``tenants`` says which rows a client may reach.
 """

@@ -6,8 +6,10 @@ from sqlalchemy import ColumnElement, Connection, bindparam, insert, literal, or
 
 from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.api_keys import ApiKey
+from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.pages import Page, page_of
-from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
+from loom_worker.store.audit import append
 from loom_worker.store.database import Database
 from loom_worker.store.turns import checked_cursor
 from loom_worker.store.workspace_tables import api_keys
@@ -34,10 +36,11 @@ class KeyRows:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, key: ApiKey, digest: str) -> None:
+    def add(self, key: ApiKey, digest: str, *, by: Actor = LOCAL) -> None:
         """Store a new key with the hash of its secret."""
         with self._database.write(durable=True) as tx:
             _insert(tx, key, digest)
+            append(tx, _act("key.created", key, by, at_ms=key.created_ms))
 
     def by_hash(self, digest: str) -> ApiKey | None:
         """The key whose secret has this hash, also if it has ended; None: there is none."""
@@ -72,7 +75,7 @@ class KeyRows:
             listed = map(_key, tx.execute(query).mappings())
             return page_of(listed, limit=limit, cursor=lambda key: key.id)
 
-    def revoke(self, tenant: Tenant, key_id: str, *, now_ms: int, may_be_last: bool) -> ApiKey:
+    def revoke(self, tenant: Tenant, key_id: str, *, now_ms: int, may_be_last: bool, by: Actor = LOCAL) -> ApiKey:
         """End a key now; one that is revoked already stays as it is.
 
         Args:
@@ -93,18 +96,20 @@ class KeyRows:
                     "last-key",
                 )
             tx.execute(update(api_keys).where(api_keys.c.id == key_id).values(revoked_ms=now_ms))
+            append(tx, _act("key.revoked", key, by, at_ms=now_ms))
             return _found(tx, tenant, key_id)
 
-    def replace(self, old: ApiKey, new: ApiKey, digest: str, *, ends_ms: int, now_ms: int) -> None:
+    def replace(self, old: ApiKey, new: ApiKey, digest: str, *, ends_ms: int, by: Actor = LOCAL) -> None:
         """Store the key that replaces another one, and end that one.
 
         Args:
-            ends_ms: when the old key ends, unless it expires before; from ``now_ms`` on.
+            ends_ms: when the old key ends, unless it expires before; from the new one's ``created_ms`` on.
 
         Raises:
             NotFound: the old key is not there.
             Conflict: it has ended (slug ``key-ended``).
         """
+        now_ms = new.created_ms
         with self._database.write(durable=True) as tx:
             kept = _found(tx, old.workspace, old.id)
             if (end := kept.end(now_ms)) is not None:
@@ -113,11 +118,26 @@ class KeyRows:
             expires_ms = ends_ms if kept.expires_ms is None else min(ends_ms, kept.expires_ms)
             changes = {"revoked_ms": now_ms} if ends_ms <= now_ms else {"expires_ms": expires_ms}
             tx.execute(update(api_keys).where(api_keys.c.id == old.id).values(**changes))
+            append(tx, _act("key.rotated", new, by, at_ms=now_ms, reason=old.id))
 
     def touch(self, key_id: str, *, now_ms: int) -> None:
         """Write down that a key was used, at most once a minute whichever process asks."""
         with self._database.write() as tx:
             tx.execute(_TOUCH, {"our_id": key_id, "before_ms": now_ms - TOUCH_MS, "moment_ms": now_ms})
+
+
+def _act(action: str, key: ApiKey, by: Actor, *, at_ms: int, reason: str | None = None) -> AuditEntry:
+    scopes = [{"kind": "scope", "name": scope, "outcome": "granted"} for scope in key.scopes]
+    return AuditEntry(
+        workspace=key.workspace,
+        at_ms=at_ms,
+        action=action,
+        key_id=by.key_id,
+        user=key.user or by.user,
+        subject=key.id,
+        reason=reason,
+        decisions=() if action == "key.revoked" else scopes,
+    )
 
 
 def _ours(tenant: Tenant) -> list[ColumnElement[bool]]:

@@ -5,9 +5,11 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
+from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Call, Decision, Turn
 from loom_worker.store import rows
+from loom_worker.store.audit import append, user_of_lane
 from loom_worker.store.database import Database
 from loom_worker.store.schema import calls
 from loom_worker.store.turns import read_turn, turn_row
@@ -39,7 +41,22 @@ def decide(database: Database, tenant: Tenant, turn_id: str, call_id: str, decis
         turn = read_turn(tx, turn_row(tx, tenant, turn_id))
         call = _waiting(tx, turn, call_id)
         is_call = (calls.c.turn_id == turn_id, calls.c.position == call.position)
-        tx.execute(update(calls).where(*is_call).values(**_changes(decision, now_ms)))
+        changes = _changes(decision, now_ms)
+        tx.execute(update(calls).where(*is_call).values(**changes))
+        made = [{"kind": "approval", "name": call.name, "outcome": changes["approval"]}]
+        entry = AuditEntry(
+            workspace=turn.workspace,
+            at_ms=now_ms,
+            action="approval.decided",
+            key_id=decision.by.key_id,
+            user=user_of_lane(tx, turn.lane),
+            agent=turn.agent,
+            session_id=turn.session_id,
+            turn_id=turn.id,
+            subject=call.id,
+            decisions=made,
+        )
+        append(tx, entry)
         return read_turn(tx, turn_row(tx, tenant, turn_id))
 
 

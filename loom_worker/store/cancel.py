@@ -6,9 +6,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, case, literal, update
 
+from loom_worker.core.values.audit import turn_ended
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import STRENGTH, CancelAction, Turn
+from loom_worker.store.audit import append, user_of_lane
 from loom_worker.store.database import Database
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.schema import turns, unfinished
@@ -74,6 +76,8 @@ def cancel(
         else:
             tx.execute(_REQUEST, asked)
         turn = read_turn(tx, turn_row(tx, tenant, turn_id))
+        if turn.is_finished:
+            append(tx, turn_ended(turn, user=user_of_lane(tx, turn.lane)))
         delivery = deliver(turn) if turn.is_finished else None
         if delivery is not None:
             enqueue_delivery(tx, delivery)

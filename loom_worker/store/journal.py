@@ -9,6 +9,7 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Interrupted
+from loom_worker.core.values.audit import AuditEntry, turn_ended
 from loom_worker.core.values.budgets import Settlement
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_ms as moment_ms
@@ -18,6 +19,7 @@ from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.turns import CANCELLED, OPEN_CALL, Call, CancelAction, Claim, Ending, Step
 from loom_worker.store import rows
+from loom_worker.store.audit import append
 from loom_worker.store.budgets import forget, settle
 from loom_worker.store.claims import fenced_update, final_update
 from loom_worker.store.database import Database
@@ -95,6 +97,10 @@ class Final:
     """Whether the turn counts as a success of its patterns; None: as neither success nor failure."""
     known_cancel: CancelAction | None = None
     """The client's cancel request that this end takes into account."""
+    all_calls: Sequence[Call] = ()
+    """All calls of the turn as they ended, for the audit."""
+    decisions: Sequence[Json] = ()
+    """What guards and judges decided, for the audit: ``{kind, name, outcome}`` each."""
 
 
 class Journal:
@@ -157,6 +163,7 @@ class Journal:
                 _count_uses(tx, claim.turn.workspace, final, now_ms=now_ms)
             if final.delivery is not None:
                 enqueue_delivery(tx, final.delivery)
+            append(tx, _audited(claim, final))
             crash_points.reached("turn.committing")
 
 
@@ -218,6 +225,19 @@ def _count_uses(tx: Connection, workspace: str, final: Final, *, now_ms: int) ->
         tokens=spent.tokens,
         now_ms=now_ms,
     )
+
+
+def _audited(claim: Claim, final: Final) -> AuditEntry:
+    ended = replace(
+        claim.turn,
+        status=final.ending.status,
+        reason=final.ending.reason,
+        usage=Usage.from_json(final.progress["usage"]),
+        calls=tuple(final.all_calls),
+        run_ms=final.progress["run_ms"],
+        completed_ms=final.progress["completed_ms"],
+    )
+    return turn_ended(ended, user=claim.user, model=", ".join(final.spent) or None, decisions=final.decisions)
 
 
 def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:

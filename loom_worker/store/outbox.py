@@ -3,10 +3,12 @@
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from loom_worker.core.errors import NotFound
+from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page, page_of
-from loom_worker.core.values.tenants import Tenant, workspace_of
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.store import rows
+from loom_worker.store.audit import append
 from loom_worker.store.database import Database
 from loom_worker.store.schema import kept_delivery, outbox, turns
 from loom_worker.store.tenants import of_session, ours
@@ -53,7 +55,7 @@ class Outbox:
             values = {name: getattr(delivery, name) for name in names}
             tx.execute(update(outbox).where(outbox.c.id == delivery.id).values(**values))
 
-    def replay(self, tenant: Tenant, delivery_id: str, *, now_ms: int) -> Delivery:
+    def replay(self, tenant: Tenant, delivery_id: str, *, now_ms: int, by: Actor = LOCAL) -> Delivery:
         """Make a delivery due now, with all its attempts anew.
 
         Raises:
@@ -64,7 +66,9 @@ class Outbox:
             again = {"status": "pending", "attempts": 0, "next_ms": now_ms, "delivered_ms": None}
             if tx.execute(update(outbox).where(*mine).values(**again)).rowcount != 1:
                 raise NotFound(f"There is no delivery {delivery_id!r}.")
-            return rows.delivery(tx.execute(select(outbox).where(*mine)).mappings().one())
+            delivery = rows.delivery(tx.execute(select(outbox).where(*mine)).mappings().one())
+            append(tx, _replayed(delivery, by, at_ms=now_ms))
+            return delivery
 
     def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[Delivery]:
         """List deliveries, the newest first; ``after`` is the id of the last one seen."""
@@ -75,6 +79,18 @@ class Outbox:
         with self._database.read() as tx:
             listed = map(rows.delivery, tx.execute(query).mappings())
             return page_of(listed, limit=limit, cursor=lambda delivery: delivery.id)
+
+
+def _replayed(delivery: Delivery, by: Actor, *, at_ms: int) -> AuditEntry:
+    return AuditEntry(
+        workspace=delivery.workspace,
+        at_ms=at_ms,
+        action="delivery.replayed",
+        key_id=by.key_id,
+        user=by.user,
+        turn_id=delivery.turn_id,
+        subject=delivery.id,
+    )
 
 
 def _of(tenant: Tenant) -> list[ColumnElement[bool]]:

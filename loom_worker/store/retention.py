@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Text, bindparam, cast, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Text, bindparam, cast, delete, func, select
 
 from loom_worker.core.settings import RetentionSettings
 from loom_worker.core.values.ids import sortable_id
+from loom_worker.store.audit import AuditRows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.idle import DAY_MS, SESSIONS, IdleSessions, delete_idle
 from loom_worker.store.purge import BATCH_CHARACTERS, REST_S
 from loom_worker.store.schema import (
     DELETED,
@@ -31,7 +33,6 @@ from loom_worker.store.schema import (
 )
 from loom_worker.store.space import give_back
 
-DAY_MS = 24 * 3600 * 1000
 BATCHES = 10
 """Batches of each kind in one sweep."""
 ROWS = 50
@@ -40,20 +41,11 @@ BATCH_BYTES = 100_000
 """Most bytes that a batch removes, unless one row alone has more: each page of them is overwritten."""
 PAUSE_MS = 10 * 60 * 1000
 """Pause after a walk through a whole table."""
-SESSIONS = 20
-"""Sessions that a batch looks at."""
 MESSAGES = 100
 """Messages of one session that are looked at together; more if its oldest turn has more."""
 ROUNDS = 5
 """Batches of one session before the next session has its turn."""
 
-_has_open = select(turns.c.id).where(turns.c.lane == sessions.c.lane, unfinished()).exists()
-_has_pending = (
-    select(outbox.c.id)
-    .join(turns, turns.c.id == outbox.c.turn_id)
-    .where(turns.c.lane == sessions.c.lane, outbox.c.status == "pending")
-    .exists()
-)
 _OLDEST = (
     select(
         messages.c.n,
@@ -82,8 +74,10 @@ class Retention:
             (_Deliveries(database), settings.journal_days),
             (_Accounts(database), ACCOUNT_DAYS),
             (_Conversations(database), settings.conversation_days),
+            (_Audit(database), settings.audit_days),
         )
         self._walks = [_Walk(expiry, days * DAY_MS) for expiry, days in kinds if days]
+        self._walks.append(_Walk(IdleSessions(database), 0))  # each workspace says how many days
 
     def once(self, now_ms: int) -> None:
         """Remove some of what is too old, and give some free pages back to the disk.
@@ -182,6 +176,17 @@ class _Accounts:
         return ""
 
 
+class _Audit:
+    """The oldest rows of the audit; what is left of the chain stays verifiable."""
+
+    def __init__(self, database: Database) -> None:
+        self._audit = AuditRows(database)
+
+    def remove_some(self, after: str, before_ms: int) -> str:
+        """As ``_Expiry``; the key says only that there may be more."""
+        return "more" if self._audit.prune(before_ms=before_ms) else ""
+
+
 def _fitting(sized: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
     """The ids in groups, each of which has at most BATCH_BYTES or one id."""
     group: list[str] = []
@@ -225,20 +230,10 @@ class _Conversations:
         for row in found:
             if row.is_old and row.workspace != DELETED:
                 if row.updated_ms < before_ms:
-                    self._delete(row.lane, before_ms)
+                    delete_idle(self._database, row.lane, before_ms)
                 else:
                     self._shorten(row.lane, before_ms)
         return found[-1].lane if len(found) == SESSIONS else ""
-
-    def _delete(self, lane: str, before_ms: int) -> None:
-        is_idle = (sessions.c.lane == lane, sessions.c.updated_ms < before_ms, ~_has_open)
-        with self._database.read() as tx:  # the webhooks of a long session take a while to look through
-            if tx.execute(select(sessions.c.lane).where(*is_idle, ~_has_pending)).first() is None:
-                return
-        with self._database.write() as tx:
-            gone = update(sessions).where(*is_idle).values(workspace=DELETED, id=lane)
-            if tx.execute(gone).rowcount:
-                tx.execute(delete(memory).where(memory.c.lane == lane))
 
     def _shorten(self, lane: str, before_ms: int) -> None:
         for _ in range(ROUNDS):

@@ -24,10 +24,10 @@ from sqlalchemy import (
 )
 
 from loom_worker.core.values.turns import UNFINISHED
-from loom_worker.store import workspace_tables  # noqa: F401 - its tables belong to the schema, too
+from loom_worker.store import audit_tables, workspace_tables  # noqa: F401 - their tables belong to the schema, too
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0010"
+VERSION = "0011"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"

@@ -2,8 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
@@ -15,25 +14,15 @@ from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.sessions import NewSession, Session, SessionPatch
-from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.store import purge, rows
-from loom_worker.store.budgets import forget
 from loom_worker.store.database import Database
-from loom_worker.store.ledger import charge_unfinished
+from loom_worker.store.removal import Deleted, remove
 from loom_worker.store.schema import DELETED, memory, sessions, turns, unfinished
 from loom_worker.store.tenants import OURS, ours, parameters
 
 _FIND = select(sessions).where(OURS, sessions.c.id == bindparam("our_id"))
 _OF_LANE = select(sessions).where(sessions.c.lane == bindparam("our_lane"), sessions.c.workspace != DELETED)
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """A session that was deleted."""
-
-    lane: str
-    turns: Mapping[str, bool]
-    """By id of its turns: True if the turn had not ended, so that a worker may still run it."""
 
 
 class Sessions:
@@ -92,7 +81,7 @@ class Sessions:
                 tx.execute(update(memory).where(memory.c.lane == row["lane"]).values(schemas=None))
         return self.get(tenant, session_id)
 
-    def delete(self, tenant: Tenant, session_id: str) -> Deleted:
+    def delete(self, tenant: Tenant, session_id: str, *, by: Actor = LOCAL) -> Deleted:
         """Delete a session for good; return what other stores may still hold of it.
 
         From now on nobody finds it or anything in it, none of its turns runs, and its id is free. ``purge`` removes its
@@ -102,15 +91,14 @@ class Sessions:
             NotFound: the tenant has no such session.
         """
         with self._database.write(durable=True) as tx:
-            lane: str = found(tx, tenant, session_id)["lane"]
-            tx.execute(update(sessions).where(sessions.c.lane == lane).values(workspace=DELETED, id=lane))
-            charge_unfinished(tx, lane, now_ms=moment_ms())
-            forget(tx, "session", lane)
-            live = tx.execute(select(turns.c.id).where(turns.c.lane == lane, unfinished())).scalars().all()
-            purge.remove_live_rows(tx, lane)
+            deletion = remove(tx, found(tx, tenant, session_id), by, now_ms=moment_ms())
+        return self.with_ended_turns(deletion)
+
+    def with_ended_turns(self, deleted: Deleted) -> Deleted:
+        """A deleted session with its turns that had ended, too."""
         with self._database.read() as tx:
-            ended = tx.execute(select(turns.c.id).where(turns.c.lane == lane)).scalars().all()
-        return Deleted(lane, {**dict.fromkeys(ended, False), **dict.fromkeys(live, True)})
+            ended = tx.execute(select(turns.c.id).where(turns.c.lane == deleted.lane)).scalars().all()
+        return Deleted(deleted.lane, {**dict.fromkeys(ended, False), **deleted.turns})
 
     def deleted_turns(self, *, limit: int) -> tuple[str, ...]:
         """Ids of turns of deleted sessions whose rows are still there."""

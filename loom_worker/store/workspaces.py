@@ -3,8 +3,11 @@
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.core.values.workspaces import Rules, Workspace
+from loom_worker.store.audit import append
 from loom_worker.store.cancel import weaker_than
 from loom_worker.store.database import Database
 from loom_worker.store.schema import turns, unfinished
@@ -42,7 +45,7 @@ class Workspaces:
             row = tx.execute(_FIND, {"our_name": name}).mappings().first()
         return Workspace(name) if row is None else Workspace(name, Rules.of(row["rules"]), row["updated_ms"])
 
-    def patch(self, name: str, changes: Json, *, now_ms: int) -> tuple[Workspace, tuple[str, ...]]:
+    def patch(self, name: str, changes: Json, *, now_ms: int, by: Actor = LOCAL) -> tuple[Workspace, tuple[str, ...]]:
         """Change some rules.
 
         Args:
@@ -63,9 +66,26 @@ class Workspaces:
             )
             kept = {column: new.excluded[column] for column in ("rules", "is_disabled", "updated_ms")}
             tx.execute(new.on_conflict_do_update(index_elements=["name"], set_=kept))
+            append(tx, _act(Workspace(name, rules, now_ms), changes, by, was_disabled=before.is_disabled))
             lanes: tuple[str, ...] = ()
             if rules.is_disabled:
                 lanes = tuple(tx.execute(_STOP, {"our_name": name}).scalars())
             elif before.is_disabled:
                 lanes = tuple(tx.execute(_WAITING, {"our_name": name}).scalars())
         return Workspace(name, rules, now_ms), lanes
+
+
+def _act(workspace: Workspace, changes: Json, by: Actor, *, was_disabled: bool) -> AuditEntry:
+    is_disabled = workspace.rules.is_disabled
+    switched = "workspace.disabled" if is_disabled else "workspace.enabled"
+    return AuditEntry(
+        workspace=workspace.name,
+        at_ms=workspace.updated_ms or 0,
+        action="workspace.changed" if is_disabled == was_disabled else switched,
+        key_id=by.key_id,
+        user=by.user,
+        decisions=[
+            {"kind": "rule", "name": name, "outcome": "cleared" if value is None else "set"}
+            for name, value in sorted(changes.items())
+        ],
+    )

@@ -63,6 +63,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         memory_due=is_full,
         uses=uses(state.patterns),
         has_succeeded=has_succeeded(ending),
+        all_calls=turn.calls,
     )
     execution.write(partial(worker.journal.finish, state.claim, final))
     crash_points.reached("turn.ended")

@@ -21,7 +21,7 @@ def check_rest(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     What the run itself found (leases, unacknowledged messages, processes, files) is passed on. In the database: no
     turn is unfinished, held or parked; no call is open; every row belongs to a turn, every message to one that has
     ended; SQLite finds its file sound; the ledger has each turn's usage once, and each session the sum of its turns'
-    and of its summaries'.
+    and of its summaries'; the audit has one row for each turn that has ended, in a chain that holds.
     """
     for leftover in evidence.leftovers:
         yield _i9(leftover)

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import JSON
 
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.values.audit import Link, first_break
 from loom_worker.core.values.turns import Call, Turn
 from loom_worker.store import rows
 from loom_worker.store.schema import metadata
@@ -34,6 +35,12 @@ ORPHANS = {
     }.items()
 }
 """Rows of turns that do not exist: messages and usage carry no foreign key that would forbid them."""
+UNAUDITED = (
+    "SELECT id, found FROM (SELECT id, (SELECT count(*) FROM audit WHERE audit.workspace = turns.workspace"
+    " AND turn_id = turns.id AND action = 'turn.ended') AS found FROM turns WHERE completed_ms IS NOT NULL)"
+    " WHERE found <> 1"
+)
+"""Turns that have ended without a row of the audit, or with two."""
 ORPHANS["usage"] += " AND turn_id <> ''"  # a summary is no turn's
 
 
@@ -215,6 +222,17 @@ def _faults(connection: sqlite3.Connection) -> Iterator[str]:
     for table, query in ORPHANS.items():
         for (key,) in connection.execute(query):
             yield f"orphan: {table} {key} belongs to no turn"
+    for turn_id, count in connection.execute(UNAUDITED):
+        yield f"audit: turn {turn_id} has ended and has {count} rows"
+    yield from _broken_chains(connection)
+
+
+def _broken_chains(connection: sqlite3.Connection) -> Iterator[str]:
+    for workspace, seq, digest in connection.execute("SELECT workspace, last_seq, last_hash FROM audit_chains"):
+        rows = connection.execute("SELECT * FROM audit WHERE workspace = ? ORDER BY seq", (workspace,))
+        broken = first_break(map(dict, rows), workspace, Link(), Link(seq, digest))
+        if broken is not None:
+            yield f"audit: row {broken.seq} of {workspace}: {broken.why}"
 
 
 def _grouped(items: Iterable[Any], key: Any) -> dict[Any, tuple[Any, ...]]:

@@ -49,6 +49,8 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
     whole = replace(holder, scopes=ALL_SCOPES)
     _, secret = service.keys.create(whole, NewKey("asks", ("admin",)))
     key, _ = service.keys.create(whole, NewKey(marker, ("read",)))
+    if holder.user is None:
+        service.create_session(tenant, NewSession(id=f"u-{marker}", user=f"user-{marker}"))
     return Belongings(
         holder,
         secret,
@@ -65,6 +67,7 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
             "snapshot_id": _snapshot(stage, lane, session_id, marker),
             "key_id": key.id,
             "workspace": holder.workspace,
+            "user": holder.user or f"user-{marker}",
         },
     )
 

@@ -47,7 +47,7 @@ class Exchange(BaseHTTPRequestHandler):
 @contextmanager
 def serving(answer: Callable[[Exchange], None]) -> Iterator[str]:
     """The URL of a server that hands each request to ``answer``."""
-    methods = {f"do_{method}": lambda exchange: answer(exchange) for method in ("GET", "POST")}
+    methods = {f"do_{method}": lambda exchange: answer(exchange) for method in ("GET", "POST", "DELETE")}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Exchange,), methods))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

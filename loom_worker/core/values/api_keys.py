@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from loom_worker.core.values.json import Json, rfc3339
-from loom_worker.core.values.tenants import Tenant, WorkspaceUser
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, WorkspaceUser
 
 KeyScope = Literal["read", "chat", "admin"]
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
@@ -56,6 +56,11 @@ class KeyHolder:
     def tenant(self) -> Tenant:
         """Whose data the holder may reach."""
         return self.workspace if self.user is None else WorkspaceUser(self.workspace, self.user)
+
+    @property
+    def actor(self) -> Actor:
+        """Who acts, for the audit."""
+        return Actor(self.key_id or LOCAL.key_id, self.user)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,20 @@ Tenant = str | WorkspaceUser
 """A workspace, by its name, or one user of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who does something, as the audit names it."""
+
+    key_id: str = "local"
+    """``key_…``, ``env_…`` for a key of LOOM_API_KEYS, ``local`` for this machine, ``retention`` for what expired."""
+    user: str | None = None
+    """Whom the key acts for."""
+
+
+LOCAL = Actor()
+RETENTION = Actor("retention")
+
+
 def workspace_of(tenant: Tenant) -> str:
     """The workspace in question."""
     return tenant if isinstance(tenant, str) else tenant.workspace

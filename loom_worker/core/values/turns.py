@@ -10,6 +10,7 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.sessions import Choice
+from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 
 WaitsFor = Literal["lane", "model", "rate_limit", "tools", "person"]
@@ -53,6 +54,7 @@ class Decision:
     """Of an edited call: all of them, in place of those the model gave."""
     reason: str | None = None
     """Why it is rejected; the model reads it."""
+    by: Actor = LOCAL
 
 
 TurnStatus = Literal["queued", "in_progress", "requires_action", "completed", "failed", "cancelled", "incomplete"]
@@ -228,6 +230,8 @@ class Turn:
     budget: Json | None = None
     trace_id: str | None = None
     request_id: str | None = None
+    key_id: str | None = None
+    """Of the API key with which it was submitted; None where no key was needed."""
     retry_of: str | None = None
     cancel: CancelAction | None = None
     started_ms: int | None = None

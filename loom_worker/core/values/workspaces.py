@@ -13,16 +13,19 @@ class Rules:
     """What all its sessions may spend together: ``{usd?, tokens?, tool_calls?, day?: {…}, month?: {…}}``."""
     is_disabled: bool = False
     """True: no turn is accepted or begun, and what runs is interrupted."""
+    retention_days: int | None = None
+    """Sessions that nobody used for so many days are deleted; None: as LOOM_CONVERSATION_DAYS says."""
 
     @classmethod
     def of(cls, stored: Json | None) -> "Rules":
         """Read what ``as_json`` wrote; what is missing is not set."""
         stored = stored or {}
-        return cls(budget=stored.get("budget"), is_disabled=stored.get("disabled", False))
+        days = stored.get("retention_days")
+        return cls(stored.get("budget"), stored.get("disabled", False), None if days is None else int(days))
 
     def as_json(self) -> Json:
         """As they are stored, and as PATCH takes them."""
-        return {"budget": self.budget, "disabled": self.is_disabled}
+        return {"budget": self.budget, "disabled": self.is_disabled, "retention_days": self.retention_days}
 
 
 NO_RULES = Rules()

@@ -40,6 +40,23 @@ def test_a_row_of_no_turn_is_found(run: Run, table: str) -> None:
     assert_found(run.evidence(), "I9", f"orphan: {table}")
 
 
+def open_to_changes(run: Run) -> None:
+    with closing(sqlite3.connect(run.settings.home / "loom.db")) as connection:
+        connection.execute("DROP TRIGGER audit_is_not_changed")
+
+
+def test_a_turn_without_its_row_of_the_audit_is_found(run: Run) -> None:
+    open_to_changes(run)
+    run.sql("UPDATE audit SET turn_id = 'turn_gone' WHERE turn_id = ?", run.id_of("T00001"))
+    assert_found(run.evidence(), "I9", "has ended and has 0 rows")
+
+
+def test_a_row_of_the_audit_that_was_changed_is_found(run: Run) -> None:
+    open_to_changes(run)
+    run.sql("UPDATE audit SET tokens = 1 + coalesce(tokens, 0) WHERE seq = 1")
+    assert_found(run.evidence(), "I9", "its hash is not that of its columns")
+
+
 def test_a_broken_reference_is_found(run: Run) -> None:
     run.sql("UPDATE turns SET lane = 'nowhere' WHERE id = ?", run.id_of("T00003"))
     assert_found(run.evidence(), "I9", "of turns has no sessions")

@@ -6,10 +6,12 @@ from sqlalchemy import update
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import RetentionSettings, Settings
+from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.ids import sortable_id
 from loom_worker.core.values.turns import Step
 from loom_worker.events.rebuild import rebuild
 from loom_worker.store import space
+from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
 from loom_worker.store.file import path_of
 from loom_worker.store.journal import Journal
@@ -105,6 +107,18 @@ def test_deliveries_go_when_they_are_done_and_those_that_are_pending_stay(
     journals.once(OVER_MS + PAUSE_MS)
     with database.read() as tx:
         assert tx.execute(outbox.select()).mappings().one()["status"] == "pending"
+
+
+def test_rows_of_the_audit_go_after_their_days(database: Database) -> None:
+    ended(database)
+    rows = AuditRows(database)
+    kept, pruned = (Retention(database, RetentionSettings(audit_days=days)) for days in (0, DAYS))
+    kept.once(LATER_MS + DAY_MS)
+    pruned.once(LATER_MS - DAY_MS)
+    assert rows.page(WORKSPACE, AuditFilter(), limit=9, after=None).items
+    Retention(database, RetentionSettings(audit_days=DAYS)).once(LATER_MS + DAY_MS)
+    assert rows.page(WORKSPACE, AuditFilter(), limit=9, after=None).items == ()
+    assert rows.verify() == ()
 
 
 def test_by_default_conversations_are_kept_for_ever(database: Database) -> None:

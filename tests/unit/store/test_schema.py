@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.memory import MemoryState
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store.api_keys import KeyRows
+from loom_worker.store.audit import AuditRows
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
@@ -125,6 +127,22 @@ ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
     "a page of keys": (
         lambda database: KeyRows(database).page(WORKSPACE, limit=9, after="key_x"),
         "api_keys_by_workspace (workspace=? AND id<?)",
+    ),
+    "a page of the audit": (
+        lambda database: AuditRows(database).page(WORKSPACE, AuditFilter(), limit=9, after="7"),
+        "PRIMARY KEY",
+    ),
+    "the audit of a session": (
+        lambda database: AuditRows(database).page(WORKSPACE, AuditFilter(session_id="s1"), limit=9, after=None),
+        "audit_by_session (workspace=? AND session_id=?)",
+    ),
+    "the audit of a turn": (
+        lambda database: AuditRows(database).page(WORKSPACE, AuditFilter(turn_id="t"), limit=9, after=None),
+        "audit_by_turn (workspace=? AND turn_id=?)",
+    ),
+    "the audit of a user": (
+        lambda database: AuditRows(database).page(MARIA, AuditFilter(), limit=9, after=None),
+        "audit_by_user (workspace=? AND user=?)",
     ),
     "the end of a turn": (lambda database: Journal(database).finish(running(database), final()), "PRIMARY KEY"),
 }

@@ -42,7 +42,7 @@ SHARED = frozenset(
 """What is the same for everybody: it comes from the operator's files."""
 FIGURES = frozenset({"/v1/queue/stats"})
 """Figures without names; tested on their own below."""
-OF_ALL_USERS = frozenset({"/v1/workspaces/{workspace}"})
+OF_ALL_USERS = frozenset({"/v1/workspaces/{workspace}", "/v1/users/{user}"})
 """What no key reaches that acts for one user."""
 QUERIES = {"/v1/usage": "?group_by=session"}
 """What lets a list show whose things are in it."""

@@ -1,0 +1,217 @@
+"""The audit: who did what, in rows whose hashes form a chain. It holds ids, names of tools and figures, never texts."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loom_worker.core.values.budgets import nano
+from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.tenants import LOCAL
+from loom_worker.core.values.turns import Call, Turn
+
+START = "0" * 64
+"""What stands for the hash of the row before the first one."""
+NOT_RUN = "(not run)"
+"""Stands for the tools of calls that were never sent: their name may be any text of the model."""
+TURN_ENDED = "turn.ended"
+ACTIONS = (
+    TURN_ENDED,
+    "approval.decided",
+    "session.deleted",
+    "user.deleted",
+    "key.created",
+    "key.rotated",
+    "key.revoked",
+    "workspace.changed",
+    "workspace.disabled",
+    "workspace.enabled",
+    "delivery.replayed",
+)
+"""All that is written to the audit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """What happened, before it has its place in the chain; ``None`` where there is no such thing."""
+
+    workspace: str
+    at_ms: int
+    action: str
+    key_id: str | None = None
+    user: str | None = None
+    """Whose session it is, else whom the key acts for."""
+    channel: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    session_id: str | None = None
+    turn_id: str | None = None
+    subject: str | None = None
+    """The id of what was acted on, where that is no session or turn: of a key, a user, a call, a delivery."""
+    status: str | None = None
+    reason: str | None = None
+    tools: Sequence[Json] = ()
+    decisions: Sequence[Json] = ()
+    tokens: int | None = None
+    cost_nano: int | None = None
+    duration_ms: int | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """As they are stored: lists as JSON text, so that the hash covers every character of them."""
+        values = {name: getattr(self, name) for name in AuditEntry.__slots__}
+        return {**values, "tools": _text(self.tools), "decisions": _text(self.decisions)}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """An entry in its place."""
+
+    seq: int
+    """1, 2, 3… in the chain of its workspace."""
+    entry: AuditEntry
+    previous_hash: str
+    hash: str
+
+    def brief(self) -> "AuditRow":
+        """As lists hold it: a row has no long fields."""
+        return self
+
+    def as_json(self) -> Json:
+        """The AuditRow of the HTTP API."""
+        entry = self.entry
+        shown = {name: getattr(entry, name) for name in AuditEntry.__slots__ if name not in ("at_ms", "cost_nano")}
+        return {
+            "seq": self.seq,
+            "object": "audit.row",
+            "at": rfc3339(entry.at_ms),
+            **shown,
+            "tools": list(entry.tools),
+            "decisions": list(entry.decisions),
+            "cost_nano_usd": entry.cost_nano,
+            "previous_hash": self.previous_hash,
+            "hash": self.hash,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One place of a chain: the number of a row, and its hash."""
+
+    seq: int = 0
+    hash: str = START
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenChain:
+    """Where a chain does not hold."""
+
+    workspace: str
+    seq: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which rows are listed; None lets all pass."""
+
+    action: str | None = None
+    user: str | None = None
+    session_id: str | None = None
+    turn_id: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """The first moment that is too late."""
+
+
+def hash_of(columns: Mapping[str, Any]) -> str:
+    """SHA-256 of a row, its ``previous_hash`` included and its ``hash`` left out.
+
+    Over JSON with sorted members and without those that are null: a column that is added later leaves it as it is.
+    """
+    values = {name: value for name, value in columns.items() if value is not None and name != "hash"}
+    return hashlib.sha256(_canonical(values).encode("ascii")).hexdigest()
+
+
+def first_break(rows: Iterable[Mapping[str, Any]], workspace: str, start: Link, head: Link) -> BrokenChain | None:
+    """The first place at which a chain does not hold; None if it is whole.
+
+    Args:
+        rows: the columns of a workspace's rows, by seq.
+        start: the last row that was removed with age; ``Link()``: none was.
+        head: the last row that was ever written.
+    """
+    last = start
+    for row in rows:
+        if row["seq"] != last.seq + 1:
+            return BrokenChain(workspace, last.seq + 1, f"row {last.seq + 1} is missing")
+        if row["previous_hash"] != last.hash:
+            return BrokenChain(workspace, last.seq + 1, "it does not follow the row before it")
+        if row["hash"] != hash_of(row):
+            return BrokenChain(workspace, last.seq + 1, "its hash is not that of its columns")
+        last = Link(row["seq"], row["hash"])
+    if last.seq < head.seq:
+        return BrokenChain(workspace, last.seq + 1, f"rows {last.seq + 1} to {head.seq} are missing at the end")
+    return None if last == head else BrokenChain(workspace, last.seq, "the chain ends otherwise than its head says")
+
+
+def turn_ended(turn: Turn, *, user: str | None, model: str | None = None, decisions: Sequence[Json] = ()) -> AuditEntry:
+    """The row of a turn that has ended.
+
+    Args:
+        turn: as every reader finds it, with all of its calls.
+        user: of its session.
+        model: that answered; several are joined.
+        decisions: of guards and judges; those of people are read from the calls.
+    """
+    used = turn.usage
+    return AuditEntry(
+        workspace=turn.workspace,
+        at_ms=turn.completed_ms or 0,
+        action=TURN_ENDED,
+        key_id=turn.key_id or LOCAL.key_id,
+        user=user,
+        agent=turn.agent,
+        model=model,
+        session_id=turn.session_id,
+        turn_id=turn.id,
+        status=turn.status,
+        reason=turn.reason,
+        tools=tool_counts(turn.calls),
+        decisions=(*approval_decisions(turn.calls), *decisions),
+        tokens=used.tokens,
+        cost_nano=None if used.cost_usd is None else nano(used.cost_usd),
+        duration_ms=turn.run_ms,
+    )
+
+
+def tool_counts(calls: Iterable[Call]) -> tuple[Json, ...]:
+    """How often each tool was called, by name, with how it ended.
+
+    A tool that was neither run nor shown to a person counts as NOT_RUN.
+    """
+    found: dict[str, Counter[str]] = {}
+    for call in calls:
+        is_known = call.sends > 0 or call.approval is not None
+        found.setdefault(call.name if is_known else NOT_RUN, Counter())[call.status] += 1
+    return tuple({"name": name, "calls": ends.total(), "outcomes": dict(ends)} for name, ends in sorted(found.items()))
+
+
+def approval_decisions(calls: Iterable[Call]) -> tuple[Json, ...]:
+    """What was said to calls that needed a person."""
+    asked = [call for call in calls if call.approval is not None]
+    return tuple({"kind": "approval", "name": call.name, "outcome": call.approval} for call in asked)
+
+
+def _text(items: Sequence[Json]) -> str | None:
+    return _canonical(list(items)) if items else None
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_foreign)
+
+
+def _foreign(value: Any) -> Json:
+    """SQLite keeps bytes in any column; no column of ours is an object, so they equal nothing that we write."""
+    return {"bytes": bytes(value).hex()}

@@ -1,0 +1,157 @@
+"""The audit: rows are appended in the transaction that does what they tell of, listed, verified and pruned with age.
+
+Triggers (0011_audit.sql) refuse to change rows, and to remove any but those that the chain's row names as pruned.
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
+
+from loom_worker.core.values.audit import (
+    START,
+    AuditEntry,
+    AuditFilter,
+    AuditRow,
+    BrokenChain,
+    Link,
+    first_break,
+    hash_of,
+)
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.pages import Page, no_cursor, page_of
+from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.store.audit_tables import audit, audit_chains
+from loom_worker.store.database import Database
+from loom_worker.store.schema import sessions
+
+PRUNED = 500
+"""Rows that are looked at, and removed, in one transaction."""
+_READ = 1000
+"""Rows that a verification holds at a time."""
+
+_HEAD = select(audit_chains.c.last_seq, audit_chains.c.last_hash).where(
+    audit_chains.c.workspace == bindparam("our_workspace")
+)
+_APPEND = insert(audit)
+_USER = select(sessions.c.user).where(sessions.c.lane == bindparam("our_lane"))
+_LISTS = ("tools", "decisions")
+
+
+def append(tx: Connection, entry: AuditEntry) -> None:
+    """Add a row to the chain of its workspace, whose head a trigger moves on.
+
+    There is one writer, so the head that is read is the last one.
+    """
+    found = tx.execute(_HEAD, {"our_workspace": entry.workspace}).first()
+    head = Link() if found is None else Link(found.last_seq, found.last_hash)
+    columns = {**entry.columns(), "seq": head.seq + 1, "previous_hash": head.hash}
+    tx.execute(_APPEND, {**columns, "hash": hash_of(columns)})
+
+
+def user_of_lane(tx: Connection, lane: str) -> str | None:
+    """Whose session it is, by its internal key."""
+    return tx.execute(_USER, {"our_lane": lane}).scalar()
+
+
+class AuditRows:
+    """The table of the audit."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def page(self, tenant: Tenant, where: AuditFilter, *, limit: int, after: str | None) -> Page[AuditRow]:
+        """List rows, the newest first; a tenant that is a user sees the rows of this user.
+
+        Args:
+            after: the ``seq`` of the last one seen.
+
+        Raises:
+            Invalid: ``after`` is no such number.
+        """
+        query = select(audit).where(audit.c.workspace == workspace_of(tenant), *_conditions(where))
+        if (user := user_of(tenant)) is not None:
+            query = query.where(audit.c.user == user)
+        if after is not None:
+            query = query.where(audit.c.seq < _cursor(after))
+        with self._database.read() as tx:
+            found = tx.execute(query.order_by(audit.c.seq.desc()).limit(limit + 1)).mappings()
+            return page_of(map(_row, found), limit=limit, cursor=lambda row: str(row.seq))
+
+    def heads(self) -> dict[str, Link]:
+        """The last row of each workspace, by its name; kept elsewhere, it shows whether rows were replaced."""
+        with self._database.read() as tx:
+            found = tx.execute(select(audit_chains).order_by(audit_chains.c.workspace)).all()
+        return {row.workspace: Link(row.last_seq, row.last_hash) for row in found}
+
+    def verify(self) -> tuple[BrokenChain, ...]:
+        """Read all rows at one moment and return the first break of each workspace's chain; empty: all hold."""
+        with self._database.read() as tx:
+            chains = {row.workspace: row for row in tx.execute(select(audit_chains))}
+            seen: set[str] = set()
+            found = []
+            for workspace, rows in groupby(_streamed(tx), key=lambda row: str(row["workspace"])):
+                seen.add(workspace)
+                found.append(_verified(workspace, rows, chains.get(workspace)))
+            found += [_verified(name, iter(()), chain) for name, chain in chains.items() if name not in seen]
+        return tuple(one for one in found if one is not None)
+
+    def prune(self, *, before_ms: int) -> int:
+        """Remove some of the oldest rows of each workspace that are older than a moment; return how many.
+
+        The chain's row keeps the last removed hash, from which a verification begins.
+        """
+        with self._database.read() as tx:
+            chains = tx.execute(select(audit_chains.c.workspace, audit_chains.c.pruned_seq)).all()
+        return sum(self._prune(chain.workspace, chain.pruned_seq, before_ms) for chain in chains)
+
+    def _prune(self, workspace: str, after: int, before_ms: int) -> int:
+        ours = audit.c.workspace == workspace
+        oldest = select(audit.c.seq, audit.c.hash, audit.c.at_ms).where(ours, audit.c.seq > after)
+        with self._database.read() as tx:
+            rows = tx.execute(oldest.order_by(audit.c.seq).limit(PRUNED)).all()
+        young = next((place for place, row in enumerate(rows) if row.at_ms >= before_ms), len(rows))
+        if not young:
+            return 0
+        last = rows[young - 1]
+        anchor = update(audit_chains).where(audit_chains.c.workspace == workspace)
+        with self._database.write() as tx:
+            tx.execute(anchor.values(pruned_seq=last.seq, pruned_hash=last.hash))
+            return tx.execute(delete(audit).where(ours, audit.c.seq <= last.seq)).rowcount
+
+
+def _streamed(tx: Connection) -> Iterator[Any]:
+    query = select(audit).order_by(audit.c.workspace, audit.c.seq).execution_options(yield_per=_READ)
+    yield from tx.execute(query).mappings()
+
+
+def _verified(workspace: str, rows: Iterator[Any], chain: Any | None) -> BrokenChain | None:
+    if chain is None:
+        return BrokenChain(workspace, 1, "nothing says where this chain begins and ends")
+    start = Link(chain.pruned_seq, chain.pruned_hash or START)
+    return first_break(rows, workspace, start, Link(chain.last_seq, chain.last_hash))
+
+
+def _conditions(where: AuditFilter) -> Iterator[ColumnElement[bool]]:
+    for name in ("action", "user", "session_id", "turn_id"):
+        if (wanted := getattr(where, name)) is not None:
+            yield audit.c[name] == wanted
+    if where.since_ms is not None:
+        yield audit.c.at_ms >= where.since_ms
+    if where.until_ms is not None:
+        yield audit.c.at_ms < where.until_ms
+
+
+def _cursor(after: str) -> int:
+    if not (after.isascii() and after.isdecimal() and len(after) < 16):
+        raise no_cursor(after)
+    return int(after)
+
+
+def _row(row: Any) -> AuditRow:
+    lists: dict[str, list[Json]] = {name: json.loads(row[name] or "[]") for name in _LISTS}
+    values = {name: row[name] for name in AuditEntry.__slots__ if name not in _LISTS}
+    entry = AuditEntry(**values, tools=tuple(lists["tools"]), decisions=tuple(lists["decisions"]))
+    return AuditRow(row["seq"], entry, row["previous_hash"], row["hash"])

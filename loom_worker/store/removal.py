@@ -1,0 +1,64 @@
+"""A session is deleted: nobody finds it from then on, what it has spent is entered, and the audit says who did it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from loom_worker.core.values.audit import AuditEntry, turn_ended
+from loom_worker.core.values.tenants import Actor
+from loom_worker.store import purge, rows
+from loom_worker.store.audit import append
+from loom_worker.store.budgets import forget
+from loom_worker.store.ledger import charge_unfinished
+from loom_worker.store.schema import DELETED, calls, sessions, turns, unfinished
+
+DELETED_REASON = "deleted"
+"""Of turns that a deletion stopped."""
+
+_HIDE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(workspace=DELETED, id=bindparam("name"))
+_LIVE = select(turns).where(turns.c.lane == bindparam("our_lane"), unfinished()).order_by(turns.c.seq)
+_CALLS = select(calls).where(calls.c.turn_id == bindparam("our_id")).order_by(calls.c.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A session that was deleted."""
+
+    lane: str
+    turns: Mapping[str, bool]
+    """By id of its turns: True if the turn had not ended, so that a worker may still run it."""
+
+
+def remove(tx: Connection, row: Any, by: Actor, *, now_ms: int) -> Deleted:
+    """Delete a session, and at once its turns that have not ended; ``purge`` removes the rest.
+
+    Returns:
+        The session with these turns alone.
+    """
+    lane: str = row["lane"]
+    tx.execute(_HIDE, {"our_lane": lane, "name": lane})
+    charge_unfinished(tx, lane, now_ms=now_ms)
+    forget(tx, "session", lane)
+    live = tx.execute(_LIVE, {"our_lane": lane}).mappings().all()
+    for each in live:
+        made = tuple(map(rows.call, tx.execute(_CALLS, {"our_id": each["id"]}).mappings()))
+        stopped = replace(rows.turn(each, calls=made), status="cancelled", reason=DELETED_REASON, completed_ms=now_ms)
+        append(tx, turn_ended(stopped, user=row["user"]))
+    purge.remove_live_rows(tx, lane)
+    append(tx, session_deleted(row, by, now_ms=now_ms))
+    return Deleted(lane, {each["id"]: True for each in live})
+
+
+def session_deleted(row: Any, by: Actor, *, now_ms: int) -> AuditEntry:
+    """What the audit keeps of a session that is deleted."""
+    return AuditEntry(
+        workspace=row["workspace"],
+        at_ms=now_ms,
+        action="session.deleted",
+        key_id=by.key_id,
+        user=row["user"] or by.user,
+        agent=row["agent"] or None,
+        session_id=row["id"],
+    )

@@ -1,0 +1,136 @@
+"""All of one user is deleted: keys first, then sessions a few at a time; what is broken off, anybody goes on with."""
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from loom_worker.core.errors import NotFound
+from loom_worker.core.values.audit import TURN_ENDED, AuditEntry
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tenants import Actor, WorkspaceUser
+from loom_worker.store.audit import append
+from loom_worker.store.audit_tables import audit, user_deletions
+from loom_worker.store.database import Database
+from loom_worker.store.removal import DELETED_REASON, Deleted, remove
+from loom_worker.store.schema import sessions, turns
+from loom_worker.store.workspace_tables import api_keys
+
+SESSIONS = 20
+"""Sessions that are deleted in one transaction."""
+_COUNTED = ("sessions", "turns", "keys")
+
+
+@dataclass(frozen=True, slots=True)
+class UserDeletion:
+    """How far the deletion of a user has come."""
+
+    user: str
+    sessions: int
+    turns: int
+    keys: int
+
+    def as_json(self) -> Json:
+        """The DeletedUser of the HTTP API."""
+        counts = {name: getattr(self, name) for name in _COUNTED}
+        return {"user": self.user, "object": "user.deleted", **counts}
+
+
+class Users:
+    """What belongs to a user, over all tables."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, who: WorkspaceUser, by: Actor, *, now_ms: int) -> UserDeletion:
+        """Revoke the user's keys, forget their names, and note that the rest is to go.
+
+        Raises:
+            NotFound: the user has no session, no key that is valid or has a name, and is not being deleted.
+        """
+        is_kept = and_(*_keys_of(who), api_keys.c.revoked_ms.is_(None))
+        with self._database.write(durable=True) as tx:
+            known = tx.execute(select(user_deletions).where(*_is_noted(who))).first()
+            keys = tx.execute(select(api_keys.c.id).where(is_kept).order_by(api_keys.c.id)).scalars().all()
+            has_session = tx.execute(select(sessions.c.lane).where(*_sessions_of(who)).limit(1)).first() is not None
+            has_name = tx.execute(select(api_keys.c.id).where(*_keys_of(who), api_keys.c.name != "").limit(1)).first()
+            if known is None and not keys and not has_session and not has_name:
+                raise NotFound(f"There is nothing of a user {who.user!r}.")
+            tx.execute(update(api_keys).where(is_kept).values(revoked_ms=now_ms))
+            tx.execute(update(api_keys).where(*_keys_of(who)).values(name=""))
+            for key_id in keys:
+                append(tx, _act("key.revoked", who, by.key_id, now_ms=now_ms, subject=key_id))
+            row = {"workspace": who.workspace, "user": who.user, "key_id": by.key_id}
+            noted = upsert(user_deletions).values(**row, keys=len(keys), asked_ms=now_ms)
+            more = {"keys": user_deletions.c["keys"] + len(keys)}
+            tx.execute(noted.on_conflict_do_update(index_elements=["workspace", "user"], set_=more))
+            return _progress(tx, who)
+
+    def delete_some(self, who: WorkspaceUser, *, now_ms: int) -> tuple[Deleted, ...]:
+        """Delete the next sessions, with the turns that run in them; empty: none is left."""
+        with self._database.write(durable=True) as tx:
+            rows = tx.execute(select(sessions).where(*_sessions_of(who)).limit(SESSIONS)).mappings().all()
+            key_id = tx.execute(select(user_deletions.c.key_id).where(*_is_noted(who))).scalar()
+            if not rows or key_id is None:
+                return ()
+            lanes = [row["lane"] for row in rows]
+            count = tx.execute(select(func.count()).where(turns.c.lane.in_(lanes))).scalar_one()
+            gone = tuple(remove(tx, row, Actor(key_id), now_ms=now_ms) for row in rows)
+            counts = {"sessions": user_deletions.c.sessions + len(rows), "turns": user_deletions.c.turns + count}
+            tx.execute(update(user_deletions).where(*_is_noted(who)).values(**counts))
+            return gone
+
+    def stopped_turns(self, who: WorkspaceUser) -> tuple[str, ...]:
+        """Ids of the turns that were stopped since the deletion was asked for, as the audit has them."""
+        asked_ms = select(user_deletions.c.asked_ms).where(*_is_noted(who)).scalar_subquery()
+        of_user = (audit.c.workspace == who.workspace, audit.c.user == who.user, audit.c.at_ms >= asked_ms)
+        stopped = (audit.c.action == TURN_ENDED, audit.c.reason == DELETED_REASON)
+        with self._database.read() as tx:
+            return tuple(tx.execute(select(audit.c.turn_id).where(*of_user, *stopped)).scalars())
+
+    def progress(self, who: WorkspaceUser) -> UserDeletion | None:
+        """How far the deletion has come; None if it has ended."""
+        with self._database.read() as tx:
+            is_noted = tx.execute(select(user_deletions.c.user).where(*_is_noted(who))).first() is not None
+            return _progress(tx, who) if is_noted else None
+
+    def finish(self, who: WorkspaceUser, *, now_ms: int) -> None:
+        """Note that the user is deleted, unless a session was made meanwhile: the next sweep goes on then."""
+        with self._database.write(durable=True) as tx:
+            row = tx.execute(select(user_deletions).where(*_is_noted(who))).mappings().first()
+            if row is None or tx.execute(select(sessions.c.lane).where(*_sessions_of(who)).limit(1)).first():
+                return
+            counts = [{"kind": "count", "name": name, "outcome": row[name]} for name in _COUNTED]
+            tx.execute(delete(user_deletions).where(*_is_noted(who)))
+            entry = _act("user.deleted", who, row["key_id"], now_ms=now_ms, subject=who.user)
+            append(tx, replace(entry, decisions=counts))
+
+    def unfinished(self, *, asked_before_ms: int, limit: int) -> tuple[WorkspaceUser, ...]:
+        """Users whose deletion has not ended, asked for before a moment."""
+        query = select(user_deletions.c.workspace, user_deletions.c.user)
+        query = query.where(user_deletions.c.asked_ms < asked_before_ms).limit(limit)
+        with self._database.read() as tx:
+            return tuple(WorkspaceUser(row.workspace, row.user) for row in tx.execute(query))
+
+
+def _keys_of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
+    return api_keys.c.workspace == who.workspace, api_keys.c.user == who.user
+
+
+def _sessions_of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
+    return sessions.c.workspace == who.workspace, sessions.c.user == who.user
+
+
+def _is_noted(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
+    return user_deletions.c.workspace == who.workspace, user_deletions.c.user == who.user
+
+
+def _progress(tx: Connection, who: WorkspaceUser) -> UserDeletion:
+    row = tx.execute(select(user_deletions).where(*_is_noted(who))).mappings().one()
+    return UserDeletion(who.user, *(row[name] for name in _COUNTED))
+
+
+def _act(action: str, who: WorkspaceUser, key_id: str, *, now_ms: int, subject: str) -> AuditEntry:
+    return AuditEntry(
+        workspace=who.workspace, at_ms=now_ms, action=action, key_id=key_id, user=who.user, subject=subject
+    )
