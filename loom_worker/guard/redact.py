@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, product
 
+from loom_worker.guard.vendor_keys import VENDOR_KEY
+
 SECRET = "[redacted]"  # noqa: S105 - replaces one
 EMAIL = "[redacted email]"
 MARKER = re.compile(r"\[redacted(?: [a-z]{1,10})?\]")
@@ -231,6 +233,7 @@ _EXTENSION = r"(?: ?(?:x|ext\.? ?)\d{1,6})?"
 _KINDS = (
     _Kind(re.compile(r"://[^\s:/@\"'<>\0]{0,256}:([^\s/\"'<>\0]{1,512})@")),
     _Kind(re.compile(r"-----BEGIN [A-Z0-9 ]{1,40}-----(?:[^-\0]|-(?!----))*+(?:-----END [^-\n\0]{0,64}-----)?")),
+    _Kind(VENDOR_KEY),
     _Kind(re.compile(r"sk-(?<![A-Za-z0-9_-]sk-)[A-Za-z0-9_-]{16,}"), is_one=_has_digit),
     _Kind(
         re.compile(

@@ -1,0 +1,44 @@
+import pytest
+
+from loom_worker.guard.redact import redacted
+from loom_worker.guard.vendor_keys import VENDOR_KEYS
+
+# Put together here, for a scanner of secrets would take each for a real one.
+MIXED, HEX = "a1B2c3D4e5" * 6, "0a1b2c3d4e5f6789" * 3
+EXAMPLES = {
+    "Slack webhook": "hooks.slack.com" + "/services/T0AB12CD3/B0EF45GH6/" + MIXED[:24],
+    "Discord webhook": "discord.com/api" + "/webhooks/123456789012345678/" + MIXED,
+    "GitLab": "gl" + "rt-" + MIXED[:20],
+    "SendGrid": "SG" + "." + MIXED[:22] + "." + MIXED[:43],
+    "PyPI": "pypi" + "-AgE" + MIXED,
+    "Docker": "dckr" + "_pat_" + MIXED[:27],
+    "Databricks": "dapi" + HEX[:32],
+    "Vault": "hvs" + "." + MIXED[:24],
+    "Shopify": "shpat" + "_" + HEX[:32],
+    "Twilio": "SK" + HEX[:32],
+    "Linear": "lin" + "_api_" + MIXED[:40],
+    "Notion": "ntn" + "_" + MIXED[:46],
+    "Postman": "PMAK" + "-" + HEX[:24] + "-" + HEX[:34],
+    "Grafana": "glsa" + "_" + MIXED[:32] + "_" + HEX[:8],
+    "Telegram": "123456789" + ":" + MIXED[:35],
+    "Azure": "abc" + "8Q~" + MIXED[:34],
+    "Groq": "gsk" + "_" + MIXED[:52],
+    "xAI": "xai" + "-" + MIXED,
+    "Replicate": "r8" + "_" + MIXED[:37],
+    "Fly": "fo1" + "_" + MIXED[:43],
+}
+
+
+def test_every_vendor_has_an_example() -> None:
+    assert EXAMPLES.keys() == VENDOR_KEYS.keys()
+
+
+@pytest.mark.cases("key", list(EXAMPLES.values()))
+def test_a_vendors_key_is_taken_out_of_a_text(key: str) -> None:
+    assert redacted(f"it said\\n{key} and went on") == "it said\\n[redacted] and went on"
+    assert redacted(f"use {key}, please") == "use [redacted], please"
+
+
+@pytest.mark.cases("text", ["dapi", "gsk_your_key_here", "xai-<key>", "SG.x.y", "lin_api_...", "12:30:45", "hvs.token"])
+def test_a_placeholder_stays(text: str) -> None:
+    assert redacted(text) == text
