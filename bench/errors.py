@@ -21,11 +21,11 @@ from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import Caller, ErrorFilter, Outcome
 from loom_worker.guard.redact import redacted
 from loom_worker.llm.tokens import cl100k_tokens
+from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared_memory import KeyWrite, Namespace, SharedMemory
-from loom_worker.store.tool_errors import ToolErrors
 from loom_worker.tools.error_channel import Failures
 
 WORKSPACE = "bench"
@@ -48,7 +48,7 @@ def main() -> None:
 
 def errors(store: Database, count: int) -> None:
     """Store so many, then ask."""
-    failures, kept, chance = Failures(ToolErrors(store)), ToolErrors(store), random.Random(7)
+    failures, kept, chance = Failures(AgentErrors(store)), AgentErrors(store), random.Random(7)
     callers = [caller(store, f"s{number}") for number in range(SESSIONS)]
     failures.keep(callers[0], TOOLS[0], failed(0))  # loads the tokenizer
     ids = [

@@ -193,8 +193,10 @@ _DELIVERY = answer(
 _ERROR = answer(
     members(
         StoredError,
-        "id object session_id turn_id tool_name timestamp short_summary raw_error",
+        "id object session_id turn_id span_id tool_name timestamp short_summary raw_error",
         object={"const": "error"},
+        span_id=described(or_null(TEXT), "Where in the turn's trace; null for errors of older versions."),
+        tool_name=described(or_null(TEXT), "null: not a call, but the turn itself failed."),
         timestamp=TIME,
         short_summary={"type": "string", "maxLength": 100},
         raw_error={
@@ -203,7 +205,7 @@ _ERROR = answer(
             "required": ["message"],
         },
     ),
-    description="A failed tool call: the line that the model read, and all that is kept. Secrets are taken out.",
+    description="A failed tool call, or why a turn failed: one line, and all that is kept. Secrets are taken out.",
     also=CUT,
 )
 

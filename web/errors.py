@@ -39,14 +39,14 @@ class ErrorViews:
             until_ms=moment_argument("until"),
         )
         return page_answer(
-            self._service.tool_errors.page(caller().tenant, wanted, limit=limit, after=after), StoredError.as_json
+            self._service.agent_errors.page(caller().tenant, wanted, limit=limit, after=after), StoredError.as_json
         )
 
     def get(self, error_id: str) -> Response:
         """Look at one error."""
         if not is_id(error_id):
             raise NotFound("no such error")
-        return json_answer(self._service.tool_errors.get(caller().tenant, error_id).as_json())
+        return json_answer(self._service.agent_errors.get(caller().tenant, error_id).as_json())
 
 
 def moment_argument(name: str) -> int | None:

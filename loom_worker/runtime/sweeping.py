@@ -17,6 +17,7 @@ from loom_worker.core.settings import Settings
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service.user_deletion import UserDeletions
+from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -24,7 +25,6 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.retention import Retention
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.tool_errors import ToolErrors
 from loom_worker.tasks.app import app, configure
 from loom_worker.tasks.dispatch import CeleryDispatcher
 from loom_worker.tasks.sweep import Sweep, Sweeper
@@ -75,7 +75,7 @@ class ExpiringStores:
     """What is kept for a time: large results, errors, turns of old sessions, users who are to be deleted."""
 
     references: References
-    errors: ToolErrors
+    errors: AgentErrors
     error_days: int
     retention: Retention
     users: UserDeletions
@@ -87,7 +87,7 @@ class ExpiringStores:
         raw = redis_client.client(settings.redis_url, connections=connections, decodes=False)
         return cls(
             References(stores(settings.blobs, BlobRows(database), raw), settings.blobs),
-            ToolErrors(database),
+            AgentErrors(database),
             settings.tools.error_days,
             Retention(database, settings.retention),
             UserDeletions(database, Lanes(redis_of(settings), settings.lanes), events_of(settings)),

@@ -35,6 +35,7 @@ from loom_worker.service.rate_limits import RateLimits
 from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.user_deletion import UserDeletions
+from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.cancel import cancel
@@ -46,7 +47,6 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
-from loom_worker.store.tool_errors import ToolErrors
 from loom_worker.store.turns import Turns
 from loom_worker.tools.references import References
 from loom_worker.turn.agent_runtime import AgentRuntimes
@@ -90,7 +90,7 @@ class Service:
     """One tenant at a time, a workspace or one user of it, as the caller names it; others' things are not found.
 
     What is only read or changed in one place is asked there: in ``sessions``, ``messages``, ``search``, ``memories``,
-    ``outbox`` and ``tool_errors`` of the store, and in the other collaborators. The methods do more than that.
+    ``outbox`` and ``agent_errors`` of the store, and in the other collaborators. The methods do more than that.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Service:
         self.search = Search(database)
         self.memories = Memories(database)
         self.outbox = Outbox(database)
-        self.tool_errors = ToolErrors(database)
+        self.agent_errors = AgentErrors(database)
         self.keys = Keys(KeyRows(database))
         self.audit = AuditRows(database)
         self.users = UserDeletions(database, lanes, waiter.event_log)

@@ -130,7 +130,7 @@ def tool_counts(database: Database, *, now_ms: int) -> Json:
         Unavailable: the database did not answer.
     """
     awaiting = select(func.count()).where(unfinished(), turns.c.status == "requires_action")
-    failed = select(func.count()).where(agent_errors.c.at_ms > now_ms - HOUR_MS)
+    failed = select(func.count()).where(agent_errors.c.at_ms > now_ms - HOUR_MS, agent_errors.c.tool_name != "")
     stored = select(func.count()).select_from(blobs)
     with database.read() as tx:
         return {

@@ -27,7 +27,7 @@ from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store import audit_tables, workspace_tables  # noqa: F401 - their tables belong to the schema, too
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0011"
+VERSION = "0012"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -249,6 +249,7 @@ agent_errors = Table(
     Column("at_ms", BigInteger, nullable=False),
     Column("short_summary", Text, nullable=False),
     Column("raw_error", JSON_OR_NULL, nullable=False),
+    Column("span_id", String(16)),
     Index("agent_errors_by_time", "workspace", "at_ms"),
     Index("agent_errors_by_session", "lane", "at_ms"),
     Index("agent_errors_by_tool", "workspace", "tool_name", "at_ms"),

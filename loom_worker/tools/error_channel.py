@@ -1,4 +1,4 @@
-"""Failed calls: the whole error is stored, the model reads one line of it and can ask for the rest."""
+"""Failed calls and turns: the whole error is stored; of a call's the model reads a line and can ask for the rest."""
 
 import json
 import logging
@@ -11,11 +11,13 @@ from loom_worker.core.text import longest
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.spans import span_id_of
 from loom_worker.core.values.tools import Caller, Outcome, StoredError, Tool
+from loom_worker.core.values.turns import Turn
 from loom_worker.guard.redact import redacted
 from loom_worker.llm.sanitize import clean
 from loom_worker.llm.tokens import cl100k_tokens
-from loom_worker.store.tool_errors import NewToolError, ToolErrors
+from loom_worker.store.agent_errors import AgentErrors, NewAgentError
 
 SUMMARY_CHARS = 100
 """Of a summary, its code and ellipsis included."""
@@ -48,7 +50,7 @@ class Failures:
 
     def __init__(
         self,
-        errors: ToolErrors | None,
+        errors: AgentErrors | None,
         *,
         clock_ms: Callable[[], int] = now_ms,
         count: Callable[[str], int] = cl100k_tokens,
@@ -66,7 +68,8 @@ class Failures:
     def keep(self, caller: Caller, tool_name: str, outcome: Outcome) -> tuple[str, str | None]:
         """Keep a failed call; return what the model reads of it, and the error's id if it was kept."""
         raw = raw_error(outcome)
-        new = NewToolError(caller.lane, caller.turn_id, tool_name, _summary(raw["message"], outcome.code), raw)
+        summary, span_id = _summary(raw["message"], outcome.code), span_id_of(caller.turn_id, "tool", caller.call_id)
+        new = NewAgentError(caller.lane, caller.turn_id, tool_name, summary, raw, span_id)
         error_id = self._stored(self._errors, new) if self._errors is not None else None
         text = _cut("\n".join(filter(None, (raw.get(part) for part in ("message", "detail")))), LOGGED_BYTES)
         ids = {"turn": new.turn_id} | ({"error_id": error_id} if error_id else {})
@@ -76,14 +79,21 @@ class Failures:
             return f"Tool '{tool_name}' failed: {shortened(_coded(whole, outcome.code), FALLBACK_CHARS)}", None
         return _line(tool_name, new.short_summary, error_id, self._count), error_id
 
-    def _stored(self, errors: ToolErrors, new: NewToolError) -> str | None:
+    def keep_turn(self, turn: Turn, why: Outcome, *, span_id: str) -> str | None:
+        """Keep why a turn failed; return the error's id if it was kept."""
+        raw = raw_error(why)
+        new = NewAgentError(turn.lane, turn.id, "", _summary(raw["message"], why.code), raw, span_id)
+        return None if self._errors is None else self._stored(self._errors, new)
+
+    def _stored(self, errors: AgentErrors, new: NewAgentError) -> str | None:
         for _ in range(2):
             try:
                 error_id = errors.store(new, now_ms=self._clock_ms())
             except NotFound:
                 return None  # the session is being deleted, and its errors with it
             except Unavailable as error:
-                log.warning("an error of tool %s was not stored: %s", new.tool_name, error, extra={"turn": new.turn_id})
+                whose = f"tool {new.tool_name}" if new.tool_name else "the turn"
+                log.warning("an error of %s was not stored: %s", whose, error, extra={"turn": new.turn_id})
             else:
                 ids = {"error_id": error_id, "tool_name": new.tool_name, "turn": new.turn_id}
                 log.info("error_stored", extra=ids)
@@ -144,7 +154,7 @@ def raw_error(outcome: Outcome) -> Json:
     return raw
 
 
-def error_detail_tool(errors: ToolErrors) -> Tool:
+def error_detail_tool(errors: AgentErrors) -> Tool:
     """The tool ``get_error_detail``; it only reads errors of the caller's own session."""
 
     def run(arguments: Json, caller: Caller) -> Json:
@@ -169,7 +179,7 @@ def shown(error: StoredError) -> Json:
         return {
             "error_id": error.id,
             "timestamp": rfc3339(error.at_ms),
-            "tool_name": error.tool_name,
+            "tool_name": error.tool_name or None,
             "short_summary": error.short_summary,
             "raw_error": raw,
             **({"is_cut": True} if raw != error.raw_error else {}),

@@ -11,6 +11,8 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import Message
+from loom_worker.core.values.spans import span_id_of
+from loom_worker.core.values.tools import Outcome
 from loom_worker.core.values.turns import CANCELLED, CancelAction, Ending, Turn
 from loom_worker.events.writer import EventWriter
 from loom_worker.lanes.lease_renewer import HeldLease
@@ -38,6 +40,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     worker = execution.worker
     now_ms = worker.clock_ms()
     state = replace(state, patterns=patterns_of(state, worker.knowledge.version_of))
+    ending = with_error_id(state, ending, execution)
     turn = finished(state, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.run_ms)
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
     last = state.last_reply
@@ -75,6 +78,22 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         worker.dispatcher.deliver(delivery.id)
     if is_full:
         worker.dispatcher.summarize(turn.lane)
+
+
+def with_error_id(state: TurnState, ending: Ending, execution: Execution) -> Ending:
+    """Store why a turn failed, for those who must find out more than the client is told; name the error stored.
+
+    It is stored before the turn ends: where a crash comes between, the next attempt stores another one, and none is
+    named that does not exist.
+    """
+    if ending.status != "failed" or ending.error is None:
+        return ending
+    part = ("llm", str(len(state.replies))) if ending.reason == "provider" else ()
+    detail = f"Model: {execution.watch.model}" if part else ""
+    why = Outcome("failed", ending.error["message"], code=ending.error["type"], detail=detail)
+    failures = execution.worker.tools.failures
+    error_id = failures.keep_turn(state.turn, why, span_id=span_id_of(state.turn.id, *part))
+    return replace(ending, error={**ending.error, "error_id": error_id})
 
 
 def leave(held: HeldLease, turn: Turn, worker: TurnWorker) -> None:

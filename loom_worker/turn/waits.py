@@ -49,7 +49,8 @@ class ModelWatch:
         """
         self._turn = turn
         self._teller = teller
-        self._asked = asked
+        self.model = asked
+        """The model and its provider, for logs and errors."""
         self._clock_ms = clock_ms
         self._waiting = Waiting("model", 0, attempt=0)
         self._is_told = False
@@ -152,7 +153,7 @@ class ModelWatch:
         error = f"; last error: {waiting.last_error}" if waiting.last_error else ""
         log.warning(
             "waiting for %s for %.0f s: %s (attempt %d)%s",
-            *(self._asked, waits_s, what, self._tries, error),
+            *(self.model, waits_s, what, self._tries, error),
             extra={"session": turn.session_id, "turn": turn.id, "request": turn.request_id},
         )
 

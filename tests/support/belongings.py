@@ -10,8 +10,8 @@ from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Call, NewTurn, Webhook
+from loom_worker.store.agent_errors import NewAgentError
 from loom_worker.store.schema import memory_snapshots
-from loom_worker.store.tool_errors import NewToolError
 from tests.support.callers import CALLER
 from tests.support.web_stage import WebStage
 
@@ -45,7 +45,7 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
     caller = replace(CALLER, lane=lane, session_id=session_id, workspace=holder.workspace, turn_id=waiting.id)
     stored = service.references.keep(f'[{{"of": "{marker}"}}]', "application/json", caller, tool="look", count=len)
     assert stored is not None
-    failed = NewToolError(lane, waiting.id, "look", marker, {"message": f"{marker} failed"})
+    failed = NewAgentError(lane, waiting.id, "look", marker, {"message": f"{marker} failed"})
     whole = replace(holder, scopes=ALL_SCOPES)
     _, secret = service.keys.create(whole, NewKey("asks", ("admin",)))
     key, _ = service.keys.create(whole, NewKey(marker, ("read",)))
@@ -61,7 +61,7 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
             "message_id": service.messages.page(tenant, session_id, limit=1, after=None).items[0].id,
             "turn_id": waiting.id,
             "call_id": call.id,
-            "error_id": service.tool_errors.store(failed, now_ms=1_795_253_400_000),
+            "error_id": service.agent_errors.store(failed, now_ms=1_795_253_400_000),
             "ref": stored.reference.id,
             "delivery_id": service.outbox.page(tenant, limit=1, after=None).items[0].id,
             "snapshot_id": _snapshot(stage, lane, session_id, marker),

@@ -24,6 +24,7 @@ from loom_worker.lanes.lease_renewer import LeaseRenewer
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.llm.meter import Metered
 from loom_worker.memory.pressure import l1_room
+from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
 from loom_worker.store.cancel import Cancelled, cancel
@@ -36,6 +37,7 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
 from loom_worker.store.turns import Turns
+from loom_worker.tools.error_channel import Failures
 from loom_worker.tools.execution import call_tool
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
@@ -86,7 +88,8 @@ class Book:
 class StageTools:
     """Runs tools in this process, and keeps their results inline."""
 
-    def __init__(self, timeout_s: float, broken: dict[str, float]) -> None:
+    def __init__(self, timeout_s: float, broken: dict[str, float], failures: Failures) -> None:
+        self.failures = failures
         self._timeout_s = timeout_s
         self._broken = broken
 
@@ -213,7 +216,7 @@ class Stage:
             dispatcher=self.book,
             agents=StageAgents(self),
             knowledge=StageKnowledge(),
-            tools=StageTools(self.settings.limits.tool_timeout_s, self.broken),
+            tools=StageTools(self.settings.limits.tool_timeout_s, self.broken, Failures(AgentErrors(self.database))),
             workers=StageWorkers(self.alive),
             waits=WaitTeller(LiveWaits(self.redis)),
             bodies=WebhookBodies("http://loom", clock_ms=lambda: self.now_ms),

@@ -89,7 +89,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class StoredError:
-    """One failed call; secrets are already taken out."""
+    """One failed call, or why a turn failed; secrets are already taken out."""
 
     id: str
     """``err_YYYYMMDD_HHMMSS_xxxxxx`` (UTC, six hexadecimal digits by chance): 26 characters."""
@@ -97,11 +97,14 @@ class StoredError:
     session_id: str
     turn_id: str
     tool_name: str
+    """Empty: not a call, but the turn itself failed."""
     at_ms: int
     short_summary: str
     """At most 100 characters."""
     raw_error: Json
     """``message``, and ``code`` and ``detail`` where there are some."""
+    span_id: str | None = None
+    """The span (``values/spans.py``) in which it occurred; None for errors of older versions."""
     is_cut: bool = False
     """True for an error in a list whose texts are longer than shown."""
 
@@ -117,7 +120,8 @@ class StoredError:
             "object": "error",
             "session_id": self.session_id,
             "turn_id": self.turn_id,
-            "tool_name": self.tool_name,
+            "span_id": self.span_id,
+            "tool_name": self.tool_name or None,
             "timestamp": rfc3339(self.at_ms),
             "short_summary": self.short_summary,
             "raw_error": self.raw_error,

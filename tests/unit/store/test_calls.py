@@ -6,11 +6,11 @@ import pytest
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Call, Claim
+from loom_worker.store.agent_errors import AgentErrors, NewAgentError
 from loom_worker.store.calls import HOUR_MS, CallOwner, Calls, tool_counts
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.tool_errors import NewToolError, ToolErrors
 from loom_worker.store.turns import Turns
 from tests.unit.store import made
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, claimed, final, running
@@ -229,5 +229,5 @@ def test_only_turns_that_ask_a_person_wait_for_one_whatever_their_workspace(data
 @pytest.mark.parametrize(("age_ms", "counted"), [(0, 1), (HOUR_MS - 1, 1), (HOUR_MS, 0)])
 def test_an_error_counts_for_an_hour(database: Database, age_ms: int, counted: int) -> None:
     lane = made.submitted(database).lane
-    ToolErrors(database).store(NewToolError(lane, "turn_1", "look", "no", {"message": "no"}), now_ms=made.NOW_MS)
+    AgentErrors(database).store(NewAgentError(lane, "turn_1", "look", "no", {"message": "no"}), now_ms=made.NOW_MS)
     assert tool_counts(database, now_ms=made.NOW_MS + age_ms)["errors_last_hour"] == counted

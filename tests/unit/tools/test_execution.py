@@ -19,9 +19,9 @@ from loom_worker.core.values.turns import Call
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import RateLimiter
 from loom_worker.llm.tokens import cl100k_tokens
+from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
-from loom_worker.store.tool_errors import ToolErrors
 from loom_worker.tools.error_channel import Failures
 from loom_worker.tools.execution import ToolExecutor
 from loom_worker.tools.pool import Pool
@@ -51,7 +51,7 @@ def executor(
         breakers=Breakers(valkey),
         rates=RateLimiter(valkey),
         references=References(stores(blobs, BlobRows(database), raw), blobs),
-        failures=Failures(ToolErrors(database)),
+        failures=Failures(AgentErrors(database)),
         stopping=Stopping(1.0),
     )
     pool.close()
@@ -143,5 +143,5 @@ def test_a_failure_is_told_in_a_line_with_the_id_of_the_whole(
     assert str(done.content).startswith("Tool 'look' failed: ")
     assert f"[Error ID: {done.error_id}]" in str(done.content)
     assert "hunter22" not in str(done.content)
-    kept = ToolErrors(database).get(WORKSPACE, str(done.error_id))
+    kept = AgentErrors(database).get(WORKSPACE, str(done.error_id))
     assert kept.raw_error["detail"] == "Traceback …"

@@ -6,6 +6,8 @@ from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.text import fence
 from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.spans import span_id_of
+from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.turn.agent_runtime import PromptContext
 from loom_worker.turn.context import RULES
 from tests.support.models import says, wants
@@ -22,7 +24,13 @@ def test_a_provider_that_refuses_fails_the_turn_with_its_words(stage: Stage) -> 
     stage.model.scenes = [[ProviderFailed("The key is not valid.")]]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
     assert (turn.status, turn.reason) == ("failed", "provider")
-    assert turn.error == {"type": "provider", "message": "The key is not valid.", "error_id": None}
+    assert turn.error is not None
+    kept = AgentErrors(stage.database).get(WORKSPACE, turn.error["error_id"])
+    assert turn.error == {"type": "provider", "message": "The key is not valid.", "error_id": kept.id}
+    assert (kept.session_id, kept.turn_id, kept.tool_name) == (turn.session_id, turn.id, "")
+    assert kept.span_id == span_id_of(turn.id, "llm", "0")
+    assert kept.raw_error["message"] == "The key is not valid."
+    assert stage.model.name in kept.raw_error["detail"]
     assert [chat.text for chat in stage.said()] == ["How many?"]
     assert stage.live(turn) == stage.rebuilt(turn)
 

@@ -10,9 +10,9 @@ from flask.testing import FlaskClient
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.service.service import Service
+from loom_worker.store.agent_errors import AgentErrors, NewAgentError
 from loom_worker.store.database import Database
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.tool_errors import NewToolError, ToolErrors
 from web import problems
 from web.caller import ApiCaller
 from web.errors import ErrorViews, moment_argument
@@ -40,10 +40,12 @@ def made(database: Database) -> list[str]:
     """Ids of six errors, a second apart: of two sessions in turn, every third of another tool."""
     lanes = [Sessions(database).create("acme", NewSession(id=f"s{n}"), now_ms=1).lane for n in range(2)]
     new = [
-        NewToolError(lanes[n % 2], "turn_1", "find" if n % 3 == 2 else "look", "no", {"message": f"m{n}"})
+        NewAgentError(
+            lanes[n % 2], "turn_1", "find" if n % 3 == 2 else "look", "no", {"message": f"m{n}"}, "00f067aa0ba902b7"
+        )
         for n in range(6)
     ]
-    return [ToolErrors(database).store(each, now_ms=AT_MS + 1000 * n) for n, each in enumerate(new)]
+    return [AgentErrors(database).store(each, now_ms=AT_MS + 1000 * n) for n, each in enumerate(new)]
 
 
 def ids(client: FlaskClient, query: str = "", **headers: Any) -> list[str]:
@@ -61,6 +63,7 @@ def test_an_error_is_answered_with_all_that_is_kept_of_it(client: FlaskClient, m
             "object": "error",
             "session_id": "s1",
             "turn_id": "turn_1",
+            "span_id": "00f067aa0ba902b7",
             "tool_name": "look",
             "timestamp": "2026-11-21T09:30:01.000Z",
             "short_summary": "no",

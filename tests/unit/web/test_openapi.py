@@ -14,7 +14,7 @@ from loom_worker.core.values.turns import Call, NewTurn
 from loom_worker.core.values.usage import GROUPS
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
-from loom_worker.store.tool_errors import NewToolError
+from loom_worker.store.agent_errors import NewAgentError
 from tests.support.callers import CALLER
 from tests.support.pattern_files import write
 from tests.support.until import until
@@ -136,8 +136,8 @@ def test_answers_are_as_described(
     client: FlaskClient, submit: Submit, stage: WebStage, method: str, url: str, path: str, body: Any
 ) -> None:
     turn = stage.worker.finish(submit("s1", webhook="https://hooks.example/")["id"])
-    failed = NewToolError(turn.lane, turn.id, "look", "no", {"message": "no"})
-    url = url.format(error=stage.service.tool_errors.store(failed, now_ms=1_795_253_400_000))
+    failed = NewAgentError(turn.lane, turn.id, "look", "no", {"message": "no"})
+    url = url.format(error=stage.service.agent_errors.store(failed, now_ms=1_795_253_400_000))
     answer = client.open(url, method=method, json=body) if body is not None else client.open(url, method=method)
     schema_of(path, method, answer.status_code, answer.mimetype).validate(answer.get_json())
 

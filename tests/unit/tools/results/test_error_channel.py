@@ -10,9 +10,9 @@ from loom_worker.core.errors import NotFound, ToolFailed, Unavailable
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import Caller, Outcome
 from loom_worker.llm.tokens import cl100k_tokens
+from loom_worker.store.agent_errors import AgentErrors, NewAgentError
 from loom_worker.store.database import Database
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.tool_errors import NewToolError, ToolErrors
 from loom_worker.tools.error_channel import (
     DETAIL_BYTES,
     FALLBACK_CHARS,
@@ -35,8 +35,8 @@ TRACE = 'Traceback (most recent call last):\n  File "x.py", line 1, in f\n    g(
 
 
 @pytest.fixture
-def errors(database: Database) -> ToolErrors:
-    return ToolErrors(database)
+def errors(database: Database) -> AgentErrors:
+    return AgentErrors(database)
 
 
 def caller(database: Database, session: str = "s1") -> Caller:
@@ -49,7 +49,7 @@ def failed(content: str, code: str | None = None, detail: str = "") -> Outcome:
     return Outcome("failed", content, code=code, detail=detail)
 
 
-class Flaky(ToolErrors):
+class Flaky(AgentErrors):
     """A store that does not answer at first."""
 
     def __init__(self, database: Database, failures: int) -> None:
@@ -57,7 +57,7 @@ class Flaky(ToolErrors):
         self.left = failures
         self.asked = 0
 
-    def store(self, new: NewToolError, *, now_ms: int) -> str:
+    def store(self, new: NewAgentError, *, now_ms: int) -> str:
         self.asked += 1
         if self.asked <= self.left:
             raise Unavailable("The database is locked by another program.")
@@ -144,7 +144,7 @@ def test_a_name_of_many_tokens_leaves_some_of_the_summary() -> None:
 
 
 def test_a_failure_is_kept_whole_and_told_in_a_line(
-    database: Database, errors: ToolErrors, caplog: pytest.LogCaptureFixture
+    database: Database, errors: AgentErrors, caplog: pytest.LogCaptureFixture
 ) -> None:
     who, whole = (
         caller(database),
@@ -166,7 +166,7 @@ def test_a_failure_is_kept_whole_and_told_in_a_line(
     assert SECRET not in json.dumps(kept.as_json())
 
 
-def test_a_timeout_is_told_and_kept_like_a_failure(database: Database, errors: ToolErrors) -> None:
+def test_a_timeout_is_told_and_kept_like_a_failure(database: Database, errors: AgentErrors) -> None:
     late = Outcome("timeout", "timed out after 30 s", is_fault=True)
     text, error_id = Failures(errors).keep(caller(database), "look", late)
     assert text == f"Tool 'look' failed: timed out after 30 s [Error ID: {error_id}]"
@@ -197,7 +197,7 @@ def test_without_a_store_there_is_no_id(database: Database, content: str) -> Non
     assert (text, error_id) == (f"Tool 'look' failed: {content or NOTHING_SAID}", None)
 
 
-def test_a_failure_of_a_deleted_session_is_told_all_the_same(database: Database, errors: ToolErrors) -> None:
+def test_a_failure_of_a_deleted_session_is_told_all_the_same(database: Database, errors: AgentErrors) -> None:
     who = caller(database)
     Sessions(database).delete("acme", "s1")
     assert Failures(errors).keep(who, "look", failed("no")) == ("Tool 'look' failed: no", None)
@@ -219,13 +219,13 @@ def test_where_a_very_long_text_was_not_looked_through_nothing_of_it_is_kept() -
     assert SECRET[:3] not in raw_error(failed(text))["message"]
 
 
-def detail(errors: ToolErrors, who: Caller, error_id: object) -> dict[str, object]:
+def detail(errors: AgentErrors, who: Caller, error_id: object) -> dict[str, object]:
     answer = error_detail_tool(errors).run({"error_id": error_id}, who)
     assert isinstance(answer, dict)
     return answer
 
 
-def test_the_model_reads_the_whole_of_an_error(database: Database, errors: ToolErrors) -> None:
+def test_the_model_reads_the_whole_of_an_error(database: Database, errors: AgentErrors) -> None:
     who = caller(database)
     _, error_id = Failures(errors, clock_ms=lambda: NOW_MS).keep(who, "look", failed("a\nb", "DATABASE_ERROR", TRACE))
     assert detail(errors, who, f" {error_id}\n") == {
@@ -239,7 +239,7 @@ def test_the_model_reads_the_whole_of_an_error(database: Database, errors: ToolE
 
 @pytest.mark.parametrize("piece", ["x", "é\n", '"\\', "\x01", "🧨"])
 def test_what_the_model_reads_of_a_long_error_is_no_large_result(
-    database: Database, errors: ToolErrors, piece: str
+    database: Database, errors: AgentErrors, piece: str
 ) -> None:
     who = caller(database)
     _, error_id = Failures(errors).keep(who, "look", failed(f"begin {piece * 30_000} end", detail=piece * 20_000))
@@ -250,7 +250,7 @@ def test_what_the_model_reads_of_a_long_error_is_no_large_result(
     assert str(answer["raw_error"]).count("bytes left out") == 2
 
 
-def test_no_session_reads_an_error_of_another(database: Database, errors: ToolErrors) -> None:
+def test_no_session_reads_an_error_of_another(database: Database, errors: AgentErrors) -> None:
     _, error_id = Failures(errors).keep(caller(database), "look", failed("secret"))
     with pytest.raises(ToolFailed) as raised:
         detail(errors, caller(database, "s2"), error_id)
@@ -261,14 +261,14 @@ def test_no_session_reads_an_error_of_another(database: Database, errors: ToolEr
 @pytest.mark.parametrize(
     "error_id", ["", "err_1", f"{ERROR_ID}x", f"{ERROR_ID} OR 1=1", "err_٢٠٢٤١١٢١_230334_abc123", 7]
 )
-def test_what_is_no_error_id_is_said_so(errors: ToolErrors, error_id: object) -> None:
+def test_what_is_no_error_id_is_said_so(errors: AgentErrors, error_id: object) -> None:
     with pytest.raises(ToolFailed) as raised:
         detail(errors, Caller("lane", "s1", "acme", "turn_1", "call_1"), error_id)
     assert raised.value.code == "INVALID_INPUT"
 
 
 def test_a_store_that_does_not_answer_is_a_database_error(database: Database) -> None:
-    class Silent(ToolErrors):
+    class Silent(AgentErrors):
         def get_in_lane(self, lane: str, error_id: str) -> None:  # type: ignore[override]
             raise Unavailable("The database is locked by another program.")
 
@@ -277,7 +277,7 @@ def test_a_store_that_does_not_answer_is_a_database_error(database: Database) ->
     assert raised.value.code == "DATABASE_ERROR"
 
 
-def test_the_tool_may_be_called_again_and_changes_nothing(errors: ToolErrors) -> None:
+def test_the_tool_may_be_called_again_and_changes_nothing(errors: AgentErrors) -> None:
     tool = error_detail_tool(errors)
     assert (tool.spec.name, tool.is_idempotent, tool.is_bounded, tool.is_read_only) == (
         "get_error_detail",
@@ -287,7 +287,7 @@ def test_the_tool_may_be_called_again_and_changes_nothing(errors: ToolErrors) ->
     )
 
 
-def test_an_error_of_a_lane_without_session_is_not_found(errors: ToolErrors) -> None:
+def test_an_error_of_a_lane_without_session_is_not_found(errors: AgentErrors) -> None:
     with pytest.raises(NotFound):
         errors.get_in_lane("none", ERROR_ID)
 
@@ -295,7 +295,7 @@ def test_an_error_of_a_lane_without_session_is_not_found(errors: ToolErrors) -> 
 @pytest.mark.parametrize("is_fault", [True, False])
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_the_log_has_a_failure_with_its_id_without_secrets_and_short(
-    database: Database, errors: ToolErrors, caplog: pytest.LogCaptureFixture, *, is_kept: bool, is_fault: bool
+    database: Database, errors: AgentErrors, caplog: pytest.LogCaptureFixture, *, is_kept: bool, is_fault: bool
 ) -> None:
     text = f"ErrorResponse: password={SECRET}\n" + "x" * 50_000
     outcome = Outcome("failed", text, detail=f"Traceback\npostgresql://loom:{SECRET}@db/x", is_fault=is_fault)

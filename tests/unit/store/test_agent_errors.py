@@ -8,18 +8,18 @@ from sqlalchemy import delete
 from loom_worker.core.errors import Invalid, NotFound, Unavailable
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import ErrorFilter, StoredError
+from loom_worker.store.agent_errors import TRIES, AgentErrors, NewAgentError, error_id_of
 from loom_worker.store.database import Database
 from loom_worker.store.schema import agent_errors
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.tool_errors import TRIES, NewToolError, ToolErrors, error_id_of
 from tests.unit.store.made import NOW_MS, WORKSPACE, counts
 
 EVERY = ErrorFilter()
 
 
 @pytest.fixture
-def errors(database: Database) -> ToolErrors:
-    return ToolErrors(database)
+def errors(database: Database) -> AgentErrors:
+    return AgentErrors(database)
 
 
 def lane(database: Database, session: str = "s1", workspace: str = WORKSPACE) -> str:
@@ -27,19 +27,19 @@ def lane(database: Database, session: str = "s1", workspace: str = WORKSPACE) ->
     return Sessions(database).create(workspace, NewSession(id=session), now_ms=NOW_MS).lane
 
 
-def new(where: str, tool: str = "look", summary: str = "no") -> NewToolError:
-    return NewToolError(where, "turn_1", tool, summary, {"message": f"{summary}\nat line 1", "code": "DATABASE_ERROR"})
+def new(where: str, tool: str = "look", summary: str = "no") -> NewAgentError:
+    return NewAgentError(where, "turn_1", tool, summary, {"message": f"{summary}\nat line 1", "code": "DATABASE_ERROR"})
 
 
 def ids(found: Iterable[StoredError]) -> list[str]:
     return [error.id for error in found]
 
 
-def listed(errors: ToolErrors, limit: int = 50, **wanted: object) -> list[str]:
+def listed(errors: AgentErrors, limit: int = 50, **wanted: object) -> list[str]:
     return ids(errors.page(WORKSPACE, ErrorFilter(**wanted), limit=limit, after=None).items)  # type: ignore[arg-type]
 
 
-def test_an_error_comes_back_whole(database: Database, errors: ToolErrors) -> None:
+def test_an_error_comes_back_whole(database: Database, errors: AgentErrors) -> None:
     where = lane(database)
     error_id = errors.store(new(where, summary="né\u2028x"), now_ms=NOW_MS)
     kept = errors.get(WORKSPACE, error_id)
@@ -48,7 +48,7 @@ def test_an_error_comes_back_whole(database: Database, errors: ToolErrors) -> No
     assert kept == StoredError(error_id, WORKSPACE, "s1", "turn_1", "look", NOW_MS, "né\u2028x", raw)
 
 
-def test_an_id_tells_the_second_in_utc_and_has_26_characters(database: Database, errors: ToolErrors) -> None:
+def test_an_id_tells_the_second_in_utc_and_has_26_characters(database: Database, errors: AgentErrors) -> None:
     error_id = errors.store(new(lane(database)), now_ms=1_732_230_214_999)
     assert re.fullmatch(r"err_20241121_230334_[0-9a-f]{6}", error_id)
     assert len(error_id) == len(error_id_of(NOW_MS, "abc123")) == 26
@@ -56,7 +56,7 @@ def test_an_id_tells_the_second_in_utc_and_has_26_characters(database: Database,
 
 def test_an_id_that_is_taken_is_not_given_again(database: Database) -> None:
     where, suffixes = lane(database), iter(["aaaaaa", "aaaaaa", "aaaaaa", "bbbbbb"])
-    errors = ToolErrors(database, suffix=lambda: next(suffixes))
+    errors = AgentErrors(database, suffix=lambda: next(suffixes))
     first, second = (errors.store(new(where, summary=text), now_ms=NOW_MS) for text in ("one", "two"))
     assert (first[-6:], second[-6:]) == ("aaaaaa", "bbbbbb")
     assert errors.get(WORKSPACE, first).short_summary == "one"
@@ -64,7 +64,7 @@ def test_an_id_that_is_taken_is_not_given_again(database: Database) -> None:
 
 def test_the_search_for_an_id_ends(database: Database) -> None:
     asked: list[str] = []
-    errors = ToolErrors(database, suffix=lambda: asked.append("x") or "aaaaaa")  # type: ignore[func-returns-value]
+    errors = AgentErrors(database, suffix=lambda: asked.append("x") or "aaaaaa")  # type: ignore[func-returns-value]
     where = lane(database)
     errors.store(new(where), now_ms=NOW_MS)
     with pytest.raises(Unavailable):
@@ -72,7 +72,7 @@ def test_the_search_for_an_id_ends(database: Database) -> None:
     assert len(asked) == 1 + TRIES
 
 
-def test_nobody_reads_an_error_of_another_session_or_workspace(database: Database, errors: ToolErrors) -> None:
+def test_nobody_reads_an_error_of_another_session_or_workspace(database: Database, errors: AgentErrors) -> None:
     mine, same_workspace = lane(database, "s1"), lane(database, "s2")
     theirs = lane(database, "s1", "other")
     error_id = errors.store(new(mine), now_ms=NOW_MS)
@@ -88,7 +88,7 @@ def test_nobody_reads_an_error_of_another_session_or_workspace(database: Databas
     assert errors.page("other", ErrorFilter(session_id="s1"), limit=9, after=None).items == ()
 
 
-def test_each_filter_leaves_what_fits_and_several_leave_what_fits_all(database: Database, errors: ToolErrors) -> None:
+def test_each_filter_leaves_what_fits_and_several_leave_what_fits_all(database: Database, errors: AgentErrors) -> None:
     lanes = [lane(database, f"s{number}") for number in range(2)]
     made = [
         errors.store(new(lanes[number % 2], ("look", "find")[number // 2 % 2]), now_ms=NOW_MS + 1000 * number)
@@ -104,7 +104,7 @@ def test_each_filter_leaves_what_fits_and_several_leave_what_fits_all(database: 
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 8])
-def test_errors_of_one_moment_are_listed_once_each(database: Database, errors: ToolErrors, limit: int) -> None:
+def test_errors_of_one_moment_are_listed_once_each(database: Database, errors: AgentErrors, limit: int) -> None:
     where = lane(database)
     made = {errors.store(new(where), now_ms=NOW_MS + number // 4) for number in range(7)}
     found: list[str] = []
@@ -119,7 +119,7 @@ def test_errors_of_one_moment_are_listed_once_each(database: Database, errors: T
     assert (len(found), set(found)) == (7, made)
 
 
-def test_a_page_goes_on_though_the_last_error_seen_is_gone(database: Database, errors: ToolErrors) -> None:
+def test_a_page_goes_on_though_the_last_error_seen_is_gone(database: Database, errors: AgentErrors) -> None:
     where = lane(database)
     made = [errors.store(new(where), now_ms=NOW_MS + number) for number in range(3)]
     page = errors.page(WORKSPACE, EVERY, limit=1, after=None)
@@ -131,19 +131,19 @@ def test_a_page_goes_on_though_the_last_error_seen_is_gone(database: Database, e
 @pytest.mark.parametrize(
     "after", ["err_20241121_230334_abc123", "x", "1:turn_1", ":err_1", "²:err_1", f"{10**16}:err_"]
 )
-def test_what_is_no_cursor_is_refused(errors: ToolErrors, after: str) -> None:
+def test_what_is_no_cursor_is_refused(errors: AgentErrors, after: str) -> None:
     with pytest.raises(Invalid, match="no cursor"):
         errors.page(WORKSPACE, EVERY, limit=9, after=after)
 
 
-def test_only_what_is_older_expires_and_no_more_than_asked_for(database: Database, errors: ToolErrors) -> None:
+def test_only_what_is_older_expires_and_no_more_than_asked_for(database: Database, errors: AgentErrors) -> None:
     where = lane(database)
     made = [errors.store(new(where), now_ms=NOW_MS + number) for number in range(5)]
     assert [errors.expire(before_ms=NOW_MS + 3, limit=2) for _ in range(3)] == [2, 1, 0]
     assert listed(errors) == [made[4], made[3]]
 
 
-def test_a_deleted_session_has_no_errors_and_gets_none(database: Database, errors: ToolErrors) -> None:
+def test_a_deleted_session_has_no_errors_and_gets_none(database: Database, errors: AgentErrors) -> None:
     where = lane(database)
     error_id = errors.store(new(where), now_ms=NOW_MS)
     Sessions(database).delete(WORKSPACE, "s1")
@@ -160,7 +160,7 @@ def test_a_deleted_session_has_no_errors_and_gets_none(database: Database, error
     assert counts(database)["agent_errors"] == 1
 
 
-def test_errors_stored_side_by_side_are_all_kept(database: Database, errors: ToolErrors) -> None:
+def test_errors_stored_side_by_side_are_all_kept(database: Database, errors: AgentErrors) -> None:
     where = lane(database)
 
     def run() -> None:

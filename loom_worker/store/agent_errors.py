@@ -1,4 +1,4 @@
-"""Errors of tools, stored in full, for the session they occurred in and for the operators of the workspace."""
+"""Errors of tools and of turns, stored in full, for the session they occurred in and for the workspace's operators."""
 
 import secrets
 from collections.abc import Callable
@@ -38,19 +38,21 @@ _EXPIRE = delete(agent_errors).where(agent_errors.c.id.in_(_OLD))
 
 
 @dataclass(frozen=True, slots=True)
-class NewToolError:
+class NewAgentError:
     """An error that is to be stored; secrets have been redacted."""
 
     lane: str
     """Of the session that it occurred in."""
     turn_id: str
     tool_name: str
+    """Empty: not a call, but the turn itself failed."""
     short_summary: str
     raw_error: Json
+    span_id: str | None = None
 
 
-class ToolErrors:
-    """The table of errors of tools."""
+class AgentErrors:
+    """The table of errors."""
 
     def __init__(self, database: Database, *, suffix: Callable[[], str] = lambda: secrets.token_hex(3)) -> None:
         """Open lazily.
@@ -61,14 +63,14 @@ class ToolErrors:
         self._database = database
         self._suffix = suffix
 
-    def store(self, new: NewToolError, *, now_ms: int) -> str:
+    def store(self, new: NewAgentError, *, now_ms: int) -> str:
         """Store an error and return its id.
 
         Raises:
             NotFound: the session is deleted; nothing was written, for nobody would ever remove it.
             Unavailable: the database did not answer.
         """
-        named = {name: getattr(new, name) for name in NewToolError.__slots__}
+        named = {name: getattr(new, name) for name in NewAgentError.__slots__}
         with self._database.write() as tx:
             owner = of_lane(tx, new.lane)
             row = {**named, "workspace": owner["workspace"], "session_id": owner["id"], "at_ms": now_ms}
