@@ -162,6 +162,7 @@ class Stage:
         self.agent = Agent("default", system_prompt="You help.")
         self.budget_tokens = 100_000
         self.broken: dict[str, float] = {}
+        self.failures = Failures(AgentErrors(database))
         """Circuit breakers that are open, with the seconds until they let a call try."""
         self.ran: list[str] = []
         """Tools that ran, in order."""
@@ -216,7 +217,7 @@ class Stage:
             dispatcher=self.book,
             agents=StageAgents(self),
             knowledge=StageKnowledge(),
-            tools=StageTools(self.settings.limits.tool_timeout_s, self.broken, Failures(AgentErrors(self.database))),
+            tools=StageTools(self.settings.limits.tool_timeout_s, self.broken, self.failures),
             workers=StageWorkers(self.alive),
             waits=WaitTeller(LiveWaits(self.redis)),
             bodies=WebhookBodies("http://loom", clock_ms=lambda: self.now_ms),
