@@ -91,7 +91,7 @@ def test_usage_that_was_charged_twice_is_found(run: Run) -> None:
 
 def test_usage_that_was_not_charged_is_found(run: Run) -> None:
     run.sql("DELETE FROM usage WHERE turn_id = ?", run.id_of("T00001"))
-    assert_found(run.evidence(), "I9", "the ledger has []")
+    assert_found(run.evidence(), "I9", "of []")
 
 
 def test_a_session_that_was_charged_otherwise_than_its_turns_is_found(run: Run) -> None:
