@@ -1,9 +1,10 @@
 """The HTTP API: check the request, hand it to the service, map errors to status codes.
 
 ``app`` assembles; ``sessions``, ``memory``, ``turns``, ``events``, ``errors``, ``blobs``, ``catalog``, ``patterns``,
-``workspaces`` (and usage), ``keys``, ``users``, ``audit``, ``metrics`` (probes, too) and ``pages`` are the views;
-``auth``, ``caller``, ``rate_limits`` and ``connection_limits`` decide who is served; ``strict_json``, ``check``,
-``query`` and ``bodies`` read what clients send; ``answers`` and ``problems`` write what they get; ``openapi``,
-``operations``, ``parameters``, ``request_schemas``, ``answer_schemas``, ``workspace_schemas``, ``audit_schemas``,
-``schemas`` and ``docs`` describe it; ``serve``, ``connections``, ``loop``, ``channel`` and ``parser`` run it.
+``workspaces`` (and usage), ``keys``, ``pairings``, ``users``, ``audit``, ``metrics`` (probes, too) and ``pages`` are
+the views; ``auth``, ``caller``, ``rate_limits`` and ``connection_limits`` decide who is served; ``strict_json``,
+``check``, ``query`` and ``bodies`` read what clients send; ``answers`` and ``problems`` write what they get;
+``openapi``, ``operations``, ``parameters``, ``request_schemas``, ``answer_schemas``, ``workspace_schemas``,
+``audit_schemas``, ``schemas`` and ``docs`` describe it; ``serve``, ``connections``, ``loop``, ``channel`` and
+``parser`` run it.
 """

@@ -33,7 +33,7 @@ from web.schemas import (
     or_null,
     ref,
 )
-from web.workspace_schemas import KEY, MADE_KEY, SPENDING, WORKSPACE
+from web.workspace_schemas import CHANNEL, KEY, MADE_KEY, PAIRING, SPENDING, WORKSPACE
 
 _SHORT: Schema = {"type": "string", "maxLength": 200}
 _USAGE = members(Usage, "input_tokens output_tokens cache_read_tokens cache_write_tokens cost_usd llm_calls")
@@ -41,11 +41,14 @@ _USAGE = members(Usage, "input_tokens output_tokens cache_read_tokens cache_writ
 _TURN = answer(
     members(
         Turn,
-        "id object session_id seq status reason position attempt input output_text tool_calls patterns usage error "
-        "waiting timings trace_id metadata retry_of cancel created_at started_at completed_at",
+        "id object session_id seq status reason position attempt input output_text output_parts "
+        "channel tool_calls patterns usage error waiting timings trace_id metadata retry_of cancel created_at "
+        "started_at completed_at",
         object={"const": "turn"},
         attempt=WHOLE,
         output_text=described(or_null(TEXT), "All that the turn said, as it was streamed."),
+        output_parts=described(or_null(array(TEXT)), "The answer as messages of its channel, in order."),
+        channel={"anyOf": [ref("Channel"), {"type": "null"}]},
         tool_calls=array(ref("ToolCall")),
         waiting={"anyOf": [ref("Waiting"), {"type": "null"}], "description": "Null once the turn has ended."},
         timings=answer(
@@ -333,6 +336,7 @@ _PROBLEM: Schema = {
 LISTS = (
     *("Session", "Turn", "Message", "Hit", "Snapshot", "Delivery", "Agent", "Tool", "UsageRow", "Error"),
     "Key",
+    "Pairing",
     "AuditRow",
     "PatternMatch",
 )
@@ -352,6 +356,8 @@ ANSWERS: dict[str, Schema] = {
     "Error": _ERROR,
     "Key": KEY,
     "MadeKey": MADE_KEY,
+    "Channel": CHANNEL,
+    "Pairing": PAIRING,
     "AuditRow": AUDIT_ROW,
     "DeletedUser": DELETED_USER,
     "Agent": _AGENT,

@@ -20,6 +20,7 @@ from web.keys import KeyViews
 from web.memory import MemoryViews
 from web.metrics import HealthViews, MetricsViews
 from web.pages import PageViews
+from web.pairings import PairingViews
 from web.patterns import PatternViews
 from web.query import operation_of, require_declared_parameters
 from web.sessions import SessionViews
@@ -51,6 +52,7 @@ def create_app(service: "Service") -> Flask:
         EventViews(service, limiter),
         ErrorViews(service),
         KeyViews(service),
+        PairingViews(service),
         AuditViews(service),
         UserViews(service),
         BlobViews(service),

@@ -10,6 +10,7 @@ from werkzeug.datastructures import Headers
 
 from loom_worker.core.errors import Flaw
 from loom_worker.core.values.api_keys import KeyLimits, NewKey
+from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.json import Json, from_rfc3339
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import CancelAction, Decision, NewTurn, Retry, Verdict, Webhook, is_blank
@@ -34,6 +35,7 @@ _CANCEL_TURN = Checker(request_schemas.CANCEL_TURN)
 _DECISION = Checker(request_schemas.DECISION)
 _NEW_KEY = Checker(request_schemas.NEW_KEY)
 _ROTATE_KEY = Checker(request_schemas.ROTATE_KEY)
+_NEW_PAIRING = Checker(request_schemas.NEW_PAIRING)
 _EMPTY = Checker(request_schemas.EMPTY)
 
 
@@ -149,6 +151,16 @@ def new_key(body: Json) -> NewKey:
     return NewKey(body["name"], scopes, user=body.get("user"), expires_ms=expires_ms, limits=limits)
 
 
+def new_pairing(body: Json) -> Json:
+    """Check who a client says that somebody of a channel is: ``channel``, ``identity`` and ``user``.
+
+    Raises:
+        Refused: 422, with every flaw.
+    """
+    _require(body, _NEW_PAIRING)
+    return body
+
+
 def rotation_grace_s() -> int:
     """How long the key that the current request replaces works on.
 
@@ -186,6 +198,8 @@ def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
         traceparent=caller.traceparent,
         request_id=caller.request_id,
         key_id=caller.holder.key_id,
+        user=body.get("user"),
+        channel=_channel(body.get("channel")),
     )
 
 
@@ -253,6 +267,12 @@ def _require(body: Json, checker: Checker, further: tuple[Flaw, ...] = ()) -> No
 def _whole(given: float | None) -> int | None:
     """JSON Schema takes 3.0 for an integer too."""
     return None if given is None else int(given)
+
+
+def _channel(given: Json | None) -> Channel | None:
+    if given is None:
+        return None
+    return Channel(given["name"], given.get("format", "markdown"), _whole(given.get("max_chars")))
 
 
 def _webhook(given: str | Json | None) -> Webhook | None:

@@ -22,6 +22,7 @@ SCHEMAS: dict[str, Schema] = {
     "CancelTurn": request_schemas.CANCEL_TURN,
     "Decision": request_schemas.DECISION,
     "NewKey": request_schemas.NEW_KEY,
+    "NewPairing": request_schemas.NEW_PAIRING,
     "RotateKey": request_schemas.ROTATE_KEY,
     "Empty": request_schemas.EMPTY,
     **{f"{name}List": list_of(name) for name in LISTS},

@@ -3,6 +3,7 @@
 from typing import get_args
 
 from loom_worker.core.values.api_keys import SCOPES
+from loom_worker.core.values.channels import LEAST_CHARS, MOST_CHARS, ChannelFormat
 from loom_worker.core.values.turns import CancelAction, Verdict
 from web.schemas import TIME, Schema, or_null
 
@@ -68,6 +69,24 @@ _WEBHOOK: Schema = {
     "additionalProperties": False,
 }
 
+_USER: Schema = {**_text(256, shortest=1), "pattern": NOT_BLANK}
+_CHANNEL: Schema = {
+    "type": "object",
+    "description": "Where the answer is read: the model is told, and `output_parts` holds the answer accordingly.",
+    "properties": {
+        "name": NAME,
+        "format": {"type": "string", "enum": list(get_args(ChannelFormat)), "default": "markdown"},
+        "max_chars": {
+            "type": ["integer", "null"],
+            "minimum": LEAST_CHARS,
+            "maximum": MOST_CHARS,
+            "description": "Unicode characters of one message; a longer answer is split. null: any number.",
+        },
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
 NEW_TURN = _object(
     {
         "input": {
@@ -101,6 +120,12 @@ NEW_TURN = _object(
         },
         "metadata": _METADATA,
         "budget": or_null(_BUDGET),
+        "user": {
+            **or_null(_USER),
+            "description": "Who asks, as the channel names the user. A pairing of the channel says which user of the "
+            "workspace that is; without one it is this name. A session keeps the user of its first turn.",
+        },
+        "channel": or_null(_CHANNEL),
     },
     required=("input",),
     description="A turn to be run.",
@@ -225,7 +250,7 @@ NEW_KEY = _object(
         "name": {**_text(128), "pattern": NOT_BLANK, "description": "For people, such as what the key is for."},
         "scopes": _SCOPES,
         "user": {
-            **or_null({**_text(256, shortest=1), "pattern": NOT_BLANK}),
+            **or_null(_USER),
             "description": "Whom the key acts for: it reaches this user's sessions alone, and the sessions that it "
             "creates are the user's. null: the whole workspace.",
         },
@@ -259,6 +284,16 @@ ROTATE_KEY = _object(
         },
     },
     description="How to replace a key; an empty object or no body ends the old one at once.",
+)
+
+NEW_PAIRING = _object(
+    {
+        "channel": NAME,
+        "identity": {**_USER, "description": "As the channel names the person: what turns send as `user`."},
+        "user": {**_USER, "description": "The user of the workspace who that is."},
+    },
+    required=("channel", "identity", "user"),
+    description="Who somebody of a channel is.",
 )
 
 EMPTY = _object({}, description="No members: an empty object, or no body at all.")

@@ -1,6 +1,7 @@
-"""JSON Schemas of workspaces, of what they have spent and of their API keys."""
+"""JSON Schemas of workspaces: what they have spent, their API keys, and who is who in channels."""
 
 from loom_worker.core.values.api_keys import ApiKey
+from loom_worker.core.values.channels import Channel, Pairing
 from web.schemas import NUMBER, TEXT, TIME, WHOLE, Schema, answer, array, described, members, or_null, ref
 
 _MEMBERS_OF_KEY = members(
@@ -41,4 +42,13 @@ WORKSPACE = answer(
         "spending": array(ref("Spending")),
     },
     description="A workspace and the rules that its administrator has set.",
+)
+
+CHANNEL = answer(
+    members(Channel, "name format max_chars"),
+    description="Where the answer to a turn is read.",
+)
+PAIRING = answer(
+    members(Pairing, "id object channel identity user created_at", object={"const": "pairing"}, created_at=TIME),
+    description="Who somebody of a channel is.",
 )

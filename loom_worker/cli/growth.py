@@ -32,6 +32,7 @@ BOUNDS = {
     "spending": "the sessions, agents and workspaces with a budget",
     "workspaces": "the number of workspaces",
     "api_keys": "the keys that were ever made",
+    "pairings": "who was ever paired with a user",
     "audit": AUDIT,
     "audit_chains": "the number of workspaces",
     "user_deletions": "the users whose data is being deleted",

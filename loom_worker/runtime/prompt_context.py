@@ -37,6 +37,7 @@ from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
+from loom_worker.turn.channel import hint
 from loom_worker.turn.context import addition_tokens
 
 log = logging.getLogger(__name__)
@@ -152,9 +153,11 @@ class Knowledge:
         )
 
     def prompt_context(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
-        """The date, the skills that the turn's message calls for, and the patterns that fit it."""
+        """The date, the channel of the turn, the skills that its message calls for, and the patterns that fit it."""
         parts = [f"Today is {datetime.now(UTC):%Y-%m-%d}."]
-        room = addition_tokens(runtime.input_budget_tokens) - runtime.count(parts[0])
+        if turn.channel is not None:
+            parts.append(hint(turn.channel))
+        room = addition_tokens(runtime.input_budget_tokens) - sum(map(runtime.count, parts))
         called = _called(turn, runtime)
         if called:
             tools = _names(runtime)

@@ -44,6 +44,7 @@ from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
+from loom_worker.store.pairings import Pairings
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
@@ -111,6 +112,7 @@ class Service:
         self.outbox = Outbox(database)
         self.agent_errors = AgentErrors(database)
         self.keys = Keys(KeyRows(database))
+        self.pairings = Pairings(database)
         self.audit = AuditRows(database)
         self.users = UserDeletions(database, lanes, waiter.event_log)
         self.references = parts.references

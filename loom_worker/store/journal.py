@@ -175,6 +175,7 @@ def _ended(final: Final, answer: Message | None) -> dict[str, Any]:
         "output_text": said if said is None or answer is None else said.removesuffix(answer.chat.text) or None,
         "answer_id": None if answer is None else answer.id,
         "error": ending.error,
+        "output_parts": None if ending.output_parts is None else list(ending.output_parts),
     }
 
 

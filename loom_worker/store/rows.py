@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Change, MemoryState, Snapshot
@@ -18,7 +19,7 @@ CHANGES = 10
 """Of the latest changes of a session's memory, so many are kept."""
 
 _NOT_COLUMNS = {
-    *("usage", "patterns", "webhook", "trace_id", "calls", "position", "waiting"),
+    *("usage", "patterns", "channel", "output_parts", "webhook", "trace_id", "calls", "position", "waiting"),
     *("queue_depth", "is_busy", "is_cut"),
 }
 CHOSEN = ("model", "tools", "backend")
@@ -48,6 +49,8 @@ def turn(row: Row, *, calls: Sequence[Call] = (), position: int = 0) -> Turn:
         **{name: row[name] for name in _TURN_FIELDS},
         usage=Usage.from_json(row["usage"]),
         patterns=tuple(row["patterns"]),
+        channel=Channel(**row["channel"]) if row["channel"] else None,
+        output_parts=None if row["output_parts"] is None else tuple(row["output_parts"]),
         webhook=Webhook(row["webhook_url"], row["webhook_secret"]) if row["webhook_url"] else None,
         trace_id=trace_id(row["traceparent"]),
         calls=tuple(calls),

@@ -27,7 +27,7 @@ from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store import audit_tables, workspace_tables  # noqa: F401 - their tables belong to the schema, too
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0012"
+VERSION = "0013"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -110,6 +110,8 @@ turns = Table(
     Column("first_token_ms", Integer),
     Column("run_ms", Integer, nullable=False, server_default="0"),
     Column("key_id", String(40)),  # with which it was submitted
+    Column("channel", JSON_OR_NULL),  # where the answer is read
+    Column("output_parts", JSON_OR_NULL),  # the answer as messages of the channel
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
     Index("turns_open_by_workspace", "workspace", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),

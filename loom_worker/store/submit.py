@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Integer, bindparam, func, insert, select, upd
 from loom_worker.core.errors import BudgetSpent, Conflict, Flaw, Forbidden, Invalid, QueueFull
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.budgets import Payer, has_usd
+from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
@@ -21,6 +22,7 @@ from loom_worker.store import rows
 from loom_worker.store.budgets import check_left
 from loom_worker.store.cancel import overrule
 from loom_worker.store.database import Database
+from loom_worker.store.pairings import asking_user, with_user
 from loom_worker.store.schema import kept, sessions, turn_columns, turns, unfinished
 from loom_worker.store.sessions import found, found_or_added
 from loom_worker.store.turns import read_turn, turn_row
@@ -107,10 +109,10 @@ def submit(
     Raises:
         NotFound: the session belongs to another user of the workspace.
         Conflict: the session is archived, or busy where the client wants it idle.
-        Invalid: the idempotency key came with another request before, the session has another agent, or a budget is
-            in USD and the model has no price.
+        Invalid: the idempotency key came with another request before, the session has another agent or user, or a
+            budget is in USD and the model has no price.
         QueueFull: the lane or the workspace holds all the turns it may, or a budget is used up.
-        Forbidden: the workspace is disabled.
+        Forbidden: the workspace is disabled, or the turn is asked for another user than the tenant.
         Unavailable: the database did not answer; nothing was accepted.
     """
     tenant, new_session = session
@@ -121,8 +123,9 @@ def submit(
             return earlier, True
         named = new_session.agent
         made = replace(new_session, agent=named or DEFAULT_AGENT)
-        owner = found_or_added(tx, tenant, made, now_ms=now_ms)
-        owner = _with_agent(tx, owner, named)
+        user = asking_user(tx, tenant, new)
+        owner = found_or_added(tx, tenant, replace(made, user=user), now_ms=now_ms)
+        owner = _with_agent(tx, with_user(tx, owner, user), named)
         depth = _Entrance(tx, limits, terms, now_ms).admit(owner, new)
         if new.double_texting in ("interrupt", "rollback"):
             overrule(tx, owner, new.double_texting)
@@ -189,6 +192,7 @@ def _again(failed: Any, asked: Retry) -> NewTurn:
         request_id=asked.request_id,
         retry_of=failed["id"],
         key_id=asked.key_id,
+        channel=Channel(**failed["channel"]) if failed["channel"] else None,
     )
 
 
@@ -319,6 +323,7 @@ def _insert(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn, *, 
         "request_id": new.request_id,
         "retry_of": new.retry_of,
         "key_id": new.key_id,
+        "channel": new.channel.as_json() if new.channel else None,
         "created_ms": now_ms,
     }
     tx.execute(_COUNT_ON, {"our_lane": owner["lane"], "now_ms": now_ms})

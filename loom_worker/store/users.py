@@ -14,7 +14,7 @@ from loom_worker.store.audit_tables import audit, user_deletions
 from loom_worker.store.database import Database
 from loom_worker.store.removal import DELETED_REASON, Deleted, remove
 from loom_worker.store.schema import sessions, turns
-from loom_worker.store.workspace_tables import api_keys
+from loom_worker.store.workspace_tables import api_keys, pairings
 
 SESSIONS = 20
 """Sessions that are deleted in one transaction."""
@@ -43,10 +43,10 @@ class Users:
         self._database = database
 
     def begin(self, who: WorkspaceUser, by: Actor, *, now_ms: int) -> UserDeletion:
-        """Revoke the user's keys, forget their names, and note that the rest is to go.
+        """Revoke the user's keys, forget their names and who they are in channels, and note that the rest is to go.
 
         Raises:
-            NotFound: the user has no session, no key that is valid or has a name, and is not being deleted.
+            NotFound: the user has no session, no key that is valid or has a name, no pairing, and is not being deleted.
         """
         is_kept = and_(*_keys_of(who), api_keys.c.revoked_ms.is_(None))
         with self._database.write(durable=True) as tx:
@@ -54,10 +54,12 @@ class Users:
             keys = tx.execute(select(api_keys.c.id).where(is_kept).order_by(api_keys.c.id)).scalars().all()
             has_session = tx.execute(select(sessions.c.lane).where(*_sessions_of(who)).limit(1)).first() is not None
             has_name = tx.execute(select(api_keys.c.id).where(*_keys_of(who), api_keys.c.name != "").limit(1)).first()
-            if known is None and not keys and not has_session and not has_name:
+            is_paired = tx.execute(select(pairings.c.id).where(*_pairings_of(who)).limit(1)).first() is not None
+            if not (known or keys or has_session or has_name or is_paired):
                 raise NotFound(f"There is nothing of a user {who.user!r}.")
             tx.execute(update(api_keys).where(is_kept).values(revoked_ms=now_ms))
             tx.execute(update(api_keys).where(*_keys_of(who)).values(name=""))
+            tx.execute(delete(pairings).where(*_pairings_of(who)))
             for key_id in keys:
                 append(tx, _act("key.revoked", who, by.key_id, now_ms=now_ms, subject=key_id))
             row = {"workspace": who.workspace, "user": who.user, "key_id": by.key_id}
@@ -115,6 +117,10 @@ class Users:
 
 def _keys_of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
     return api_keys.c.workspace == who.workspace, api_keys.c.user == who.user
+
+
+def _pairings_of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
+    return pairings.c.workspace == who.workspace, pairings.c.user == who.user
 
 
 def _sessions_of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:

@@ -1,4 +1,4 @@
-"""The tables of workspaces: their rules, API keys and what is spent of budgets."""
+"""The tables of workspaces: their rules, API keys, who is who in channels, and what is spent of budgets."""
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table, Text
 
@@ -48,3 +48,16 @@ workspaces = Table(
     Column("updated_ms", BigInteger, nullable=False),
 )
 """Workspaces for which something was ever set; the others have no row."""
+
+pairings = Table(
+    "pairings",
+    METADATA,
+    Column("id", String(40), primary_key=True),
+    Column("workspace", String(64), nullable=False),
+    Column("channel", String(128), nullable=False),
+    Column("identity", String(256), nullable=False),
+    Column("user", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index("pairings_by_identity", "workspace", "channel", "identity", unique=True),
+    Index("pairings_by_workspace", "workspace", "id"),
+)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from loom_worker.core import crash_points
+from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
@@ -18,6 +19,7 @@ from loom_worker.events.writer import EventWriter
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
+from loom_worker.turn.channel import parts_of
 from loom_worker.turn.context import is_pressed
 from loom_worker.turn.state import TurnState, said, usage_of
 from loom_worker.turn.worker import Execution, TurnWorker
@@ -40,7 +42,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     worker = execution.worker
     now_ms = worker.clock_ms()
     state = replace(state, patterns=patterns_of(state, worker.knowledge.version_of))
-    ending = with_error_id(state, ending, execution)
+    ending = with_error_id(state, _in_parts(ending, state.turn.channel), execution)
     turn = finished(state, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.run_ms)
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
     last = state.last_reply
@@ -78,6 +80,13 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         worker.dispatcher.deliver(delivery.id)
     if is_full:
         worker.dispatcher.summarize(turn.lane)
+
+
+def _in_parts(ending: Ending, channel: Channel | None) -> Ending:
+    """With the text as the channel shows it."""
+    if channel is None or ending.output_text is None:
+        return ending
+    return replace(ending, output_parts=parts_of(ending.output_text, channel))
 
 
 def with_error_id(state: TurnState, ending: Ending, execution: Execution) -> Ending:
@@ -127,6 +136,7 @@ def finished(state: TurnState, ending: Ending, *, cancel: CancelAction | None = 
         reason=ending.reason,
         deaths=0 if state.has_got_on else state.turn.deaths,
         output_text=ending.output_text,
+        output_parts=ending.output_parts,
         error=ending.error,
         usage=state.usage,
         patterns=state.patterns,

@@ -32,8 +32,9 @@ class WebhookBodies:
 def completed(turn: Turn, *, now_ms: int, url: str) -> str:
     """Return the JSON text that says how a turn ended: below 20 kB, without lone surrogates or NaN.
 
-    What does not fit is cut, the least missed first: tool calls, patterns, metadata, the question, the error, and
-    the answer last. Then ``data`` has ``truncated: true`` and the ``url`` at which the whole turn can be read.
+    What does not fit is cut, the least missed first: the answer as messages, tool calls, patterns, metadata, the
+    question, the error, and the answer last. Then ``data`` has ``truncated: true`` and the ``url`` at which the whole
+    turn can be read.
     """
     event: Json = {"type": f"turn.{turn.status}", "timestamp": rfc3339(now_ms), "data": _clean(turn.as_json())}
     whole = dump(event)
@@ -74,6 +75,7 @@ def _slim(call: Json) -> Json:
 
 
 _BUDGETS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
+    "output_parts": (500, items),
     "tool_calls": (3_000, _calls),
     "patterns": (500, items),
     "metadata": (1_500, entries),

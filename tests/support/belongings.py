@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import insert
 
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, NewKey
+from loom_worker.core.values.channels import Pairing
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import Caller
@@ -51,6 +52,10 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
     key, _ = service.keys.create(whole, NewKey(marker, ("read",)))
     if holder.user is None:
         service.create_session(tenant, NewSession(id=f"u-{marker}", user=f"user-{marker}"))
+    user = holder.user or f"user-{marker}"
+    pairing = Pairing(
+        new_id("pair_"), holder.workspace, f"chat-{holder.user}", marker, user, created_ms=1_795_253_400_000
+    )
     return Belongings(
         holder,
         secret,
@@ -66,8 +71,9 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
             "delivery_id": service.outbox.page(tenant, limit=1, after=None).items[0].id,
             "snapshot_id": _snapshot(stage, lane, session_id, marker),
             "key_id": key.id,
+            "pairing_id": service.pairings.add(pairing, by=holder.actor).id,
             "workspace": holder.workspace,
-            "user": holder.user or f"user-{marker}",
+            "user": user,
         },
     )
 

@@ -28,6 +28,8 @@ ACTIONS = (
     "workspace.changed",
     "workspace.disabled",
     "workspace.enabled",
+    "pairing.created",
+    "pairing.deleted",
     "delivery.replayed",
 )
 """All that is written to the audit."""
@@ -172,6 +174,7 @@ def turn_ended(turn: Turn, *, user: str | None, model: str | None = None, decisi
         action=TURN_ENDED,
         key_id=turn.key_id or LOCAL.key_id,
         user=user,
+        channel=None if turn.channel is None else turn.channel.name,
         agent=turn.agent,
         model=model,
         session_id=turn.session_id,

@@ -38,6 +38,10 @@ class Pairing:
     user: str
     created_ms: int
 
+    def brief(self) -> "Pairing":
+        """As lists hold it: a pairing has no long fields."""
+        return self
+
     def as_json(self) -> Json:
         """The Pairing of the HTTP API."""
         return {

@@ -6,6 +6,7 @@ from typing import Literal
 
 from loom_worker.core.text import clean
 from loom_worker.core.values.budgets import Payer
+from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.core.values.json import Json, rfc3339
@@ -111,6 +112,10 @@ class NewTurn:
     retry_of: str | None = None
     key_id: str | None = None
     """Of the API key with which it is submitted; None where none is needed."""
+    user: str | None = None
+    """Who asks, as the channel names the user, or Loom if there is no channel; None: nobody in particular."""
+    channel: Channel | None = None
+    """Where the answer is read; None: the client makes of it what it likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +237,9 @@ class Turn:
     request_id: str | None = None
     key_id: str | None = None
     """Of the API key with which it was submitted; None where no key was needed."""
+    channel: Channel | None = None
+    output_parts: tuple[str, ...] | None = None
+    """The answer as messages of its channel; None without a channel, or while there is no answer."""
     retry_of: str | None = None
     cancel: CancelAction | None = None
     started_ms: int | None = None
@@ -258,6 +266,7 @@ class Turn:
         fields: Json = {
             "input": fit(self.input, FIELD_BYTES, text),
             "output_text": fit(self.output_text, FIELD_BYTES, text),
+            "output_parts": self.output_parts and tuple(fit(list(self.output_parts), FIELD_BYTES, items)),
             "metadata": fit(self.metadata, FIELD_BYTES, entries),
             "error": fit(self.error, FIELD_BYTES, entries),
             "patterns": tuple(fit(list(self.patterns), FIELD_BYTES, items)),
@@ -290,6 +299,8 @@ class Turn:
             "attempt": self.attempt,
             "input": self.input,
             "output_text": self.output_text,
+            "output_parts": None if self.output_parts is None else list(self.output_parts),
+            "channel": None if self.channel is None else self.channel.as_json(),
             "tool_calls": [call.as_json() for call in self.calls],
             "patterns": list(self.patterns),
             "usage": self.usage.as_json(),
@@ -353,6 +364,8 @@ class Ending:
     reason: str | None = None
     output_text: str | None = None
     error: Json | None = None
+    output_parts: tuple[str, ...] | None = None
+    """The text as messages of the turn's channel; None without one, or without a text."""
 
     @property
     def leaves_messages(self) -> bool:

@@ -15,6 +15,7 @@ from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.settings import PatternSettings, Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.agents import Agent, Backend
+from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import Turn
@@ -110,6 +111,12 @@ def test_a_question_gets_todays_date_and_the_pattern_that_fits(here: Settings, d
     assert 0.5 <= pattern["confidence"] <= 1
     assert pattern["version"] == fitted.knowledge.version_of("sql/customer_ranking")
     fitted.close()
+
+
+def test_a_model_is_told_where_the_answer_is_read(fitted: Components) -> None:
+    asks = replace(turn(OTHERS), channel=Channel("sms", "plain", 160))
+    runtime = fitted.registry.runtime("default")
+    assert "'sms', as plain text" in fitted.knowledge.prompt_context(asks, runtime).text
 
 
 def test_a_pattern_below_the_agents_threshold_stays_away(fitted: Components) -> None:

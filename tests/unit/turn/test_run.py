@@ -5,6 +5,7 @@ from dataclasses import replace
 from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.text import fence
+from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.spans import span_id_of
 from loom_worker.store.agent_errors import AgentErrors
@@ -122,3 +123,12 @@ def test_the_time_of_all_owners_counts_but_not_the_waiting(stage: Stage) -> None
     turn = stage.serve(turn, worker)
     assert turn.status == "completed"
     assert 0 <= turn.run_ms < 60_000
+
+
+def test_an_answer_is_given_as_its_channel_shows_it(stage: Stage) -> None:
+    sms = Channel("sms", "plain", 60)
+    stage.model.scenes = [says("**Yes**, the shop is open today.\n\nSee [the hours](https://shop.example).")]
+    turn = stage.serve(stage.submit(channel=sms), stage.worker("w1"))
+    assert turn.output_parts == ("Yes, the shop is open today.", "See the hours (https://shop.example).")
+    assert (turn.output_text or "").startswith("**Yes**")
+    assert stage.live(turn) == stage.rebuilt(turn)

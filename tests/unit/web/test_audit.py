@@ -39,6 +39,8 @@ def test_every_act_of_an_administrator_names_the_key_that_did_it(client: FlaskCl
         ("PATCH", "/v1/workspaces/alpha", {"budget": {"tokens": 9}}, "workspace.changed"),
         ("PATCH", "/v1/workspaces/alpha", {"disabled": True}, "workspace.disabled"),
         ("PATCH", "/v1/workspaces/alpha", {"disabled": False}, "workspace.enabled"),
+        ("POST", "/v1/pairings", {"channel": "sms", "identity": "+1", "user": "maria"}, "pairing.created"),
+        ("DELETE", f"/v1/pairings/{ids['pairing_id']}", None, "pairing.deleted"),
         ("POST", f"/v1/deliveries/{ids['delivery_id']}/replay", {}, "delivery.replayed"),
         ("POST", f"/v1/turns/{ids['turn_id']}/approvals/{ids['call_id']}", {"decision": "approve"}, "approval.decided"),
         ("DELETE", f"/v1/sessions/{ids['session_id']}", None, "session.deleted"),
@@ -63,6 +65,8 @@ def test_every_operation_that_needs_admin_and_changes_something_leaves_a_row() -
         "/v1/workspaces/{workspace}": "workspace.changed",
         "/v1/deliveries/{delivery_id}/replay": "delivery.replayed",
         "/v1/users/{user}": "user.deleted",
+        "/v1/pairings": "pairing.created",
+        "/v1/pairings/{pairing_id}": "pairing.deleted",
     }
     served = {each.path for each in OPERATIONS if each.scope == "admin" and each.method != "GET"}
     assert served == set(known), "say in docs/audit.md, and here, what a new administrative operation writes"
@@ -74,7 +78,7 @@ def test_a_row_is_what_the_document_says(client: FlaskClient, stage: WebStage) -
     schemas = {"components": document()["components"]}
     check = Draft202012Validator({**schemas, "$ref": "#/components/schemas/AuditRow"})
     rows = listed(client, headers)
-    assert {row["action"] for row in rows} == {"turn.ended", "key.created"}
+    assert {row["action"] for row in rows} == {"turn.ended", "key.created", "pairing.created"}
     for row in rows:
         check.validate(row)
 
@@ -89,7 +93,7 @@ def test_filters_and_pages_restrict_what_is_listed(client: FlaskClient, stage: W
     assert listed(client, headers, "?since=2099-01-01T00:00:00Z") == []
     page = client.get("/v1/audit?limit=2", headers=headers).get_json()
     rest = listed(client, headers, f"?after={page['next']}")
-    assert [row["seq"] for row in [*page["data"], *rest]] == [3, 2, 1]
+    assert [row["seq"] for row in [*page["data"], *rest]] == [4, 3, 2, 1]
 
 
 @pytest.mark.parametrize("query", ["?action=nothing", "?after=key_1", "?since=yesterday", "?kind=x"])

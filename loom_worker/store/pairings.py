@@ -1,0 +1,130 @@
+"""Who of a channel is which user, and for whom a turn is asked therefore."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
+
+from loom_worker.core.errors import Conflict, Flaw, Forbidden, Invalid, NotFound
+from loom_worker.core.values.audit import AuditEntry
+from loom_worker.core.values.channels import Pairing
+from loom_worker.core.values.pages import Page, page_of
+from loom_worker.core.values.tenants import Actor, Tenant, user_of, workspace_of
+from loom_worker.core.values.turns import NewTurn
+from loom_worker.store.audit import append
+from loom_worker.store.database import Database
+from loom_worker.store.schema import sessions
+from loom_worker.store.workspace_tables import pairings
+
+_COLUMNS = [pairings.c[name] for name in Pairing.__slots__]
+_WHO = select(*_COLUMNS).where(
+    pairings.c.workspace == bindparam("our_workspace"),
+    pairings.c.channel == bindparam("our_channel"),
+    pairings.c.identity == bindparam("our_identity"),
+)
+_SET_USER = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(user=bindparam("whose"))
+
+
+class Pairings:
+    """The table of pairings."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, new: Pairing, *, by: Actor) -> Pairing:
+        """Say who somebody of a channel is; saying it again changes nothing.
+
+        Raises:
+            Conflict: somebody else is, by an earlier pairing.
+        """
+        with self._database.write(durable=True) as tx:
+            known = _of(tx, new.workspace, new.channel, new.identity)
+            if known is None:
+                tx.execute(insert(pairings), {name: getattr(new, name) for name in Pairing.__slots__})
+                append(tx, _act("pairing.created", new, by, at_ms=new.created_ms))
+                return new
+        if known.user != new.user:
+            raise Conflict(
+                f"{new.identity!r} of the channel {new.channel!r} is another user already: delete {known.id} first.",
+                "already-paired",
+            )
+        return known
+
+    def remove(self, tenant: Tenant, pairing_id: str, *, by: Actor, now_ms: int) -> None:
+        """Forget who somebody of a channel is; sessions stay whose they are.
+
+        Raises:
+            NotFound: the tenant has no such pairing.
+        """
+        with self._database.write(durable=True) as tx:
+            row = tx.execute(select(*_COLUMNS).where(pairings.c.id == pairing_id, *_ours(tenant))).mappings().first()
+            if row is None:
+                raise NotFound(f"There is no pairing {pairing_id!r}.")
+            tx.execute(delete(pairings).where(pairings.c.id == pairing_id))
+            append(tx, _act("pairing.deleted", Pairing(**row), by, at_ms=now_ms))
+
+    def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[Pairing]:
+        """List pairings, the newest first; ``after`` is the id of the last one seen."""
+        query = select(*_COLUMNS).where(*_ours(tenant)).order_by(pairings.c.id.desc()).limit(limit + 1)
+        if after is not None:
+            query = query.where(pairings.c.id < after)
+        with self._database.read() as tx:
+            listed = (Pairing(**row) for row in tx.execute(query).mappings())
+            return page_of(listed, limit=limit, cursor=lambda pairing: pairing.id)
+
+
+def asking_user(tx: Connection, tenant: Tenant, new: NewTurn) -> str | None:
+    """The user for whom a turn is asked: paired with whom the client names in the channel, else of that name.
+
+    Raises:
+        Forbidden: the client's key acts for another user.
+    """
+    named, own = new.user, user_of(tenant)
+    if named is not None and new.channel is not None:
+        known = _of(tx, workspace_of(tenant), new.channel.name, named)
+        named = named if known is None else known.user
+    if named is not None and own not in (None, named):
+        raise Forbidden(f"The key acts for one user, and {new.user!r} is another.", "other-user")
+    return named
+
+
+def with_user(tx: Connection, owner: Any, user: str | None) -> Any:
+    """The session's row with its user, whom its first turn settles unless it was made for one.
+
+    Raises:
+        Invalid: it is another user's, or has had turns of nobody in particular.
+    """
+    if user is None or owner["user"] == user:
+        return owner
+    if owner["user"] is None and owner["next_seq"] == 1:
+        tx.execute(_SET_USER, {"our_lane": owner["lane"], "whose": user})
+        return {**owner, "user": user}
+    whose = "no user" if owner["user"] is None else "another user"
+    raise Invalid(
+        f"Session {owner['id']!r} belongs to {whose}: send the turn to a session of {user!r}, or leave user out.",
+        (Flaw("/user", f"the session belongs to {whose}"),),
+        "user-mismatch",
+    )
+
+
+def _of(tx: Connection, workspace: str, channel: str, identity: str) -> Pairing | None:
+    wanted = {"our_workspace": workspace, "our_channel": channel, "our_identity": identity}
+    row = tx.execute(_WHO, wanted).mappings().first()
+    return None if row is None else Pairing(**row)
+
+
+def _ours(tenant: Tenant) -> list[ColumnElement[bool]]:
+    in_workspace = pairings.c.workspace == workspace_of(tenant)
+    user = user_of(tenant)
+    return [in_workspace] if user is None else [in_workspace, pairings.c.user == user]
+
+
+def _act(action: str, pairing: Pairing, by: Actor, *, at_ms: int) -> AuditEntry:
+    return AuditEntry(
+        workspace=pairing.workspace,
+        at_ms=at_ms,
+        action=action,
+        key_id=by.key_id,
+        user=pairing.user,
+        channel=pairing.channel,
+        subject=pairing.id,
+    )
