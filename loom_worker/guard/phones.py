@@ -1,0 +1,116 @@
+"""Finds telephone numbers in a text. Pure, and linear in the text.
+
+A number is one by how it is written (a country's code, the North American form, a trunk prefix in groups, the very
+groups in which ``phonenumbers`` writes the numbers of a country), or by a word near it, such as "call me at".
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+REGIONS = ("AU", "CZ", "ES", "HK", "NO", "PL", "PT", "SG")
+"""Countries whose numbers are written without a trunk prefix; groups of two digits are too much like other numbers."""
+NEAR_CHARS = 40
+"""How far before a number a word may stand that tells what it is; CLOSE_CHARS for digits without any groups."""
+CLOSE_CHARS = 24
+AFTER_CHARS = 12
+LEAST_DIGITS, MOST_DIGITS = 7, 15
+"""Of a number; MOST_DIGITS by E.164."""
+LEAST_TRUNK_DIGITS = 8
+"""Of a number that is taken for one by its trunk prefix alone."""
+
+
+def phones(text: str) -> Iterator[tuple[int, int]]:
+    """Where telephone numbers begin and end, in no order; some overlap."""
+    known = set()
+    for pattern in (_INTERNATIONAL, _NORTH_AMERICAN):
+        for match in pattern.finditer(text):
+            if _may_be_one(match[0].translate(_DIGITS_ALONE), match[0]):
+                known.add(match.start())
+                yield match.span()
+    for match in _CANDIDATE.finditer(text):
+        start, end = match.span(1)
+        if start in known:
+            continue
+        for number in _beginnings(match[1]):
+            if _is_phone(text, number, start, start + len(number)):
+                yield start, match.end() if start + len(number) == end else start + len(number)
+                break
+
+
+def _beginnings(number: str) -> Iterator[str]:
+    """The digits as they stand, then without what may be another number behind them."""
+    yield number
+    shorter = _TOO_LONG.match(number)
+    if shorter and shorter[0] != number:
+        yield shorter[0]
+    if " " in number:
+        yield number.rpartition(" ")[0].rstrip(" ./-(")
+
+
+def _may_be_one(digits: str, number: str) -> bool:
+    return LEAST_DIGITS <= len(digits) <= MOST_DIGITS and len(set(digits)) > 2 and not _DATE.match(number)
+
+
+def _is_phone(text: str, number: str, start: int, end: int) -> bool:
+    digits = number.translate(_DIGITS_ALONE)
+    if not _may_be_one(digits, number):
+        return False
+    if _DIALLED_ABROAD.match(number) or (_TRUNK.match(number) and len(digits) >= LEAST_TRUNK_DIGITS):
+        return True
+    is_grouped = digits != number
+    if is_grouped and _is_written_so_somewhere(number, digits):
+        return True
+    before = text[max(0, start - (NEAR_CHARS if is_grouped else CLOSE_CHARS)) : start]
+    cue = _CUE if is_grouped else _SURE_CUE
+    return bool(cue.search(before) or _CUE_AFTER.match(text, end, end + AFTER_CHARS))
+
+
+def _is_written_so_somewhere(number: str, digits: str) -> bool:
+    groups = tuple(map(len, _GROUP.findall(number)))
+    return any(leading.match(digits) for leading in _written().get(groups, ()))
+
+
+@cache
+def _written() -> Mapping[tuple[int, ...], tuple[re.Pattern[str], ...]]:
+    """By lengths of groups, the beginnings of numbers that are written so in one of REGIONS."""
+    # Imported with the first number that needs it: 20 ms that other processes never spend.
+    from phonenumbers.phonemetadata import PhoneMetadata
+
+    written: dict[tuple[int, ...], list[re.Pattern[str]]] = {}
+    for region in REGIONS:
+        metadata = PhoneMetadata.metadata_for_region(region)
+        for form in metadata.number_format if metadata else ():
+            lengths = tuple(map(int, re.findall(r"\\d\{(\d+)\}", form.pattern or "")))
+            if form.national_prefix_formatting_rule is None and len(lengths) > 1 and max(lengths) > 2:
+                leading = form.leading_digits_pattern
+                written.setdefault(lengths, []).append(re.compile(leading[-1] if leading else ""))
+    return {lengths: tuple(found) for lengths, found in written.items()}
+
+
+_DIGITS_ALONE = str.maketrans("", "", " ()./-+xet")
+_GROUP = re.compile(r"\d+", re.ASCII)
+_EXTENSION = r"(?: ?(?:x|ext\.? ?)\d{1,6})?"
+_INTERNATIONAL = re.compile(r"\+(?<![\w.+-]\+)(?!0)[\d ().-]{6,22}\d" + _EXTENSION, re.ASCII)
+_NORTH_AMERICAN = re.compile(
+    r"(?<![\w.-])(?:1[ .-])?(?:\([2-9]\d\d\) ?[2-9]\d\d[.-]|[2-9]\d\d([.-])[2-9]\d\d\1)\d{4}(?![.-]?\d)" + _EXTENSION,
+    re.ASCII,
+)
+_CANDIDATE = re.compile(
+    r"(?<![\w@#$€£./+(-])(?<!\d[,:])(\(?\d(?:[ ./-]{0,2}\(?\d\)?){6,20})" + _EXTENSION + r"(?!\w)", re.ASCII
+)
+_TOO_LONG = re.compile(r"(?:\D{0,2}\d){7,15}(?!\d)", re.ASCII)
+_TRUNK = re.compile(r"(?:\(0?[1-9]\d{0,4}\)|0[1-9]\d{0,3}[ ./-])[\d ./-]+(?<=\d\d)$", re.ASCII)
+_DIALLED_ABROAD = re.compile(r"00[1-9](?:\D{0,2}\d){7}", re.ASCII)
+_DATE = re.compile(r"\+?(?:(?:19|20)\d\d[-./][01]?\d[-./][0-3]?\d|[0-3]?\d[-./][01]?\d[-./](?:19|20)\d\d)", re.ASCII)
+_SURE = (
+    r"tel(?:ephone|efon)?\.?|(?:tele)?phone|mobile|cell|fax|whatsapp|sms|desk|hotline|dial(?:led|ing)?|handy"
+    r"|call (?:me|us|him|her|them)"
+)
+_CUE = re.compile(
+    rf"\b(?:{_SURE}|call(?:ed|ing)?|answering|messages?|text(?:ed|ing)?|registered|reach(?:ed)?|contact|ring)\b"
+    r"[^\d\n]{0,30}\n?[^\d\n]{0,10}$",
+    re.IGNORECASE,
+)
+_SURE_CUE = re.compile(rf"\b(?:{_SURE})\b[^\d\n]{{0,20}}\n?[^\d\n]{{0,4}}$", re.IGNORECASE)
+_CUE_AFTER = re.compile(r"[ \t,-]{0,3}\(?(?:office|fax|mobile|home|cell|work|desk|phone)\b", re.IGNORECASE)

@@ -1,0 +1,74 @@
+"""What is found in a text, by kind."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_worker.core.values.guardrails import SENSITIVE
+from loom_worker.guard.findings import scan
+from loom_worker.guard.redact import redacted
+
+FOUND = [
+    ("ip", "from 41.176.181.243, twice", "41.176.181.243"),
+    ("ip", "host 2001:db8::8a2e:370:7334 is up", "2001:db8::8a2e:370:7334"),
+    ("ip", "http://10.1.2.3:8080/x", "10.1.2.3"),
+    ("phone", "Can someone call me on 9472 7916?", "9472 7916"),
+    ("phone", "They're not answering at 516 466 638 now", "516 466 638"),
+    ("phone", "655 437 108 office", "655 437 108"),
+    ("phone", "write to 0489 25 37 29", "0489 25 37 29"),
+    ("phone", "from 0049 511 1234567", "0049 511 1234567"),
+    ("phone", "(02) 8123 4567", "(02) 8123 4567"),
+    ("phone", "mobile: 345-899-3560x4587", "345-899-3560x4587"),
+    ("phone", "Fax: 9498777106", "9498777106"),
+    ("phone", "ruf mich an: 612 34 56 78", "612 34 56 78"),
+    ("phone", "phone 450 0840 0341 8387176", "450 0840 0341"),
+    ("secret", "connect(user, password=hunter2)", "hunter2"),
+    ("secret", "export API_KEY=4f9a8b7c6d", "4f9a8b7c6d"),
+    ("card", "4111 1111 1111 1111", "4111 1111 1111 1111"),
+    ("ssn", "853-37-1694", "853-37-1694"),
+    ("iban", "AT61 1904 3002 3457 3201", "AT61 1904 3002 3457 3201"),
+    ("email", "jo@example.org", "jo@example.org"),
+]
+HARMLESS = [
+    *("127.0.0.1:8000", "0.0.0.0", "::1", "version 1.2.3.4", "Werkzeug==3.0.0.1", "a::b", "std::vector", "12:30:45"),
+    *("1.2.3.4.5", "999.1.1.1", "10.5.2"),
+    *("in 2024 12 345 678 items", "2026-11-24 09:30", "24.11.2026", "sku 6777246137", "id 1732261200000"),
+    *("call 42 of 100", "message 12345678901", "00000000", "$ 12 345 678", "1 2 3 4 5 6 7 8"),
+    *("connect(user, password=name, timeout=5)", "password=get_password()", "password: str", "token=None"),
+    *("API_KEY=your-api-key", "API_KEY=<your key>", "password=${DB_PASSWORD}", "secret: {{ secret }}", "token: ***"),
+    *('password="changeme"', "password=args.password)", "api_key=os.environ[", "password = xxxxxxxx", "key=..."),
+]
+
+
+@pytest.mark.cases(("kind", "text", "expected"), FOUND)
+def test_it_is_found_and_called_what_it_is(kind: str, text: str, expected: str) -> None:
+    assert [(each.kind, text[each.start : each.end]) for each in scan(text)] == [(kind, expected)]
+
+
+@pytest.mark.cases("text", HARMLESS)
+def test_what_only_looks_like_it_is_left(text: str) -> None:
+    assert scan(text) == ()
+
+
+def test_only_what_was_asked_for_is_found() -> None:
+    text = "jo@example.org, 853-37-1694"
+    assert [each.kind for each in scan(text, ("ssn",))] == ["ssn"]
+    assert redacted(text, ("email",)) == "[redacted email], 853-37-1694"
+    assert scan(text, ()) == ()
+
+
+texts = st.lists(st.one_of(st.sampled_from([text for _, text, _ in FOUND] + HARMLESS), st.text(max_size=8)), max_size=8)
+
+
+@given(texts.map(" ".join))
+def test_findings_come_in_order_and_none_overlaps_another(text: str) -> None:
+    found = scan(text)
+    assert all(one.end <= two.start for one, two in pairwise(found))
+    assert all(each.kind in SENSITIVE and each.start < each.end for each in found)
+
+
+@given(texts.map(" ".join))
+def test_nothing_is_found_in_what_was_redacted(text: str) -> None:
+    assert scan(redacted(text, SENSITIVE).replace("[redacted", "\0")) == ()
