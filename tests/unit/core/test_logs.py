@@ -7,6 +7,7 @@ import pytest
 
 from loom_worker.core.logs import IDS, Console, JsonLines, set_up
 from loom_worker.core.settings import LogSettings
+from loom_worker.guard.redact import redacted
 
 
 def record(message: str = "said %s", *args: object, **extra: object) -> logging.LogRecord:
@@ -31,6 +32,18 @@ def test_a_line_is_one_json_object_with_its_time_in_utc() -> None:
 def test_every_id_is_written(name: str) -> None:
     assert json.loads(JsonLines().format(record("x", **{name: "v1"})))[name] == "v1"
     assert Console().format(record("x", **{name: "v1"})).endswith(f"x  {name}=v1")
+
+
+def test_a_secret_in_a_message_or_a_traceback_is_not_written() -> None:
+    try:
+        raise ValueError("refused: password=hunter2")
+    except ValueError:
+        failed = record("sent %s", "password=hunter3")
+        failed.exc_info = sys.exc_info()
+    for formatter in (JsonLines(redacted), Console(redacted)):
+        line = formatter.format(failed)
+        assert "password=[redacted]" in line
+        assert "hunter" not in line
 
 
 def test_what_a_user_wrote_is_not_written_though_a_record_has_it() -> None:
