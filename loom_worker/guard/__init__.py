@@ -4,6 +4,7 @@
 together through Redis; ``tolerant`` lets work go on if Redis does not answer; ``net/`` connects to hosts that others
 name.
 
-``redact`` removes secrets and personal data from texts: ``findings`` finds them, by ``secrets`` (``vendor_keys`` are
-the shapes of known keys), ``personal`` and ``phones``.
+``redact`` removes secrets and personal data from texts, ``stream`` from texts that come piece by piece, and ``rails``
+holds texts against guardrails. ``findings`` finds it all, by ``secrets`` (``vendor_keys`` are the shapes of known
+keys), ``personal``, ``phones`` and ``injection``.
 """

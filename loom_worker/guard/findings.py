@@ -1,9 +1,10 @@
-"""What is found in a text: secrets, and what identifies a person."""
+"""What is found in a text: secrets, what identifies a person, and prompt injection."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from loom_worker.core.values.guardrails import SENSITIVE
+from loom_worker.core.values.guardrails import INJECTION, SENSITIVE
+from loom_worker.guard.injection import injections
 from loom_worker.guard.personal import cards, emails, ibans, ips, ssns
 from loom_worker.guard.phones import phones
 from loom_worker.guard.secrets import secrets
@@ -16,6 +17,7 @@ _FINDERS: Mapping[str, Callable[[str], Iterator[tuple[int, int]]]] = {
     "phone": phones,
     "email": emails,
     "ip": ips,
+    INJECTION: injections,
 }
 
 
@@ -26,14 +28,14 @@ class Finding:
     start: int
     end: int
     kind: str
-    """One of SENSITIVE."""
+    """One of KINDS."""
 
 
 def scan(text: str, kinds: Collection[str] = SENSITIVE) -> tuple[Finding, ...]:
     """All findings in order; those that overlap become one, of the kind that begins first.
 
     Args:
-        kinds: what to look for, of SENSITIVE.
+        kinds: what to look for, of KINDS.
     """
     found = sorted(Finding(*place, kind) for kind in kinds for place in _FINDERS[kind](text))
     merged: list[Finding] = []

@@ -24,18 +24,27 @@ def phones(text: str) -> Iterator[tuple[int, int]]:
     """Where telephone numbers begin and end, in no order; some overlap."""
     known = set()
     for pattern in (_INTERNATIONAL, _NORTH_AMERICAN):
-        for match in pattern.finditer(text):
-            if _may_be_one(match[0].translate(_DIGITS_ALONE), match[0]):
-                known.add(match.start())
-                yield match.span()
-    for match in _CANDIDATE.finditer(text):
-        start, end = match.span(1)
-        if start in known:
-            continue
-        for number in _beginnings(match[1]):
-            if _is_phone(text, number, start, start + len(number)):
-                yield start, match.end() if start + len(number) == end else start + len(number)
-                break
+        for found in pattern.finditer(text):
+            if _may_be_one(found[0].translate(_DIGITS_ALONE), found[0]):
+                known.add(found.start())
+                yield found.span()
+    match, last_end = _CANDIDATE.search(text), -MOST_DIGITS
+    while match:
+        start = match.start(1)
+        end = match.end() if start in known else _end(text, match, follows=start - last_end <= 2)
+        if end:
+            last_end = end
+            yield start, end
+        match = _CANDIDATE.search(text, end or match.end())
+
+
+def _end(text: str, match: re.Match[str], *, follows: bool) -> int:
+    """Where the number ends with which a candidate begins; 0 if it begins with none."""
+    start, end = match.span(1)
+    for number in _beginnings(match[1]):
+        if _is_phone(text, number, start, start + len(number), follows=follows):
+            return match.end() if start + len(number) == end else start + len(number)
+    return 0
 
 
 def _beginnings(number: str) -> Iterator[str]:
@@ -52,11 +61,16 @@ def _may_be_one(digits: str, number: str) -> bool:
     return LEAST_DIGITS <= len(digits) <= MOST_DIGITS and len(set(digits)) > 2 and not _DATE.match(number)
 
 
-def _is_phone(text: str, number: str, start: int, end: int) -> bool:
+def _is_phone(text: str, number: str, start: int, end: int, *, follows: bool) -> bool:
+    """Whether it is one.
+
+    Args:
+        follows: it comes right behind another one.
+    """
     digits = number.translate(_DIGITS_ALONE)
     if not _may_be_one(digits, number):
         return False
-    if _DIALLED_ABROAD.match(number) or (_TRUNK.match(number) and len(digits) >= LEAST_TRUNK_DIGITS):
+    if follows or _DIALLED_ABROAD.match(number) or (_TRUNK.match(number) and len(digits) >= LEAST_TRUNK_DIGITS):
         return True
     is_grouped = digits != number
     if is_grouped and _is_written_so_somewhere(number, digits):

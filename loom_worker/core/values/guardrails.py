@@ -1,4 +1,67 @@
-"""Guardrails: what texts are searched for, and what becomes of what is found."""
+"""Guardrails: what texts are searched for at which stage of a turn, and what becomes of what is found."""
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from loom_worker.core.values.json import Json
+
+Stage = Literal["input", "tool_result", "output"]
+"""What a user says, what a tool returns, what the model answers."""
+Action = Literal["flag", "redact", "block"]
+"""From the mildest to the strictest: it is noted; it is taken out; the turn, or the tool's result, is refused."""
+STAGES: tuple[Stage, ...] = get_args(Stage)
+ACTIONS: tuple[Action, ...] = get_args(Action)
 SENSITIVE = ("secret", "card", "ssn", "iban", "phone", "email", "ip")
 """What can be found and removed: secrets, and what identifies a person."""
+INJECTION = "injection"
+"""An attempt to give the model instructions that are not its operator's."""
+KINDS = (*SENSITIVE, INJECTION)
+PERSONAL = "pii"
+"""In files and requests, for all of SENSITIVE but secrets."""
+
+StageRules = Mapping[str, Action]
+"""By kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guardrails:
+    """The rules of an agent or of a workspace; what a stage does not name is not searched for."""
+
+    input: StageRules = field(default_factory=dict)
+    tool_result: StageRules = field(default_factory=dict)
+    output: StageRules = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, given: Json | None) -> "Guardrails":
+        """Read what a file or a request says, already checked: ``{stage: {kind: action}}``."""
+        return cls(**{stage: _whole((given or {}).get(stage) or {}) for stage in STAGES})
+
+    def at(self, stage: Stage) -> StageRules:
+        """The rules of a stage."""
+        rules: StageRules = getattr(self, stage)
+        return rules
+
+    def with_those_of(self, other: "Guardrails") -> "Guardrails":
+        """Both together; of two actions for the same the stricter one holds."""
+        return Guardrails(**{stage: dict(_stricter(self.at(stage), other.at(stage))) for stage in STAGES})
+
+    def as_json(self) -> Json:
+        """``{stage: {kind: action}}``, without stages that have no rule."""
+        return {stage: dict(self.at(stage)) for stage in STAGES if self.at(stage)}
+
+
+NO_GUARDRAILS = Guardrails()
+
+
+def _whole(given: Mapping[str, Action]) -> dict[str, Action]:
+    """The group spelt out; a kind that is named beside it keeps its own action."""
+    group = given.get(PERSONAL)
+    spelt = dict.fromkeys(SENSITIVE[1:], group) if group else {}
+    return {**spelt, **{kind: action for kind, action in given.items() if kind != PERSONAL}}
+
+
+def _stricter(one: StageRules, two: StageRules) -> Iterator[tuple[str, Action]]:
+    for kind in (*one, *(kind for kind in two if kind not in one)):
+        actions = [rules[kind] for rules in (one, two) if kind in rules]
+        yield kind, max(actions, key=ACTIONS.index)
