@@ -4,7 +4,7 @@
 ``workspaces`` (and usage), ``keys``, ``pairings``, ``users``, ``audit``, ``metrics`` (probes, too) and ``pages`` are
 the views; ``auth``, ``caller``, ``rate_limits`` and ``connection_limits`` decide who is served; ``strict_json``,
 ``check``, ``query`` and ``bodies`` read what clients send; ``answers`` and ``problems`` write what they get;
-``openapi``, ``operations``, ``parameters``, ``request_schemas``, ``answer_schemas``, ``workspace_schemas``,
-``audit_schemas``, ``schemas`` and ``docs`` describe it; ``serve``, ``connections``, ``loop``, ``channel`` and
-``parser`` run it.
+``openapi``, ``operations``, ``admin_operations``, ``api_operation``, ``parameters``, ``request_schemas``,
+``answer_schemas``, ``workspace_schemas``, ``audit_schemas``, ``schemas`` and ``docs`` describe it; ``serve``,
+``connections``, ``loop``, ``channel`` and ``parser`` run it.
 """

@@ -13,7 +13,7 @@ from flask import Request
 from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.api_keys import ALL_SCOPES, SECRET_PREFIX, KeyHolder, digest_of
 from loom_worker.core.values.ids import now_ms
-from web.operations import ApiOperation
+from web.api_operation import ApiOperation
 from web.problems import ProblemDetails, Refused
 
 if TYPE_CHECKING:

@@ -60,17 +60,18 @@ LABELLED = {
         "result",
         "Reloads of the library by all processes, since Redis began; failed: with new errors.",
     ),
+    "loom_guard_decisions_total": ("decision", "Texts on which guardrails acted: stage, kind and action."),
     "loom_figures_known": ("of", "0: these figures cannot be had now."),
 }
 """Families with a label: its name, and what is counted."""
-COUNTERS = frozenset({"loom_dropped_messages_total", "loom_large_result_events_total", "loom_pattern_reloads_total"})
+COUNTERS = frozenset(name for name in LABELLED if name.endswith("_total"))
 OPENNESS = {"closed": 0.0, "half-open": 0.5, "open": 1.0}
 KEYS = (*STATUSES, *(figure.key for figure in GAUGES))
 """The plain figures of ``Figures.all``; None is 0, and one that is missing is not known now and left out.
 
 In addition there are ``breakers`` (name to state), ``counters`` (what happened to large results, to how often since
-Redis began), ``dropped_messages`` (queue to how many), ``pattern_reloads`` (result to how often) and ``known`` (what
-figures are of, to whether they could be had)."""
+Redis began), ``dropped_messages`` (queue to how many), ``pattern_reloads`` (result to how often), ``guard_decisions``
+(decision to how often) and ``known`` (what figures are of, to whether they could be had)."""
 
 
 class HealthViews:
@@ -161,5 +162,7 @@ def _values(name: str, figures: Json) -> Json:
             return dict(figures.get("counters", {}))
         case "loom_pattern_reloads_total":
             return dict(figures.get("pattern_reloads", {}))
+        case "loom_guard_decisions_total":
+            return dict(figures.get("guard_decisions", {}))
         case _:
             return dict(figures.get("known", {}))

@@ -6,7 +6,8 @@ from http import HTTPStatus
 from loom_worker.core.values.json import Json
 from web import request_schemas
 from web.answer_schemas import ANSWERS, LISTS
-from web.operations import OPERATIONS, ApiOperation
+from web.api_operation import ApiOperation
+from web.operations import OPERATIONS
 from web.parameters import PARAMETERS
 from web.schemas import TEXT, Schema, list_of, ref
 

@@ -1,32 +1,9 @@
 """What the API can do: a table of operations, as the OpenAPI document lists them, and the scope that each needs."""
 
-from dataclasses import dataclass
+from web.admin_operations import ADMIN_OPERATIONS
+from web.api_operation import PAGE, ApiOperation
 
-from loom_worker.core.values.api_keys import KeyScope
-
-
-@dataclass(frozen=True, slots=True)
-class ApiOperation:
-    """One method of one path."""
-
-    method: str
-    path: str
-    summary: str
-    tag: str
-    answers: dict[int, str | None]
-    """Status to the name of a schema; None: no JSON body."""
-    problems: tuple[int, ...] = ()
-    """Statuses with a Problem, in addition to those every operation has."""
-    body: str | None = None
-    parameters: tuple[str, ...] = ()
-    media_type: str = "application/json"
-    """Of the answers that have a body."""
-    scope: KeyScope | None = None
-    """What a key needs for it; every operation under ``/v1`` has one (a test checks), pages and probes have none."""
-
-
-_PAGE = ("limit", "after")
-_TURN_FILTER = ("status", "reason", *_PAGE)
+_TURN_FILTER = ("status", "reason", *PAGE)
 
 OPERATIONS: tuple[ApiOperation, ...] = (
     ApiOperation(
@@ -40,7 +17,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         scope="chat",
     ),
     ApiOperation(
-        "GET", "/v1/sessions", "List sessions", "sessions", {200: "SessionList"}, parameters=_PAGE, scope="read"
+        "GET", "/v1/sessions", "List sessions", "sessions", {200: "SessionList"}, parameters=PAGE, scope="read"
     ),
     ApiOperation(
         "GET", "/v1/sessions/{session_id}", "Look at a session", "sessions", {200: "Session"}, (404,), scope="read"
@@ -71,7 +48,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "sessions",
         {200: "MessageList"},
         (404,),
-        parameters=_PAGE,
+        parameters=PAGE,
         scope="read",
     ),
     ApiOperation(
@@ -129,7 +106,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "memory",
         {200: "SnapshotList"},
         (404,),
-        parameters=_PAGE,
+        parameters=PAGE,
         scope="read",
     ),
     ApiOperation(
@@ -214,7 +191,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "List errors of tools, the newest first",
         "results",
         {200: "ErrorList"},
-        parameters=("session", "tool", "since", "until", *_PAGE),
+        parameters=("session", "tool", "since", "until", *PAGE),
         scope="read",
     ),
     ApiOperation(
@@ -233,7 +210,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         scope="read",
     ),
     ApiOperation(
-        "GET", "/v1/agents", "List agents", "agents", {200: "AgentList"}, (422,), parameters=_PAGE, scope="read"
+        "GET", "/v1/agents", "List agents", "agents", {200: "AgentList"}, (422,), parameters=PAGE, scope="read"
     ),
     ApiOperation("GET", "/v1/agents/{name}", "Look at an agent", "agents", {200: "Agent"}, (404,), scope="read"),
     ApiOperation(
@@ -243,7 +220,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "agents",
         {200: "ToolList"},
         (422,),
-        parameters=("agent", *_PAGE),
+        parameters=("agent", *PAGE),
         scope="read",
     ),
     ApiOperation(
@@ -253,7 +230,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "patterns",
         {200: "PatternList"},
         (422,),
-        parameters=("category", *_PAGE),
+        parameters=("category", *PAGE),
         scope="read",
     ),
     ApiOperation(
@@ -282,7 +259,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "operation",
         {200: "UsageRowList"},
         (422,),
-        parameters=("group_by", "turn", "session", "of_agent", "model", "kind", "since", "until", *_PAGE),
+        parameters=("group_by", "turn", "session", "of_agent", "model", "kind", "since", "until", *PAGE),
         scope="read",
     ),
     ApiOperation(
@@ -311,7 +288,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "List webhook deliveries",
         "operation",
         {200: "DeliveryList"},
-        parameters=_PAGE,
+        parameters=PAGE,
         scope="read",
     ),
     ApiOperation(
@@ -324,77 +301,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "Empty",
         scope="admin",
     ),
-    ApiOperation(
-        "GET", "/v1/keys", "List API keys, ended ones too", "keys", {200: "KeyList"}, parameters=_PAGE, scope="admin"
-    ),
-    ApiOperation(
-        "POST",
-        "/v1/keys",
-        "Make an API key; its secret is shown in this answer only",
-        "keys",
-        {201: "MadeKey"},
-        (413, 415, 422),
-        "NewKey",
-        scope="admin",
-    ),
-    ApiOperation("DELETE", "/v1/keys/{key_id}", "Revoke an API key", "keys", {204: None}, (404, 409), scope="admin"),
-    ApiOperation(
-        "POST",
-        "/v1/keys/{key_id}/rotate",
-        "Replace an API key by a new one, whose secret is shown in this answer only",
-        "keys",
-        {200: "MadeKey"},
-        (404, 409, 413, 415, 422),
-        "RotateKey",
-        scope="admin",
-    ),
-    ApiOperation(
-        "GET",
-        "/v1/pairings",
-        "List who of which channel is which user",
-        "users",
-        {200: "PairingList"},
-        parameters=_PAGE,
-        scope="admin",
-    ),
-    ApiOperation(
-        "POST",
-        "/v1/pairings",
-        "Say who somebody of a channel is; again, it changes nothing",
-        "users",
-        {201: "Pairing"},
-        (409, 413, 415, 422),
-        "NewPairing",
-        scope="admin",
-    ),
-    ApiOperation(
-        "DELETE",
-        "/v1/pairings/{pairing_id}",
-        "Forget who somebody of a channel is",
-        "users",
-        {204: None},
-        (404,),
-        scope="admin",
-    ),
-    ApiOperation(
-        "GET",
-        "/v1/audit",
-        "List who did what, the newest first",
-        "audit",
-        {200: "AuditRowList"},
-        (422,),
-        parameters=("action", "user", "session", "turn", "since", "until", *_PAGE),
-        scope="admin",
-    ),
-    ApiOperation(
-        "DELETE",
-        "/v1/users/{user}",
-        "Delete a user's sessions with all in them, and revoke the user's keys; running turns are stopped",
-        "audit",
-        {200: "DeletedUser"},
-        (404,),
-        scope="admin",
-    ),
+    *ADMIN_OPERATIONS,
     ApiOperation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
     ApiOperation(
         "GET", "/readyz", "Database, Redis and a worker that takes turns are there", "probes", {200: "Health"}

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from flask import Request, request
 
-from web.operations import OPERATIONS, ApiOperation
+from web.api_operation import ApiOperation
+from web.operations import OPERATIONS
 from web.parameters import PARAMETERS
 from web.problems import malformed
 

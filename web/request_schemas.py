@@ -4,6 +4,7 @@ from typing import get_args
 
 from loom_worker.core.values.api_keys import SCOPES
 from loom_worker.core.values.channels import LEAST_CHARS, MOST_CHARS, ChannelFormat
+from loom_worker.core.values.guardrails import ACTIONS, KINDS, PERSONAL, SENSITIVE, STAGES
 from loom_worker.core.values.turns import CancelAction, Verdict
 from web.schemas import TIME, Schema, or_null
 
@@ -84,6 +85,22 @@ _CHANNEL: Schema = {
         },
     },
     "required": ["name"],
+    "additionalProperties": False,
+}
+
+_ACTION: Schema = {"type": "string", "enum": list(ACTIONS)}
+_GUARDRAILS: Schema = {
+    "type": "object",
+    "description": "What texts are searched for, and what becomes of what is found; with an agent's own guardrails the "
+    "stricter action holds.",
+    "properties": {
+        stage: {
+            "type": "object",
+            "properties": dict.fromkeys((PERSONAL, *(SENSITIVE if stage == "output" else KINDS)), _ACTION),
+            "additionalProperties": False,
+        }
+        for stage in STAGES
+    },
     "additionalProperties": False,
 }
 
@@ -187,6 +204,7 @@ WORKSPACE_PATCH = _object(
             "description": "Sessions that nobody used for so many days are deleted; null: as LOOM_CONVERSATION_DAYS "
             "says. The shorter of both counts.",
         },
+        "guardrails": or_null(_GUARDRAILS),
     },
     description="Rules that are to change: absent members stay as they are, null clears.",
 )

@@ -38,6 +38,7 @@ WORKSPACE = answer(
         "budget": {"type": ["object", "null"]},
         "disabled": {"type": "boolean"},
         "retention_days": or_null(WHOLE),
+        "guardrails": {"type": ["object", "null"]},
         "updated_at": or_null(TIME),
         "spending": array(ref("Spending")),
     },

@@ -232,6 +232,7 @@ def _built(meta: Fields, spec: Fields, name: str) -> Agent:
         "max_tool_calls": config.whole("max_tool_executions"),
         "timeout_s": config.number("timeout_seconds"),
         "budget": work.budget(spec),
+        "guardrails": work.guardrails(spec),
         "patterns_enabled": patterns.flag("enabled"),
         "min_confidence": patterns.number("min_confidence", most=1.0),
         "max_patterns_per_turn": patterns.whole("max_patterns_per_turn", least=0),

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from loom_worker.core.fields import Fields
 from loom_worker.core.values.agents import ApprovalPolicy, Auth, Backend, McpServer, Scope
+from loom_worker.core.values.guardrails import ACTIONS, KINDS, PERSONAL, SENSITIVE, STAGES, Guardrails
 from loom_worker.core.values.json import Json
 
 _KINDS = ("sql", "rest", "documents")
@@ -46,6 +47,24 @@ def budget(spec: Fields) -> Json | None:
         if amounts := _amounts(fields.under(period)):
             found[period] = amounts
     return found or None
+
+
+def guardrails(spec: Fields) -> Guardrails:
+    """What its texts are searched for: ``{stage: {kind: action}}``.
+
+    Raises:
+        InvalidField: a kind or an action that is none.
+    """
+    fields = spec.under("guardrails")
+    found: Json = {}
+    for stage in STAGES:
+        rules = fields.under(stage)
+        kinds = (PERSONAL, *(KINDS if stage != "output" else SENSITIVE))
+        for name in rules.names():
+            if name not in kinds:
+                raise rules.invalid(name, f"nothing (of {stage} these can be searched for: {', '.join(kinds)})", name)
+        found[stage] = {name: rules.choice(name, ACTIONS) for name in rules.names() if rules.get(name) is not None}
+    return Guardrails.of(found)
 
 
 def _amounts(fields: Fields) -> Json:

@@ -33,6 +33,7 @@ BOUNDS = {
     "workspaces": "the number of workspaces",
     "api_keys": "the keys that were ever made",
     "pairings": "who was ever paired with a user",
+    "guard_actions": "the workspaces, and what guardrails look for",
     "audit": AUDIT,
     "audit_chains": "the number of workspaces",
     "user_deletions": "the users whose data is being deleted",

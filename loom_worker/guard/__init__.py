@@ -6,5 +6,5 @@ name.
 
 ``redact`` removes secrets and personal data from texts, ``stream`` from texts that come piece by piece, and ``rails``
 holds texts against guardrails. ``findings`` finds it all, by ``secrets`` (``vendor_keys`` are the shapes of known
-keys), ``personal``, ``phones`` and ``injection``.
+keys), ``personal``, ``phones`` and ``injection`` (by ``injection_rules``).
 """

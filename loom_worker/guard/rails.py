@@ -1,6 +1,5 @@
 """Holds a text against the rules of a stage: what is taken out of it, and whether it may be used at all."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -35,8 +34,5 @@ def check(stage: Stage, text: str, rules: StageRules) -> Checked:
 
 
 def decisions_on(stage: Stage, kinds: Iterable[str], rules: StageRules) -> tuple[Json, ...]:
-    """What the rules of a stage make of what was found, each kind once, with how often it was there."""
-    return tuple(
-        {"kind": "guard", "name": f"{stage}.{kind}", "outcome": rules[kind], "count": count}
-        for kind, count in Counter(kinds).items()
-    )
+    """What the rules of a stage make of what was found, each kind once."""
+    return tuple({"kind": "guard", "name": f"{stage}.{kind}", "outcome": rules[kind]} for kind in dict.fromkeys(kinds))

@@ -4,5 +4,6 @@
 ``approvals`` decisions of people · ``context_report`` what the model would be sent · ``turn_waiter`` waits for
 turns and reads their events · ``wait_reports`` what turns wait for · ``pattern_catalog`` patterns ·
 ``keys`` API keys · ``rate_limits`` of keys · ``metrics`` figures and readiness · ``administration`` rules of
-workspaces · ``terms`` what agents may spend · ``user_deletion`` deletes all of a user
+workspaces · ``terms`` what agents may spend · ``user_deletion`` deletes all of a user ·
+``input_guard`` holds messages against guardrails
 """

@@ -15,6 +15,7 @@ from loom_worker.lanes.lease_renewer import LiveWorkers
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.service.wait_reports import WaitReports
+from loom_worker.store.audit import AuditRows
 from loom_worker.store.calls import tool_counts
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
@@ -65,7 +66,8 @@ class Figures:
         return self.waits.figures(None)
 
     def _tools(self) -> Json:
-        return tool_counts(self.database, now_ms=now_ms())
+        counted = tool_counts(self.database, now_ms=now_ms())
+        return {**counted, "guard_decisions": AuditRows(self.database).guard_counts()}
 
     def _messages(self) -> Json:
         return {"dropped_messages": readiness.dropped_counts(self.redis)}

@@ -28,6 +28,7 @@ from loom_worker.service.administration import WorkspaceRules
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.approvals import Approvals
 from loom_worker.service.context_report import ContextReport
+from loom_worker.service.input_guard import InputGuard
 from loom_worker.service.keys import Keys
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
@@ -135,6 +136,7 @@ class Service:
         self._waits = waiter.waits
         self._turns = Turns(database)
         self._terms = Terms(settings, agents)
+        self._input_guard = InputGuard(database, agents)
 
     def create_session(self, tenant: Tenant, new: NewSession) -> Session:
         """Make a session.
@@ -194,6 +196,7 @@ class Service:
                 if (earlier := replayed(self._database, tenant, new)) is None:
                     raise
                 return earlier, True
+        new = self._input_guard.admitted(tenant, session_id, new, named=agent)
         session = NewSession(id=session_id, agent=agent)
         crash_points.reached("web.received")
         limits, terms = self.settings.limits, self._terms

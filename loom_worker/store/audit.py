@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.audit import (
     START,
@@ -26,6 +27,7 @@ from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.store.audit_tables import audit, audit_chains
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions
+from loom_worker.store.workspace_tables import guard_actions
 
 PRUNED = 500
 """Rows that are looked at, and removed, in one transaction."""
@@ -38,6 +40,10 @@ _HEAD = select(audit_chains.c.last_seq, audit_chains.c.last_hash).where(
 _APPEND = insert(audit)
 _USER = select(sessions.c.user).where(sessions.c.lane == bindparam("our_lane"))
 _LISTS = ("tools", "decisions")
+_COUNT = upsert(guard_actions).values(times=1)
+_COUNT = _COUNT.on_conflict_do_update(
+    index_elements=["workspace", "name", "action"], set_={"times": guard_actions.c.times + 1}
+)
 
 
 def append(tx: Connection, entry: AuditEntry) -> None:
@@ -49,6 +55,10 @@ def append(tx: Connection, entry: AuditEntry) -> None:
     head = Link() if found is None else Link(found.last_seq, found.last_hash)
     columns = {**entry.columns(), "seq": head.seq + 1, "previous_hash": head.hash}
     tx.execute(_APPEND, {**columns, "hash": hash_of(columns)})
+    for decision in entry.decisions:
+        if decision["kind"] == "guard":
+            mine = {"workspace": entry.workspace, "name": decision["name"], "action": decision["outcome"]}
+            tx.execute(_COUNT, mine)
 
 
 def user_of_lane(tx: Connection, lane: str) -> str | None:
@@ -61,6 +71,18 @@ class AuditRows:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def add(self, entry: AuditEntry) -> None:
+        """Append a row for what is done in no other transaction."""
+        with self._database.write() as tx:
+            append(tx, entry)
+
+    def guard_counts(self) -> dict[str, int]:
+        """How often guardrails did what, over all workspaces, by ``stage.kind.action``."""
+        query = select(guard_actions.c.name, guard_actions.c.action, func.sum(guard_actions.c.times))
+        with self._database.read() as tx:
+            found = tx.execute(query.group_by(guard_actions.c.name, guard_actions.c.action)).all()
+        return {f"{name}.{action}": int(times) for name, action, times in found}
 
     def page(self, tenant: Tenant, where: AuditFilter, *, limit: int, after: str | None) -> Page[AuditRow]:
         """List rows, the newest first; a tenant that is a user sees the rows of this user.

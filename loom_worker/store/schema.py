@@ -27,7 +27,7 @@ from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store import audit_tables, workspace_tables  # noqa: F401 - their tables belong to the schema, too
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0013"
+VERSION = "0014"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -112,6 +112,7 @@ turns = Table(
     Column("key_id", String(40)),  # with which it was submitted
     Column("channel", JSON_OR_NULL),  # where the answer is read
     Column("output_parts", JSON_OR_NULL),  # the answer as messages of the channel
+    Column("guard", JSON_OR_NULL),  # what was decided on the input
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
     Index("turns_open_by_workspace", "workspace", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
@@ -150,6 +151,7 @@ calls = Table(
     Column("ref", String(40)),
     Column("approval", String(16)),
     Column("approve_by_ms", BigInteger),
+    Column("guard", JSON_OR_NULL),  # what was decided on the result
 )
 
 messages = Table(

@@ -193,6 +193,7 @@ def _again(failed: Any, asked: Retry) -> NewTurn:
         retry_of=failed["id"],
         key_id=asked.key_id,
         channel=Channel(**failed["channel"]) if failed["channel"] else None,
+        guard=failed["guard"],
     )
 
 
@@ -324,6 +325,7 @@ def _insert(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn, *, 
         "retry_of": new.retry_of,
         "key_id": new.key_id,
         "channel": new.channel.as_json() if new.channel else None,
+        "guard": new.guard,
         "created_ms": now_ms,
     }
     tx.execute(_COUNT_ON, {"our_lane": owner["lane"], "now_ms": now_ms})

@@ -49,6 +49,16 @@ workspaces = Table(
 )
 """Workspaces for which something was ever set; the others have no row."""
 
+guard_actions = Table(
+    "guard_actions",
+    METADATA,
+    Column("workspace", String(64), primary_key=True),
+    Column("name", String(32), primary_key=True),  # stage and kind, such as input.card
+    Column("action", String(16), primary_key=True),
+    Column("times", Integer, nullable=False),
+)
+"""How often guardrails did what; figures that outlive the rows of the audit."""
+
 pairings = Table(
     "pairings",
     METADATA,

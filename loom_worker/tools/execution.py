@@ -82,6 +82,7 @@ class ToolExecutor:
 
     def with_outcome(self, call: Call, outcome: Outcome, caller: Caller) -> Call:
         """The call with what the model reads of its outcome, and where the whole outcome is kept."""
+        call = replace(call, guard=list(outcome.guard) or None)
         if outcome.status != "completed":
             content, error_id = self.failures.keep(caller, call.name, outcome)
             return replace(call, status=outcome.status, content=content, error_id=error_id)

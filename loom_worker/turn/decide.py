@@ -185,6 +185,10 @@ def _answer(last: Step) -> Ending:
     text, stop = last.payload["text"], last.payload["stop_reason"]
     if stop == "max_tokens" and last.payload.get("narrowed"):
         return Ending("incomplete", "budget", error=problem("budget", last.payload["narrowed"]))
+    if stop == "guardrail":
+        held = ", ".join(each["name"].partition(".")[2] for each in last.payload["guard"] if each["outcome"] == "block")
+        text = f"The answer is withheld by a guardrail from here on: it holds {held}."
+        return Ending("incomplete", "guardrail", error=problem("guardrail", text))
     if stop in ("max_tokens", "refusal", "reply_too_large"):
         return Ending("incomplete", stop)
     if not text.strip():

@@ -69,6 +69,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         uses=uses(state.patterns),
         has_succeeded=has_succeeded(ending),
         all_calls=turn.calls,
+        decisions=[decision for reply in state.replies for decision in reply.payload.get("guard", ())],
     )
     execution.write(partial(worker.journal.finish, state.claim, final))
     crash_points.reached("turn.ended")

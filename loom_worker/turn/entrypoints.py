@@ -17,9 +17,10 @@ from loom_worker.store.claims import Idle
 from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.control import CancelRequests, Ownership
 from loom_worker.turn.ending import leave
+from loom_worker.turn.filtering import allowed
 from loom_worker.turn.run import advance, ticket
 from loom_worker.turn.waits import ModelWatch
-from loom_worker.turn.worker import Execution, SessionContext, TurnWorker
+from loom_worker.turn.worker import Execution, SessionContext, TurnWorker, guardrails
 
 log = logging.getLogger(__name__)
 
@@ -122,14 +123,15 @@ def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> No
     if owner is None:
         return
     worker.content.catch_up()
-    tool = worker.agents.runtime(owner.agent, owner.choice, owner.caller.workspace).tool(owner.tool)
+    runtime = worker.agents.runtime(owner.agent, owner.choice, owner.caller.workspace)
+    tool = runtime.tool(owner.tool)
     now_ms = worker.clock_ms()
     durable = tool is not None and not tool.is_idempotent
     call = worker.calls.claim(turn_id, position, send, worker=worker.name, now_ms=now_ms, durable=durable)
     if call is None:
         return
     crash_points.reached("tool.claimed")
-    outcome = _outcome(tool, call, owner.caller, worker)
+    outcome = allowed(_outcome(tool, call, owner.caller, worker), guardrails(runtime.agent, owner.rules).tool_result)
     crash_points.reached("tool.ran")
     store = partial(worker.tools.with_outcome, call, outcome, owner.caller)
     done = replace(retry_until_stored(store, stopping=worker.stopping), finished_ms=worker.clock_ms())

@@ -33,6 +33,7 @@ from loom_worker.llm.meter import BudgetMeter
 from loom_worker.llm.prices import cost_usd
 from loom_worker.memory.fit import Context
 from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, scale, shown_tokens
+from loom_worker.turn.filtering import filtered
 from loom_worker.turn.state import Bill, TurnState, after, conversation
 from loom_worker.turn.tool_plan import Checked, named, planned, used_up
 from loom_worker.turn.worker import Execution
@@ -106,7 +107,7 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
     shown = shown_tokens(execution.runtime, context, state.correction)
     writer.emit("context.built", {"tokens": shown, "budget_tokens": execution.runtime.input_budget_tokens})
     crash_points.reached("turn.built")
-    stream = execution.runtime.model.reply(_request(question, execution))
+    stream = filtered(execution.runtime.model.reply(_request(question, execution)), execution.guardrails.output)
     try:
         reply, first_token_ms = _listen(stream, state, execution, writer, sent_tokens=sum(shown.values()))
     except (Transient, ProviderFailed) as error:

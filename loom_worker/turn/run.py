@@ -42,6 +42,7 @@ from loom_worker.turn.decide import (
     over_budget,
 )
 from loom_worker.turn.ending import end
+from loom_worker.turn.filtering import allowed
 from loom_worker.turn.reply import ask, retell
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import Check, Rules, check
@@ -265,7 +266,7 @@ def _call_here(state: TurnState, call: Call, execution: Execution, writer: Event
         raise Interrupted(f"Call {call.id} was taken by another worker.")
     turn = state.turn
     caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent)
-    outcome = worker.tools.run(tool, call.arguments, caller)
+    outcome = allowed(worker.tools.run(tool, call.arguments, caller), execution.guardrails.tool_result)
     done = replace(worker.tools.with_outcome(running, outcome, caller), finished_ms=worker.clock_ms())
     return _close(state, (done,), execution, writer)
 

@@ -245,6 +245,7 @@ def reply_payload(reply: Reply) -> Json:
         "usage": reply.usage.as_json(),
         "tool_uses": [use_json(use) for use in reply.tool_uses],
         "opaque": list(reply.opaque),
+        **({"guard": list(reply.guard)} if reply.guard else {}),
     }
 
 

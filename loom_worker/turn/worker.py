@@ -8,12 +8,14 @@ from typing import Protocol, TypeVar
 
 from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.stopping import Stopping, retry_until_stored
-from loom_worker.core.values.agents import Alone, Content
+from loom_worker.core.values.agents import Agent, Alone, Content
 from loom_worker.core.values.budgets import Payer, Settlement
+from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Remembered
 from loom_worker.core.values.turns import Call, Claim
+from loom_worker.core.values.workspaces import Rules
 from loom_worker.events.log import EventLog
 from loom_worker.events.writer import EventFlusher
 from loom_worker.lanes.lanes import Lanes
@@ -112,6 +114,11 @@ class SessionContext:
         return rom_of(self._runtime, self._claim.rom, self._worker.knowledge)
 
 
+def guardrails(agent: Agent, rules: Rules) -> Guardrails:
+    """Those of an agent and of a workspace together: of two actions for the same the stricter one holds."""
+    return agent.guardrails.with_those_of(Guardrails.of(rules.guardrails))
+
+
 @dataclass(frozen=True, slots=True)
 class Execution:
     """One worker's time with one turn."""
@@ -137,6 +144,11 @@ class Execution:
     def payer(self) -> Payer:
         """On whose budgets the turn's calls are made."""
         return self.claim.payer(self.runtime.agent.budget)
+
+    @property
+    def guardrails(self) -> Guardrails:
+        """Of agent and workspace together."""
+        return guardrails(self.runtime.agent, self.claim.rules)
 
     @property
     def is_limited(self) -> bool:

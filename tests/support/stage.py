@@ -100,7 +100,7 @@ class StageTools:
         """The call with its outcome as it is, a failure in 100 characters."""
         code = f" [{outcome.code}]" if outcome.code else ""
         content = outcome.content if outcome.status == "completed" else f"{outcome.content[:100]}{code}"
-        return replace(call, status=outcome.status, content=content)
+        return replace(call, status=outcome.status, content=content, guard=list(outcome.guard) or None)
 
     def open_breakers(self, names: Sequence[str]) -> dict[str, float]:
         return {name: self._broken[name] for name in names if name in self._broken}
@@ -162,8 +162,8 @@ class Stage:
         self.agent = Agent("default", system_prompt="You help.")
         self.budget_tokens = 100_000
         self.broken: dict[str, float] = {}
-        self.failures = Failures(AgentErrors(database))
         """Circuit breakers that are open, with the seconds until they let a call try."""
+        self.failures = Failures(AgentErrors(database))
         self.ran: list[str] = []
         """Tools that ran, in order."""
         self.claims, self.calls = Claims(database), Calls(database)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.problems import Problem, line_near
@@ -132,6 +133,7 @@ class Agent:
     timeout_s: float | None = None
     budget: Json | None = None
     """What all its sessions may spend together: ``{usd?, tokens?, tool_calls?, day?: {…}, month?: {…}}``."""
+    guardrails: Guardrails = NO_GUARDRAILS
     patterns_enabled: bool = True
     min_confidence: float = 0.5
     """Probability (0-1) of being the right pattern below which none is added to the message; docs/patterns.md."""

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ START = "0" * 64
 NOT_RUN = "(not run)"
 """Stands for the tools of calls that were never sent: their name may be any text of the model."""
 TURN_ENDED = "turn.ended"
+INPUT_BLOCKED = "input.blocked"
 ACTIONS = (
     TURN_ENDED,
     "approval.decided",
@@ -31,6 +32,7 @@ ACTIONS = (
     "pairing.created",
     "pairing.deleted",
     "delivery.replayed",
+    INPUT_BLOCKED,
 )
 """All that is written to the audit."""
 
@@ -165,7 +167,7 @@ def turn_ended(turn: Turn, *, user: str | None, model: str | None = None, decisi
         turn: as every reader finds it, with all of its calls.
         user: of its session.
         model: that answered; several are joined.
-        decisions: of guards and judges; those of people are read from the calls.
+        decisions: on the answer; those on the input and on calls are read from the turn.
     """
     used = turn.usage
     return AuditEntry(
@@ -182,11 +184,17 @@ def turn_ended(turn: Turn, *, user: str | None, model: str | None = None, decisi
         status=turn.status,
         reason=turn.reason,
         tools=tool_counts(turn.calls),
-        decisions=(*approval_decisions(turn.calls), *decisions),
+        decisions=(*(turn.guard or ()), *_of_calls(turn.calls), *decisions),
         tokens=used.tokens,
         cost_nano=None if used.cost_usd is None else nano(used.cost_usd),
         duration_ms=turn.run_ms,
     )
+
+
+def _of_calls(calls: Sequence[Call]) -> Iterator[Json]:
+    yield from approval_decisions(calls)
+    for call in calls:
+        yield from call.guard or ()
 
 
 def tool_counts(calls: Iterable[Call]) -> tuple[Json, ...]:

@@ -11,10 +11,18 @@ from loom_worker.core.values.json import Json
 
 Role = Literal["user", "assistant", "tool"]
 StopReason = Literal[
-    "end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn", "cancelled", "reply_too_large"
+    "end_turn",
+    "tool_use",
+    "max_tokens",
+    "stop_sequence",
+    "refusal",
+    "pause_turn",
+    "cancelled",
+    "reply_too_large",
+    "guardrail",
 ]
 """Why a reply ended; cancelled: by the client; what was said until then stays. reply_too_large: Loom read
-no further; the text until then stands, its tool calls do not."""
+no further; the text until then stands, its tool calls do not. guardrail: it held what may not be said, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +264,8 @@ class Reply:
     """The model that answered, as the provider names it."""
     tool_uses: tuple[ToolUse, ...] = ()
     opaque: tuple[Json, ...] = field(default=())
+    guard: tuple[Json, ...] = ()
+    """What guardrails decided on it, as the audit keeps it."""
 
 
 ReplyEvent = TextDelta | Restarted | Reply

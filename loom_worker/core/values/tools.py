@@ -50,6 +50,8 @@ class Outcome:
     """Of a failure: what stands only in the error store, such as a traceback."""
     is_fault: bool = False
     """True where the tool itself failed, and not what it was asked: it counts for the circuit breaker."""
+    guard: tuple[Json, ...] = ()
+    """What guardrails decided on it, as the audit keeps it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,8 @@ class NewTurn:
     """Who asks, as the channel names the user, or Loom if there is no channel; None: nobody in particular."""
     channel: Channel | None = None
     """Where the answer is read; None: the client makes of it what it likes."""
+    guard: list[Json] | None = None
+    """What guardrails decided on the input, as the audit keeps it; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,8 @@ class Call:
     """What a person has said to it; None: nobody needs to be asked."""
     approve_by_ms: int | None = None
     """A call that waits for a person is decided by the agent's policy from then on."""
+    guard: list[Json] | None = None
+    """What guardrails decided on its result, as the audit keeps it; None: nothing."""
 
     @property
     def is_waiting(self) -> bool:
@@ -240,6 +244,8 @@ class Turn:
     channel: Channel | None = None
     output_parts: tuple[str, ...] | None = None
     """The answer as messages of its channel; None without a channel, or while there is no answer."""
+    guard: list[Json] | None = None
+    """What guardrails decided on the input, as the audit keeps it; None: nothing."""
     retry_of: str | None = None
     cancel: CancelAction | None = None
     started_ms: int | None = None

@@ -15,17 +15,29 @@ class Rules:
     """True: no turn is accepted or begun, and what runs is interrupted."""
     retention_days: int | None = None
     """Sessions that nobody used for so many days are deleted; None: as LOOM_CONVERSATION_DAYS says."""
+    guardrails: Json | None = None
+    """``{stage: {kind: action}}``, see Guardrails."""
 
     @classmethod
     def of(cls, stored: Json | None) -> "Rules":
         """Read what ``as_json`` wrote; what is missing is not set."""
         stored = stored or {}
         days = stored.get("retention_days")
-        return cls(stored.get("budget"), stored.get("disabled", False), None if days is None else int(days))
+        return cls(
+            budget=stored.get("budget"),
+            is_disabled=stored.get("disabled", False),
+            retention_days=None if days is None else int(days),
+            guardrails=stored.get("guardrails"),
+        )
 
     def as_json(self) -> Json:
         """As they are stored, and as PATCH takes them."""
-        return {"budget": self.budget, "disabled": self.is_disabled, "retention_days": self.retention_days}
+        return {
+            "budget": self.budget,
+            "disabled": self.is_disabled,
+            "retention_days": self.retention_days,
+            "guardrails": self.guardrails,
+        }
 
 
 NO_RULES = Rules()

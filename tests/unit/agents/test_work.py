@@ -6,6 +6,7 @@ import pytest
 
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.values.agents import Agent, ApprovalPolicy, Auth, Backend, McpServer, Scope
+from loom_worker.core.values.guardrails import NO_GUARDRAILS, SENSITIVE
 
 HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\n"
 
@@ -123,3 +124,30 @@ def test_what_cannot_work_is_told_with_its_place(tmp_path: Path, spec: str, reas
     found = read(tmp_path, spec)
     assert "a" not in found.agents
     assert reason in str(found.problems[0])
+
+
+def test_guardrails_name_what_is_searched_for_at_which_stage(tmp_path: Path) -> None:
+    spec = "{guardrails: {input: {injection: block, pii: redact}, output: {secret: redact}}}"
+    found = agent(tmp_path, spec).guardrails
+    assert found.at("input") == {**dict.fromkeys(SENSITIVE[1:], "redact"), "injection": "block"}
+    assert (found.at("tool_result"), found.at("output")) == ({}, {"secret": "redact"})
+    assert agent(tmp_path, "{}").guardrails == NO_GUARDRAILS
+
+
+@pytest.mark.cases(
+    ("spec", "text"),
+    [
+        ("{guardrails: {input: {cards: block}}}", "pii, secret, card"),
+        ("{guardrails: {input: {card: hide}}}", "one of flag, redact, block"),
+        ("{guardrails: {output: {injection: block}}}", "of output these can be searched for"),
+        ("{guardrails: {input: block}}", "a mapping"),
+    ],
+)
+def test_guardrails_that_cannot_be_meant_are_told_with_their_line(tmp_path: Path, spec: str, text: str) -> None:
+    [problem] = [each for each in read(tmp_path, spec).problems if not each.is_warning]
+    assert text in problem.text
+    assert problem.line == 4
+
+
+def test_a_stage_that_is_none_is_an_unknown_key(tmp_path: Path) -> None:
+    assert [each.field for each in read(tmp_path, "{guardrails: {tools: {}}}").problems] == ["spec.guardrails.tools"]

@@ -35,8 +35,8 @@ def test_a_valkey_that_has_written_its_title_over_its_command_line_is_known() ->
 
 
 def test_the_processes_of_a_home_are_those_with_it_in_their_environment_and_their_children(tmp_path: Path) -> None:
-    # The child clears its environment, as Valkey's title does.
-    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'], env={})"
+    # The child clears its environment, as Valkey's title does. The sum takes several ticks of the kernel's clock.
+    child = "import subprocess, sys; sum(range(5_000_000)); subprocess.run([sys.executable, '-c', 'input()'], env={})"
     command = [sys.executable, "-c", child]
     environ = {**os.environ, "LOOM_HOME": str(tmp_path)}
     with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE) as running, killed_at_the_end(running.pid):

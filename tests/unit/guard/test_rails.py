@@ -17,8 +17,8 @@ def test_a_text_is_redacted_and_the_decision_says_nothing_of_it() -> None:
     assert checked == Checked(
         "I am [redacted email], my card is 4111 1111 1111 1111.",
         (
-            {"kind": "guard", "name": "input.email", "outcome": "redact", "count": 1},
-            {"kind": "guard", "name": "input.card", "outcome": "flag", "count": 1},
+            {"kind": "guard", "name": "input.email", "outcome": "redact"},
+            {"kind": "guard", "name": "input.card", "outcome": "flag"},
         ),
     )
 

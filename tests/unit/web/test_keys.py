@@ -15,8 +15,9 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import rfc3339
 from loom_worker.store.workspace_tables import api_keys
 from tests.support.web_stage import MakeStage, WebStage
+from web.api_operation import ApiOperation
 from web.app import create_app
-from web.operations import OPERATIONS, ApiOperation
+from web.operations import OPERATIONS
 
 UNKNOWN = "loom_" + "0" * 43
 TABLE = [operation for operation in OPERATIONS if operation.scope]

@@ -109,7 +109,12 @@ def test_every_figure_says_what_it_is() -> None:
     assert [family.name for family in families if not family.documentation] == []
     # All else is of what there is now, and goes with it.
     lasting = {family.name for family in families if family.type != "gauge"}
-    assert lasting == {"loom_dropped_messages", "loom_large_result_events", "loom_pattern_reloads"}
+    assert lasting == {
+        "loom_dropped_messages",
+        "loom_large_result_events",
+        "loom_pattern_reloads",
+        "loom_guard_decisions",
+    }
 
 
 def test_breakers_results_and_what_is_known_come_by_name() -> None:

@@ -1,0 +1,110 @@
+"""Measure what guardrails find, and how fast: `LOOM_TEST_DATA=… python -m bench.guardrails`. One JSON line a figure.
+
+Recall of each kind of personal data on labelled sentences, false alarms per kB of product data and of the
+documentation; recall and false alarms of prompt injection on the texts of its test; processor time for 50 kB of
+documentation and, of each kind, for the slowest of many texts of 50 kB that were built to be slow.
+"""
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from loom_worker.core.values.guardrails import KINDS, SENSITIVE
+from loom_worker.guard.findings import scan
+from loom_worker.guard.injection import injections
+from loom_worker.guard.redact import redacted
+from loom_worker.guard.stream import StreamFilter
+
+ROOT = Path(__file__).parents[1]
+LABELS = {
+    "EMAIL_ADDRESS": "email",
+    "CREDIT_CARD": "card",
+    "IBAN_CODE": "iban",
+    "US_SSN": "ssn",
+    "PHONE_NUMBER": "phone",
+    "IP_ADDRESS": "ip",
+}
+SIZE = 50_000
+PIECES = (
+    *("a", "a@", "a@b.co ", "1 ", "1", "4111 ", "+1 ", "phone ", "://a:", "eyJ", ".eyJaaaaaa", "-----BEGIN A-----"),
+    *("cookie:", "aa11 ", " --a", "password>", "bearer ", "authorization: ", "[redacted]a", "\n", "\\", 'password:"'),
+    *("password='\\", "password=)", "token=1 ", "é٣", "555-234-5678 ", "\0", "-", "sk-a", "call 1 2 3 4 5 6 7 8 9 "),
+    *("01 23 45 67 89 ", "123 456 789 ", "1.2.3.4 ", "::1:", "a:a:", "(1)(2)", "abcQ~", "12345678:", "(0", "tel "),
+    *("ignore ", "ignore a b c d ", "ignore all ", "you are now ", "send api keys to ", "a b c d ", "A" * 30 + " "),
+    *("<", "[", "system: ", "call the tool ", "what is ", "do not ", "忽略", "attention ", "![", "---"),
+)
+
+
+def main() -> None:
+    """Recall, false alarms, speed."""
+    data = Path(os.environ["LOOM_TEST_DATA"])
+    for name, value in (*personal(data), *alarms(data), *of_injection(), *speed()):
+        print(json.dumps({"figure": name, "value": value}), flush=True)
+
+
+def personal(data: Path) -> Iterator[tuple[str, Any]]:
+    """How much of what is labelled in 150 sentences is found."""
+    wanted: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    for sentence in json.loads((data / "pii" / "sentences150.json").read_text(encoding="utf-8")):
+        left = redacted(sentence["full_text"], SENSITIVE)
+        for span in (span for span in sentence["spans"] if span["entity_type"] in LABELS):
+            wanted[LABELS[span["entity_type"]]] += 1
+            found[LABELS[span["entity_type"]]] += span["entity_value"] not in left
+    for kind, count in sorted(wanted.items()):
+        yield f"recall of {kind}", f"{found[kind]} of {count}"
+
+
+def alarms(data: Path) -> Iterator[tuple[str, Any]]:
+    """What is found where there is nothing, each kB."""
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
+    products = (data / "retail" / "products.json").read_text(encoding="utf-8")
+    for name, text in (("product data", products), ("documentation", pages)):
+        yield f"false alarms per kB of {name}", round(len(scan(text)) / (len(text) / 1000), 3)
+
+
+def of_injection() -> Iterator[tuple[str, Any]]:
+    """Recall and false alarms of the rules."""
+    texts = yaml.safe_load((ROOT / "tests/unit/guard/data/injections.yaml").read_text(encoding="utf-8"))
+    for sort, what in (("attacks", "recall of injections"), ("harmless", "false alarms of injections")):
+        for part, of_part in texts[sort].items():
+            count = sum(any(injections(text)) for text in of_part)
+            yield f"{what}, {part}", f"{count} of {len(of_part)}"
+
+
+def speed() -> Iterator[tuple[str, Any]]:
+    """Milliseconds of processor time."""
+    scan("phone 123 456 789", KINDS)  # loads what is loaded once
+    text = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
+    text = (text * (SIZE // len(text) + 1))[:SIZE]
+    yield "ms for 50 kB of documentation, all kinds", ms(lambda: scan(text, KINDS))
+    hostile = [(piece * (SIZE // len(piece) + 1))[:SIZE] for piece in PIECES]
+    for kind in KINDS:
+        yield f"ms for 50 kB of spite, {kind}", max(ms(partial(scan, spite, (kind,))) for spite in hostile)
+    yield "ms for each piece of a streamed answer", round(ms(lambda: streamed(text)) / (SIZE / 4), 3)
+
+
+def streamed(text: str) -> None:
+    """Filter a text that comes four characters at a time, as models send it."""
+    stream = StreamFilter(SENSITIVE)
+    for begin in range(0, len(text), 4):
+        stream.feed(text[begin : begin + 4])
+    stream.end()
+
+
+def ms(work: Callable[[], object]) -> float:
+    """What some work takes of the processor."""
+    began_s = time.process_time()
+    work()
+    return round((time.process_time() - began_s) * 1000, 1)
+
+
+if __name__ == "__main__":
+    main()

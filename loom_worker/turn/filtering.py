@@ -1,0 +1,96 @@
+"""Holds what a tool returned and what the model says against the guardrails of a turn."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from loom_worker.core.values.chat import Reply, ReplyEvent, Restarted, TextDelta
+from loom_worker.core.values.guardrails import StageRules
+from loom_worker.core.values.tools import Outcome
+from loom_worker.guard.rails import check, decisions_on
+from loom_worker.guard.stream import StreamFilter
+
+WITHHELD = "GUARDRAIL"
+"""The code of a failure: the result holds what the model may not read."""
+
+
+def allowed(outcome: Outcome, rules: StageRules) -> Outcome:
+    """What the model may read of a tool's outcome."""
+    if not rules:
+        return outcome
+    content, detail = (check("tool_result", text, rules) for text in (outcome.content, outcome.detail))
+    decisions = content.decisions + detail.decisions
+    blocked_for = dict.fromkeys((*content.blocked_for, *detail.blocked_for))
+    if blocked_for:
+        text = f"The result is withheld by a guardrail: it holds {', '.join(blocked_for)}."
+        return Outcome("failed", text, code=WITHHELD, guard=decisions)
+    return replace(outcome, content=content.text, detail=detail.text, guard=decisions)
+
+
+def filtered(stream: Iterator[ReplyEvent], rules: StageRules) -> Iterator[ReplyEvent]:
+    """A model's reply without what the rules take out of answers.
+
+    A reply that may not be given ends where that began: nothing of it follows, its tool calls included; the model is
+    listened to until it ends nevertheless, for what it costs.
+    """
+    try:
+        yield from _filtered(stream, rules) if rules else stream
+    finally:
+        close = getattr(stream, "close", None)
+        if close is not None:
+            close()
+
+
+def _filtered(stream: Iterator[ReplyEvent], rules: StageRules) -> Iterator[ReplyEvent]:
+    said = _Answer(rules)
+    for event in stream:
+        match event:
+            case TextDelta(text):
+                if seen := said.take(text):
+                    yield TextDelta(seen)
+            case Restarted():
+                said = _Answer(rules)
+                yield event
+            case Reply():
+                if rest := said.end():
+                    yield TextDelta(rest)
+                yield said.of(event)
+
+
+class _Answer:
+    """One reply, as far as it has come."""
+
+    def __init__(self, rules: StageRules) -> None:
+        self._rules = rules
+        self._stops = frozenset(kind for kind, action in rules.items() if action == "block")
+        self._filter = StreamFilter(tuple(kind for kind, action in rules.items() if action != "flag"))
+        self._flags = partial(check, "output", rules={kind: act for kind, act in rules.items() if act == "flag"})
+        self._seen: list[str] = []
+        self._is_stopped = False
+
+    def take(self, text: str) -> str:
+        """What can be seen of the next piece."""
+        return self._see(self._filter.feed(text))
+
+    def end(self) -> str:
+        """What can be seen of the rest."""
+        return self._see(self._filter.end())
+
+    def of(self, reply: Reply) -> Reply:
+        """The reply with the text that was seen, and what was decided on it."""
+        text = "".join(self._seen)
+        decisions = decisions_on("output", self._filter.found, self._rules) + self._flags(text).decisions
+        if not decisions:
+            return reply
+        if self._is_stopped:
+            return replace(reply, text=text, stop_reason="guardrail", tool_uses=(), opaque=(), guard=decisions)
+        return replace(reply, text=text, guard=decisions)
+
+    def _see(self, text: str) -> str:
+        if self._is_stopped:
+            return ""
+        if self._stops.intersection(self._filter.found):
+            self._is_stopped = True
+            return ""
+        self._seen.append(text)
+        return text
