@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+from loom_worker.core.values.agents import PROVIDERS
 from loom_worker.core.values.api_keys import SCOPES
 from loom_worker.core.values.channels import LEAST_CHARS, MOST_CHARS, ChannelFormat
 from loom_worker.core.values.guardrails import ACTIONS, KINDS, PERSONAL, SENSITIVE, STAGES
@@ -88,6 +89,15 @@ _CHANNEL: Schema = {
     "additionalProperties": False,
 }
 
+_GLOBS: Schema = {"type": "array", "items": _text(128, shortest=1), "maxItems": 256}
+_NAMES: Schema = {
+    "type": "object",
+    "properties": {
+        "allow": {**_GLOBS, "description": "Names, with `*` and `?`; absent: all that are not denied."},
+        "deny": {**_GLOBS, "description": "Counts more than `allow`."},
+    },
+    "additionalProperties": False,
+}
 _ACTION: Schema = {"type": "string", "enum": list(ACTIONS)}
 _GUARDRAILS: Schema = {
     "type": "object",
@@ -205,6 +215,17 @@ WORKSPACE_PATCH = _object(
             "says. The shorter of both counts.",
         },
         "guardrails": or_null(_GUARDRAILS),
+        "model": {
+            **or_null(_text(128, shortest=1)),
+            "description": "Answers instead of the agents' own models, unless a session has chosen one.",
+        },
+        "provider": {
+            "type": ["string", "null"],
+            "enum": [*PROVIDERS, None],
+            "description": "Serves the models instead of the agents' own providers.",
+        },
+        "tools": {**or_null(_NAMES), "description": "Which of its tools an agent may call in this workspace."},
+        "skills": {**or_null(_NAMES), "description": "Which of the workspace's skills agents have."},
     },
     description="Rules that are to change: absent members stay as they are, null clears.",
 )

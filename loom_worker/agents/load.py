@@ -10,14 +10,13 @@ from typing import Any
 
 from loom_worker.agents import memory, work
 from loom_worker.core.fields import Fields, InvalidField
-from loom_worker.core.values.agents import Agent, SummaryModel
+from loom_worker.core.values.agents import PROVIDERS, Agent, SummaryModel
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.yaml_files import MAX_BYTES, Document, Unreadable, marked_documents
 
 DEFAULT = "default"
 """The agent of a session that names none."""
 _SUFFIXES = (".yaml", ".yml")
-_PROVIDERS = ("anthropic", "bedrock", "ollama", "scripted")
 _API_VERSION = "loom/v1"
 _NAMES_DEFAULT = re.compile(r"\bname[\"']?\s*:\s*[\"']?default\b(?![.-])")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -207,7 +206,7 @@ def _built(meta: Fields, spec: Fields, name: str) -> Agent:
     chosen = work.toolbox(spec)
     compressor_llm = spec.under("compressor_llm")
     compressor = SummaryModel(
-        provider=compressor_llm.choice("provider", _PROVIDERS),
+        provider=compressor_llm.choice("provider", PROVIDERS),
         model=compressor_llm.text("model"),
         max_context_tokens=compressor_llm.whole("max_context_tokens"),
     )
@@ -216,7 +215,7 @@ def _built(meta: Fields, spec: Fields, name: str) -> Agent:
         "version": meta.text("version"),
         "description": meta.text("description"),
         "system_prompt": spec.text("system_prompt"),
-        "provider": llm.choice("provider", _PROVIDERS),
+        "provider": llm.choice("provider", PROVIDERS),
         "model": llm.text("model"),
         "max_tokens": llm.whole("max_tokens"),
         "max_context_tokens": llm.whole("max_context_tokens"),

@@ -2,7 +2,7 @@
 
 ``build`` the parts of a process · ``components`` what its agents share · ``agents`` an agent with its model,
 tools and budgets · ``models`` models · ``tool_sets`` tools · ``prompt_context`` patterns and skills for a
-question · ``content_versions`` the newest version of all that · ``installation`` what of it cannot work ·
-``worker_process`` a worker from start to stop · ``sweeping`` what the sweep needs, and beat · ``isolated`` a process
-for one turn · ``flower`` Flower
+question · ``workspace_rules`` what workspaces allow · ``content_versions`` the newest version of all that ·
+``installation`` what of it cannot work · ``worker_process`` a worker from start to stop · ``sweeping`` what the sweep
+needs, and beat · ``isolated`` a process for one turn · ``flower`` Flower
 """

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loom_worker.agents.live import LiveAgents
@@ -15,6 +15,7 @@ from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, Session
 from loom_worker.core.values.tools import Occasion, Tool
+from loom_worker.core.values.workspaces import ALL_NAMES, NameRules
 from loom_worker.llm import tokens
 from loom_worker.llm.model import Model
 from loom_worker.llm.rerank import Reranker
@@ -29,6 +30,7 @@ from loom_worker.patterns.tools import pattern_tools
 from loom_worker.runtime.models import Absent, Models
 from loom_worker.runtime.prompt_context import Knowledge, RankingAccounts
 from loom_worker.runtime.tool_sets import ToolProvider
+from loom_worker.runtime.workspace_rules import RulesCache
 from loom_worker.skills.files import read_skill_file_tool
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
@@ -83,14 +85,17 @@ class AgentRegistry:
         self._knowledge = knowledge
         self._lock = threading.RLock()
         self._tool_provider = tool_provider
+        self._rules = RulesCache(database)
         self._runtimes: OrderedDict[tuple[str, Choice, str], AgentRuntime] = OrderedDict()
 
     def runtime(self, name: str, choice: Choice = AS_AGENT, workspace: str | None = None) -> AgentRuntime:
         """The agent runtime of an agent, with what a session chose instead of its own.
 
         Args:
-            workspace: whose skills it has; None: of none, with the tool that reads them if there are any at all.
+            workspace: whose rules hold and whose skills it has; None: of none, with the tool that reads skills if
+                there are any at all.
         """
+        choice = choice.under(self._rules.of(workspace))
         agents = self._agents.current(name)
         agent = agents.agents.get(name)
         why = "" if agent else _why_absent(name, agents)
@@ -173,7 +178,7 @@ class AgentRegistry:
         window, reserved = self._window(agent)
         return AgentRuntime(
             agent=agent,
-            model=absent or self._models.model(agent.provider, chosen),
+            model=absent or self._models.model(choice.provider or agent.provider, chosen),
             count=self._models.count(chosen),
             registry=tool_set.registry,
             specs=tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only),
@@ -190,7 +195,7 @@ class AgentRegistry:
             max_tokens=min(agent.max_tokens or 8192, reserved),
             typical=tokens.typical(chosen),
             frame=tokens.frame(chosen),
-            compressor=None if absent else self._models.compressor(agent, chosen),
+            compressor=None if absent else self._models.compressor(_served(agent, choice), chosen),
             compressor_budget_tokens=(agent.compressor.max_context_tokens or window) - reserved,
             late=tool_set.late,
         )
@@ -239,7 +244,10 @@ class AgentRegistry:
         listed = agent.tools if choice.tools is None else choice.tools
         always = {tool.spec.name for tool in automatic} | (own.always if choice.tools is None else set())
         allowed = None if listed is None else (*listed, *sorted(always))
-        return ToolSet(Registry((*own.tools, *knowledge.pattern_tools(agent), *automatic)), allowed)
+        registry = Registry((*own.tools, *knowledge.pattern_tools(agent), *automatic))
+        if choice.permitted != ALL_NAMES:
+            allowed = tuple(_permitted(choice.permitted, registry.permitted(allowed), standing=automatic))
+        return ToolSet(registry, allowed)
 
     def _fitted(self, agent: Agent, choice: Choice, tool_set: ToolSet) -> ToolSet:
         """The belt as it is where the window has room for all of it; else some of its tools are shown late."""
@@ -261,7 +269,7 @@ class AgentRegistry:
         """What every agent has, whatever tools it lists: it must be able to find what has left its context."""
         chosen = self._models.chosen(agent, choice.model)
         window, reserved = self._window(agent)
-        compressor = self._models.compressor(agent, chosen)
+        compressor = self._models.compressor(_served(agent, choice), chosen)
         deadline_s = min(DEADLINE_S, self._settings.limits.tool_timeout_s / 2)
         sessions = Sessions(self._database)
         parts = RecallParts(
@@ -285,6 +293,19 @@ class AgentRegistry:
     def _accounts(self, agent: Agent, sessions: Sessions, compressor: Model) -> RankingAccounts:
         ledger, budgets = Ledger(self._database), Budgets(self._database)
         return RankingAccounts(ledger, sessions, budgets, agent, self._models.count(compressor.name))
+
+
+def _served(agent: Agent, choice: Choice) -> Agent:
+    """The agent with the provider that serves its models."""
+    return replace(agent, provider=choice.provider) if choice.provider else agent
+
+
+def _permitted(names: NameRules, tools: Sequence[Tool], *, standing: Sequence[Tool]) -> Iterator[str]:
+    """The tools that a workspace permits. Loom's own, such as those of memory, only a denial takes away."""
+    own = {tool.spec.name for tool in standing}
+    for name in (tool.spec.name for tool in tools):
+        if not names.denies(name) and (name in own or names.permit(name)):
+            yield name
 
 
 def _why_absent(name: str, agents: Agents) -> str:

@@ -24,7 +24,7 @@ from loom_worker.runtime.models import Models
 from loom_worker.runtime.prompt_context import Knowledge
 from loom_worker.runtime.sweeping import ExpiringStores
 from loom_worker.runtime.tool_sets import ToolProvider
-from loom_worker.skills.index import Skills
+from loom_worker.runtime.workspace_rules import RuledSkills, RulesCache
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
@@ -151,7 +151,7 @@ def _knowledge(
     library.share(content)
     return Knowledge(
         library=library,
-        skills=Skills(settings.workspaces_dir),
+        skills=RuledSkills(settings.workspaces_dir, RulesCache(database)),
         uses=PatternUses(database),
         ledger=Ledger(database),
         sessions=Sessions(database),

@@ -19,11 +19,11 @@ class Terms:
         """See AgentTerms; an agent that is gone has none."""
         return self._agent(agent).budget
 
-    def has_price(self, agent: str, model: str | None) -> bool:
+    def has_price(self, agent: str, model: str | None, provider: str | None = None) -> bool:
         """See AgentTerms."""
         found = self._agent(agent)
         name = model or found.model or self._settings.llm.model
-        provider = found.provider or self._settings.llm.provider
+        provider = provider or found.provider or self._settings.llm.provider
         if provider == "scripted":
             return True
         return has_price(f"{OLLAMA}{name.removeprefix(OLLAMA)}" if provider == "ollama" else name)

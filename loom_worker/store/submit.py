@@ -64,11 +64,12 @@ class AgentTerms(Protocol):
         """What the agent's file says that all its sessions may spend together."""
         ...
 
-    def has_price(self, agent: str, model: str | None) -> bool:
+    def has_price(self, agent: str, model: str | None, provider: str | None = None) -> bool:
         """Whether the price is known of the model that would answer.
 
         Args:
-            model: the session's choice; None: the agent's own.
+            model: the choice of session or workspace; None: the agent's own.
+            provider: the workspace's; None: the agent's own.
         """
         ...
 
@@ -80,7 +81,7 @@ class NoTerms:
         """See AgentTerms."""
         return None
 
-    def has_price(self, agent: str, model: str | None) -> bool:
+    def has_price(self, agent: str, model: str | None, provider: str | None = None) -> bool:
         """See AgentTerms."""
         return True
 
@@ -278,7 +279,9 @@ class _Entrance:
     def _check_budgets(self, owner: Any, new: NewTurn, rules: Rules) -> None:
         agent = owner["agent"]
         own = self.terms.budget(agent)
-        if has_usd(new.budget, owner["budget"], own, rules.budget) and not self.terms.has_price(agent, owner["model"]):
+        if has_usd(new.budget, owner["budget"], own, rules.budget) and not self.terms.has_price(
+            agent, owner["model"] or rules.model, rules.provider
+        ):
             raise Invalid(
                 f"A budget in USD applies to this turn, and Loom does not know the price of its model "
                 f"({owner['model'] or f'that of the agent {agent!r}'}): a budget in tokens can be kept, or another "

@@ -10,6 +10,9 @@ from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.values.tools import Tool
 
+PROVIDERS = ("anthropic", "bedrock", "ollama", "scripted")
+"""What serves models."""
+
 
 @dataclass(frozen=True, slots=True)
 class SummaryModel:

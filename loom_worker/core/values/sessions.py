@@ -6,6 +6,7 @@ from typing import Literal
 from loom_worker.core.values.chat import ChatMessage, Usage
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, text
 from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.workspaces import ALL_NAMES, NameRules, Rules
 
 SessionStatus = Literal["active", "paused", "archived"]
 Clearable = Literal["title", "model", "budget", "tools", "backend"]
@@ -20,13 +21,21 @@ LEAST_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a session chose instead of its agent's own; None is the agent's."""
+    """What a session and its workspace chose instead of an agent's own; None is the agent's."""
 
     model: str | None = None
     tools: tuple[str, ...] | None = None
     """Names, of those the agent may use."""
     backend: str | None = None
     """A database, of those the agent may work on."""
+    provider: str | None = None
+    """Of the workspace."""
+    permitted: NameRules = ALL_NAMES
+    """Tools that the workspace permits."""
+
+    def under(self, rules: Rules) -> "Choice":
+        """With what the session's workspace says: it chooses where the session did not, and restricts in any case."""
+        return replace(self, model=self.model or rules.model, provider=rules.provider, permitted=rules.tools)
 
 
 DEFAULT_AGENT = "default"
