@@ -59,7 +59,7 @@ def _expected(keyword: str, value: Any) -> str:
         case "type":
             return f"expected {' or '.join(value) if isinstance(value, list) else value}"
         case "enum":
-            return f"expected one of {', '.join(value)}"
+            return f"expected one of {', '.join('null' if each is None else each for each in value)}"
         case "pattern":
             return _PATTERNS.get(value, f"must match {value}")
         case "maxLength":

@@ -147,3 +147,7 @@ def test_a_claude_has_a_small_model_beside_it_named_as_it_is(model: str, small: 
 def test_the_small_model_is_the_one_with_the_lowest_list_price() -> None:
     cheapest = min(table(), key=lambda family: table()[family].tokens.input)
     assert small_name() == cheapest
+
+
+def test_a_call_costs_what_the_documentation_says():
+    assert cost_usd("claude-sonnet-4-5", Usage(input_tokens=1_200, output_tokens=350)) == usd("0.00885")

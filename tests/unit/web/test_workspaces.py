@@ -1,0 +1,115 @@
+"""Workspaces over HTTP: budgets that refuse, the switch that stops everything, and what was spent."""
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from loom_worker.core.values.agents import Agent
+from tests.support.web_stage import MakeStage, WebStage
+from web.app import create_app
+
+
+def ask(client: FlaskClient, session: str = "s1", **more: Any) -> TestResponse:
+    return client.post(f"/v1/sessions/{session}/turns", json={"input": "Hi", **more})
+
+
+def change(client: FlaskClient, **rules: Any) -> TestResponse:
+    return client.patch("/v1/workspaces/default", json=rules)
+
+
+def problem(answer: TestResponse) -> tuple[int, str]:
+    return answer.status_code, answer.get_json()["type"].removeprefix("/problems/")
+
+
+def test_a_workspace_whose_budget_is_spent_accepts_no_turn_and_says_until_when(
+    client: FlaskClient, stage: WebStage
+) -> None:
+    stage.worker.finish(ask(client).get_json()["id"])
+    assert change(client, budget={"day": {"tokens": 5}}).status_code == 200
+    refused = ask(client)
+    assert problem(refused) == (429, "budget-exceeded")
+    assert 1 <= int(refused.headers["Retry-After"]) <= 86_400
+    [spent] = client.get("/v1/workspaces/default").get_json()["spending"]
+    assert spent["used"]["tokens"] >= 5
+    assert spent["renews_at"] is not None
+    change(client, budget=None)
+    assert ask(client).status_code == 202
+
+
+def test_a_budget_for_good_says_no_time(client: FlaskClient) -> None:
+    client.post("/v1/sessions", json={"id": "s1", "budget": {"tokens": 0}})
+    refused = ask(client)
+    assert problem(refused) == (429, "budget-exceeded")
+    assert "Retry-After" not in refused.headers
+
+
+@pytest.mark.cases("rules", [{}, {"model": "claude-sonnet-4-5", "provider": "anthropic"}])
+def test_a_budget_in_usd_needs_a_model_with_a_price(make_stage: MakeStage, rules: Any) -> None:
+    nameless = Agent("default", backend=None, provider="anthropic", model="nobody-knows-its-price")
+    client = create_app(make_stage(agents=(nameless,)).service).test_client()
+    change(client, **rules)
+    answer = ask(client, budget={"usd": 1})
+    if rules:
+        assert answer.status_code == 202
+    else:
+        assert problem(answer) == (422, "model-without-price")
+        assert ask(client, budget={"tokens": 100}).status_code == 202
+
+
+def test_a_disabled_workspace_accepts_nothing_stops_what_runs_and_goes_on_when_it_is_enabled(
+    client: FlaskClient, stage: WebStage
+) -> None:
+    running, waiting = ask(client).get_json(), ask(client).get_json()
+    stage.worker.start(running["id"])
+    assert change(client, disabled=True).get_json()["disabled"] is True
+    assert problem(ask(client)) == (403, "workspace-disabled")
+    assert stage.worker.heed(running["id"]).reason == "interrupt"
+    assert client.get(f"/v1/turns/{waiting['id']}").get_json()["status"] == "queued"
+    assert change(client, disabled=False).get_json()["disabled"] is False
+    assert ask(client).status_code == 202
+
+
+def test_what_was_spent_is_summed_by_purpose_and_restricted(client: FlaskClient, stage: WebStage) -> None:
+    for session in ("s1", "s2"):
+        stage.worker.finish(ask(client, session).get_json()["id"])
+
+    def summed(query: str) -> dict[str, int]:
+        return {row["key"]: row["turns"] for row in client.get(f"/v1/usage?{query}").get_json()["data"]}
+
+    assert summed("group_by=session") == {"s1": 1, "s2": 1}
+    assert summed("group_by=session&session=s2") == {"s2": 1}
+    assert summed("group_by=kind") == {"turn": 2}
+    assert summed("kind=summary") == {}
+    assert summed("group_by=agent&since=2099-01-01T00:00:00Z") == {}
+
+
+@pytest.mark.cases(
+    ("rules", "pointer"),
+    [
+        ({"tools": {"allow": "sql_*"}}, "/tools/allow"),
+        ({"tools": {"only": []}}, "/tools"),
+        ({"provider": "elsewhere"}, "/provider"),
+        ({"model": ""}, "/model"),
+        ({"colour": "red"}, ""),
+        ({"budget": {"usd": -1}}, "/budget/usd"),
+    ],
+)
+def test_rules_that_cannot_be_meant_are_refused(client: FlaskClient, rules: Any, pointer: str) -> None:
+    answer = change(client, **rules)
+    assert answer.status_code == 422
+    assert answer.get_json()["errors"][0]["pointer"].startswith(pointer)
+
+
+def test_rules_are_shown_as_they_were_set_and_null_clears_them(client: FlaskClient) -> None:
+    rules = {"tools": {"allow": ["sql_*"], "deny": ["*_write"]}, "skills": {"deny": ["x"]}, "model": "m1"}
+    shown = change(client, **rules).get_json()
+    assert {name: shown[name] for name in rules} == rules
+    cleared = change(client, **dict.fromkeys(rules)).get_json()
+    assert {name: cleared[name] for name in rules} == dict.fromkeys(rules)
+
+
+def test_no_other_workspace_is_within_reach(client: FlaskClient) -> None:
+    assert client.get("/v1/workspaces/other").status_code == 404
+    assert client.patch("/v1/workspaces/other", json={"disabled": True}).status_code == 404
