@@ -8,8 +8,12 @@ from loom_worker.guard.redact import marker_of
 
 CONTEXT_CHARS = 300
 """Of what was passed on are kept to be searched with the rest: a word before a number tells what it is."""
-MOST_HELD_CHARS = 4_096
-"""Of what may yet become a finding. Of a longer one, such as a key file, only its beginning and end are kept."""
+MOST_HELD_CHARS = 4_352
+"""Of what may yet become a finding: more than an element such as ``<password>`` holds in its longest form. Of a longer
+finding, such as a key file, only the beginning and the end are kept."""
+MOST_UNKNOWN_CHARS = 256
+"""Of a run without spaces that begins like no finding of great length: a key's needed part, an address and a number are
+shorter. Base64 and languages that write no spaces go on streaming."""
 _END_CHARS = 1_024
 
 
@@ -57,16 +61,22 @@ class StreamFilter:
         dropped = max(0, passed - CONTEXT_CHARS)
         self._text, self._passed = self._text[dropped:], passed - dropped
         if len(self._text) - self._passed > MOST_HELD_CHARS:
-            begin = self._passed + CONTEXT_CHARS
-            self._text = self._text[:begin] + self._text[-_END_CHARS:]
+            self._shorten()
+
+    def _shorten(self) -> None:
+        """Take out the middle of a long finding that goes on: a marker will stand for all of it."""
+        begin = self._passed + CONTEXT_CHARS
+        text = self._text[:begin] + self._text[-_END_CHARS:]
+        if all(
+            any(each.start <= self._passed and each.end == len(searched) for each in scan(searched, self._kinds))
+            for searched in (self._text, text)
+        ):
+            self._text = text
 
 
 def _safe_end(text: str, findings: Collection[Finding]) -> int:
     """Up to where nothing can become part of a finding, whatever follows."""
-    end = len(text)
-    for found in (_UNFINISHED.search(text), _LOOSE_KEY.search(text)):
-        if found:
-            end = min(end, found.start())
+    end = max(_certain_end(text), len(text) - MOST_HELD_CHARS)
     seen = len(text.rstrip())
     for each in reversed(tuple(findings)):
         if each.end >= seen or each.start < end < each.end:
@@ -74,7 +84,31 @@ def _safe_end(text: str, findings: Collection[Finding]) -> int:
     return end
 
 
-_UNFINISHED = re.compile(r"(?:(?<!\S)\S*\d\S*[ \t\n]{1,2}){0,12}\S*[ \t]?$|-----BEGIN(?![\s\S]*-----END[^-\n]*-----)")
+def _certain_end(text: str) -> int:
+    """Where what is not finished begins; no finding reaches from there to before it."""
+    unfinished = _UNFINISHED_BACKWARDS.match(text[::-1])
+    end = len(text) - (unfinished.end() if unfinished else 0)
+    if len(text) - end > MOST_UNKNOWN_CHARS:
+        long = _LONG.search(text, end)
+        end = min(len(text) - MOST_UNKNOWN_CHARS, max(end, long.start() - MOST_UNKNOWN_CHARS) if long else len(text))
+    found = (pattern.search(text) for pattern in (_LOOSE_KEY, _OPEN_ELEMENT, _OPEN_KEY_FILE, _OPEN_IBAN))
+    return min([end, *(match.start() for match in found if match)])
+
+
+# Possessive, for words of digits can be parted in so many ways that a search that fails would never end.
+_UNFINISHED_BACKWARDS = re.compile(r"[ \t\n]{0,2}+\S*+(?:[ \t\n]{1,2}+[^\s\d]*+\d\S*+){0,24}+")
 """The last word, with groups of digits before it: a number goes on, and a word behind it may tell what it is."""
+_LONG = re.compile(r"://|@|eyj|pass|pwd|secret|credential|key|token|authorization|cookie|bearer|basic", re.IGNORECASE)
+"""In the beginning of a finding that may need more than MOST_UNKNOWN_CHARS to be known for one."""
 _LOOSE_KEY = re.compile(r"(?<![A-Za-z0-9/+])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])(?=[\s\S]{0,230}$)")
 """Forty characters are an AWS secret key if an id of such a key follows soon."""
+_OPEN_ELEMENT = re.compile(
+    r"(?:pass(?:word|wd|phrase)|pwd|secret|credentials?|key|token)>[^<>\n\0]*+<?$", re.IGNORECASE
+)
+_OPEN_KEY_FILE = re.compile(
+    r"-----(?:B(?:E(?:G(?:I(?:N(?: [A-Z0-9 ]{0,40}-{0,5})?)?)?)?)?)?$"
+    r"|-----BEGIN [A-Z0-9 ]{1,40}-----(?:[^-\0]|-(?!----))*+(?:-----(?:E(?:N(?:D(?: [^-\n\0]{0,64}-{0,4})?)?)?)?)?$"
+)
+"""Until its last line has ended, which belongs to it."""
+_OPEN_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d\d(?: ?[A-Za-z0-9]){0,30} ?$")
+"""Its groups of letters are words like any other."""
