@@ -25,7 +25,8 @@ def phones(text: str) -> Iterator[tuple[int, int]]:
     known = set()
     for pattern in (_INTERNATIONAL, _NORTH_AMERICAN):
         for found in pattern.finditer(text):
-            if _may_be_one(found[0].translate(_DIGITS_ALONE), found[0]):
+            number = _WITHOUT_EXTENSION.sub("", found[0])
+            if _may_be_one(number.translate(_DIGITS_ALONE), number):
                 known.add(found.start())
                 yield found.span()
     match, last_end = _CANDIDATE.search(text), -MOST_DIGITS
@@ -104,6 +105,7 @@ def _written() -> Mapping[tuple[int, ...], tuple[re.Pattern[str], ...]]:
 
 _DIGITS_ALONE = str.maketrans("", "", " ()./-+xet")
 _GROUP = re.compile(r"\d+", re.ASCII)
+_WITHOUT_EXTENSION = re.compile(r" ?(?:x|ext).*")
 _EXTENSION = r"(?: ?(?:x|ext\.? ?)\d{1,6})?"
 _INTERNATIONAL = re.compile(r"\+(?<![\w.+-]\+)(?!0)[\d ().-]{6,22}\d" + _EXTENSION, re.ASCII)
 _NORTH_AMERICAN = re.compile(
@@ -119,7 +121,8 @@ _DIALLED_ABROAD = re.compile(r"00[1-9](?:\D{0,2}\d){7}", re.ASCII)
 _DATE = re.compile(r"\+?(?:(?:19|20)\d\d[-./][01]?\d[-./][0-3]?\d|[0-3]?\d[-./][01]?\d[-./](?:19|20)\d\d)", re.ASCII)
 _SURE = (
     r"tel(?:ephone|efon)?\.?|(?:tele)?phone|mobile|cell|fax|whatsapp|sms|desk|hotline|dial(?:led|ing)?|handy"
-    r"|call (?:me|us|him|her|them)"
+    r"|call (?:me|us|him|her|them)|answering at|my registered|(?:messages?|calls?|texts?) (?:to|at|from)"
+    r"|reach(?:ed)? (?:me |us |him |her |them )?(?:at|on|under)|text (?:me|us|him|her|them)"
 )
 _CUE = re.compile(
     rf"\b(?:{_SURE}|call(?:ed|ing)?|answering|messages?|text(?:ed|ing)?|registered|reach(?:ed)?|contact|ring)\b"
