@@ -49,7 +49,7 @@ def _forms(paragraph: str) -> Iterator[str]:
         yield " ".join(_SPACED.sub(lambda found: f"{_GAPS.sub('', found[0])} ", plain).split())
     for found in _BASE64.finditer(paragraph):
         decoded = _decoded(found[0])
-        if decoded:
+        if any(map(str.isalpha, decoded)):
             yield _words(decoded)
 
 

@@ -76,9 +76,15 @@ def _is_phone(text: str, number: str, start: int, end: int, *, follows: bool) ->
     is_grouped = digits != number
     if is_grouped and _is_written_so_somewhere(number, digits):
         return True
+    return _is_cued(text, start, is_grouped=is_grouped) or bool(_CUE_AFTER.match(text, end, end + AFTER_CHARS))
+
+
+def _is_cued(text: str, start: int, *, is_grouped: bool) -> bool:
+    """Whether a word before a number tells that it is one."""
     before = text[max(0, start - (NEAR_CHARS if is_grouped else CLOSE_CHARS)) : start]
-    cue = _CUE if is_grouped else _SURE_CUE
-    return bool(cue.search(before) or _CUE_AFTER.match(text, end, end + AFTER_CHARS))
+    # No other number stands between. Most numbers in a table end here, without a search.
+    words = before[max(map(before.rfind, "0123456789")) + 1 :]
+    return len(words) > 2 and bool((_CUE if is_grouped else _SURE_CUE).search(words))
 
 
 def _is_written_so_somewhere(number: str, digits: str) -> bool:

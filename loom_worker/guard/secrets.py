@@ -71,6 +71,11 @@ def _is_credential(value: str, rest: str) -> bool:
     return _has_digit(value, rest) or len(value) >= 20 or _is_basic(value)
 
 
+def _is_header(value: str, _rest: str) -> bool:
+    """False for a placeholder."""
+    return value[0] not in "<{$…*"
+
+
 def _is_cookie(value: str, _rest: str) -> bool:
     return "=" in value
 
@@ -84,8 +89,8 @@ def _is_basic(value: str) -> bool:
 
 _NO_VALUE = re.compile(
     r"true|false|yes|no|null|none|nil|undefined|str(?:ing)?|bytes|int|optional|required"
-    r"|[$%{<\[(].*|.*(?:\.\.\.|…|[}>]`?)|(.)\1*"
-    r"|(?:your|my|the|an?|some|new|old)[_-].*|.*(?:example|placeholder|changeme|change_me|dummy|redacted).*"
+    r"|[{<\[(].*|\$(?:[{(].*|[a-z_]+)|%(?:[{(].*|[a-z_]+%?)|.*(?:\.\.\.|…|[}>]`?)|(.)\1*"
+    r"|(?:your|my|the|an?|some|new|old)[_-]\D*|.*(?:example|placeholder|changeme|change_me|dummy|redacted).*"
     r"|[a-z]+_(?:password|passwd|secret|token|key)|password|passwd|secret|token",
     re.IGNORECASE | re.DOTALL,
 )
@@ -122,7 +127,8 @@ _NAMED = (
         re.compile(
             r"authorization\\{0,3}[\"']?[ \t]{0,5}[:=][ \t]{0,5}\\{0,3}[\"']?"
             r"(?:[a-z]{1,20}[ \t]{1,5})?([^\s\"',;\\\0]++)(?![ \t]{0,5}\0)"
-        )
+        ),
+        is_one=_is_header,
     ),
     _Shape(
         re.compile(r"cookie\\{0,3}[\"']?[ \t]{0,5}[:=][ \t]{0,5}\\{0,3}[\"']?([^\r\n\"'\\\0]+)"),

@@ -29,6 +29,8 @@ FOUND = [
     ("phone", "ruf mich an: 612 34 56 78", "612 34 56 78"),
     ("secret", "connect(user, password=hunter2)", "hunter2"),
     ("secret", "export API_KEY=4f9a8b7c6d", "4f9a8b7c6d"),
+    ("secret", "password=$uper5ecret", "$uper5ecret"),
+    ("secret", "password: my_s3cret99x", "my_s3cret99x"),
     ("card", "4111 1111 1111 1111", "4111 1111 1111 1111"),
     ("ssn", "853-37-1694", "853-37-1694"),
     ("iban", "AT61 1904 3002 3457 3201", "AT61 1904 3002 3457 3201"),
@@ -40,6 +42,7 @@ HARMLESS = [
     *("in 2024 12 345 678 items", "2026-11-24 09:30", "24.11.2026", "sku 6777246137", "id 1732261200000"),
     *("call 42 of 100", "message 12345678901", "00000000", "$ 12 345 678", "1 2 3 4 5 6 7 8"),
     *("connect(user, password=name, timeout=5)", "password=get_password()", "password: str", "token=None"),
+    *("Authorization: Bearer <key>", "Authorization: Bearer $TOKEN", "Authorization: Bearer {token}", "password=%PW%"),
     *("API_KEY=your-api-key", "API_KEY=<your key>", "password=${DB_PASSWORD}", "secret: {{ secret }}", "token: ***"),
     *('password="changeme"', "password=args.password)", "api_key=os.environ[", "password = xxxxxxxx", "key=..."),
 ]

@@ -58,6 +58,18 @@ def test_a_vendors_key_is_taken_out_of_a_text(key: str) -> None:
     assert redacted(f"use {key}, please") == "use [redacted], please"
 
 
+@pytest.mark.cases(
+    "key",
+    [
+        "bot123456789" + ":" + MIXED[:35],
+        "discord.com/api" + "/v10/webhooks/123456789012345678/" + MIXED,
+        "gl" + "pat-" + MIXED[:27] + ".01." + MIXED[:9],
+    ],
+)
+def test_a_key_is_taken_out_whole_in_the_forms_in_which_it_is_used(key: str) -> None:
+    assert redacted(f"https://{key}/x") == "https://[redacted]/x"
+
+
 @pytest.mark.cases("text", ["dapi", "gsk_your_key_here", "xai-<key>", "SG.x.y", "lin_api_...", "12:30:45", "hvs.token"])
 def test_a_placeholder_stays(text: str) -> None:
     assert redacted(text) == text
