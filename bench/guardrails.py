@@ -38,6 +38,7 @@ PIECES = (
     *("password='\\", "password=)", "token=1 ", "é٣", "555-234-5678 ", "\0", "-", "sk-a", "call 1 2 3 4 5 6 7 8 9 "),
     *("01 23 45 67 89 ", "123 456 789 ", "1.2.3.4 ", "::1:", "a:a:", "(1)(2)", "abcQ~", "12345678:", "(0", "tel "),
     *("ignore ", "ignore a b c d ", "ignore all ", "you are now ", "send api keys to ", "a b c d ", "A" * 30 + " "),
+    *("1,01 23 45 67 89 ", "'123 456 789 ", "call the tool <", "A" * 30 + " a@", "1732261200000\n", "|1|2|3|\n"),
     *("<", "[", "system: ", "call the tool ", "what is ", "do not ", "忽略", "attention ", "![", "---"),
 )
 
@@ -89,6 +90,9 @@ def speed() -> Iterator[tuple[str, Any]]:
     for kind in KINDS:
         yield f"ms for 50 kB of spite, {kind}", max(ms(partial(scan, spite, (kind,))) for spite in hostile)
     yield "ms for each piece of a streamed answer", round(ms(lambda: streamed(text)) / (SIZE / 4), 3)
+    some = [spite[:4_000] for spite in hostile]
+    slowest = max(ms(partial(streamed, spite)) for spite in some)
+    yield "ms for each piece of a streamed answer of spite", round(slowest / 1_000, 3)
 
 
 def streamed(text: str) -> None:
