@@ -16,6 +16,7 @@ from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tools import StoredError, Tool
 from loom_worker.core.values.turns import Call, Turn, Waiting, WaitsFor
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
+from web.judge_schemas import JUDGE
 from web.schemas import (
     CUT,
     FLAG,
@@ -42,7 +43,7 @@ _TURN = answer(
     members(
         Turn,
         "id object session_id seq status reason position attempt input output_text output_parts "
-        "channel tool_calls patterns usage error waiting timings trace_id metadata retry_of cancel created_at "
+        "channel tool_calls patterns judge usage error waiting timings trace_id metadata retry_of cancel created_at "
         "started_at completed_at",
         object={"const": "turn"},
         attempt=WHOLE,
@@ -50,6 +51,7 @@ _TURN = answer(
         output_parts=described(or_null(array(TEXT)), "The answer as messages of its channel, in order."),
         channel={"anyOf": [ref("Channel"), {"type": "null"}]},
         tool_calls=array(ref("ToolCall")),
+        judge=JUDGE,
         waiting={"anyOf": [ref("Waiting"), {"type": "null"}], "description": "Null once the turn has ended."},
         timings=answer(
             {"queued_ms": or_null(WHOLE), "run_ms": or_null(WHOLE), "first_token_ms": or_null(WHOLE)},

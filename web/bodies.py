@@ -13,7 +13,7 @@ from loom_worker.core.values.api_keys import KeyLimits, NewKey
 from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.json import Json, from_rfc3339
 from loom_worker.core.values.sessions import NewSession, SessionPatch
-from loom_worker.core.values.turns import CancelAction, Decision, NewTurn, Retry, Verdict, Webhook, is_blank
+from loom_worker.core.values.turns import ApprovalVerdict, CancelAction, Decision, NewTurn, Retry, Webhook, is_blank
 from web import request_schemas
 from web.caller import ApiCaller
 from web.check import Checker
@@ -89,7 +89,7 @@ def decision(body: Json) -> Decision:
     """
     given = body.get("arguments")
     wrong = (Flaw("/arguments", "must be there with edit, and with nothing else"),)
-    is_wrong = body.get("decision") in get_args(Verdict) and (given is not None) != (body["decision"] == "edit")
+    is_wrong = body.get("decision") in get_args(ApprovalVerdict) and (given is not None) != (body["decision"] == "edit")
     _require(body, _DECISION, wrong if is_wrong else ())
     return Decision(body["decision"], arguments=given, reason=body.get("reason"))
 

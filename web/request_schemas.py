@@ -6,7 +6,7 @@ from loom_worker.core.values.agents import PROVIDERS
 from loom_worker.core.values.api_keys import SCOPES
 from loom_worker.core.values.channels import LEAST_CHARS, MOST_CHARS, ChannelFormat
 from loom_worker.core.values.guardrails import ACTIONS, KINDS, PERSONAL, SENSITIVE, STAGES
-from loom_worker.core.values.turns import CancelAction, Verdict
+from loom_worker.core.values.turns import ApprovalVerdict, CancelAction
 from web.schemas import TIME, Schema, or_null
 
 NOT_BLANK = r"\S"
@@ -261,7 +261,7 @@ DECISION = _object(
     {
         "decision": {
             "type": "string",
-            "enum": list(get_args(Verdict)),
+            "enum": list(get_args(ApprovalVerdict)),
             "description": "approve: the call runs as the model asked. edit: it runs with `arguments`. reject: the "
             "model is told, with `reason`, that it may not run.",
         },

@@ -1,6 +1,7 @@
 """Agents as YAML files.
 
-``load`` reads a folder of them, with ``work`` for their data and tools and ``memory`` for their rules of memory;
+``load`` reads a folder of them, with ``work`` for their data and tools, ``memory`` for their rules of memory and
+``judges`` for who looks at their answers;
 ``check`` reports what cannot work with the tools and models at hand; ``live`` follows the files. The packaged agent is
 ``default.yaml``.
 """

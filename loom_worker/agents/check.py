@@ -12,7 +12,7 @@ from loom_worker.core.values.problems import Problem
 
 KEY_FIX = "set ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL), or choose another provider"
 _PLACEHOLDER = re.compile(r"\$\{\w*\}|\{\{.*?\}\}")
-_FILLED_NOWHERE = ("backend", "llm", "compressor_llm", "mcp_servers")
+_FILLED_NOWHERE = ("backend", "llm", "compressor_llm", "judge_llm", "mcp_servers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,15 @@ def models(agent: Agent, providers: Providers) -> Iterator[Problem]:
     if agent.provider not in (None, "scripted", llm.provider) and agent.model is None:
         text = f"no model is named, and {llm.model!r} (LOOM_MODEL) is one of the provider {llm.provider}"
         yield agent.problem(agent.at("llm.provider"), text, f"add the model, as {agent.at('llm.model')}")
-    compressor = agent.compressor
-    yield from _provider(agent, "compressor_llm", compressor.provider, providers)
-    if compressor.provider not in (None, "scripted", provider) and compressor.model is None:
-        text = f"no model is named, and the agent's own is one of the provider {provider}"
-        where = agent.at("compressor_llm.provider")
-        yield agent.problem(where, text, f"add the model, as {agent.at('compressor_llm.model')}")
+    for member, chosen in (("compressor_llm", agent.compressor), ("judge_llm", agent.judge_model)):
+        yield from _provider(agent, member, chosen.provider, providers)
+        if chosen.provider not in (None, "scripted", provider) and chosen.model is None:
+            text = f"no model is named, and the agent's own is one of the provider {provider}"
+            fix = f"add the model, as {agent.at(f'{member}.model')}"
+            yield agent.problem(agent.at(f"{member}.provider"), text, fix)
+    if agent.has_llm_judges and (agent.judge_model.provider or provider) == "scripted":
+        text = "the demo model cannot judge, so its LLM judges give no verdict"
+        yield agent.problem(agent.at("judges"), text, f"name a model, as {agent.at('judge_llm')}", is_warning=True)
 
 
 def placeholders(agent: Agent) -> Iterator[Problem]:

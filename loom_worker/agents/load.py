@@ -8,9 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from loom_worker.agents import memory, work
+from loom_worker.agents import judges, memory, work
 from loom_worker.core.fields import Fields, InvalidField
-from loom_worker.core.values.agents import PROVIDERS, Agent, SummaryModel
+from loom_worker.core.values.agents import PROVIDERS, Agent, ModelChoice
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.yaml_files import MAX_BYTES, Document, Unreadable, marked_documents
 
@@ -202,15 +202,8 @@ def _without_effect(agent: Agent, root: Fields, document: Document) -> Iterator[
 def _built(meta: Fields, spec: Fields, name: str) -> Agent:
     config, llm = spec.under("config"), spec.under("llm")
     patterns, skills = config.under("patterns"), config.under("skills")
-    spec.keep("judge_llm", "observability")
+    spec.keep("observability")
     chosen = work.toolbox(spec)
-    compressor_llm = spec.under("compressor_llm")
-    compressor = SummaryModel(
-        provider=compressor_llm.choice("provider", PROVIDERS),
-        model=compressor_llm.text("model"),
-        max_context_tokens=compressor_llm.whole("max_context_tokens"),
-    )
-    compressor_llm.keep_rest()
     given: dict[str, Any] = {
         "version": meta.text("version"),
         "description": meta.text("description"),
@@ -239,7 +232,19 @@ def _built(meta: Fields, spec: Fields, name: str) -> Agent:
         "skills_enabled": skills.flag("enabled"),
         "max_skills_per_turn": skills.whole("max_skills_per_turn", least=0),
         "memory": memory.policy(spec.under("memory")),
-        "compressor": compressor,
+        "compressor": _model(spec.under("compressor_llm")),
+        "judges": judges.panel(spec),
+        "judge_model": _model(spec.under("judge_llm")),
     }
     known = {key: value for key, value in given.items() if value is not None}
     return Agent(name=name, backend=work.backend(spec), **known)
+
+
+def _model(fields: Fields) -> ModelChoice:
+    chosen = ModelChoice(
+        provider=fields.choice("provider", PROVIDERS),
+        model=fields.text("model"),
+        max_context_tokens=fields.whole("max_context_tokens"),
+    )
+    fields.keep_rest()
+    return chosen

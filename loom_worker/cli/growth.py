@@ -22,6 +22,7 @@ BOUNDS = {
     "memory": CONVERSATIONS,
     "memory_snapshots": CONVERSATIONS,
     "steps": JOURNALS,
+    "verdicts": JOURNALS,
     "outbox": JOURNALS,
     "agent_errors": "LOOM_ERROR_DAYS",
     "blobs": "LOOM_BLOB_TTL_S",

@@ -14,7 +14,7 @@ from loom_worker.core.sqlite_driver import sqlite3
 
 log = logging.getLogger(__name__)
 
-QUEUES = ("turn", "tool", "webhook", "summary")
+QUEUES = ("turn", "tool", "judge", "webhook", "summary")
 """Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
 
 

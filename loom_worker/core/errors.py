@@ -131,6 +131,10 @@ class BudgetSpent(LoomError):
         return self.args[1] if len(self.args) > 1 else None
 
 
+class JudgeFailed(LoomError):
+    """A judge can give no score: what that means for the answer is for its criticality to say."""
+
+
 class ToolFailed(LoomError):
     """The model gets 100 characters of it, the store keeps the rest, the turn goes on.
 

@@ -55,6 +55,14 @@ def one_line(text: str, most_chars: int = NAME_CHARS) -> str:
     return line if len(line) <= most_chars else line[: most_chars - 1] + "…"
 
 
+def without_middle(text: str, most_chars: int) -> str:
+    """The text; of a longer one the beginning and the end, and how many characters are left out between them."""
+    if len(text) <= most_chars:
+        return text
+    head = most_chars * 2 // 3
+    return f"{text[:head]} [… {len(text) - most_chars} characters …] {text[len(text) - (most_chars - head) :]}"
+
+
 def is_plain(name: str) -> bool:
     """True for a name that can be shown just as it is: nothing invisible, no tab or line end, and not too long."""
     return len(name) <= NAME_CHARS and not _BREAK.search(name) and clean(name) == name

@@ -46,14 +46,20 @@ def _texts(journal: Sequence[Step], answer: str) -> dict[int, str]:
 
     The journal does not have the text of the last reply if that is the end of the turn's answer.
     """
-    shown = ""
+    shown: list[str] = []
+    is_given_anew = False
     texts: dict[int, str] = {}
     for step in journal:
+        if step.kind == "judged":
+            is_given_anew = not step.payload["is_last"]
         if step.kind == "reply":
-            between = BETWEEN_REPLIES if shown else ""
+            shown = shown[:-1] if is_given_anew else shown
+            before = joined(shown)
+            between = BETWEEN_REPLIES if before else ""
             text = step.payload["text"]
-            texts[step.n] = between + (answer.removeprefix(shown + between) if text is None else str(text))
-            shown = joined((shown, text))
+            text = answer.removeprefix(before + between) if text is None else str(text)
+            texts[step.n] = between + text
+            shown, is_given_anew = [*shown, text], False
     return texts
 
 

@@ -39,6 +39,8 @@ def request_body(request: Request, model: str) -> Json:
         ]
     if request.tools and not request.may_call_tools:
         body["tool_choice"] = {"type": "none"}
+    if request.must_call:
+        body["tool_choice"] = {"type": "tool", "name": request.must_call, "disable_parallel_tool_use": True}
     if request.stop_sequences:
         body["stop_sequences"] = list(request.stop_sequences)
     return body

@@ -90,7 +90,7 @@ class OllamaServer(MessagesApi):
     def body(self, request: Request, model: str) -> Json:
         """See Server.body: without marks, texts in one block, and without tools where none may be called."""
         tools = request.tools if request.may_call_tools else ()
-        body = request_body(replace(request, cache_marks=False, tools=tools), model)
+        body = request_body(replace(request, cache_marks=False, tools=tools, must_call=""), model)
         messages = [each | {"content": list(_joined(each["content"], each["role"]))} for each in body["messages"]]
         system = {"system": list(_joined(body["system"], "user"))} if "system" in body else {}
         return body | system | {"messages": messages}

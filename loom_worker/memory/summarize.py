@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed
-from loom_worker.core.text import clean
+from loom_worker.core.text import clean, without_middle
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryPolicy, Summary
@@ -182,7 +182,7 @@ def _words(tokens: int) -> int:
 
 
 def _transcript(messages: Sequence[Message], longest: int) -> str:
-    return _harmless("\n".join(_cut(_said(message), longest) for message in messages))
+    return _harmless("\n".join(without_middle(_said(message), longest) for message in messages))
 
 
 def _said(message: Message) -> str:
@@ -193,14 +193,7 @@ def _said(message: Message) -> str:
         f"calls {use.name} {json.dumps(use.arguments, ensure_ascii=False)[:RESULT_CHARS]}" for use in chat.tool_uses
     ]
     parts += [
-        f"{outcome.name} {'failed' if outcome.is_error else 'gave'}: {_cut(outcome.content, RESULT_CHARS)}"
+        f"{outcome.name} {'failed' if outcome.is_error else 'gave'}: {without_middle(outcome.content, RESULT_CHARS)}"
         for outcome in chat.outcomes
     ]
     return f"[{day}] {chat.role}: " + "\n".join(parts)
-
-
-def _cut(text: str, longest: int) -> str:
-    if len(text) <= longest:
-        return text
-    head = longest * 2 // 3
-    return f"{text[:head]} [… {len(text) - longest} characters …] {text[len(text) - (longest - head) :]}"

@@ -31,6 +31,7 @@ from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
+from loom_worker.store.verdicts import Verdicts
 from loom_worker.tasks import worker
 from loom_worker.tasks.app import configure
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
@@ -134,6 +135,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         claims=links.claims,
         journal=Journal(links.database),
         calls=Calls(links.database),
+        verdicts=Verdicts(links.database),
         memories=links.memories,
         budgets=Budgets(links.database),
         lanes=links.lanes,
@@ -143,6 +145,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         agents=fitted.registry,
         knowledge=fitted.knowledge,
         tools=fitted.executor,
+        judges=fitted.judges,
         workers=LiveWorkers(links.client),
         waits=WaitTeller(LiveWaits(links.client)),
         bodies=WebhookBodies(_base_url(settings)),

@@ -13,6 +13,7 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import RateLimiter
+from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.index_store import IndexStore
 from loom_worker.patterns.library import packaged_root
@@ -54,6 +55,7 @@ class Components:
     expiring: ExpiringStores
     breakers: Breakers
     executor: ToolExecutor
+    judges: PythonJudges
     content: ContentVersions
 
     def close(self) -> None:
@@ -89,6 +91,7 @@ def components(
     models = Models(settings, breakers=breakers, stopping=stopping)
     library_events = LibraryEvents(client, process=process)
     knowledge = _knowledge(settings, database, library_events, content)
+    files = ToolFiles(content=content)
     registry = AgentRegistry(
         settings,
         agents,
@@ -98,7 +101,7 @@ def components(
         tool_provider=ToolProvider(
             settings,
             servers=_servers(settings, client, content),
-            files=ToolFiles(content=content),
+            files=files,
             standing=standing,
             common=shared_tools(SharedParts(SharedMemory(database), Sessions(database), stopping)),
         ),
@@ -112,7 +115,8 @@ def components(
         failures=Failures(expiring.errors),
         stopping=stopping,
     )
-    return Components(registry, knowledge, library_events, expiring, breakers, executor, content)
+    judges = PythonJudges(files, executor)
+    return Components(registry, knowledge, library_events, expiring, breakers, executor, judges, content)
 
 
 def _servers(settings: Settings, client: Any, content: ContentVersions) -> McpServers:

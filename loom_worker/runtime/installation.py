@@ -25,6 +25,7 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent, McpServer, Scope
 from loom_worker.core.values.problems import Problem, in_order
 from loom_worker.core.values.tools import Tool
+from loom_worker.judge.python_judges import judging_function
 from loom_worker.llm.bedrock import PACKAGES
 from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.tool_sets import Data
@@ -237,9 +238,20 @@ class _PythonLook:
             tools += one.tools
             names |= {tool.spec.name for tool in one.tools}
             problems += [agent.problem(_listed_at(agent, target), problem) for problem in one.problems]
+        problems += self._judges()
         packages = custom.installed(taken=names)
         problems += [Problem(problem, field=custom.GROUP) for problem in packages.problems]
         return Found((*tools, *packages.tools), tuple(problems))
+
+    def _judges(self) -> Iterator[Problem]:
+        """What is wrong with functions that judge."""
+        agent = self.agent
+        for n, member in enumerate(agent.judges.members if agent.judges else ()):
+            if member.type == "python":
+                try:
+                    judging_function(str(member.criteria), Path(agent.file).parent.absolute())
+                except LoomError as error:
+                    yield agent.problem(agent.at(f"judges.members[{n}].criteria"), str(error))
 
     def _taken(self) -> set[str]:
         """Names of tools that the agent has already."""

@@ -90,6 +90,15 @@ class Models:
         small = None if agent.compressor.model or provider == "ollama" else small_model(name)
         return own if small is None else Fallback(self.model(provider, small), own)
 
+    def judge(self, agent: Agent, name: str) -> Model | None:
+        """What an agent's LLM judges ask; None: the scripted model understands no answer.
+
+        Args:
+            name: of the model that answers, which judges too unless the agent names another one.
+        """
+        provider = agent.judge_model.provider or agent.provider or self._settings.llm.provider
+        return None if provider == "scripted" else self.model(provider, agent.judge_model.model or name)
+
     def count(self, name: str) -> Count:
         """How a model counts tokens, never too few."""
         if name not in self._counts:

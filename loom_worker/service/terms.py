@@ -3,7 +3,7 @@
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
 from loom_worker.core.settings import Settings
-from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.agents import Agent, ModelChoice
 from loom_worker.core.values.json import Json
 from loom_worker.llm.prices import OLLAMA, has_price
 
@@ -24,9 +24,14 @@ class Terms:
         found = self._agent(agent)
         name = model or found.model or self._settings.llm.model
         provider = provider or found.provider or self._settings.llm.provider
-        if provider == "scripted":
-            return True
-        return has_price(f"{OLLAMA}{name.removeprefix(OLLAMA)}" if provider == "ollama" else name)
+        judge = found.judge_model if found.has_llm_judges else ModelChoice()
+        return _has_price(provider, name) and _has_price(judge.provider or provider, judge.model or name)
 
     def _agent(self, name: str) -> Agent:
         return self._agents.current(name).agents.get(name) or Agent(name, backend=None)
+
+
+def _has_price(provider: str, model: str) -> bool:
+    if provider == "scripted":
+        return True
+    return has_price(f"{OLLAMA}{model.removeprefix(OLLAMA)}" if provider == "ollama" else model)

@@ -39,8 +39,14 @@ class WaitReports:
         seen = self.live.of(turn for turn in listed if turn.held_by is not None and not _open(turn))
         parked = [turn.id for turn in listed if turn.parked_until_ms is not None and not _open(turn)]
         waited = self.turns.waited(parked) if parked else {}
+        by_judges = {
+            turn_id: Waiting("judges", since_ms, attempt=sends)
+            for turn_id, (since_ms, sends) in (self.turns.judged(parked) if parked else {}).items()
+        }
         return tuple(
-            turn if turn.is_finished else replace(turn, waiting=self._waiting(turn, seen, waited, moment_ms))
+            turn
+            if turn.is_finished
+            else replace(turn, waiting=by_judges.get(turn.id) or self._waiting(turn, seen, waited, moment_ms))
             for turn in listed
         )
 

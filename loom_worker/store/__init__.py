@@ -5,7 +5,8 @@ Foundations: ``database`` connections and transactions, ``schema`` the tables (w
 ``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``journal`` records its steps and its end, ``calls`` its
-tool calls, ``approvals`` a person's decisions, ``cancel`` cancel requests, ``turns`` reads them.
+tool calls, ``verdicts`` those of judges, ``approvals`` a person's decisions, ``cancel`` cancel requests, ``turns``
+reads them.
 
 Sessions: ``sessions``, their ``messages`` and ``memory``; ``search`` finds messages (``search_words`` parses the
 question, ``search_rank`` orders the hits).

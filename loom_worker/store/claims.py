@@ -13,11 +13,12 @@ from sqlalchemy import Connection, Select, String, Update, and_, bindparam, or_,
 
 from loom_worker.core.errors import Fenced, Overruled
 from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.turns import CancelAction, Claim
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.schema import calls, sessions, steps, turns, unfinished
+from loom_worker.store.schema import calls, sessions, steps, turns, unfinished, verdicts
 from loom_worker.store.turns import read_calls
 from loom_worker.store.workspace_tables import workspaces
 
@@ -50,6 +51,9 @@ _DISABLED = select(workspaces.c.name).where(workspaces.c.name == turns.c.workspa
 _CLAIMED = ("status", "fence", "held_by", "deaths", "started_ms", "parked_until_ms")
 _CLAIM = update(turns).where(turns.c.id == bindparam("our_id")).values({name: bindparam(name) for name in _CLAIMED})
 _STEPS = select(steps).where(steps.c.turn_id == bindparam("our_id")).order_by(steps.c.n)
+_VERDICTS = (
+    select(verdicts).where(verdicts.c.turn_id == bindparam("our_id")).order_by(verdicts.c.reply_n, verdicts.c.position)
+)
 
 
 class Idle(Enum):
@@ -260,4 +264,10 @@ def _claim(tx: Connection, row: dict[str, Any]) -> Claim:
         memory_seen=row["session_memory_seen"],
         budget=row["session_budget"],
         rules=Rules.of(row["rules"]),
+        verdicts=() if is_new else read_verdicts(tx, row["id"]),
     )
+
+
+def read_verdicts(tx: Connection, turn_id: str) -> tuple[Verdict, ...]:
+    """The verdicts on a turn's answers, in the order of the answers and of the panel."""
+    return tuple(rows.verdict(row) for row in tx.execute(_VERDICTS, {"our_id": turn_id}).mappings())

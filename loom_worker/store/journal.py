@@ -14,6 +14,7 @@ from loom_worker.core.values.budgets import Settlement
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.judges import Verdict, cost_by_model
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import Message
@@ -21,12 +22,13 @@ from loom_worker.core.values.turns import CANCELLED, OPEN_CALL, Call, CancelActi
 from loom_worker.store import rows
 from loom_worker.store.audit import append
 from loom_worker.store.budgets import forget, settle
-from loom_worker.store.claims import fenced_update, final_update
+from loom_worker.store.claims import fenced_update, final_update, read_verdicts
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, enter, total_with
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.patterns import enter_uses
-from loom_worker.store.schema import calls, memory, messages, sessions, steps
+from loom_worker.store.schema import calls, memory, messages, sessions, steps, verdicts
+from loom_worker.store.verdicts import OPEN, insert_verdicts
 
 _INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), insert(messages)
 _CANCEL_CALLS = (
@@ -34,6 +36,11 @@ _CANCEL_CALLS = (
     .where(calls.c.turn_id == bindparam("our_id"), calls.c.status.in_(OPEN_CALL))
     # A late worker may have begun one since this turn's owner looked: the row must say what the webhook says.
     .values(status="cancelled", started_ms=None, finished_ms=bindparam("now_ms"), content=CANCELLED)
+)
+_CANCEL_VERDICTS = (
+    update(verdicts)
+    .where(verdicts.c.turn_id == bindparam("our_id"), verdicts.c.status.in_(OPEN))
+    .values(status="cancelled", finished_ms=bindparam("now_ms"))
 )
 _sent_rom = bindparam("sent_rom", type_=Text)
 _IS_FIRST_ROM = and_(
@@ -63,14 +70,23 @@ _MARK_DUE = _due.on_conflict_do_update(
 
 
 @dataclass(frozen=True, slots=True)
+class Entries:
+    """What is added to a journal."""
+
+    steps: Sequence[Step] = ()
+    calls: Sequence[Call] = ()
+    verdicts: Sequence[Verdict] = ()
+    """That judges are about to be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Final:
     """Everything that is written when a turn ends."""
 
     ending: Ending
     progress: Json
     """Columns of the turn: usage, run_ms, patterns, first_token_ms, completed_ms."""
-    steps: Sequence[Step] = ()
-    calls: Sequence[Call] = ()
+    entries: Entries = Entries()
     open_calls: int = 0
     """How many calls have no result; they are cancelled with the turn."""
     said: Sequence[Message] = ()
@@ -99,6 +115,8 @@ class Final:
     """The client's cancel request that this end takes into account."""
     all_calls: Sequence[Call] = ()
     """All calls of the turn as they ended, for the audit."""
+    verdicts: Sequence[Verdict] = ()
+    """All verdicts on its answers, as its owner knows them; those that are open are cancelled with the turn."""
     decisions: Sequence[Json] = ()
     """What guards and judges decided, for the audit: ``{kind, name, outcome}`` each."""
 
@@ -112,14 +130,13 @@ class Journal:
     def save(
         self,
         claim: Claim,
-        new_steps: Sequence[Step],
-        new_calls: Sequence[Call],
+        entries: Entries,
         progress: Json,
         *,
         delivery: Delivery | None = None,
         settlement: Settlement | None = None,
     ) -> None:
-        """Append steps and calls; the count of deaths starts again at 0, for the turn made progress.
+        """Append entries; the count of deaths starts again at 0, for the turn made progress.
 
         Args:
             progress: columns of the turn that go with it: usage, run_ms, patterns, first_token_ms.
@@ -131,7 +148,7 @@ class Journal:
         """
         with self._database.write() as tx:
             fenced_update(tx, claim, {**progress, "deaths": 0})
-            _append(tx, claim, new_steps, new_calls)
+            _append(tx, claim, entries)
             if settlement is not None:
                 settle(tx, settlement, now_ms=moment_ms())
             if delivery is not None:
@@ -150,7 +167,9 @@ class Journal:
         with self._database.write(durable=True) as tx:
             columns = {**final.progress, **_ended(final, answer), "held_by": None, "parked_until_ms": None}
             final_update(tx, claim, columns, known_cancel=final.known_cancel)
-            _append(tx, claim, _without_answer(final, answer), final.calls)
+            _append(tx, claim, replace(final.entries, steps=_without_answer(final, answer)))
+            if final.verdicts:
+                _end_verdicts(tx, claim, final.verdicts)
             if final.open_calls:
                 _cancel_calls(tx, claim, final.open_calls, now_ms=now_ms)
             if final.said:
@@ -189,24 +208,34 @@ def _answer(final: Final) -> Message | None:
 
 def _without_answer(final: Final, answer: Message | None) -> Sequence[Step]:
     """The new steps as the journal keeps them: a last reply that is the answer has no text of its own."""
-    last = next((step for step in reversed(final.steps) if step.kind == "reply"), None)
+    last = next((step for step in reversed(final.entries.steps) if step.kind == "reply"), None)
     if answer is None or last is None or last.payload["text"] != answer.chat.text:
-        return final.steps
+        return final.entries.steps
     bare = replace(last, payload={**last.payload, "text": None})
-    return [bare if step is last else step for step in final.steps]
+    return [bare if step is last else step for step in final.entries.steps]
 
 
-def _append(tx: Connection, claim: Claim, new_steps: Sequence[Step], new_calls: Sequence[Call]) -> None:
+def _append(tx: Connection, claim: Claim, entries: Entries) -> None:
     turn_id = claim.turn.id
-    if new_steps:
-        rows_of_steps = [
+    if entries.steps:
+        new_steps = [
             {"turn_id": turn_id, "n": s.n, "kind": s.kind, "version": s.version, "payload": s.payload}
-            for s in new_steps
+            for s in entries.steps
         ]
-        tx.execute(_INSERT_STEPS, rows_of_steps)
-    if new_calls:
-        rows_of_calls = [{"turn_id": turn_id, **{name: getattr(c, name) for name in Call.__slots__}} for c in new_calls]
-        tx.execute(_INSERT_CALLS, rows_of_calls)
+        tx.execute(_INSERT_STEPS, new_steps)
+    if entries.calls:
+        new_calls = [{"turn_id": turn_id, **{n: getattr(c, n) for n in Call.__slots__}} for c in entries.calls]
+        tx.execute(_INSERT_CALLS, new_calls)
+    if entries.verdicts:
+        insert_verdicts(tx, turn_id, entries.verdicts)
+
+
+def _end_verdicts(tx: Connection, claim: Claim, known: Sequence[Verdict]) -> None:
+    """Cancel open verdicts; the turn's cost must hold those that were given, and what each of them cost."""
+    if read_verdicts(tx, claim.turn.id) != tuple(known):
+        raise Interrupted(f"A judge gave its verdict on turn {claim.turn.id} while the turn was being ended.")
+    if any(verdict.is_open for verdict in known):
+        tx.execute(_CANCEL_VERDICTS, {"our_id": claim.turn.id, "now_ms": moment_ms()})
 
 
 def _cancel_calls(tx: Connection, claim: Claim, expected: int, *, now_ms: int) -> None:
@@ -263,3 +292,6 @@ def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
         charge = Charge(turn.workspace, turn.session_id, turn.agent, model, used, turn.id, tool_calls=tool_calls)
         enter(tx, turn.lane, charge, now_ms=now_ms)
         tool_calls = 0
+    for model, used in cost_by_model(final.verdicts).items():
+        charge = Charge(turn.workspace, turn.session_id, turn.agent, model, used, turn.id, kind="judge")
+        enter(tx, turn.lane, charge, now_ms=now_ms)

@@ -14,7 +14,7 @@ from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.core.values.usage import ALL, Purpose, UsageFilter
 from loom_worker.store.budgets import settle
 from loom_worker.store.database import Database
-from loom_worker.store.schema import sessions, steps, turns, unfinished, usage
+from loom_worker.store.schema import sessions, steps, turns, unfinished, usage, verdicts
 
 _USED = select(sessions.c.usage).where(sessions.c.lane == bindparam("our_lane"))
 _USE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(usage=bindparam("usage"))
@@ -32,6 +32,11 @@ _REPLIES = (
     select(turns.c.id, turns.c.workspace, turns.c.session_id, turns.c.agent, steps.c.payload)
     .join(steps, steps.c.turn_id == turns.c.id)
     .where(turns.c.lane == bindparam("our_lane"), unfinished(), steps.c.kind == "reply")
+)
+_VERDICTS = (
+    select(turns.c.id, turns.c.workspace, turns.c.session_id, turns.c.agent, verdicts.c.model, verdicts.c.usage)
+    .join(verdicts, verdicts.c.turn_id == turns.c.id)
+    .where(turns.c.lane == bindparam("our_lane"), unfinished())
 )
 
 
@@ -105,10 +110,13 @@ def charge_unfinished(tx: Connection, lane: str, *, now_ms: int) -> None:
     """Enter what the unfinished turns of a session have used so far: it is about to be deleted with them."""
     spent: dict[tuple[Any, ...], Usage] = {}
     for turn_id, workspace, session_id, agent, payload in tx.execute(_REPLIES, {"our_lane": lane}):
-        key = (workspace, session_id, agent, str(payload["model"]), turn_id)
+        key = (workspace, session_id, agent, str(payload["model"]), turn_id, "turn")
         spent[key] = spent.get(key, Usage()) + Usage.from_json(payload["usage"])
-    for (workspace, session_id, agent, model, turn_id), used in spent.items():
-        enter(tx, lane, Charge(workspace, session_id, agent, model, used, turn_id), now_ms=now_ms)
+    for turn_id, workspace, session_id, agent, model, used in tx.execute(_VERDICTS, {"our_lane": lane}):
+        key = (workspace, session_id, agent, model or "", turn_id, "judge")
+        spent[key] = spent.get(key, Usage()) + Usage.from_json(used)
+    for (workspace, session_id, agent, model, turn_id, kind), total in spent.items():
+        enter(tx, lane, Charge(workspace, session_id, agent, model, total, turn_id, kind=kind), now_ms=now_ms)
 
 
 def total_with(tx: Connection, lane: str, spent: Usage) -> Usage:

@@ -30,6 +30,7 @@ from loom_worker.store.schema import (
     steps,
     turns,
     unfinished,
+    verdicts,
 )
 from loom_worker.store.space import give_back
 
@@ -127,7 +128,7 @@ class _Walk:
 
 
 class _Journals:
-    """Steps of ended turns; the turns stay. A turn that ended later, or has not ended, keeps all its steps."""
+    """Steps and verdicts of ended turns; the turns stay. One that ended later, or has not ended, keeps all of them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -143,6 +144,7 @@ class _Journals:
             old = select(turns.c.id).where(turns.c.id.in_(ids), turns.c.completed_ms < before_ms, ~unfinished())
             with self._database.write() as tx:
                 tx.execute(delete(steps).where(steps.c.turn_id.in_(old)))
+                tx.execute(delete(verdicts).where(verdicts.c.turn_id.in_(old)))
         return found[-1][0] if len(found) == ROWS else ""
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import Change, MemoryState, Snapshot
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import DEFAULT_AGENT, Choice, Message, Session
@@ -61,6 +62,17 @@ def turn(row: Row, *, calls: Sequence[Call] = (), position: int = 0) -> Turn:
 def call(row: Row) -> Call:
     """A row of ``calls``."""
     return Call(**{name: row[name] for name in Call.__slots__})
+
+
+def verdict(row: Row) -> Verdict:
+    """A row of ``verdicts``."""
+    known = {name: row[name] for name in Verdict.__slots__ if name != "usage"}
+    return Verdict(**known, usage=Usage.from_json(row["usage"]))
+
+
+def verdict_columns(given: Verdict) -> Json:
+    """The columns of ``verdicts`` for a value, but for its turn."""
+    return {**{name: getattr(given, name) for name in Verdict.__slots__}, "usage": given.usage.as_json()}
 
 
 def step(row: Row) -> Step:

@@ -27,7 +27,7 @@ from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store import audit_tables, workspace_tables  # noqa: F401 - their tables belong to the schema, too
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0014"
+VERSION = "0015"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -113,6 +113,7 @@ turns = Table(
     Column("channel", JSON_OR_NULL),  # where the answer is read
     Column("output_parts", JSON_OR_NULL),  # the answer as messages of the channel
     Column("guard", JSON_OR_NULL),  # what was decided on the input
+    Column("judge", JSON_OR_NULL),  # what judges made of the latest answer that all of them have looked at
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
     Index("turns_open_by_workspace", "workspace", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
@@ -152,6 +153,29 @@ calls = Table(
     Column("approval", String(16)),
     Column("approve_by_ms", BigInteger),
     Column("guard", JSON_OR_NULL),  # what was decided on the result
+)
+
+verdicts = Table(  # one judge on one answer; of no use once the turn has ended
+    "verdicts",
+    metadata,
+    Column("turn_id", ForeignKey("turns.id", ondelete="CASCADE"), primary_key=True),
+    Column("reply_n", Integer, primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("type", String(16), nullable=False),
+    Column("weight", Float, nullable=False),
+    Column("criticality", String(16), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("sends", Integer, nullable=False),
+    Column("sent_ms", BigInteger, nullable=False),
+    Column("worker", String(64)),
+    Column("started_ms", BigInteger),
+    Column("finished_ms", BigInteger),
+    Column("score", Float),
+    Column("critique", Text),
+    Column("error", Text),
+    Column("model", String(128)),
+    Column("usage", JSON_OR_NULL, nullable=False),
 )
 
 messages = Table(

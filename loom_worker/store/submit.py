@@ -284,8 +284,8 @@ class _Entrance:
         ):
             raise Invalid(
                 f"A budget in USD applies to this turn, and Loom does not know the price of its model "
-                f"({owner['model'] or f'that of the agent {agent!r}'}): a budget in tokens can be kept, or another "
-                "model named.",
+                f"({owner['model'] or f'that of the agent {agent!r}'}), or of its judges': a budget in tokens can be "
+                "kept, or another model named.",
                 (Flaw("/budget/usd", "the model has no known price"),),
                 "model-without-price",
             )

@@ -13,7 +13,7 @@ from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import Call, Step, Turn
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.schema import calls, kept, steps, turn_columns, turns, unfinished
+from loom_worker.store.schema import calls, kept, steps, turn_columns, turns, unfinished, verdicts
 from loom_worker.store.sessions import found
 from loom_worker.store.tenants import of_session, ours, parameters
 
@@ -82,6 +82,14 @@ class Turns:
         query = select(steps.c.turn_id, steps.c.payload).join(found, is_last).where(steps.c.kind == "waited")
         with self._database.read() as tx:
             return {row.turn_id: row.payload for row in tx.execute(query)}
+
+    def judged(self, turn_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Of turns whose answer judges look at: since when (ms), and how often one was asked; others are missing."""
+        since, sends = func.min(verdicts.c.sent_ms), func.max(verdicts.c.sends)
+        query = select(verdicts.c.turn_id, since, sends).group_by(verdicts.c.turn_id)
+        query = query.where(verdicts.c.turn_id.in_(turn_ids), verdicts.c.status.in_(("pending", "running")))
+        with self._database.read() as tx:
+            return {turn_id: (since_ms, most) for turn_id, since_ms, most in tx.execute(query)}
 
     def begun(self, tenant: Tenant | None, *, limit: int) -> tuple[Turn, ...]:
         """Turns that have begun and not ended, the oldest first, without their input and their answer.

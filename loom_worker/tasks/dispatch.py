@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 from loom_worker.core import crash_points
 from loom_worker.core.child_process import shimmed
 from loom_worker.core.errors import Unavailable
+from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.turns import Call
 from loom_worker.tasks.wakeups import WakeupQueue
 
@@ -48,6 +49,10 @@ class CeleryDispatcher:
     def call(self, turn_id: str, call: Call) -> None:
         """Send one tool call to the tool queue."""
         self._send("loom.tool.call", turn_id, call.position, call.sends)
+
+    def judge(self, turn_id: str, verdict: Verdict) -> None:
+        """Ask for one verdict, on the judge queue."""
+        self._send("loom.judge.score", turn_id, verdict.reply_n, verdict.position, verdict.sends)
 
     def fan_out(self, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
         """Send tool calls to the tool queue; when all are done the chord's body wakes the lane."""

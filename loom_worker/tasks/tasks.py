@@ -41,6 +41,16 @@ def call_tool(turn_id: str, position: int, send: int) -> None:
         log.warning("tool call without result: %s", error, extra={"turn": turn_id})
 
 
+@app.task(name="loom.judge.score")
+def score_answer(turn_id: str, reply_n: int, position: int, send: int) -> None:
+    """One judge looks at one answer; what it says, or that it could not, is stored."""
+    try:
+        entrypoints.serve_verdict(turn_id, reply_n, position, send, worker.current().turns)
+    except LoomError as error:
+        # The turn asks again as soon as its lease has lapsed.
+        log.warning("no verdict: %s", error, extra={"turn": turn_id})
+
+
 @app.task(name="loom.webhook.deliver")
 def deliver(delivery_id: str) -> None:
     """One attempt; the next one, if needed, is due by the outbox, and the sweep sends it."""

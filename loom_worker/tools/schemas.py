@@ -44,7 +44,7 @@ def _validator(name: str, text: str) -> Any:
         Draft202012Validator.check_schema(schema)
         if schema.get("type") != "object":
             raise BadSettings(f"tool {name!r}: the input schema's type must be object")
-        _check_references(schema)
+        check_references(schema)
     except SchemaError as error:
         raise BadSettings(f"tool {name!r}: invalid input schema at {pointer(error)}: {error.message}") from error
     except Unresolvable as error:
@@ -64,7 +64,12 @@ def written(path: Iterable[str | int]) -> str:
     return "/" + "/".join(steps)
 
 
-def _check_references(schema: Json) -> None:
+def check_references(schema: Json) -> None:
+    """Check that a schema refers to nothing outside of it.
+
+    Raises:
+        Unresolvable: it does.
+    """
     whole = Resource.from_contents(schema, default_specification=DRAFT202012)
     resolver = SchemaRegistry().with_resource("", whole).resolver()
     for reference in _references(schema):

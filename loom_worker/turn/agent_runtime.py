@@ -18,6 +18,16 @@ from loom_worker.tools.registry import Prepared, Registry
 
 
 @dataclass(frozen=True, slots=True)
+class JudgesModel:
+    """The model that an agent's judges ask."""
+
+    model: Model
+    count: Count
+    budget_tokens: int
+    """What one request may hold, as ``count`` counts."""
+
+
+@dataclass(frozen=True, slots=True)
 class AgentRuntime:
     """An agent with its model, its tools and its budgets, as one session has chosen them."""
 
@@ -44,6 +54,8 @@ class AgentRuntime:
     """Writes summaries and ranks what a search found; None: there is no LLM to do it."""
     compressor_budget_tokens: int = 0
     """What may be sent to it, in tokens as ``count`` counts them."""
+    judge: JudgesModel | None = None
+    """For its LLM judges; None: there is no LLM to ask."""
     shelf: SkillShelf = field(default_factory=SkillShelf)
     """The skills of the session's workspace, of the same look that decided on the tool that reads them."""
     late: Mapping[str, Occasion] = field(default_factory=dict)

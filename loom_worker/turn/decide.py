@@ -4,7 +4,9 @@ from dataclasses import dataclass, replace
 
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.judges import Judgement, Panel, Verdict
 from loom_worker.core.values.turns import Call, CancelAction, Ending, Step
+from loom_worker.turn.judging import NO_VERDICTS, Conclusion, VerdictCheck, concluded, given, planned
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import Check
 
@@ -65,13 +67,34 @@ class AskPerson:
 
 
 @dataclass(frozen=True, slots=True)
+class AskJudges:
+    """Send verdicts to the judge queue and wait for all that are open."""
+
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Store that judges gave no verdict."""
+
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conclude:
+    """All judges have looked at an answer."""
+
+    conclusion: Conclusion
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The turn ends."""
 
     ending: Ending
 
 
-Decision = Match | Ask | CallHere | Close | Approve | FanOut | Wait | AskPerson | End
+Decision = Match | Ask | CallHere | Close | Approve | FanOut | Wait | AskPerson | AskJudges | GiveUp | Conclude | End
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +112,10 @@ class Situation:
     """How the client asks the turn to end."""
     own_limits: frozenset[str] = frozenset()
     """Limits (``max_turns``, ``timeout_seconds``) that come from the agent's file, not from settings."""
+    panel: Panel | None = None
+    """Judges an answer before it is given; None: nobody does."""
+    verdicts: VerdictCheck = NO_VERDICTS
+    """What the verdicts under way need."""
 
 
 def decide(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
@@ -103,7 +130,27 @@ def decide(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     last = state.last_reply
     if last is None or last.payload["tool_uses"] or last.payload["stop_reason"] == "pause_turn":
         return _ask(state, limits, now)
-    return _end(state, _answer(last))
+    return _judged(state, last, limits, now)
+
+
+def _judged(state: TurnState, last: Step, limits: LimitSettings, now: Situation) -> Decision:
+    """End with an answer once its judges have looked at it, or have it given anew."""
+    ending = _answer(last)
+    if ending.status != "completed" or now.panel is None or now.cancel == "finish":
+        return _end(state, ending)
+    if (judged := state.judged.get(last.n)) is not None:
+        is_last = judged["is_last"]
+        return _end(state, given(Judgement.of_step(judged), ending)) if is_last else _ask(state, limits, now)
+    verdicts = state.verdicts_on(last.n)
+    if not verdicts:
+        return AskJudges(planned(now.panel, last, now_ms=now.now_ms))
+    if now.verdicts.dead:
+        return GiveUp(now.verdicts.dead)
+    if now.verdicts.send:
+        return AskJudges(now.verdicts.send)
+    if any(verdict.is_open for verdict in verdicts):
+        return Wait()
+    return Conclude(concluded(state, last, now.panel, limits))
 
 
 def _end(state: TurnState, ending: Ending) -> End:
@@ -167,7 +214,7 @@ def _ask(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     last = state.last_reply
     if last is not None and last.payload.get("refused"):
         return _end(state, Ending("incomplete", "budget", error=problem("budget", last.payload["refused"])))
-    asked = state.usage.llm_calls
+    asked = len(state.replies)
     if asked >= limits.max_llm_calls:
         source = _source("max_turns", "LOOM_MAX_LLM_CALLS", state, now)
         text = f"No answer after {asked} calls of the model, the most there may be ({source})."

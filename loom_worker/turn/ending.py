@@ -1,7 +1,7 @@
 """A turn ends: its answer, its cost and its webhook in one transaction; then, and only then, the events."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -52,8 +52,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     final = Final(
         ending=ending,
         progress={**execution.progress(state), "run_ms": turn.run_ms, "completed_ms": now_ms},
-        steps=state.unsaved_steps,
-        calls=state.unsaved_calls,
+        entries=state.unsaved,
         open_calls=len(state.open_calls),
         said=messages,
         delivery=delivery,
@@ -67,9 +66,10 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         memory_seen=execution.session.memory.state.version if last else None,
         memory_due=is_full,
         uses=uses(state.patterns),
-        has_succeeded=has_succeeded(ending),
+        has_succeeded=has_succeeded(ending, turn.judge),
         all_calls=turn.calls,
-        decisions=[decision for reply in state.replies for decision in reply.payload.get("guard", ())],
+        verdicts=state.verdicts,
+        decisions=[*(each for reply in state.replies for each in reply.payload.get("guard", ())), *_judged(state)],
     )
     execution.write(partial(worker.journal.finish, state.claim, final))
     crash_points.reached("turn.ended")
@@ -142,6 +142,7 @@ def finished(state: TurnState, ending: Ending, *, cancel: CancelAction | None = 
         usage=state.usage,
         patterns=state.patterns,
         first_token_ms=state.first_token_ms,
+        judge=state.judge,
         calls=closed,
         completed_ms=now_ms,
         run_ms=run_ms,
@@ -199,8 +200,19 @@ def uses(patterns: Sequence[Json]) -> tuple[PatternUse, ...]:
     )
 
 
-def has_succeeded(ending: Ending) -> bool | None:
-    """True of an answer; None where somebody stopped it, or where it failed for what has nothing to do with it."""
+def _judged(state: TurnState) -> Iterator[Json]:
+    """What each judge decided on each answer, for the audit."""
+    for judged in state.judged.values():
+        for verdict in judged["verdicts"]:
+            outcome = {None: "dead", True: "passed", False: "failed"}[verdict["passed"]]
+            yield {"kind": "judge", "name": verdict["name"], "outcome": outcome}
+
+
+def has_succeeded(ending: Ending, judge: Json | None = None) -> bool | None:
+    """Whether the turn's patterns did well: True of an answer that its judges did not fail.
+
+    None where somebody stopped it, or where it failed for what has nothing to do with them.
+    """
     if ending.status == "completed":
-        return True
+        return judge is None or judge["passed"] is not False
     return None if ending.status == "cancelled" or ending.reason in NOT_THEIRS else False

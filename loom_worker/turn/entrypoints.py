@@ -19,6 +19,7 @@ from loom_worker.turn.control import CancelRequests, Ownership
 from loom_worker.turn.ending import leave
 from loom_worker.turn.filtering import allowed
 from loom_worker.turn.run import advance, ticket
+from loom_worker.turn.scoring import scored
 from loom_worker.turn.waits import ModelWatch
 from loom_worker.turn.worker import Execution, SessionContext, TurnWorker, guardrails
 
@@ -144,13 +145,34 @@ def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> No
     if left.next is not None:
         worker.dispatcher.call(turn_id, left.next)
     if left.under_way == 0:
-        serve_wake(owner.caller.lane, ticket(turn_id, call), worker)
+        serve_wake(owner.caller.lane, ticket(turn_id, call.reply_n), worker)
 
 
 def _outcome(tool: Tool | None, call: Call, caller: Caller, worker: TurnWorker) -> Outcome:
     if tool is None:  # withdrawn since the model asked; without a result the turn would wait for ever
         return Outcome("failed", f"there is no tool {call.name!r} any more")
     return worker.tools.run(tool, call.arguments, caller)
+
+
+def serve_verdict(turn_id: str, reply_n: int, position: int, send: int, worker: TurnWorker) -> None:
+    """Have one judge look at one answer, store its verdict, and wake the turn if it was the last of the panel."""
+    answer = worker.verdicts.answer(turn_id, reply_n)
+    if answer is None:
+        return
+    worker.content.catch_up()
+    runtime = worker.agents.runtime(answer.agent, answer.choice, answer.caller.workspace)
+    by, now_ms = worker.name, worker.clock_ms()
+    claimed = worker.verdicts.claim(turn_id, reply_n, position, send, worker=by, now_ms=now_ms)
+    if claimed is None:
+        return
+    crash_points.reached("judge.claimed")
+    done, settlement = scored(claimed, answer, runtime, worker)
+    crash_points.reached("judge.scored")
+    store = partial(worker.verdicts.close, answer.caller, done, settlement)
+    left = retry_until_stored(store, stopping=worker.stopping)
+    crash_points.reached("judge.stored")
+    if left == 0:
+        serve_wake(answer.caller.lane, ticket(turn_id, reply_n), worker)
 
 
 def serve_wake(lane: str, turn_ticket: str, worker: TurnWorker) -> None:

@@ -27,7 +27,7 @@ from loom_worker.core.values.chat import (
     ToolUse,
     Usage,
 )
-from loom_worker.core.values.turns import Call
+from loom_worker.core.values.turns import Call, Step
 from loom_worker.events.writer import EventWriter
 from loom_worker.llm.meter import BudgetMeter
 from loom_worker.llm.prices import cost_usd
@@ -119,12 +119,14 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
         raise
     finally:
         _close(stream)
+    if state.is_correcting and not reply.text:
+        withdraw(state, writer)
     ids = frozenset(call.id for call in state.calls)
     reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(state.calls)))
     calls, bill = _calls(reply, state, execution, question.held)
     _tell_calls(calls, writer)
     estimated = round(estimate(execution.runtime, context))
-    note = used_up(len(state.calls) + len(calls), state.usage.llm_calls + 1, execution.limits) if calls else ""
+    note = used_up(len(state.calls) + len(calls), len(state.replies) + 1, execution.limits) if calls else ""
     return state.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, note=note, bill=bill)
 
 
@@ -215,7 +217,9 @@ def _listen(
             match event:
                 case TextDelta(text):
                     first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
-                    writer.delta(text if said else after(state.replies) + text, reply_n=state.next_n)
+                    if state.is_correcting and not said:
+                        withdraw(state, writer)
+                    writer.delta(text if said else after(state.standing) + text, reply_n=state.next_n)
                     said.append(text)
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
@@ -248,10 +252,19 @@ def _cut(text: str, execution: Execution, *, sent_tokens: int) -> Reply:
 
 def retell(state: TurnState, writer: EventWriter, why: str) -> None:
     """Tell readers to drop what they saw since the turn started, and what of it still holds."""
+    _retell(state, state.spoken, writer, why)
+
+
+def withdraw(state: TurnState, writer: EventWriter) -> None:
+    """Take back an answer in whose place another one comes."""
+    _retell(state, state.standing, writer, "judges had the answer given anew")
+
+
+def _retell(state: TurnState, replies: Sequence[Step], writer: EventWriter, why: str) -> None:
     writer.emit("turn.retrying", {"reason": why, "attempt": state.turn.attempt})
-    for n, step in enumerate(state.replies):
+    for n, step in enumerate(replies):
         if step.payload["text"]:
-            writer.delta(after(state.replies[:n]) + step.payload["text"], reply_n=step.n)
+            writer.delta(after(replies[:n]) + step.payload["text"], reply_n=step.n)
 
 
 def _close(stream: Iterator[ReplyEvent]) -> None:

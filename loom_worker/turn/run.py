@@ -19,6 +19,7 @@ from loom_worker.core.errors import (
 )
 from loom_worker.core.text import fence
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Call, Claim, Ending, Waiting
@@ -26,14 +27,18 @@ from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import EventWriter
 from loom_worker.memory.recalled import as_text
 from loom_worker.tools.pool import BUILD_S
+from loom_worker.turn import judging
 from loom_worker.turn.decide import (
     Approve,
     Ask,
+    AskJudges,
     AskPerson,
     CallHere,
     Close,
+    Conclude,
     End,
     FanOut,
+    GiveUp,
     Match,
     Situation,
     Wait,
@@ -43,6 +48,7 @@ from loom_worker.turn.decide import (
 )
 from loom_worker.turn.ending import end
 from loom_worker.turn.filtering import allowed
+from loom_worker.turn.judging import NO_VERDICTS, Conclusion
 from loom_worker.turn.reply import ask, retell
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import Check, Rules, check
@@ -60,10 +66,12 @@ class Parked:
     """The turn must wait; its slot is free meanwhile."""
 
     state: TurnState
-    calls: tuple[Call, ...]
-    """To be sent to the tool queue."""
     wait_ms: int
     """After this it looks again, should nobody wake it."""
+    calls: tuple[Call, ...] = ()
+    """To be sent to the tool queue."""
+    verdicts: tuple[Verdict, ...] = ()
+    """To be sent to the judge queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +96,8 @@ def advance(claim: Claim, execution: Execution) -> None:
         is_over = False
         while not is_over:
             match run(state, execution, writer):
-                case Parked(state, calls, wait_ms):
-                    park(state, calls, wait_ms, execution, writer)
+                case Parked(state) as parked:
+                    park(parked, execution, writer)
                     is_over = True
                 case Done(state, ending):
                     state = state.with_events(writer.take_log())
@@ -125,7 +133,7 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
                     raise
                 except Transient as error:
                     pause_ms = _pause_ms(state, error)
-                    return Parked(state.waited(str(error), execution.watch.parked(error, pause_ms)), (), pause_ms)
+                    return Parked(state.waited(str(error), execution.watch.parked(error, pause_ms)), pause_ms)
                 except BudgetSpent as error:
                     return Done(state, over_budget(state, str(error)).ending)
                 except (ProviderFailed, BudgetExceeded) as error:
@@ -137,48 +145,77 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
             case Approve(calls):
                 state = _approve(saved(state, execution, writer), calls, execution)
             case FanOut(calls):
-                return Parked(state, calls, park_ms)
+                return Parked(state, park_ms, calls=calls)
+            case AskJudges(verdicts):
+                state = saved(state, execution, writer)
+                return Parked(state, park_ms, verdicts=verdicts)
+            case GiveUp(verdicts):
+                state = _give_up(saved(state, execution, writer), verdicts, execution)
+            case Conclude(conclusion):
+                state = _conclude(state, conclusion, execution, writer)
             case Wait():
-                return Parked(state, (), park_ms)
+                return Parked(state, park_ms)
             case AskPerson(until_ms):
-                return Parked(state, (), max(until_ms - worker.clock_ms(), 1))
+                return Parked(state, max(until_ms - worker.clock_ms(), 1))
             case End(ending):
                 return Done(state, ending)
 
 
-def park(state: TurnState, calls: tuple[Call, ...], wait_ms: int, execution: Execution, writer: EventWriter) -> None:
+def park(parked: Parked, execution: Execution, writer: EventWriter) -> None:
     """Free the slot: first the database, then the lane, and only then anyone who could wake it."""
-    worker, lane, now_ms = execution.worker, state.turn.lane, execution.worker.clock_ms()
-    new = {call.position for call in state.unsaved_calls}
+    worker, lane, now_ms = execution.worker, parked.state.turn.lane, execution.worker.clock_ms()
+    state, calls = _marked_calls(parked.state, parked.calls, execution, now_ms)
+    state, verdicts = _marked_verdicts(state, parked.verdicts, execution, now_ms)
+    log_wait(state, worker.waits, now_ms=now_ms)
+    asks = {"status": "requires_action"} if any(call.is_waiting for call in state.calls) else {}
+    save(state, execution, writer, {"held_by": None, "parked_until_ms": now_ms + parked.wait_ms, **asks})
+    writer.flush()  # before others write: tool workers tell of their results
+    must_wake = worker.lanes.park(execution.held.lease, wait_ms=parked.wait_ms)
+    # An alert that our lease renewer has taken is not in the lane any more, even if nobody has reacted yet.
+    if must_wake or (execution.cancel_requests.is_alerted and worker.lanes.alert(lane)):
+        worker.dispatcher.wake(lane)
+    turn_id = state.turn.id
+    if calls:
+        # A chord of some calls ends before the last one does, whose signal must not be taken for the same.
+        part = ":part" if len(calls) < len(state.open_calls) else ""
+        worker.dispatcher.fan_out(lane, turn_id, calls, ticket(turn_id, calls[0].reply_n) + part)
+    for verdict in verdicts:
+        worker.dispatcher.judge(turn_id, verdict)
+
+
+def _marked_calls(
+    state: TurnState, calls: Sequence[Call], execution: Execution, now_ms: int
+) -> tuple[TurnState, tuple[Call, ...]]:
+    """Mark calls as sent; the state with them, and those that are to be sent."""
+    worker, new = execution.worker, {call.position for call in state.unsaved_calls}
     sent = tuple(replace(call, sends=1, sent_ms=now_ms) for call in calls if call.position in new)
     again = tuple(call for call in calls if call.position not in new)
     if any(call.sends for call in again):
         log.warning("tool calls sent again", extra={"turn": state.turn.id})
     if again:
         sent += worker.calls.send(state.claim, again, now_ms=now_ms)
-    state = state.with_calls(sent)
-    log_wait(state, worker.waits, now_ms=now_ms)
-    asks = {"status": "requires_action"} if any(call.is_waiting for call in state.calls) else {}
-    save(state, execution, writer, {"held_by": None, "parked_until_ms": now_ms + wait_ms, **asks})
-    writer.flush()  # before others write: tool workers tell of their results
-    must_wake = worker.lanes.park(execution.held.lease, wait_ms=wait_ms)
-    # An alert that our lease renewer has taken is not in the lane any more, even if nobody has reacted yet.
-    if must_wake or (execution.cancel_requests.is_alerted and worker.lanes.alert(lane)):
-        worker.dispatcher.wake(lane)
-    if sent:
-        # A chord of some calls ends before the last one does, whose signal must not be taken for the same.
-        part = ":part" if len(sent) < len(state.open_calls) else ""
-        worker.dispatcher.fan_out(lane, state.turn.id, sent, ticket(state.turn.id, sent[0]) + part)
+    return state.with_calls(sent), sent
 
 
-def ticket(turn_id: str, call: Call) -> str:
-    """What makes all signals of one fan-out the same."""
-    return f"{turn_id}:{call.reply_n}"
+def _marked_verdicts(
+    state: TurnState, verdicts: Sequence[Verdict], execution: Execution, now_ms: int
+) -> tuple[TurnState, tuple[Verdict, ...]]:
+    """The same of verdicts."""
+    if not verdicts or not state.verdicts_on(verdicts[0].reply_n):
+        return state.asked_judges(verdicts), tuple(verdicts)
+    log.warning("judges asked again", extra={"turn": state.turn.id})
+    sent = execution.worker.verdicts.send(state.claim, verdicts, now_ms=now_ms)
+    return state.with_verdicts(sent), sent
+
+
+def ticket(turn_id: str, reply_n: int) -> str:
+    """What makes all signals of one fan-out the same: those of a reply's calls, or of its judges."""
+    return f"{turn_id}:{reply_n}"
 
 
 def saved(state: TurnState, execution: Execution, writer: EventWriter) -> TurnState:
     """Write to the journal what would have to be paid for again; the rest can go with the next step."""
-    return save(state, execution, writer, {}) if state.has_unsaved_reply else state
+    return save(state, execution, writer, {}) if state.has_progress else state
 
 
 def save(state: TurnState, execution: Execution, writer: EventWriter, columns: Json) -> TurnState:
@@ -193,10 +230,9 @@ def save(state: TurnState, execution: Execution, writer: EventWriter, columns: J
     state = state.with_events(writer.take_log())
     columns = {**execution.progress(state), **columns}
     delivery = _asking(state, execution)
-    steps, calls = state.unsaved_steps, state.unsaved_calls
     settlement = execution.settlement(state)
-    journal = execution.worker.journal
-    execution.write(partial(journal.save, state.claim, steps, calls, columns, delivery=delivery, settlement=settlement))
+    journal, entries = execution.worker.journal, state.unsaved
+    execution.write(partial(journal.save, state.claim, entries, columns, delivery=delivery, settlement=settlement))
     crash_points.reached("turn.journaled")
     if delivery is not None:
         execution.worker.dispatcher.deliver(delivery.id)
@@ -217,7 +253,9 @@ def situation(state: TurnState, execution: Execution) -> Situation:
     """Look around; tools and other workers are asked after only if calls are under way."""
     worker = execution.worker
     now_ms = worker.clock_ms()
-    alive = worker.workers.alive() if any(call.status == "running" for call in state.open_calls) else frozenset()
+    under_way = {*(call.status for call in state.open_calls), *(verdict.status for verdict in state.open_verdicts)}
+    alive = worker.workers.alive() if "running" in under_way else frozenset()
+    panel = execution.runtime.agent.judges
     return Situation(
         now_ms=now_ms,
         run_ms=execution.run_ms,
@@ -225,6 +263,8 @@ def situation(state: TurnState, execution: Execution) -> Situation:
         bounded=frozenset(call.name for call in state.open_calls if _is_bounded(call.name, execution)),
         cancel=execution.cancel_requests.now(),
         own_limits=execution.own_limits,
+        panel=panel,
+        verdicts=judging.check(state.open_verdicts, panel, alive, now_ms=now_ms) if panel else NO_VERDICTS,
     )
 
 
@@ -286,6 +326,23 @@ def _close(state: TurnState, calls: Sequence[Call], execution: Execution, writer
             raise Interrupted(f"Call {call.id} got its result from elsewhere.")
         writer.emit("tool_call.completed", call.as_json())
     return state.with_calls(calls)
+
+
+def _give_up(state: TurnState, dead: Sequence[Verdict], execution: Execution) -> TurnState:
+    if not execution.worker.verdicts.give_up(state.claim, dead):
+        raise Interrupted(f"A judge of turn {state.turn.id} gave its verdict after all.")
+    return state.with_verdicts(dead)
+
+
+def _conclude(state: TurnState, found: Conclusion, execution: Execution, writer: EventWriter) -> TurnState:
+    """Note what judges made of an answer, and tell readers."""
+    threshold = found.threshold
+    verdicts = [verdict.as_json(threshold) for verdict in state.verdicts_on(found.answer.n)]
+    state = state.concluded(found.answer, found.judgement, verdicts=verdicts, correction=found.correction)
+    writer.emit("judge.verdict", {**(state.judge or {}), "is_last": not found.correction})
+    log.info("turn judged", extra={"turn": state.turn.id, "status": str(found.judgement.score)})
+    crash_points.reached("judge.concluded")
+    return state
 
 
 def _pause_ms(state: TurnState, error: Transient) -> int:

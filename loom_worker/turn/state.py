@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from loom_worker.core.values.budgets import Amount, Reservation
 from loom_worker.core.values.chat import ChatMessage, Reply, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.judges import Judgement, Verdict
 from loom_worker.core.values.turns import BETWEEN_REPLIES, CANCELLED, Call, Claim, Step, Turn, joined
+from loom_worker.store.journal import Entries
 from loom_worker.store.rows import use_json
 
 CLEARS_RECALLED = "clear_recalled_context"
@@ -48,6 +50,9 @@ class TurnState:
     first_token_ms: int | None
     held: tuple[Reservation, ...] = ()
     """What budgets have set aside for what the journal does not have."""
+    verdicts: tuple[Verdict, ...] = ()
+    """Of judges on its answers, those that are about to be asked for included."""
+    saved_verdicts: int = 0
 
     @classmethod
     def begin(cls, claim: Claim) -> "TurnState":
@@ -59,9 +64,11 @@ class TurnState:
             calls=turn.calls,
             saved_steps=len(claim.steps),
             saved_calls=len(turn.calls),
-            usage=turn.usage,
+            usage=_spent(claim) if claim.verdicts else turn.usage,
             patterns=turn.patterns,
             first_token_ms=turn.first_token_ms,
+            verdicts=claim.verdicts,
+            saved_verdicts=len(claim.verdicts),
         )
 
     @property
@@ -114,9 +121,40 @@ class TurnState:
         return next((step for step in reversed(self.steps) if step.kind == "reply"), None)
 
     @property
+    def judged(self) -> dict[int, Json]:
+        """What all verdicts on an answer came to, by the number of its reply."""
+        return {step.payload["reply_n"]: step.payload for step in self.steps if step.kind == "judged"}
+
+    @property
+    def standing(self) -> tuple[Step, ...]:
+        """The replies without those that judges had given anew: what the next one is added to."""
+        judged = self.judged
+        return tuple(step for step in self.replies if step.n not in judged or judged[step.n]["is_last"])
+
+    @property
+    def spoken(self) -> tuple[Step, ...]:
+        """The replies as a reader knows them: one that is to be given anew stands until another one comes."""
+        standing, last = self.standing, self.last_reply
+        return standing if last is None or last in standing else (*standing, last)
+
+    @property
+    def is_correcting(self) -> bool:
+        """True while the next reply takes the place of the last one."""
+        return len(self.spoken) > len(self.standing)
+
+    @property
+    def judge(self) -> Json | None:
+        """``judge`` of the Turn."""
+        judged = list(self.judged.values())
+        if not judged:
+            return None
+        last = judged[-1]
+        return {**{name: last[name] for name in ("score", "passed", "verdicts")}, "attempts": len(judged)}
+
+    @property
     def said(self) -> str | None:
-        """All that the model said so far, as it was streamed; None before any reply."""
-        return joined(step.payload["text"] for step in self.replies) if self.replies else None
+        """All that the model said so far, as a reader knows it; None before any reply."""
+        return joined(step.payload["text"] for step in self.spoken) if self.replies else None
 
     @property
     def waits(self) -> int:
@@ -140,6 +178,20 @@ class TurnState:
     def open_calls(self) -> tuple[Call, ...]:
         """Calls without a result."""
         return tuple(call for call in self.calls if call.is_open)
+
+    def verdicts_on(self, reply_n: int) -> tuple[Verdict, ...]:
+        """The verdicts on a reply, in the order of the panel."""
+        return tuple(verdict for verdict in self.verdicts if verdict.reply_n == reply_n)
+
+    @property
+    def open_verdicts(self) -> tuple[Verdict, ...]:
+        """Verdicts that judges have not given yet."""
+        return tuple(verdict for verdict in self.verdicts if verdict.is_open)
+
+    @property
+    def unsaved(self) -> Entries:
+        """What the journal does not have."""
+        return Entries(self.unsaved_steps, self.unsaved_calls, self.verdicts[self.saved_verdicts :])
 
     @property
     def unsaved_steps(self) -> tuple[Step, ...]:
@@ -176,6 +228,11 @@ class TurnState:
     def has_unsaved_reply(self) -> bool:
         """True if a reply would have to be paid for again, should this worker die."""
         return any(step.kind == "reply" for step in self.unsaved_steps)
+
+    @property
+    def has_progress(self) -> bool:
+        """True if the journal must have something before anything else is done: a reply, or what judges made of it."""
+        return any(step.kind in ("reply", "judged") for step in self.unsaved_steps)
 
     def matched(self, context: str, recalled: str, patterns: Sequence[Json]) -> "TurnState":
         """Patterns were looked up; context is added to the user's message from now on.
@@ -222,6 +279,34 @@ class TurnState:
         """
         return replace(self, steps=(*self.steps, Step(self.next_n, "waited", {"why": why, **(details or {})})))
 
+    def asked_judges(self, new: Sequence[Verdict]) -> "TurnState":
+        """Judges are about to be asked for these verdicts."""
+        return replace(self, verdicts=(*self.verdicts, *new))
+
+    def with_verdicts(self, changed: Sequence[Verdict]) -> "TurnState":
+        """Put verdicts in the place of their older selves."""
+        newer = {(verdict.reply_n, verdict.position): verdict for verdict in changed}
+        kept = (newer.get((verdict.reply_n, verdict.position), verdict) for verdict in self.verdicts)
+        return replace(self, verdicts=tuple(kept))
+
+    def concluded(self, answer: Step, found: Judgement, *, verdicts: Sequence[Json], correction: str) -> "TurnState":
+        """All judges have looked at an answer.
+
+        Args:
+            verdicts: as readers see them.
+            correction: what the model is told, to answer again; empty: the answer is the turn's last.
+        """
+        payload = {
+            "reply_n": answer.n,
+            "score": found.score,
+            "passed": found.passed,
+            "withheld_for": found.withheld_for,
+            "is_last": not correction,
+            "correction": correction,
+            "verdicts": list(verdicts),
+        }
+        return replace(self, steps=(*self.steps, Step(self.next_n, "judged", payload)))
+
     def with_events(self, log: Json | None) -> "TurnState":
         """Readers saw events that the journal must know of."""
         return self if log is None else replace(self, steps=(*self.steps, Step(self.next_n, "events", log)))
@@ -233,7 +318,13 @@ class TurnState:
 
     def saved(self) -> "TurnState":
         """The journal has everything."""
-        return replace(self, saved_steps=len(self.steps), saved_calls=len(self.calls), held=())
+        return replace(
+            self,
+            saved_steps=len(self.steps),
+            saved_calls=len(self.calls),
+            saved_verdicts=len(self.verdicts),
+            held=(),
+        )
 
 
 def reply_payload(reply: Reply) -> Json:
@@ -259,14 +350,30 @@ def conversation(state: TurnState) -> tuple[ChatMessage, ...]:
 
     A call without a result gets a synthetic one: without it the provider would refuse the conversation for ever.
     """
-    return tuple(chat for chat, _ in said(state))
+    return tuple(_exchanged(state))
+
+
+def _exchanged(state: TurnState) -> Iterator[ChatMessage]:
+    judged = state.judged
+    yield _question(state)
+    for step in state.replies:
+        yield from (chat for chat, _ in _reply(step, state))
+        if correction := judged.get(step.n, {}).get("correction"):
+            yield ChatMessage("user", text=correction)
 
 
 def said(state: TurnState) -> Iterator[tuple[ChatMessage, Json | None]]:
-    """Each message of the turn with the usage of the reply it came from."""
-    yield ChatMessage("user", text=state.turn.input, context=state.context), None
-    for step in state.replies:
-        yield from _reply(step, [call for call in state.calls if call.reply_n == step.n])
+    """Each message that the conversation keeps of the turn, with the usage of the reply it came from.
+
+    Answers that were given anew, and why, are left out.
+    """
+    yield _question(state), None
+    for step in state.spoken:
+        yield from _reply(step, state)
+
+
+def _question(state: TurnState) -> ChatMessage:
+    return ChatMessage("user", text=state.turn.input, context=state.context)
 
 
 def after(replies: Sequence[Step]) -> str:
@@ -279,8 +386,15 @@ def usage_of(data: Json | None) -> Usage | None:
     return None if data is None else Usage.from_json(data)
 
 
-def _reply(step: Step, calls: Sequence[Call]) -> Iterator[tuple[ChatMessage, Json | None]]:
+def _spent(claim: Claim) -> Usage:
+    """What replies and verdicts cost, as the journal has it: a late verdict may have come while the turn ran."""
+    replies = (Usage.from_json(step.payload["usage"]) for step in claim.steps if step.kind == "reply")
+    return sum((*replies, *(verdict.usage for verdict in claim.verdicts)), Usage())
+
+
+def _reply(step: Step, state: TurnState) -> Iterator[tuple[ChatMessage, Json | None]]:
     uses = tool_uses(step)
+    calls = [call for call in state.calls if call.reply_n == step.n]
     if step.payload["text"].strip() or uses or step.payload["opaque"]:
         chat = ChatMessage("assistant", text=step.payload["text"], tool_uses=uses, opaque=tuple(step.payload["opaque"]))
         yield chat, step.payload["usage"]

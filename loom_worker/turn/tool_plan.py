@@ -204,7 +204,12 @@ def _backwards(call: Call, calls: Sequence[Call]) -> Iterator[Call]:
 def _is_overdue(call: Call, now_ms: int) -> bool:
     if call.sent_ms is None:
         return True
-    return now_ms - call.sent_ms > min(PICKUP_MS << (call.sends - 1), MAX_PICKUP_MS)
+    return now_ms - call.sent_ms > pickup_ms(call.sends)
+
+
+def pickup_ms(sends: int) -> int:
+    """How long a worker may take to pick up what was sent so often."""
+    return min(PICKUP_MS << (sends - 1), MAX_PICKUP_MS)
 
 
 def _closed(call: Call, calls: Sequence[Call], rules: Rules, now_ms: int) -> Call:

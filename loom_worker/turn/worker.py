@@ -13,11 +13,13 @@ from loom_worker.core.values.budgets import Payer, Settlement
 from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import Remembered
 from loom_worker.core.values.turns import Call, Claim
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.events.log import EventLog
 from loom_worker.events.writer import EventFlusher
+from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, LiveWorkers
 from loom_worker.store.budgets import Budgets
@@ -25,6 +27,7 @@ from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
+from loom_worker.store.verdicts import Verdicts
 from loom_worker.tools.execution import ToolExecutor
 from loom_worker.turn.agent_runtime import AgentRuntime, AgentRuntimes, PromptKnowledge
 from loom_worker.turn.context import HISTORY_MESSAGES, rom_of
@@ -45,6 +48,10 @@ class Dispatcher(Protocol):
 
     def call(self, turn_id: str, call: Call) -> None:
         """Send one tool call to the tool queue."""
+        ...
+
+    def judge(self, turn_id: str, verdict: Verdict) -> None:
+        """Ask for one verdict, on the judge queue."""
         ...
 
     def fan_out(self, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
@@ -74,6 +81,7 @@ class TurnWorker:
     claims: Claims
     journal: Journal
     calls: Calls
+    verdicts: Verdicts
     memories: Memories
     budgets: Budgets
     lanes: Lanes
@@ -83,6 +91,7 @@ class TurnWorker:
     agents: AgentRuntimes
     knowledge: PromptKnowledge
     tools: ToolExecutor
+    judges: PythonJudges
     workers: LiveWorkers
     waits: WaitTeller
     bodies: WebhookBodies
@@ -191,4 +200,5 @@ class Execution:
             "run_ms": self.run_ms,
             "patterns": list(state.patterns),
             "first_token_ms": state.first_token_ms,
+            **({"judge": state.judge} if state.verdicts else {}),
         }

@@ -12,7 +12,7 @@ from loom_worker.core.values.turns import Call, Claim, Ending, Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Final, Journal
+from loom_worker.store.journal import Entries, Final, Journal
 from loom_worker.store.schema import turns
 from loom_worker.store.turns import Turns
 from loom_worker.turn.state import reply_payload
@@ -50,7 +50,7 @@ class PlayedWorker:
     def ask_person(self, turn_id: str, *calls: Call) -> None:
         """The turn waits for a person to decide on its tool calls."""
         claim = self._claim(turn_id)
-        self._journal.save(claim, [], calls, {"status": "requires_action"})
+        self._journal.save(claim, Entries([], calls), {"status": "requires_action"})
         self._claims.park(claim, until_ms=now_ms() + 3_600_000, run_ms=0)
         del self._held[turn_id]
 
@@ -82,7 +82,7 @@ class PlayedWorker:
         final = Final(
             ending,
             {"usage": (SPENT if said else Usage()).as_json(), "run_ms": 1, "completed_ms": now_ms()},
-            steps=steps,
+            entries=Entries(steps),
             open_calls=sum(call.is_open for call in claim.turn.calls),
             said=said,
             spent={"played": SPENT} if said else {},

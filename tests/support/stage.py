@@ -12,12 +12,14 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.chat import ChatMessage, Frame, ToolSpec
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.notifications import Delivery, Event
 from loom_worker.core.values.sessions import Choice, NewSession
 from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call, CancelAction, NewTurn, Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import queued, rebuild
+from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer
@@ -37,11 +39,13 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
 from loom_worker.store.turns import Turns
+from loom_worker.store.verdicts import Verdicts
 from loom_worker.tools.error_channel import Failures
 from loom_worker.tools.execution import call_tool
+from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.registry import Registry
-from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
-from loom_worker.turn.entrypoints import serve_call, serve_lane
+from loom_worker.turn.agent_runtime import AgentRuntime, JudgesModel, PromptContext
+from loom_worker.turn.entrypoints import serve_call, serve_lane, serve_verdict
 from loom_worker.turn.waits import WaitTeller
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.body import WebhookBodies
@@ -58,6 +62,7 @@ class Book:
     woken: list[str] = field(default_factory=list)
     called: list[tuple[str, Call]] = field(default_factory=list)
     fanned: list[tuple[str, str, tuple[Call, ...], str]] = field(default_factory=list)
+    judged: list[tuple[str, Verdict]] = field(default_factory=list)
     delivered: list[str] = field(default_factory=list)
     summarized: list[str] = field(default_factory=list)
     alone: list[tuple[str, str, str, int]] = field(default_factory=list)
@@ -69,6 +74,9 @@ class Book:
 
     def call(self, turn_id: str, sent: Call) -> None:
         self.called.append((turn_id, sent))
+
+    def judge(self, turn_id: str, verdict: Verdict) -> None:
+        self.judged.append((turn_id, verdict))
 
     def fan_out(self, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
         self.fanned.append((lane, turn_id, tuple(calls), ticket))
@@ -157,6 +165,8 @@ class Stage:
         self.settings, self.database, self.redis = settings, database, client
         self.model = Plays()
         self.book = Book()
+        self.judge = Plays(name="judge")
+        """What LLM judges ask."""
         self.now_ms = START_MS
         self.alive: set[str] = set()
         self.agent = Agent("default", system_prompt="You help.")
@@ -203,12 +213,14 @@ class Stage:
             parts: of the worker, in place of the usual ones.
         """
         self.alive.add(name)
+        tools: Any = StageTools(self.settings.limits.tool_timeout_s, self.broken, self.failures)
         usual = TurnWorker(
             settings=self.settings,
             name=name,
             claims=self.claims,
             journal=Journal(self.database),
             calls=self.calls,
+            verdicts=Verdicts(self.database),
             memories=self.memories,
             budgets=Budgets(self.database),
             lanes=self.lanes,
@@ -217,7 +229,8 @@ class Stage:
             dispatcher=self.book,
             agents=StageAgents(self),
             knowledge=StageKnowledge(),
-            tools=StageTools(self.settings.limits.tool_timeout_s, self.broken, self.failures),
+            tools=tools,
+            judges=PythonJudges(ToolFiles(), tools),
             workers=StageWorkers(self.alive),
             waits=WaitTeller(LiveWaits(self.redis)),
             bodies=WebhookBodies("http://loom", clock_ms=lambda: self.now_ms),
@@ -241,6 +254,7 @@ class Stage:
             input_budget_tokens=self.budget_tokens,
             l1=l1_room(self.budget_tokens, policy=self.agent.memory, most_tokens=self.settings.llm.l1_tokens),
             max_tokens=1000,
+            judge=JudgesModel(Metered(self.judge), lambda text: len(text) // 4 + 1, self.budget_tokens),
         )
 
     def submit(self, text: str = "How many?", *, session: str = "s1", **new: Any) -> Turn:
@@ -281,6 +295,13 @@ class Stage:
         sent = self.book.fanned[-1][2]
         for place in order if order is not None else range(len(sent)):
             serve_call(turn.id, sent[place].position, sent[place].sends, by)
+        return self.turn(turn)
+
+    def give_verdicts(self, turn: Turn, by: TurnWorker) -> Turn:
+        """Have all judges that were asked look at the answer, in the order of the panel."""
+        asked, self.book.judged = self.book.judged, []
+        for turn_id, verdict in asked:
+            serve_verdict(turn_id, verdict.reply_n, verdict.position, verdict.sends, by)
         return self.turn(turn)
 
     def turn(self, turn: Turn) -> Turn:

@@ -40,6 +40,7 @@ NOTHING: Needs = frozenset()
 _OF_QUEUES: Mapping[str, Needs] = {
     "turn": frozenset({PROVIDER, NAMED, DATA}),
     "tool": frozenset({PROVIDER, NAMED, DATA}),  # finding things again may ask the model
+    "judge": frozenset({PROVIDER, NAMED, DATA}),
     "summary": frozenset({PROVIDER, NAMED, DATA}),
     "webhook": frozenset({WEBHOOKS}),
 }

@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.judges import Panel
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.values.tools import Tool
@@ -15,12 +16,12 @@ PROVIDERS = ("anthropic", "bedrock", "ollama", "scripted")
 
 
 @dataclass(frozen=True, slots=True)
-class SummaryModel:
-    """The model that writes summaries and ranks what a search found; None means as the agent's own."""
+class ModelChoice:
+    """A model beside the one that answers; None means as the agent's own."""
 
     provider: str | None = None
     model: str | None = None
-    """None: the provider's small model, where one is known."""
+    """None, for summaries: the provider's small model, where one is known."""
     max_context_tokens: int | None = None
     """Its window; None: LOOM_MAX_CONTEXT_TOKENS."""
 
@@ -147,7 +148,12 @@ class Agent:
     max_skills_per_turn: int = 3
     """Skills whose instructions are added to a message that calls for them."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
-    compressor: SummaryModel = field(default_factory=SummaryModel)
+    compressor: ModelChoice = field(default_factory=ModelChoice)
+    """Writes summaries and ranks what a search found."""
+    judges: Panel | None = None
+    """Look at each answer before it is given; None: nobody does."""
+    judge_model: ModelChoice = field(default_factory=ModelChoice)
+    """Is asked by LLM judges."""
     unknown_keys: tuple[str, ...] = ()
     """Keys of the file that Loom does not know, as dotted paths; kept in ``raw`` and reported."""
     raw: Json = field(default_factory=dict)
@@ -170,6 +176,11 @@ class Agent:
         begin = self.source.rpartition(":")[2]
         line = line_near(self.lines, path) or (int(begin) if begin.isdigit() else 0)
         return Problem(text, fix, self.file, line, self.name, path, is_warning=is_warning)
+
+    @property
+    def has_llm_judges(self) -> bool:
+        """True if a model looks at its answers."""
+        return self.judges is not None and any(member.type == "llm" for member in self.judges.members)
 
     @property
     def databases(self) -> tuple[str, ...]:

@@ -169,6 +169,8 @@ class Request:
     tools: tuple[ToolSpec, ...] = ()
     may_call_tools: bool = True
     """False: the tools stay listed (the provider's prompt cache holds), but the answer must be text."""
+    must_call: str = ""
+    """The tool that the reply must call, where the provider can demand that; empty: none."""
     max_tokens: int = 4096
     stop_sequences: tuple[str, ...] = ()
     cache_marks: bool = True

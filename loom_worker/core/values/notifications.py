@@ -87,6 +87,7 @@ EventType = Literal[
     "approval.required",
     "memory.compressed",
     "memory.snapshot",
+    "judge.verdict",
     "turn.retrying",
     "turn.completed",
     "turn.failed",

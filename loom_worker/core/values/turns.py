@@ -10,13 +10,14 @@ from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 
-WaitsFor = Literal["lane", "model", "rate_limit", "tools", "person"]
+WaitsFor = Literal["lane", "model", "rate_limit", "tools", "judges", "person"]
 """lane: an earlier turn of its session, or a worker · model: a reply, or the next try after an error · rate_limit: the
-provider asked to wait · tools: results of tool calls · person: a decision on tool calls."""
+provider asked to wait · tools: results of tool calls · judges: verdicts on its answer · person: a decision on calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,14 @@ class Waiting:
         }
 
 
-Verdict = Literal["approve", "reject", "edit"]
+ApprovalVerdict = Literal["approve", "reject", "edit"]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What a person says to a call."""
 
-    verdict: Verdict
+    verdict: ApprovalVerdict
     arguments: Json | None = None
     """Of an edited call: all of them, in place of those the model gave."""
     reason: str | None = None
@@ -205,8 +206,9 @@ class Step:
     """A row of the journal: what was done and need not be done again."""
 
     n: int
-    kind: Literal["matched", "reply", "waited", "events"]
-    """matched: patterns found · reply: the model answered · waited: it was too busy · events: what readers saw."""
+    kind: Literal["matched", "reply", "waited", "events", "judged"]
+    """matched: patterns found · reply: the model answered · waited: it was too busy · events: what readers saw ·
+    judged: what all verdicts on a reply come to."""
     payload: Json
     version: int = 1
 
@@ -246,6 +248,8 @@ class Turn:
     """The answer as messages of its channel; None without a channel, or while there is no answer."""
     guard: list[Json] | None = None
     """What guardrails decided on the input, as the audit keeps it; None: nothing."""
+    judge: Json | None = None
+    """What judges made of the latest answer that all of them have looked at; None: of none so far."""
     retry_of: str | None = None
     cancel: CancelAction | None = None
     started_ms: int | None = None
@@ -275,6 +279,7 @@ class Turn:
             "output_parts": self.output_parts and tuple(fit(list(self.output_parts), FIELD_BYTES, items)),
             "metadata": fit(self.metadata, FIELD_BYTES, entries),
             "error": fit(self.error, FIELD_BYTES, entries),
+            "judge": fit(self.judge, FIELD_BYTES, entries),
             "patterns": tuple(fit(list(self.patterns), FIELD_BYTES, items)),
             "calls": calls if calls != self.calls else self.calls,
         }
@@ -309,6 +314,7 @@ class Turn:
             "channel": None if self.channel is None else self.channel.as_json(),
             "tool_calls": [call.as_json() for call in self.calls],
             "patterns": list(self.patterns),
+            "judge": self.judge,
             "usage": self.usage.as_json(),
             "error": self.error,
             "waiting": None if self.waiting is None else self.waiting.as_json(),
@@ -349,6 +355,8 @@ class Claim:
     """The session's."""
     rules: Rules = NO_RULES
     """What the workspace's administrator has set."""
+    verdicts: tuple[Verdict, ...] = ()
+    """On its answers so far."""
 
     def payer(self, agent_budget: Json | None) -> Payer:
         """On whose budgets its calls are made."""

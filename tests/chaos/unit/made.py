@@ -22,7 +22,7 @@ from loom_worker.store.approvals import decide
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Final, Journal
+from loom_worker.store.journal import Entries, Final, Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.submit import submit
@@ -106,7 +106,7 @@ class Run:
             reply_n=work.next_n,
         )
         work = work.replied(reply, new, first_token_ms=3, estimated=100)
-        Journal(self.database).save(work.claim, work.unsaved_steps, work.unsaved_calls, _progress(work))
+        Journal(self.database).save(work.claim, Entries(work.unsaved_steps, work.unsaved_calls), _progress(work))
         return work.saved()
 
     def model_call(self, work: TurnState, **fields: Any) -> ModelCall:
@@ -152,7 +152,8 @@ class Run:
         delivery = _delivery(turn) if turn.webhook else None
         messages = list(_messages(work)) if is_kept else []
         progress = {**_progress(work), "run_ms": 40, "completed_ms": NOW_MS + 100}
-        final = Final(ending, progress, work.unsaved_steps, said=messages, delivery=delivery, spent=work.usage_by_model)
+        entries, spent = Entries(work.unsaved_steps), work.usage_by_model
+        final = Final(ending, progress, entries, said=messages, delivery=delivery, spent=spent)
         Journal(self.database).finish(work.claim, final)
         shown = Turns(self.database).get(WORKSPACE, turn.id)
         self.polled.append(Polled(turn.id, json.dumps(shown.as_json()).encode(), self.now_s()))

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.agents.load import Agents, load
-from loom_worker.core.values.agents import Backend, SummaryModel
+from loom_worker.core.values.agents import Backend, ModelChoice
 from loom_worker.core.values.memory import MemoryPolicy
 
 HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\n"
@@ -62,7 +62,7 @@ def test_every_field_arrives(tmp_path: Path) -> None:
     assert agent.stop_sequences == ("STOP",)
     assert agent.backend == Backend(url="sqlite:///x.db", databases=("y.db", "z.db"))
     assert agent.databases == ("y.db", "z.db")
-    assert agent.compressor == SummaryModel("anthropic", "small-model", 500)
+    assert agent.compressor == ModelChoice("anthropic", "small-model", 500)
     assert agent.memory == MemoryPolicy(8, 4, None, 0.60, 0.75, (3, 5, 7), has_swap=False)
     assert agent.tools == ("list_tables", "execute_sql")
     assert agent.system_prompt == "Be brief."
@@ -97,7 +97,7 @@ def test_an_agent_may_have_no_backend(tmp_path: Path) -> None:
 def test_further_words_on_the_compressor_and_the_scope_are_kept_without_effect(tmp_path: Path) -> None:
     spec = "{compressor_llm: {model: m, temperature: 0, max_tokens: 9}, backend: {scope: {tables: [t], rows: 1}}}"
     found = agents(tmp_path, HEAD + f"spec: {spec}")
-    assert found.agents["a"].compressor == SummaryModel(model="m")
+    assert found.agents["a"].compressor == ModelChoice(model="m")
     assert found.agents["a"].unknown_keys == ("spec.backend.scope.rows",)
     assert [(each.field, each.text) for each in found.problems[1:]] == [
         ("spec.compressor_llm.temperature", "without effect yet"),

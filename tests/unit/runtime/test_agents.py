@@ -13,7 +13,7 @@ from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.settings import LlmSettings, Settings
 from loom_worker.core.sqlite_driver import sqlite3
-from loom_worker.core.values.agents import Agent, Auth, Backend, SummaryModel
+from loom_worker.core.values.agents import Agent, Auth, Backend, ModelChoice
 from loom_worker.core.values.chat import ChatMessage, Request, ToolSpec, ToolUse
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import Choice
@@ -167,8 +167,8 @@ def test_a_session_may_choose_another_database_of_the_same_server(
 
 def test_summaries_are_written_by_the_compressor_of_the_agent(settings: Settings) -> None:
     llm = LlmSettings(provider="anthropic", model="claude-sonnet-4-5", api_key="sk-none")
-    small = SummaryModel(model="claude-haiku-4-5", max_context_tokens=50_000)
-    for compressor, expected in ((SummaryModel(), "claude-haiku-5-5"), (small, "claude-haiku-4-5")):
+    small = ModelChoice(model="claude-haiku-4-5", max_context_tokens=50_000)
+    for compressor, expected in ((ModelChoice(), "claude-haiku-5-5"), (small, "claude-haiku-4-5")):
         agent = Agent("x", backend=None, compressor=compressor)
         model = with_agent(replace(settings, llm=llm), agent).runtime("x").compressor
         assert model is not None

@@ -136,7 +136,14 @@ def test_figures_tell_how_long_the_oldest_of_each_kind_has_waited(stage: Stage, 
     stage.submit()
     stage.now_ms = START_MS + 61_000
     figures = waits.figures(None)
-    assert figures["waiting_ages"] == {"lane": 59.0, "model": 60.0, "rate_limit": 0.0, "tools": 0.0, "person": 0.0}
+    assert figures["waiting_ages"] == {
+        "lane": 59.0,
+        "model": 60.0,
+        "rate_limit": 0.0,
+        "tools": 0.0,
+        "judges": 0.0,
+        "person": 0.0,
+    }
     assert (figures["oldest_running_age_s"], figures["oldest_waiting_age_s"]) == (61.0, 60.0)
     assert (figures["oldest_waiting_for"], figures["queued"]) == ("model", 1)
     assert waits.figures("another")["oldest_running_age_s"] is None

@@ -22,7 +22,7 @@ from loom_worker.store.audit_tables import audit
 from loom_worker.store.cancel import cancel
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Journal
+from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.workspaces import Workspaces
@@ -98,7 +98,7 @@ def test_a_queued_turn_that_is_cancelled_leaves_a_row(database: Database) -> Non
 
 def test_a_deleted_session_leaves_a_row_for_itself_and_for_each_turn_that_it_stops(database: Database) -> None:
     claim = running(database)
-    Journal(database).save(claim, (), (call(0),), PROGRESS)
+    Journal(database).save(claim, Entries((), (call(0),)), PROGRESS)
     queued = submitted(database)
     Sessions(database).delete(WORKSPACE, "s1", by=BY)
     last, *stopped = listed(database)
@@ -133,7 +133,7 @@ def a_delivery_is_sent_again(database: Database) -> None:
 def a_person_decides(database: Database) -> None:
     claim = running(database)
     asking = call(0, sends=0, approval="waiting", approve_by_ms=NOW_MS)
-    Journal(database).save(claim, (), (asking,), PROGRESS)
+    Journal(database).save(claim, Entries((), (asking,)), PROGRESS)
     said = Decision("reject", reason="Maria says no", by=BY)
     approvals.decide(database, WORKSPACE, claim.turn.id, asking.id, said, now_ms=NOW_MS)
 

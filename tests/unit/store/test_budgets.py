@@ -30,7 +30,7 @@ from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.core.values.turns import Claim, Step
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Journal
+from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.workspaces import Workspaces
@@ -71,7 +71,7 @@ def test_what_is_set_aside_counts_until_it_is_settled(database: Database) -> Non
     assert (held.accounts, held.grant.max_tokens) == ((lane,), 100)
     assert used(database, lane)["tokens"] == 200
     settlement = Settlement(payer(claim), SPENT.amount(tool_calls=2), (held,))
-    Journal(database).save(claim, (Step(1, "matched", {}),), (), PROGRESS, settlement=settlement)
+    Journal(database).save(claim, Entries((Step(1, "matched", {}),)), PROGRESS, settlement=settlement)
     assert used(database, lane) == {"usd": 0.25, "tokens": 15, "tool_calls": 2}
 
 
@@ -121,7 +121,7 @@ def test_an_account_begins_with_what_was_spent_before_it_had_a_limit(database: D
     Journal(database).finish(other, final())
     claim = running(database, "s1")
     progress = {**PROGRESS, "usage": SPENT.as_json()}
-    Journal(database).save(claim, (Step(1, "matched", {}),), (call(0),), progress)
+    Journal(database).save(claim, Entries((Step(1, "matched", {}),), (call(0),)), progress)
     summary = Charge(WORKSPACE, "s2", "default", "small", SPENT, kind="summary")
     Ledger(database).charge("", summary, now_ms=NOW_MS - 2 * 86_400_000)
     assert used(database, Account("session", claim.turn.lane)) == {"usd": 0.5, "tokens": 30, "tool_calls": 1}
@@ -136,7 +136,7 @@ def test_an_account_whose_limit_is_gone_is_kept_up_to_date_for_the_next_one(data
     Budgets(database).reserve(payer(claim), COST, now_ms=NOW_MS)
     Sessions(database).patch(WORKSPACE, "s1", SessionPatch(clear=frozenset({"budget"})), now_ms=NOW_MS)
     settlement = Settlement(payer(claim), SPENT.amount())
-    Journal(database).save(claim, (Step(1, "matched", {}),), (), PROGRESS, settlement=settlement)
+    Journal(database).save(claim, Entries((Step(1, "matched", {}),)), PROGRESS, settlement=settlement)
     assert used(database, account)["tokens"] == 200 + 15
 
 
@@ -173,7 +173,7 @@ def test_accounts_of_past_days_are_removed_and_lasting_ones_stay(database: Datab
 def test_what_a_deleted_session_s_running_turn_has_cost_is_in_the_ledger(database: Database) -> None:
     claim = running(database)
     reply = {"model": "m1", "usage": SPENT.as_json()}
-    Journal(database).save(claim, (Step(1, "reply", reply), Step(2, "reply", reply)), (), PROGRESS)
+    Journal(database).save(claim, Entries((Step(1, "reply", reply), Step(2, "reply", reply))), PROGRESS)
     submitted(database)
     Sessions(database).delete(WORKSPACE, "s1")
     [row] = Ledger(database).totals(WORKSPACE, group_by="turn")
@@ -209,7 +209,7 @@ def test_sixteen_workers_that_hammer_one_budget_never_overspend(databases: list[
                     spent.append(real)
                     step = (Step(lasting + 1, "matched", {}),)
                     settlement = Settlement(payer(claim), real, (held,))
-                    Journal(database).save(claim, step, (), PROGRESS, settlement=settlement)
+                    Journal(database).save(claim, Entries(step), PROGRESS, settlement=settlement)
                 lasting += 1
         except BudgetSpent:
             pass
@@ -256,7 +256,7 @@ def test_the_ledger_adds_up_with_the_journal_whoever_dies(
         for n, (model, usage) in enumerate(replies):
             total = total + usage
             step = Step(n, "reply", {"model": model, "usage": usage.as_json()})
-            Journal(database).save(claim, (step,), (), {**PROGRESS, "usage": total.as_json()})
+            Journal(database).save(claim, Entries((step,)), {**PROGRESS, "usage": total.as_json()})
         models: dict[str, Usage] = {}
         for model, usage in replies:
             models[model] = models.get(model, Usage()) + usage

@@ -9,7 +9,7 @@ from loom_worker.core.values.turns import Call, Claim
 from loom_worker.store.agent_errors import AgentErrors, NewAgentError
 from loom_worker.store.calls import HOUR_MS, CallOwner, Calls, tool_counts
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Journal
+from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
 from tests.unit.store import made
@@ -20,7 +20,7 @@ from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, claimed, fi
 def claim(database: Database) -> Claim:
     """A turn with two calls that were sent once."""
     claim = running(database)
-    Journal(database).save(claim, (), (call(0), call(1)), PROGRESS)
+    Journal(database).save(claim, Entries((), (call(0), call(1))), PROGRESS)
     return claim
 
 
@@ -145,7 +145,7 @@ def test_a_result_counts_though_the_turn_was_entered_again_meanwhile(database: D
 
 def test_calls_of_another_turn_do_not_count_as_open(database: Database, claim: Claim) -> None:
     other = running(database, "s2")
-    Journal(database).save(other, (), (call(0),), PROGRESS)
+    Journal(database).save(other, Entries((), (call(0),)), PROGRESS)
     taken = take(database, other)
     assert taken is not None
     assert close(database, other, taken) == 0
@@ -164,7 +164,7 @@ def test_the_owner_of_a_call_is_known_until_it_is_deleted(database: Database, cl
 def test_a_call_that_ends_marks_the_next_one_as_sent(database: Database) -> None:
     claim = running(database)
     unsent = [replace(call(n), sends=0, sent_ms=None) for n in range(1, 4)]
-    Journal(database).save(claim, (), (call(0), replace(call(4)), *unsent), PROGRESS)
+    Journal(database).save(claim, Entries((), (call(0), replace(call(4)), *unsent)), PROGRESS)
     taken = take(database, claim)
     assert taken is not None
     done = replace(taken, status="completed", content="x", finished_ms=NOW_MS + 9)
@@ -180,7 +180,7 @@ def test_what_waits_for_a_person_or_for_its_twin_is_not_sent_in_its_place(databa
     unsent = {"sends": 0, "sent_ms": None}
     waiting = replace(call(1), approval="waiting", approve_by_ms=NOW_MS, **unsent)
     twin = replace(call(2), arguments=call(0).arguments, **unsent)
-    Journal(database).save(claim, (), (call(0), waiting, twin, replace(call(3), **unsent), call(4)), PROGRESS)
+    Journal(database).save(claim, Entries((), (call(0), waiting, twin, replace(call(3), **unsent), call(4))), PROGRESS)
     taken = take(database, claim)
     assert taken is not None
     done = replace(taken, status="completed", content="x", finished_ms=NOW_MS + 9)
@@ -192,7 +192,7 @@ def test_what_waits_for_a_person_or_for_its_twin_is_not_sent_in_its_place(databa
 
 def test_the_last_call_under_way_leaves_the_others_to_the_turn(database: Database) -> None:
     claim = running(database)
-    Journal(database).save(claim, (), (call(0), replace(call(1), sends=0, sent_ms=None)), PROGRESS)
+    Journal(database).save(claim, Entries((), (call(0), replace(call(1), sends=0, sent_ms=None))), PROGRESS)
     taken = take(database, claim)
     assert taken is not None
     left = Calls(database).close(claim.turn.id, replace(taken, status="failed", finished_ms=1), concurrency=9)

@@ -7,7 +7,7 @@ from loom_worker.core.values.sessions import Choice, SessionPatch, SessionStatus
 from loom_worker.core.values.turns import Claim, Step
 from loom_worker.store.claims import Claims, Idle, OpenLane
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Journal
+from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, claimed, final, running, submitted
@@ -66,7 +66,7 @@ def test_an_owner_that_let_go_is_not_charged(database: Database, how: str) -> No
     elif how == "release":
         Claims(database).release(claim, run_ms=7)
     else:
-        Journal(database).save(claim, (), (), {**PROGRESS, "run_ms": 7, "held_by": None, "parked_until_ms": NOW_MS})
+        Journal(database).save(claim, Entries(), {**PROGRESS, "run_ms": 7, "held_by": None, "parked_until_ms": NOW_MS})
     again = claimed(database, claim.turn.lane)
     assert (again.turn.deaths, again.turn.run_ms) == (0, 7)
 
@@ -74,7 +74,7 @@ def test_an_owner_that_let_go_is_not_charged(database: Database, how: str) -> No
 def test_a_step_that_was_saved_forgives_the_deaths_before_it(database: Database) -> None:
     lane = submitted(database).lane
     claims = [claimed(database, lane) for _ in range(3)]
-    Journal(database).save(claims[-1], (Step(1, "matched", {}),), (), PROGRESS)
+    Journal(database).save(claims[-1], Entries((Step(1, "matched", {}),)), PROGRESS)
     assert claimed(database, lane).turn.deaths == 1
 
 
@@ -130,7 +130,7 @@ def test_a_claim_brings_what_the_session_has(database: Database) -> None:
 def test_a_second_owner_finds_the_journal_of_the_first(database: Database) -> None:
     claim = running(database)
     steps = (Step(1, "matched", {"a": [1]}), Step(2, "reply", {"text": "é"}))
-    Journal(database).save(claim, steps, (call(0), call(1)), PROGRESS)
+    Journal(database).save(claim, Entries(steps, (call(0), call(1))), PROGRESS)
     again = claimed(database, claim.turn.lane)
     assert again.steps == steps
     assert again.turn.calls == (call(0), call(1))
@@ -143,7 +143,7 @@ def test_a_stale_claim_writes_nothing(database: Database, act: str) -> None:
     stale = running(database)
     current = claimed(database, stale.turn.lane, "w2")
     acts = {
-        "save": lambda claim: Journal(database).save(claim, (Step(1, "matched", {}),), (), PROGRESS),
+        "save": lambda claim: Journal(database).save(claim, Entries((Step(1, "matched", {}),)), PROGRESS),
         "finish": lambda claim: Journal(database).finish(claim, final()),
         "park": lambda claim: Claims(database).park(claim, until_ms=NOW_MS, run_ms=1),
         "release": lambda claim: Claims(database).release(claim, run_ms=1),

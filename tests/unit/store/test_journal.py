@@ -10,7 +10,7 @@ from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.core.values.turns import CANCELLED, Ending, Step
 from loom_worker.events.rebuild import rebuild
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Journal
+from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.ledger import Charge, Ledger, charge
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
@@ -34,15 +34,15 @@ from tests.unit.store.made import (
 
 def test_steps_come_back_in_their_order_whatever_order_they_were_written_in(database: Database) -> None:
     claim = running(database)
-    Journal(database).save(claim, (Step(2, "reply", {"b": 1}), Step(1, "matched", {"a": 1})), (), PROGRESS)
+    Journal(database).save(claim, Entries((Step(2, "reply", {"b": 1}), Step(1, "matched", {"a": 1}))), PROGRESS)
     assert [step.n for step in Turns(database).with_journal(WORKSPACE, claim.turn.id)[1]] == [1, 2]
 
 
 def test_a_step_that_is_there_already_is_an_error_and_leaves_all_as_it_was(database: Database) -> None:
     claim = running(database)
-    Journal(database).save(claim, (Step(1, "matched", {"a": 1}),), (), PROGRESS)
+    Journal(database).save(claim, Entries((Step(1, "matched", {"a": 1}),)), PROGRESS)
     with pytest.raises(IntegrityError):
-        Journal(database).save(claim, (Step(2, "reply", {}), Step(1, "reply", {})), (), {**PROGRESS, "run_ms": 99})
+        Journal(database).save(claim, Entries((Step(2, "reply", {}), Step(1, "reply", {}))), {**PROGRESS, "run_ms": 99})
     assert Turns(database).with_journal(WORKSPACE, claim.turn.id)[1] == (Step(1, "matched", {"a": 1}),)
     assert Turns(database).get(WORKSPACE, claim.turn.id).run_ms == PROGRESS["run_ms"]
 
@@ -50,7 +50,7 @@ def test_a_step_that_is_there_already_is_an_error_and_leaves_all_as_it_was(datab
 def test_the_database_serves_on_after_a_refused_write(database: Database) -> None:
     claim = running(database)
     with pytest.raises(IntegrityError):
-        Journal(database).save(claim, (Step(1, "reply", {}), Step(1, "reply", {})), (), PROGRESS)
+        Journal(database).save(claim, Entries((Step(1, "reply", {}), Step(1, "reply", {}))), PROGRESS)
     Journal(database).finish(claim, final())
     assert Turns(database).get(WORKSPACE, claim.turn.id).status == "completed"
 
@@ -60,8 +60,7 @@ def test_the_end_of_a_turn_is_written_in_all_tables(database: Database) -> None:
     Journal(database).finish(
         claim,
         final(
-            steps=(Step(1, "reply", {}),),
-            calls=(call(0, status="completed", content="4"),),
+            entries=Entries((Step(1, "reply", {}),), (call(0, status="completed", content="4"),)),
             said=(message(1, claim), message(2, claim)),
             delivery=delivery(1, claim),
         ),
@@ -74,7 +73,7 @@ def test_the_end_of_a_turn_is_written_in_all_tables(database: Database) -> None:
         "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0, "pattern_uses": 0, "api_keys": 0,
         "usage": 1,
         "memory": 0, "memory_snapshots": 0, "spending": 0, "workspaces": 0, "user_deletions": 0,
-        "pairings": 0, "guard_actions": 0,
+        "pairings": 0, "guard_actions": 0, "verdicts": 0,
     }  # fmt: skip
     session = Sessions(database).get(WORKSPACE, "s1")
     assert (session.usage, session.queue_depth, session.is_busy) == (SPENT, 0, False)
@@ -89,8 +88,8 @@ def test_an_end_that_fails_anywhere_is_written_nowhere(database: Database) -> No
     broken = (
         {"said": (message(2, claim), message(1, claim))},
         {"said": (message(2, claim),), "delivery": delivery(1, claim)},
-        {"steps": (Step(1, "reply", {}), Step(1, "reply", {}))},
-        {"calls": (call(0), call(0))},
+        {"entries": Entries((Step(1, "reply", {}), Step(1, "reply", {})))},
+        {"entries": Entries((), (call(0), call(0)))},
     )
     for fields in broken:
         with pytest.raises(IntegrityError):
@@ -111,7 +110,7 @@ def test_a_turn_ends_once(database: Database) -> None:
 def test_calls_that_are_open_at_the_end_are_cancelled_and_others_stay(database: Database) -> None:
     claim = running(database)
     saved = (call(0, status="completed", content="4"), call(1), call(2, status="running"))
-    Journal(database).save(claim, (), saved, PROGRESS)
+    Journal(database).save(claim, Entries((), saved), PROGRESS)
     Journal(database).finish(claim, final(ending=Ending("cancelled"), open_calls=2))
     turn = Turns(database).get(WORKSPACE, claim.turn.id)
     assert [(one.status, one.content) for one in turn.calls] == [
@@ -122,7 +121,7 @@ def test_calls_that_are_open_at_the_end_are_cancelled_and_others_stay(database: 
 
 def test_a_turn_does_not_end_with_calls_told_as_cancelled_that_have_a_result(database: Database) -> None:
     claim = running(database)
-    Journal(database).save(claim, (), (call(0, status="completed", content="4"), call(1)), PROGRESS)
+    Journal(database).save(claim, Entries((), (call(0, status="completed", content="4"), call(1))), PROGRESS)
     before = counts(database), Turns(database).get(WORKSPACE, claim.turn.id)
     with pytest.raises(Interrupted, match=claim.turn.id):
         Journal(database).finish(claim, final(ending=Ending("cancelled"), open_calls=2, said=(message(1, claim),)))
@@ -234,10 +233,10 @@ def test_a_summary_that_is_charged_while_a_turn_runs_is_not_lost(database: Datab
 
 def test_the_first_journal_write_of_a_second_turn_leaves_the_first_alone(database: Database) -> None:
     first = running(database)
-    Journal(database).save(first, (Step(1, "matched", {"of": "first"}),), (call(0),), PROGRESS)
+    Journal(database).save(first, Entries((Step(1, "matched", {"of": "first"}),), (call(0),)), PROGRESS)
     Journal(database).finish(first, final())
     second = claimed(database, submitted(database).lane)
-    Journal(database).save(second, (Step(1, "matched", {"of": "second"}),), (call(0),), PROGRESS)
+    Journal(database).save(second, Entries((Step(1, "matched", {"of": "second"}),), (call(0),)), PROGRESS)
     assert Turns(database).with_journal(WORKSPACE, first.turn.id)[1][0].payload == {"of": "first"}
 
 
@@ -246,7 +245,9 @@ def test_an_answer_is_stored_once_and_read_everywhere(database: Database) -> Non
     chats = (ChatMessage("user", "hi"), ChatMessage("assistant", text))
     said = [message(n, claim, chat=chat) for n, chat in enumerate(chats)]
     steps = [Step(0, "matched", {}), Step(1, "reply", {"text": text}), Step(2, "events", {"first": 2, "log": []})]
-    Journal(database).finish(claim, final(ending=Ending("completed", output_text=text), steps=steps, said=said))
+    Journal(database).finish(
+        claim, final(ending=Ending("completed", output_text=text), entries=Entries(steps), said=said)
+    )
     assert [stored(database, table).count(text) for table in ("turns", "steps", "messages")] == [0, 0, 1]
     turns = Turns(database)
     assert turns.get(WORKSPACE, claim.turn.id).output_text == text

@@ -14,7 +14,7 @@ from loom_worker.core.values.pages import PAGE_BYTES, Page
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import Ending
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Journal
+from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
@@ -154,7 +154,7 @@ def large_turns(database: Database, number: int) -> list[str]:
     for n in range(number):
         claim = running(database, f"s{n}")
         asked = replace(call(0), arguments={"q": "c" * LARGE, "n": n}, content="r" * LARGE, status="completed")
-        Journal(database).save(claim, (), (asked,), PROGRESS)
+        Journal(database).save(claim, Entries((), (asked,)), PROGRESS)
         text = "é" * (LARGE // 2)
         Journal(database).finish(claim, final(ending=Ending("completed", output_text=text)))
         ids.append(claim.turn.id)

@@ -14,7 +14,7 @@ from loom_worker.store.calls import Calls
 from loom_worker.store.cancel import cancel
 from loom_worker.store.claims import Claims, Idle
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Journal
+from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories, NewSnapshot
 from loom_worker.store.messages import Messages
@@ -47,7 +47,7 @@ def ended(database: Database) -> Turn:
     """A turn of s1 that failed as dead, with everything a turn can have; s2 has one like it."""
     for number, session in enumerate(("s2", "s1")):
         claim = running(database, session, **(KEYS if session == "s1" else {}))
-        Journal(database).save(claim, (Step(1, "matched", {}),), (call(0),), PROGRESS)
+        Journal(database).save(claim, Entries((Step(1, "matched", {}),), (call(0),)), PROGRESS)
         told = (message(number, claim, chat=ChatMessage("user", text="a red boat")),)
         dead = final(ending=Ending("failed", "dead"), said=told, delivery=delivery(number, claim), memory_due=True)
         Journal(database).finish(claim, dead)
@@ -99,7 +99,7 @@ def test_no_list_and_no_count_shows_what_is_deleted(database: Database, ended: T
 
 def test_no_turn_of_a_deleted_session_runs_or_goes_on(database: Database) -> None:
     claim = running(database)
-    Journal(database).save(claim, (Step(1, "matched", {}),), (call(0),), PROGRESS)
+    Journal(database).save(claim, Entries((Step(1, "matched", {}),), (call(0),)), PROGRESS)
     submitted(database)
     Sessions(database).delete(WORKSPACE, "s1")
     assert Claims(database).claim(claim.turn.lane, worker="w", now_ms=NOW_MS) is Idle.EMPTY
@@ -107,7 +107,7 @@ def test_no_turn_of_a_deleted_session_runs_or_goes_on(database: Database) -> Non
     assert Calls(database).claim(claim.turn.id, 0, 1, worker="w", now_ms=NOW_MS, durable=False) is None
     assert Calls(database).owner_of(claim.turn.id, 0) is None
     acts: tuple[Callable[[], object], ...] = (
-        lambda: Journal(database).save(claim, (Step(2, "reply", {}),), (), PROGRESS),
+        lambda: Journal(database).save(claim, Entries((Step(2, "reply", {}),)), PROGRESS),
         lambda: Journal(database).finish(claim, final(memory_due=True)),
         lambda: Claims(database).release(claim, run_ms=1),
     )
@@ -166,7 +166,7 @@ def test_rows_go_in_batches_of_a_bounded_size_and_others_stay(database: Database
         "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0, "pattern_uses": 0, "api_keys": 0,
         "usage": spent,
         "memory": 1, "memory_snapshots": 0, "spending": 0, "workspaces": 0, "user_deletions": 0,
-        "pairings": 0, "guard_actions": 0,
+        "pairings": 0, "guard_actions": 0, "verdicts": 0,
     }  # fmt: skip
     assert Sessions(database).purge() == 0
 

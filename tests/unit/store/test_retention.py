@@ -14,7 +14,7 @@ from loom_worker.store import space
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
 from loom_worker.store.file import path_of
-from loom_worker.store.journal import Journal
+from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.messages import Messages
 from loom_worker.store.retention import DAY_MS, PAUSE_MS, Retention
 from loom_worker.store.schema import memory, outbox, sessions, turns
@@ -43,7 +43,7 @@ def ended(database: Database, session: str = "s1", **fields: object) -> str:
     """A turn with a journal that ended at NOW_MS + 100; its id."""
     claim = running(database, session)
     steps = [Step(0, "reply", {"text": "done"}), Step(1, "events", {"first": 2, "log": [{"reply": 0, "cuts": [4]}]})]
-    Journal(database).finish(claim, final(steps=steps, **fields))
+    Journal(database).finish(claim, final(entries=Entries(steps), **fields))
     return claim.turn.id
 
 
@@ -68,7 +68,7 @@ def test_a_late_reader_gets_a_log_without_the_journal(database: Database, journa
 
 def test_a_turn_that_has_not_ended_keeps_its_journal_whatever_its_age(database: Database, retention: Retention) -> None:
     claim = running(database)
-    Journal(database).save(claim, [Step(0, "reply", {"text": "so far"})], (), {"run_ms": 1})
+    Journal(database).save(claim, Entries([Step(0, "reply", {"text": "so far"})]), {"run_ms": 1})
     retention.once(OVER_MS + 1000 * DAY_MS)
     assert (counts(database)["steps"], counts(database)["turns"], counts(database)["sessions"]) == (1, 1, 1)
 
@@ -210,7 +210,7 @@ def test_free_pages_are_given_back_to_the_disk_in_steps(
 ) -> None:
     for number in range(4):
         claim = running(database, f"s{number}")
-        Journal(database).finish(claim, final(steps=[Step(0, "reply", {"text": "x" * 4_000_000})]))
+        Journal(database).finish(claim, final(entries=Entries([Step(0, "reply", {"text": "x" * 4_000_000})])))
     full = pages(database)
     for sweep in range(8):
         journals.once(OVER_MS + sweep * PAUSE_MS)

@@ -5,7 +5,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import Step
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Journal
+from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.sessions import Deleted, Sessions
 from loom_worker.store.turns import Turns
 from tests.unit.store.made import (
@@ -86,7 +86,7 @@ def test_a_session_knows_its_queue_and_whether_it_works(database: Database) -> N
 def test_a_deleted_session_leaves_no_row_but_what_it_cost(database: Database) -> None:
     for session in ("s1", "s2"):
         claim = running(database, session)
-        Journal(database).save(claim, (Step(1, "reply", {}),), (call(0),), PROGRESS)
+        Journal(database).save(claim, Entries((Step(1, "reply", {}),), (call(0),)), PROGRESS)
         number = int(session[1])
         said = (message(number, claim),)
         Journal(database).finish(claim, final(said=said, delivery=delivery(number, claim)))
@@ -103,7 +103,7 @@ def test_a_deleted_session_leaves_no_row_but_what_it_cost(database: Database) ->
         "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0, "pattern_uses": 0, "api_keys": 0,
         "usage": 2,
         "memory": 0, "memory_snapshots": 0, "spending": 0, "workspaces": 0, "user_deletions": 0,
-        "pairings": 0, "guard_actions": 0,
+        "pairings": 0, "guard_actions": 0, "verdicts": 0,
     }  # fmt: skip
     with pytest.raises(NotFound):
         Sessions(database).get(WORKSPACE, "s1")

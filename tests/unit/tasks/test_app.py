@@ -50,6 +50,7 @@ def test_every_task_has_the_queue_in_its_name(tmp_path: Path) -> None:
         "loom.turn.run",
         "loom.turn.wake",
         "loom.tool.call",
+        "loom.judge.score",
         "loom.webhook.deliver",
         "loom.summary.compress",
     }

@@ -17,7 +17,7 @@ from loom_worker.lanes.lease_renewer import MEMORY_KEY_MS, LeaseRenewer
 from loom_worker.store import approvals
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Journal
+from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
@@ -273,7 +273,7 @@ def test_a_turn_whose_person_decided_and_was_not_heard_is_rung_once(
     claim = made.running(database)
     asking = made.call(approval="waiting", approve_by_ms=now_ms() + 86_400_000)
     parked = {"held_by": None, "parked_until_ms": asking.approve_by_ms, "status": "requires_action"}
-    Journal(database).save(claim, [], [asking], parked)
+    Journal(database).save(claim, Entries([], [asking]), parked)
     lanes.submit(claim.turn.lane, [(claim.turn.seq, claim.turn.id)])
     lease = lanes.take(claim.turn.lane, "t1")
     assert lease is not None

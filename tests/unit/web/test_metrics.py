@@ -39,7 +39,7 @@ AGES = (
 )
 ALL_ZERO = (
     *("loom_patterns", "loom_pattern_errors", "loom_pattern_reloads_total/ok", "loom_pattern_reloads_total/failed"),
-    *(f"loom_oldest_waiting_age_seconds/{what}" for what in ("rate_limit", "tools", "person")),
+    *(f"loom_oldest_waiting_age_seconds/{what}" for what in ("rate_limit", "tools", "judges", "person")),
     *(f"loom_large_results_{what}" for what in ("disk_bytes", "in_memory", "memory_bytes")),
     *(f"loom_large_result_events_total/{event}" for event in get_args(Counted)),
 )

@@ -1,0 +1,156 @@
+"""Judges of an agent's answers: who they are, what each of them said, and what came of it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.json import Json
+
+JudgeType = Literal["llm", "contains", "regex", "json_schema", "grounded", "python"]
+JUDGE_TYPES: tuple[JudgeType, ...] = get_args(JudgeType)
+Strategy = Literal["mean", "median", "min", "max", "weighted", "vote"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+STRATEGY_ALIASES: dict[str, Strategy] = {
+    "weighted-average": "weighted",
+    "all-must-pass": "min",
+    "majority-pass": "vote",
+    "any-pass": "max",
+    "min-score": "min",
+    "max-score": "max",
+}
+"""Other words for some strategies."""
+Criticality = Literal["non_critical", "critical", "safety_critical"]
+CRITICALITIES: tuple[Criticality, ...] = get_args(Criticality)
+
+THRESHOLD = 0.7
+MOST_ANSWERS, USUAL_ANSWERS = 10, 3
+MOST_MEMBERS = 20
+"""Of a panel: each of them is a task of its own for every answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PanelMember:
+    """One judge of a panel, as the agent's file says it."""
+
+    name: str
+    type: JudgeType
+    criteria: Any = None
+    """What it looks for; its shape depends on the type (docs/judges.md)."""
+    weight: float = 1.0
+    """For the strategy ``weighted``; above 0."""
+    criticality: Criticality = "non_critical"
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The judges of an agent, and how their scores become one."""
+
+    members: tuple[PanelMember, ...]
+    strategy: Strategy = "mean"
+    threshold: float = THRESHOLD
+    """The score (0-1) from which on an answer passes."""
+    max_answers: int = USUAL_ANSWERS
+    """Answers that a turn gives at most, the first one included (``max_retries``)."""
+
+    def member(self, name: str) -> PanelMember | None:
+        """The member of this name; None where the file has none any more."""
+        return next((member for member in self.members if member.name == name), None)
+
+
+VerdictStatus = Literal["pending", "running", "scored", "dead", "cancelled"]
+"""dead: the judge gave no score · cancelled: its turn ended first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one judge says of one answer, from the moment it is asked."""
+
+    reply_n: int
+    """The journal step of the answer."""
+    position: int
+    """0, 1, 2… in the panel."""
+    name: str
+    type: JudgeType
+    weight: float = 1.0
+    criticality: Criticality = "non_critical"
+    """Weight and criticality as they were when it was asked."""
+    status: VerdictStatus = "pending"
+    sends: int = 1
+    """How often it was sent to the judge queue; the claim of a message that was overtaken fails."""
+    sent_ms: int = 0
+    worker: str | None = None
+    """The process that claimed it."""
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    score: float | None = None
+    """0-1."""
+    critique: str | None = None
+    """What the answer lacks, for the model that gave it."""
+    error: str | None = None
+    """Why there is no score."""
+    model: str | None = None
+    """The model that was asked."""
+    usage: Usage = field(default_factory=Usage)
+    """What it cost, requests that led to nothing included as far as that is known."""
+
+    @property
+    def is_open(self) -> bool:
+        """True until there is a result."""
+        return self.status in ("pending", "running")
+
+    @property
+    def duration_ms(self) -> int | None:
+        """Milliseconds from claim to result; None where it never ran, or has not ended."""
+        if self.started_ms is None or self.finished_ms is None:
+            return None
+        return self.finished_ms - self.started_ms
+
+    def as_json(self, threshold: float) -> Json:
+        """An entry of a Turn's ``judge.verdicts``.
+
+        Args:
+            threshold: the score from which on it is passed.
+        """
+        return {
+            "name": self.name,
+            "type": self.type,
+            "status": self.status,
+            "score": self.score,
+            "passed": None if self.score is None else self.score >= threshold,
+            "critique": self.critique,
+            "error": self.error,
+            "criticality": self.criticality,
+            "weight": self.weight,
+            "model": self.model,
+            "cost_usd": None if self.usage.cost_usd is None else float(self.usage.cost_usd),
+            "duration_ms": self.duration_ms,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What all verdicts on one answer come to."""
+
+    score: float | None
+    """0-1, by the panel's strategy; None: nobody could say anything."""
+    passed: bool | None
+    """None: nobody could say anything, and nobody had to."""
+    withheld_for: str | None = None
+    """The safety-critical judge without whose consent no answer is complete; None: no such judge objects."""
+
+    @classmethod
+    def of_step(cls, payload: Json) -> "Judgement":
+        """Read what the journal has of it."""
+        return cls(payload["score"], payload["passed"], payload["withheld_for"])
+
+
+def cost_by_model(verdicts: Iterable[Verdict]) -> dict[str, Usage]:
+    """What verdicts cost, by the model that was asked."""
+    costs: dict[str, Usage] = {}
+    for verdict in verdicts:
+        if verdict.usage.llm_calls:
+            model = verdict.model or ""
+            costs[model] = costs.get(model, Usage()) + verdict.usage
+    return costs

@@ -1,0 +1,116 @@
+"""One judge looks at one answer: whatever comes of it is an Evaluation."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loom_worker.core.errors import Interrupted, JudgeFailed, LoomError, Unavailable
+from loom_worker.core.values.budgets import Reservation
+from loom_worker.core.values.chat import Reply, Usage
+from loom_worker.core.values.judges import PanelMember
+from loom_worker.core.values.tools import Caller
+from loom_worker.judge import checks, llm
+from loom_worker.judge.checks import Opinion
+from loom_worker.judge.grounded import grounded
+from loom_worker.judge.llm import Case
+from loom_worker.judge.python_judges import PythonJudges
+from loom_worker.llm.meter import PaidModel
+from loom_worker.llm.model import Revocable, whole_reply
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeModel:
+    """The model that an agent's LLM judges ask."""
+
+    paid: PaidModel
+    """On the budgets of the turn."""
+    asked: Revocable
+    """The same, while its session exists."""
+    count: Callable[[str], int]
+    """Its tokens of a text."""
+    budget_tokens: int
+    """What one request may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What a judge said, or why it could not, and what that cost."""
+
+    opinion: Opinion | None
+    error: str | None = None
+    model: str | None = None
+    """The model that was asked."""
+    usage: Usage = field(default_factory=Usage)
+    held: Sequence[Reservation] = ()
+    """What budgets have set aside for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """What the judges of one turn work with."""
+
+    functions: PythonJudges
+    folder: Path
+    """That files of functions are relative to."""
+    caller: Caller
+    model: JudgeModel | None
+    """None: there is no model that understands an answer."""
+    clock: Callable[[], float] = time.monotonic
+
+    def evaluate(self, member: PanelMember, case: Case) -> Evaluation:
+        """Have a judge look at an answer.
+
+        Raises:
+            Interrupted: the worker stops, or the session was deleted; another worker may try.
+            Unavailable: the database did not answer; no model was asked.
+        """
+        try:
+            if member.type == "llm":
+                return self._asked(member, case)
+            return Evaluation(self._opinion(member, case))
+        except (Interrupted, Unavailable):
+            raise
+        except LoomError as error:
+            # What was set aside for a call that broke stays so: nobody knows whether the provider was paid.
+            return Evaluation(None, str(error))
+
+    def _opinion(self, member: PanelMember, case: Case) -> Opinion:
+        match member.type:
+            case "contains":
+                return checks.contains(case.answer, member.criteria)
+            case "regex":
+                return checks.matches(case.answer, member.criteria)
+            case "json_schema":
+                return checks.fits(case.answer, member.criteria)
+            case "grounded":
+                sources = [case.question, *(text for _, text in case.results)]
+                return grounded(case.answer, sources, member.criteria)
+            case _:
+                return self.functions.opinion(member, self.folder, case, self.caller)
+
+    def _asked(self, member: PanelMember, case: Case) -> Evaluation:
+        if self.model is None:
+            raise JudgeFailed("There is no model to judge with: the demo model cannot. Name one in judge_llm.")
+        reply = self._reply(self.model, member, case)
+        paid = (reply.model, reply.usage, self.model.paid.held)
+        try:
+            return Evaluation(llm.opinion(reply), None, *paid)
+        except JudgeFailed as error:
+            return Evaluation(None, str(error), *paid)
+
+    def _reply(self, model: JudgeModel, member: PanelMember, case: Case) -> Reply:
+        until_s = self.clock() + member.timeout_s
+        asked = llm.request(
+            case,
+            str(member.criteria),
+            budget_tokens=model.budget_tokens,
+            count=model.count,
+            is_given_up=lambda: self.clock() > until_s,
+        )
+        try:
+            return whole_reply(model.asked, asked)
+        except Interrupted as error:
+            if self.clock() <= until_s:
+                raise
+            raise JudgeFailed(f"No verdict within {member.timeout_s:g} s.") from error
