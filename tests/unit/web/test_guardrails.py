@@ -24,7 +24,7 @@ def set_rules(client: FlaskClient, rules: Any) -> TestResponse:
 
 
 def rows(client: FlaskClient) -> list[Any]:
-    listed: list[Any] = client.get("/v1/audit?action=input.blocked").get_json()["data"]
+    listed: list[Any] = client.get("/v1/audit?kind=input.blocked").get_json()["data"]
     return listed
 
 
