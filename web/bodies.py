@@ -124,8 +124,12 @@ def workspace_patch(body: Json) -> Json:
         Refused: 422, with every flaw.
     """
     _require(body, _WORKSPACE_PATCH)
-    guardrails = body.get("guardrails")
-    return body if guardrails is None else {**body, "guardrails": by_stage(guardrails)}
+    changes = dict(body)
+    if changes.get("guardrails") is not None:
+        changes["guardrails"] = by_stage(changes["guardrails"])
+    if isinstance(days := changes.get("retention"), int | float):
+        changes["retention"] = {"days": int(days)}
+    return changes
 
 
 def message_ids(body: Json) -> tuple[str, ...]:

@@ -210,6 +210,7 @@ SESSION_PATCH = _object(
     description="What is to change: absent members stay as they are, null clears.",
 )
 
+_RETENTION_DAYS: Schema = {"minimum": 1, "maximum": 3650}
 WORKSPACE_PATCH = _object(
     {
         "budget": {**or_null(_BUDGET_OVER_TIME), "description": "For all sessions of the workspace together."},
@@ -217,12 +218,14 @@ WORKSPACE_PATCH = _object(
             "type": "boolean",
             "description": "true: what runs is interrupted, what is queued waits, and no turn is accepted (403).",
         },
-        "retention_days": {
-            "type": ["integer", "null"],
-            "minimum": 1,
-            "maximum": 3650,
-            "description": "Sessions that nobody used for so many days are deleted; null: as LOOM_CONVERSATION_DAYS "
-            "says. The shorter of both counts.",
+        "retention": {
+            "type": ["object", "integer", "null"],
+            **_RETENTION_DAYS,
+            "properties": {"days": {"type": "integer", **_RETENTION_DAYS}},
+            "required": ["days"],
+            "additionalProperties": False,
+            "description": "Sessions that nobody used for so many days are deleted; a number alone means days, too. "
+            "null: as LOOM_CONVERSATION_DAYS says. The shorter of both counts.",
         },
         "guardrails": or_null(_GUARDRAILS),
         "model": {

@@ -70,6 +70,12 @@ def test_rows_have_ids_that_are_unique_and_sort_as_they_were_written(rows: Rows)
     assert [f"aud_{row['seq']:012}{row['hash'][:14]}" for row in rows] == ids
 
 
+def test_a_row_has_every_member_that_clients_rely_on(rows: Rows) -> None:
+    names = "id at kind actor session_id turn_id agent model tools decisions usage duration_ms prev_hash hash".split()
+    assert [row["seq"] for row in rows if not row.keys() >= set(names)] == []
+    assert [row["seq"] for row in rows if not isinstance(row["actor"], str)] == []
+
+
 def test_a_turn_tells_its_usage_and_other_rows_have_none(rows: Rows) -> None:
     told = {row["usage"]["cost_usd"] for row in rows if row["agent"] == "shop"}
     assert told == {1.000000007, 1e-09, 123_456.789012345, 0, None}
