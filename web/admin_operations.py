@@ -62,7 +62,7 @@ ADMIN_OPERATIONS: tuple[ApiOperation, ...] = (
         "audit",
         {200: "AuditRowList"},
         (422,),
-        parameters=("action", "user", "session", "turn", "since", "until", *PAGE),
+        parameters=("kind_of_act", "user", "of_agent", "session", "turn", "since", "until", *PAGE),
         scope="admin",
     ),
     ApiOperation(

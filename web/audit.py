@@ -28,8 +28,9 @@ class AuditViews:
         """List rows, the newest first; ``?until`` is the first moment that is too late."""
         limit, after = page_wanted()
         wanted = AuditFilter(
-            action=choice_argument("action", ACTIONS),
+            action=choice_argument("kind", ACTIONS),
             user=text_argument("user", longest=256),
+            agent=text_argument("agent"),
             session_id=text_argument("session"),
             turn_id=text_argument("turn"),
             since_ms=moment_argument("since"),

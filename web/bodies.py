@@ -11,6 +11,7 @@ from werkzeug.datastructures import Headers
 from loom_worker.core.errors import Flaw
 from loom_worker.core.values.api_keys import KeyLimits, NewKey
 from loom_worker.core.values.channels import Channel
+from loom_worker.core.values.guardrails import by_stage
 from loom_worker.core.values.json import Json, from_rfc3339
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import ApprovalVerdict, CancelAction, Decision, NewTurn, Retry, Webhook, is_blank
@@ -117,13 +118,18 @@ def session_patch(body: Json) -> SessionPatch:
 
 
 def workspace_patch(body: Json) -> Json:
-    """Check a change of a workspace's rules; null clears.
+    """Check a change of a workspace's rules, and bring it into the form that is stored; null clears.
 
     Raises:
         Refused: 422, with every flaw.
     """
     _require(body, _WORKSPACE_PATCH)
-    return body
+    changes = dict(body)
+    if changes.get("guardrails") is not None:
+        changes["guardrails"] = by_stage(changes["guardrails"])
+    if isinstance(days := changes.get("retention"), int | float):
+        changes["retention"] = {"days": int(days)}
+    return changes
 
 
 def message_ids(body: Json) -> tuple[str, ...]:

@@ -71,7 +71,12 @@ PARAMETERS: dict[str, Json] = {
     "of_agent": {"name": "agent", "in": "query", "schema": TEXT, "description": "Of this agent only."},
     "model": {"in": "query", "schema": TEXT, "description": "Of this model only."},
     "kind": {"in": "query", "schema": one_of(Purpose), "description": "Of calls for this purpose only."},
-    "action": {"in": "query", "schema": {"type": "string", "enum": list(ACTIONS)}, "description": "Of this kind only."},
+    "kind_of_act": {
+        "name": "kind",
+        "in": "query",
+        "schema": {"type": "string", "enum": list(ACTIONS)},
+        "description": "Of this kind only.",
+    },
     "user": {"in": "query", "schema": TEXT, "description": "Of this user only."},
     "session": {"in": "query", "schema": TEXT, "description": "Of this session only."},
     "tool": {"in": "query", "schema": TEXT, "description": "Of the tool of this name only."},

@@ -5,7 +5,7 @@ from typing import get_args
 from loom_worker.core.values.agents import PROVIDERS
 from loom_worker.core.values.api_keys import SCOPES
 from loom_worker.core.values.channels import LEAST_CHARS, MOST_CHARS, ChannelFormat
-from loom_worker.core.values.guardrails import ACTIONS, KINDS, PERSONAL, SENSITIVE, STAGES
+from loom_worker.core.values.guardrails import ACTIONS, OTHER_WORDS, STAGES, Stage, kinds_at
 from loom_worker.core.values.turns import ApprovalVerdict, CancelAction
 from web.schemas import TIME, Schema, or_null
 
@@ -99,18 +99,28 @@ _NAMES: Schema = {
     "additionalProperties": False,
 }
 _ACTION: Schema = {"type": "string", "enum": list(ACTIONS)}
+
+
+def _stage(stage: Stage) -> Schema:
+    found = {"type": "string", "enum": [*kinds_at(stage), *OTHER_WORDS]}
+    return {
+        "type": ["object", "array"],
+        "properties": dict.fromkeys(kinds_at(stage), _ACTION),
+        "additionalProperties": False,
+        "items": {
+            "type": "object",
+            "properties": {"find": found, "action": _ACTION},
+            "required": ["find", "action"],
+            "additionalProperties": False,
+        },
+    }
+
+
 _GUARDRAILS: Schema = {
     "type": "object",
-    "description": "What texts are searched for, and what becomes of what is found; with an agent's own guardrails the "
-    "stricter action holds.",
-    "properties": {
-        stage: {
-            "type": "object",
-            "properties": dict.fromkeys((PERSONAL, *(SENSITIVE if stage == "output" else KINDS)), _ACTION),
-            "additionalProperties": False,
-        }
-        for stage in STAGES
-    },
+    "description": "What texts are searched for, and what becomes of what is found: at each stage actions by kind, or "
+    "a list of rules. With an agent's own guardrails the stricter action holds.",
+    "properties": {stage: _stage(stage) for stage in STAGES},
     "additionalProperties": False,
 }
 
@@ -200,6 +210,7 @@ SESSION_PATCH = _object(
     description="What is to change: absent members stay as they are, null clears.",
 )
 
+_RETENTION_DAYS: Schema = {"minimum": 1, "maximum": 3650}
 WORKSPACE_PATCH = _object(
     {
         "budget": {**or_null(_BUDGET_OVER_TIME), "description": "For all sessions of the workspace together."},
@@ -207,12 +218,14 @@ WORKSPACE_PATCH = _object(
             "type": "boolean",
             "description": "true: what runs is interrupted, what is queued waits, and no turn is accepted (403).",
         },
-        "retention_days": {
-            "type": ["integer", "null"],
-            "minimum": 1,
-            "maximum": 3650,
-            "description": "Sessions that nobody used for so many days are deleted; null: as LOOM_CONVERSATION_DAYS "
-            "says. The shorter of both counts.",
+        "retention": {
+            "type": ["object", "integer", "null"],
+            **_RETENTION_DAYS,
+            "properties": {"days": {"type": "integer", **_RETENTION_DAYS}},
+            "required": ["days"],
+            "additionalProperties": False,
+            "description": "Sessions that nobody used for so many days are deleted; a number alone means days, too. "
+            "null: as LOOM_CONVERSATION_DAYS says. The shorter of both counts.",
         },
         "guardrails": or_null(_GUARDRAILS),
         "model": {

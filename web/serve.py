@@ -85,14 +85,21 @@ def serve(service: "Service") -> None:
     gc.freeze()  # what is loaded by now stays: full collections need not look through it again
     server.start()
     log.info("listening on http://%s:%d", web.host, server.port)
-    if not web.api_keys and not service.keys.are_required():
-        log.warning("no API key (`loom keys create`, LOOM_API_KEYS): only clients on this machine are served")
+    if not web.api_keys:
+        _tell_who_is_served(service)
     stopping.wait()
     log.info("draining")
     server.drain()
     server.stop()
     service.close()
     log.info("stopped")
+
+
+def _tell_who_is_served(service: "Service") -> None:
+    if service.keys.are_required():
+        log.info("LOOM_API_KEYS is not set: clients need a key that `loom keys create` or POST /v1/keys made")
+    else:
+        log.warning("no API key (`loom keys create`, LOOM_API_KEYS): only clients on this machine are served")
 
 
 def _stop_signal() -> threading.Event:

@@ -37,7 +37,9 @@ WORKSPACE = answer(
         "object": {"type": "string", "const": "workspace"},
         "budget": {"type": ["object", "null"]},
         "disabled": {"type": "boolean"},
-        "retention_days": or_null(WHOLE),
+        "retention": or_null(
+            answer({"days": WHOLE}, description="After how many days without use a session is deleted.")
+        ),
         "guardrails": {"type": ["object", "null"]},
         "model": or_null(TEXT),
         "provider": or_null(TEXT),

@@ -6,7 +6,16 @@ from typing import Any, cast
 
 from loom_worker.core.fields import Fields
 from loom_worker.core.values.agents import ApprovalPolicy, Auth, Backend, McpServer, Scope
-from loom_worker.core.values.guardrails import ACTIONS, KINDS, PERSONAL, SENSITIVE, STAGES, Guardrails
+from loom_worker.core.values.guardrails import (
+    ACTIONS,
+    OTHER_WORDS,
+    STAGES,
+    Action,
+    Guardrails,
+    Stage,
+    by_kind,
+    kinds_at,
+)
 from loom_worker.core.values.json import Json
 
 _KINDS = ("sql", "rest", "documents")
@@ -50,7 +59,7 @@ def budget(spec: Fields) -> Json | None:
 
 
 def guardrails(spec: Fields) -> Guardrails:
-    """What its texts are searched for: ``{stage: {kind: action}}``.
+    """What its texts are searched for: ``{stage: {kind: action}}``, where a stage may be a list of ``{find, action}``.
 
     Raises:
         InvalidField: a kind or an action that is none.
@@ -58,13 +67,26 @@ def guardrails(spec: Fields) -> Guardrails:
     fields = spec.under("guardrails")
     found: Json = {}
     for stage in STAGES:
-        rules = fields.under(stage)
-        kinds = (PERSONAL, *(KINDS if stage != "output" else SENSITIVE))
-        for name in rules.names():
-            if name not in kinds:
-                raise rules.invalid(name, f"nothing (of {stage} these can be searched for: {', '.join(kinds)})", name)
-        found[stage] = {name: rules.choice(name, ACTIONS) for name in rules.names() if rules.get(name) is not None}
+        if isinstance(fields.get(stage), list):
+            found[stage] = by_kind(_rule(entry, stage) for entry in fields.each(stage))
+        else:
+            found[stage] = _rules_by_kind(fields.under(stage), stage)
     return Guardrails.of(found)
+
+
+def _rule(entry: Fields, stage: Stage) -> tuple[str, Action]:
+    for name in ("find", "action"):
+        entry.required(name)
+    found = entry.choice("find", (*kinds_at(stage), *OTHER_WORDS))
+    return cast(str, found), cast(Action, entry.choice("action", ACTIONS))
+
+
+def _rules_by_kind(rules: Fields, stage: Stage) -> Json:
+    kinds = kinds_at(stage)
+    for name in rules.names():
+        if name not in kinds:
+            raise rules.invalid(name, f"nothing (of {stage} these can be searched for: {', '.join(kinds)})", name)
+    return {name: rules.choice(name, ACTIONS) for name in rules.names() if rules.get(name) is not None}
 
 
 def _amounts(fields: Fields) -> Json:

@@ -15,12 +15,13 @@ from loom_worker.core.values.audit import ACTIONS
 if TYPE_CHECKING:
     from loom_worker.store.audit import AuditRows
 
-_COLUMNS = ("seq", "at", "action", "key_id", "user", "session_id", "turn_id", "subject", "status", "tokens")
+_COLUMNS = ("seq", "at", "kind", "actor", "user", "agent", "session_id", "turn_id", "subject", "status", "usage")
 
 
 @click.group(invoke_without_command=True)
-@click.option("--action", type=click.Choice(ACTIONS), help="Of this kind only.")
+@click.option("--kind", type=click.Choice(ACTIONS), help="Of this kind only.")
 @click.option("--user", help="Of this user only.")
+@click.option("--agent", help="Of this agent only.")
 @click.option("--session", help="Of this session only.")
 @click.option("--turn", help="Of this turn only.")
 @click.option("--since", help="From this time on, such as 2026-11-24T00:00:00Z.")

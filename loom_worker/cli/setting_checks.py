@@ -2,8 +2,9 @@
 
 from ipaddress import ip_address
 
-from loom_worker.core.errors import BadSettings, Invalid, ProviderFailed
+from loom_worker.core.errors import BadFile, BadSettings, Invalid, ProviderFailed, Unavailable
 from loom_worker.core.settings import Settings
+from loom_worker.core.values.ids import now_ms
 
 
 def model(settings: Settings) -> None:
@@ -75,17 +76,28 @@ def webhook_secret(settings: Settings) -> None:
 
 
 def serving(settings: Settings) -> None:
-    """Who can reach the web must need a key, unless it is this machine alone; for what serves, or says if it could.
+    """Who can reach the web must have a key, unless it is this machine alone; for what serves, or says if it could.
+
+    The database is looked at only where LOOM_API_KEYS is not set, and is neither made nor changed.
 
     Raises:
-        BadSettings: it would listen beyond loopback without any key.
+        BadSettings: it would listen beyond loopback, and nobody has a valid key, or that cannot be found out.
     """
-    web = settings.web
-    if not web.api_keys and not _is_loopback(web.host):
-        raise BadSettings(
-            f"LOOM_HOST={web.host!r} without LOOM_API_KEYS: other machines could connect and no key would be "
-            "asked for; set LOOM_API_KEYS=workspace=key, or leave LOOM_HOST at 127.0.0.1"
-        )
+    host = settings.web.host
+    if settings.web.api_keys or _is_loopback(host):
+        return
+    from loom_worker.store.file import path_of
+    from loom_worker.store.usable_keys import usable_keys
+
+    ways = "set LOOM_API_KEYS=workspace=key, make a key with `loom keys create`, or leave LOOM_HOST at 127.0.0.1"
+    try:
+        count = usable_keys(path_of(settings.database_url), now_ms=now_ms())
+    except (BadFile, Unavailable) as error:
+        why = f"LOOM_API_KEYS is not set, and the keys in the database cannot be read ({error})"
+        raise BadSettings(f"LOOM_HOST={host!r} needs an API key: {why}") from error
+    if not count:
+        why = "other machines could connect, and neither LOOM_API_KEYS nor the database has a valid one"
+        raise BadSettings(f"LOOM_HOST={host!r} needs an API key: {why}; {ways}")
 
 
 def _is_loopback(host: str) -> bool:

@@ -4,6 +4,7 @@ Triggers (0011_audit.sql) refuse to change rows, and to remove any but those tha
 """
 
 import json
+import re
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -12,6 +13,8 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.audit import (
+    ID_PREFIX,
+    SEQ_DIGITS,
     START,
     AuditEntry,
     AuditFilter,
@@ -40,6 +43,7 @@ _HEAD = select(audit_chains.c.last_seq, audit_chains.c.last_hash).where(
 _APPEND = insert(audit)
 _USER = select(sessions.c.user).where(sessions.c.lane == bindparam("our_lane"))
 _LISTS = ("tools", "decisions")
+_ID = re.compile(rf"{ID_PREFIX}([0-9]{{{SEQ_DIGITS}}})[0-9a-f]+")
 _COUNT = upsert(guard_actions).values(times=1)
 _COUNT = _COUNT.on_conflict_do_update(
     index_elements=["workspace", "name", "action"], set_={"times": guard_actions.c.times + 1}
@@ -88,10 +92,10 @@ class AuditRows:
         """List rows, the newest first; a tenant that is a user sees the rows of this user.
 
         Args:
-            after: the ``seq`` of the last one seen.
+            after: the id of the last one seen.
 
         Raises:
-            Invalid: ``after`` is no such number.
+            Invalid: ``after`` is no such id.
         """
         query = select(audit).where(audit.c.workspace == workspace_of(tenant), *_conditions(where))
         if (user := user_of(tenant)) is not None:
@@ -100,7 +104,7 @@ class AuditRows:
             query = query.where(audit.c.seq < _cursor(after))
         with self._database.read() as tx:
             found = tx.execute(query.order_by(audit.c.seq.desc()).limit(limit + 1)).mappings()
-            return page_of(map(_row, found), limit=limit, cursor=lambda row: str(row.seq))
+            return page_of(map(_row, found), limit=limit, cursor=lambda row: row.id)
 
     def heads(self) -> dict[str, Link]:
         """The last row of each workspace, by its name; kept elsewhere, it shows whether rows were replaced."""
@@ -157,7 +161,7 @@ def _verified(workspace: str, rows: Iterator[Any], chain: Any | None) -> BrokenC
 
 
 def _conditions(where: AuditFilter) -> Iterator[ColumnElement[bool]]:
-    for name in ("action", "user", "session_id", "turn_id"):
+    for name in ("action", "user", "agent", "session_id", "turn_id"):
         if (wanted := getattr(where, name)) is not None:
             yield audit.c[name] == wanted
     if where.since_ms is not None:
@@ -167,9 +171,10 @@ def _conditions(where: AuditFilter) -> Iterator[ColumnElement[bool]]:
 
 
 def _cursor(after: str) -> int:
-    if not (after.isascii() and after.isdecimal() and len(after) < 16):
+    """The ``seq`` in the id of a row."""
+    if (found := _ID.fullmatch(after)) is None:
         raise no_cursor(after)
-    return int(after)
+    return int(found[1])
 
 
 def _row(row: Any) -> AuditRow:

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
-
-from sqlalchemy.engine import make_url
+from urllib.parse import quote, unquote
 
 from loom_worker.core.errors import BadFile, LoomError, Unavailable
 from loom_worker.core.sqlite_driver import codes, sqlite3
@@ -85,8 +83,8 @@ def _is_full(file: Path) -> bool:
 
 
 def path_of(url: str) -> Path:
-    """The file behind LOOM_DATABASE_URL."""
-    return Path(make_url(url).database or "")
+    """The file behind LOOM_DATABASE_URL, as SQLAlchemy reads it; `loom up` does so without SQLAlchemy."""
+    return Path(unquote(url.removeprefix("sqlite:///").partition("?")[0]))
 
 
 @contextmanager

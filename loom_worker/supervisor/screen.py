@@ -98,8 +98,10 @@ def _data(settings: Settings) -> str:
 
 
 def _clients(facts: Facts) -> str:
-    if facts.has_keys:
+    if facts.settings.web.api_keys:
         return "those with an API key: Authorization: Bearer <key>"
+    if facts.has_stored_keys:
+        return "those with a key that `loom keys create` made: Authorization: Bearer <key>"
     return "there is no API key, so only this machine is served (make one: loom keys create NAME)"
 
 

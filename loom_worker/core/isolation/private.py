@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 from loom_worker.core.settings_tree import Settings
 
@@ -14,5 +15,5 @@ def paths(settings: Settings) -> Iterator[Path]:
     yield from (settings.home / name for name in _IN_HOME)
     yield settings.home.parent / ".env"  # of a project whose home lies in it: keys may stand there
     yield settings.blobs.folder
-    database = settings.database_url.removeprefix("sqlite:///").partition("?")[0]
+    database = unquote(settings.database_url.removeprefix("sqlite:///").partition("?")[0])
     yield from (Path(database + suffix) for suffix in _BESIDE_DATABASE)

@@ -1,4 +1,7 @@
-"""The audit: who did what, in rows whose hashes form a chain. It holds ids, names of tools and figures, never texts."""
+"""The audit: who did what, in rows whose hashes form a chain. It holds ids, names of tools and figures, never texts.
+
+The API has other names for some of the columns that the hashes cover: ``AuditRow.as_json`` has both.
+"""
 
 import hashlib
 import json
@@ -7,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loom_worker.core.values.budgets import nano
+from loom_worker.core.values.budgets import NANO, nano
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tenants import LOCAL
 from loom_worker.core.values.turns import Call, Turn
@@ -35,11 +38,21 @@ ACTIONS = (
     INPUT_BLOCKED,
 )
 """All that is written to the audit."""
+ID_PREFIX = "aud_"
+SEQ_DIGITS = 12
+_HASH_DIGITS = 14
+_SHOWN_AS_STORED = (
+    *("workspace", "user", "channel", "agent", "model", "session_id", "turn_id"),
+    *("subject", "status", "reason", "duration_ms"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """What happened, before it has its place in the chain; ``None`` where there is no such thing."""
+    """What happened, before it has its place in the chain; ``None`` where there is no such thing.
+
+    Fields are called as the columns are, whose names the hashes cover: renaming one breaks every chain.
+    """
 
     workspace: str
     at_ms: int
@@ -82,19 +95,27 @@ class AuditRow:
         """As lists hold it: a row has no long fields."""
         return self
 
+    @property
+    def id(self) -> str:
+        """``aud_``, 12 digits of ``seq``, by which it sorts, and 14 of ``hash``, which names the workspace too."""
+        return f"{ID_PREFIX}{self.seq:0{SEQ_DIGITS}d}{self.hash[:_HASH_DIGITS]}"
+
     def as_json(self) -> Json:
-        """The AuditRow of the HTTP API."""
+        """The AuditRow of the HTTP API: all columns can be computed from it, so that clients can verify the chain."""
         entry = self.entry
-        shown = {name: getattr(entry, name) for name in AuditEntry.__slots__ if name not in ("at_ms", "cost_nano")}
+        cost_usd = None if entry.cost_nano is None else float(entry.cost_nano * NANO)
         return {
-            "seq": self.seq,
+            "id": self.id,
             "object": "audit.row",
+            "seq": self.seq,
             "at": rfc3339(entry.at_ms),
-            **shown,
+            "kind": entry.action,
+            "actor": entry.key_id,
+            **{name: getattr(entry, name) for name in _SHOWN_AS_STORED},
             "tools": list(entry.tools),
             "decisions": list(entry.decisions),
-            "cost_nano_usd": entry.cost_nano,
-            "previous_hash": self.previous_hash,
+            "usage": None if entry.tokens is None else {"tokens": entry.tokens, "cost_usd": cost_usd},
+            "prev_hash": self.previous_hash,
             "hash": self.hash,
         }
 
@@ -122,6 +143,7 @@ class AuditFilter:
 
     action: str | None = None
     user: str | None = None
+    agent: str | None = None
     session_id: str | None = None
     turn_id: str | None = None
     since_ms: int | None = None

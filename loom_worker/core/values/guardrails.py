@@ -1,6 +1,6 @@
 """Guardrails: what texts are searched for at which stage of a turn, and what becomes of what is found."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -19,6 +19,8 @@ INJECTION = "injection"
 KINDS = (*SENSITIVE, INJECTION)
 PERSONAL = "pii"
 """In files and requests, for all of SENSITIVE but secrets."""
+OTHER_WORDS: Mapping[str, str] = {"secrets": "secret"}
+"""In rules that are listed, for which kind they stand."""
 
 StageRules = Mapping[str, Action]
 """By kind."""
@@ -52,6 +54,32 @@ class Guardrails:
 
 
 NO_GUARDRAILS = Guardrails()
+
+
+def kinds_at(stage: Stage) -> tuple[str, ...]:
+    """What a file or a request can name at a stage; an answer is not searched for injection."""
+    return (PERSONAL, *(SENSITIVE if stage == "output" else KINDS))
+
+
+def by_kind(rules: Iterable[tuple[str, Action]]) -> dict[str, Action]:
+    """Listed rules, each what to find and an action, by kind; of two actions for the same the stricter one holds."""
+    found: dict[str, Action] = {}
+    for word, action in rules:
+        kind = OTHER_WORDS.get(word, word)
+        found[kind] = max(found.get(kind, action), action, key=ACTIONS.index)
+    return found
+
+
+def by_stage(given: Json) -> Json:
+    """Guardrails of a request in the one form that is stored: ``{stage: {kind: action}}``.
+
+    Args:
+        given: already checked; a stage is such a mapping, or a list of ``{find, action}``.
+    """
+    return {
+        stage: by_kind((rule["find"], rule["action"]) for rule in rules) if isinstance(rules, list) else rules
+        for stage, rules in given.items()
+    }
 
 
 def _whole(given: Mapping[str, Action]) -> dict[str, Action]:

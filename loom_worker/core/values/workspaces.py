@@ -63,7 +63,7 @@ class Rules:
     def of(cls, stored: Json | None) -> "Rules":
         """Read what ``as_json`` wrote; what is missing is not set."""
         stored = stored or {}
-        days = stored.get("retention_days")
+        days = (stored.get("retention") or {}).get("days")
         return cls(
             budget=stored.get("budget"),
             is_disabled=stored.get("disabled", False),
@@ -80,7 +80,7 @@ class Rules:
         return {
             "budget": self.budget,
             "disabled": self.is_disabled,
-            "retention_days": self.retention_days,
+            "retention": None if self.retention_days is None else {"days": self.retention_days},
             "guardrails": self.guardrails,
             "model": self.model,
             "provider": self.provider,

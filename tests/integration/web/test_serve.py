@@ -13,7 +13,10 @@ import pytest
 import redis
 
 from loom_worker.core.settings import Settings
+from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.values.sessions import NewSession, Session
+from loom_worker.store.api_keys import KeyRows
+from loom_worker.store.database import Database
 from tests.support.until import AT_ONCE_S, until
 from tests.support.valkey import Valkey
 from tests.support.web_stage import MakeStage, WebStage, stages
@@ -196,6 +199,19 @@ def test_without_keys_the_start_says_who_is_served(process: Process) -> None:
     running, _ = process
     assert running.stderr is not None
     assert "only clients on this machine" in next(running.stderr)
+
+
+@pytest.fixture
+def stored_key(database: Database) -> None:
+    KeyRows(database).add(ApiKey("key_1", "default", "CI", "loom_abc", ("chat",), 1), "1" * 64)
+
+
+@pytest.mark.heavy
+@pytest.mark.usefixtures("stored_key")
+def test_with_a_key_in_the_database_the_start_says_that_clients_need_one(request: pytest.FixtureRequest) -> None:
+    running: subprocess.Popen[str] = request.getfixturevalue("process")[0]
+    assert running.stderr is not None
+    assert "clients need a key that `loom keys create`" in next(running.stderr)
 
 
 @pytest.mark.heavy

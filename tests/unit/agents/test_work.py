@@ -134,6 +134,19 @@ def test_guardrails_name_what_is_searched_for_at_which_stage(tmp_path: Path) -> 
     assert agent(tmp_path, "{}").guardrails == NO_GUARDRAILS
 
 
+def test_guardrails_that_are_listed_are_the_same_as_by_kind(tmp_path: Path) -> None:
+    listed = """{guardrails: {
+      input: [{find: injection, action: block}, {find: pii, action: redact}, {find: card, action: flag}],
+      tool_result: {secret: redact},
+      output: [{find: secrets, action: block}, {find: secret, action: redact}, {find: email, action: flag}]}}"""
+    by_kind = """{guardrails: {
+      input: {injection: block, pii: redact, card: flag},
+      tool_result: {secret: redact},
+      output: {secret: block, email: flag}}}"""
+    assert agent(tmp_path, listed).guardrails == agent(tmp_path, by_kind).guardrails
+    assert agent(tmp_path, "{guardrails: {input: []}}").guardrails == NO_GUARDRAILS
+
+
 @pytest.mark.cases(
     ("spec", "text"),
     [
@@ -141,6 +154,12 @@ def test_guardrails_name_what_is_searched_for_at_which_stage(tmp_path: Path) -> 
         ("{guardrails: {input: {card: hide}}}", "one of flag, redact, block"),
         ("{guardrails: {output: {injection: block}}}", "of output these can be searched for"),
         ("{guardrails: {input: block}}", "a mapping"),
+        ("{guardrails: {input: [block]}}", "a mapping is needed, not str"),
+        ("{guardrails: {input: [{find: cards, action: block}]}}", "one of pii, secret, card"),
+        ("{guardrails: {input: [{find: card, action: hide}]}}", "one of flag, redact, block"),
+        ("{guardrails: {output: [{find: injection, action: block}]}}", "email, ip, secrets is needed, not 'injection'"),
+        ("{guardrails: {input: [{action: block}]}}", "is missing"),
+        ("{guardrails: {input: [{find: card}]}}", "is missing"),
     ],
 )
 def test_guardrails_that_cannot_be_meant_are_told_with_their_line(tmp_path: Path, spec: str, text: str) -> None:
@@ -149,5 +168,16 @@ def test_guardrails_that_cannot_be_meant_are_told_with_their_line(tmp_path: Path
     assert problem.line == 4
 
 
-def test_a_stage_that_is_none_is_an_unknown_key(tmp_path: Path) -> None:
-    assert [each.field for each in read(tmp_path, "{guardrails: {tools: {}}}").problems] == ["spec.guardrails.tools"]
+def test_a_listed_rule_that_cannot_be_meant_is_told_with_its_own_line(tmp_path: Path) -> None:
+    spec = "\n  guardrails:\n    input:\n    - {find: card, action: flag}\n    - find: email\n      action: hide\n"
+    [problem] = read(tmp_path, spec).problems
+    assert (problem.field, problem.line) == ("spec.guardrails.input[1].action", 9)
+
+
+@pytest.mark.cases(
+    ("guardrails", "field"),
+    [("{tools: {}}", "tools"), ("{input: [{find: card, action: flag, when: always}]}", "input[0].when")],
+)
+def test_a_member_of_guardrails_that_is_none_is_an_unknown_key(tmp_path: Path, guardrails: str, field: str) -> None:
+    [problem] = read(tmp_path, f"{{guardrails: {guardrails}}}").problems
+    assert (problem.field, problem.line) == (f"spec.guardrails.{field}", 4)

@@ -102,13 +102,13 @@ def test_a_backup_holds_the_audit_and_its_chain_verifies(settings: Settings, tmp
 
 
 def test_the_list_is_asked_for_with_its_filters(run: Run) -> None:
-    loom = FakeLoom(pages={"/v1/audit": {"object": "list", "data": [{"seq": 7, "action": "key.created"}]}})
+    loom = FakeLoom(pages={"/v1/audit": {"object": "list", "data": [{"seq": 7, "kind": "key.created"}]}})
     with serving(loom) as url:
-        done = run("--action", "key.created", "--user", "maria", "--url", url)
+        done = run("--kind", "key.created", "--user", "maria", "--agent", "shop", "--url", url)
     assert done.exit_code == 0, done.output
     assert "key.created" in done.stdout
     [(method, path, _, _)] = loom.asked
-    assert (method, path) == ("GET", "/v1/audit?action=key.created&user=maria&limit=50")
+    assert (method, path) == ("GET", "/v1/audit?kind=key.created&user=maria&agent=shop&limit=50")
 
 
 def test_options_of_the_list_are_refused_before_a_command(run: Run) -> None:

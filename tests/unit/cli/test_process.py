@@ -1,5 +1,8 @@
+import json
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -76,13 +79,44 @@ def test_nothing_serves_other_machines_without_a_key(tmp_path: Path, command: st
     env = {"LOOM_HOME": str(tmp_path), "LOOM_HOST": host, "LOOM_TRUSTED_PROXIES": proxies}
     done = CliRunner().invoke(main, [command], env=env)
     assert done.exit_code == (1 if command == "doctor" else 2)
-    assert f"LOOM_HOST={host!r} without LOOM_API_KEYS" in done.output
+    assert f"LOOM_HOST={host!r} needs an API key" in done.output
+    assert "set LOOM_API_KEYS=workspace=key, make a key with `loom keys create`" in done.output
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
 def test_this_machine_may_be_served_without_a_key(tmp_path: Path, host: str) -> None:
     done = CliRunner().invoke(main, ["doctor"], env={"LOOM_HOME": str(tmp_path), "LOOM_HOST": host})
-    assert "without LOOM_API_KEYS" not in done.output
+    assert "needs an API key" not in done.output
+
+
+@pytest.mark.parametrize("command", ["up", "web"])
+def test_a_key_in_the_database_is_enough_to_serve_other_machines(settings: Settings, command: str) -> None:
+    env = {"LOOM_HOME": str(settings.home), "LOOM_HOST": "192.0.2.1"}
+    made = CliRunner().invoke(main, ["keys", "create", "first", "--json"], env=env)
+    done = CliRunner().invoke(main, [command], env=env)
+    assert (done.exit_code, "needs an API key" in done.output) == (2, False)
+    assert "LOOM_HOST='192.0.2.1': cannot be listened on" in done.stderr.splitlines()[-1]
+    CliRunner().invoke(main, ["keys", "revoke", json.loads(made.stdout)["id"]], env=env)
+    assert "needs an API key" in CliRunner().invoke(main, [command], env=env).output
+
+
+@pytest.mark.parametrize("command", ["up", "web", "doctor"])
+def test_keys_that_cannot_be_read_are_a_wrong_setting(tmp_path: Path, command: str) -> None:
+    (tmp_path / "loom.db").write_bytes(b"x" * 5000)
+    done = CliRunner().invoke(main, [command], env={"LOOM_HOME": str(tmp_path), "LOOM_HOST": "0.0.0.0"})
+    assert done.exit_code == (1 if command == "doctor" else 2)
+    assert "the keys in the database cannot be read" in done.output
+    assert [file.name for file in tmp_path.iterdir()] == ["loom.db"]
+
+
+def test_looking_for_keys_leaves_the_supervisor_small(settings: Settings) -> None:
+    code = "import sys; from loom_worker.cli import setting_checks; from loom_worker.core.settings import from_env\n"
+    code += "try: from_env(checks=(*setting_checks.START, setting_checks.serving))\n"
+    code += "except Exception as error: print(type(error).__name__, 'sqlalchemy' in sys.modules)"
+    env = {"LOOM_HOME": str(settings.home), "LOOM_HOST": "0.0.0.0"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["BadSettings", "False"]
 
 
 def other_tables(file: Path) -> None:

@@ -269,12 +269,13 @@ def test_pages_lead_through_all_rows_the_newest_first(database: Database) -> Non
         (AuditFilter(user="maria"), [3, 1]),
         (AuditFilter(session_id="s1"), [2]),
         (AuditFilter(turn_id="turn_1"), [2]),
+        (AuditFilter(agent="shop"), [2]),
         (AuditFilter(since_ms=NOW_MS + 2), [3, 2]),
         (AuditFilter(until_ms=NOW_MS + 2), [1]),
     ],
 )
 def test_each_filter_lets_its_rows_pass(database: Database, where: AuditFilter, seqs: list[int]) -> None:
-    turn = entry(2, action="turn.ended", session_id="s1", turn_id="turn_1")
+    turn = entry(2, action="turn.ended", session_id="s1", turn_id="turn_1", agent="shop")
     written(database, entry(1, user="maria"), turn, entry(3, user="maria"), entry(4, workspace="other", user="maria"))
     assert [row.seq for row in listed(database, where)] == seqs
 

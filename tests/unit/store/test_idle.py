@@ -19,7 +19,7 @@ LATER_MS = NOW_MS + 30 * DAY_MS + 1_000
 
 @pytest.fixture
 def ruled(database: Database) -> Database:
-    Workspaces(database).patch(WORKSPACE, {"retention_days": 30}, now_ms=NOW_MS)
+    Workspaces(database).patch(WORKSPACE, {"retention": {"days": 30}}, now_ms=NOW_MS)
     return database
 
 
@@ -54,8 +54,8 @@ def test_without_a_rule_nothing_goes(database: Database) -> None:
     said(database, turns=1)
     swept(database, NOW_MS + 9_999 * DAY_MS)
     assert left(database) == ["s1"]
-    Workspaces(database).patch(WORKSPACE, {"retention_days": 30}, now_ms=NOW_MS)
-    Workspaces(database).patch(WORKSPACE, {"retention_days": None}, now_ms=NOW_MS)
+    Workspaces(database).patch(WORKSPACE, {"retention": {"days": 30}}, now_ms=NOW_MS)
+    Workspaces(database).patch(WORKSPACE, {"retention": None}, now_ms=NOW_MS)
     swept(database, NOW_MS + 9_999 * DAY_MS)
     assert left(database) == ["s1"]
 

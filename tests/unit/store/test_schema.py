@@ -129,7 +129,7 @@ ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
         "api_keys_by_workspace (workspace=? AND id<?)",
     ),
     "a page of the audit": (
-        lambda database: AuditRows(database).page(WORKSPACE, AuditFilter(), limit=9, after="7"),
+        lambda database: AuditRows(database).page(WORKSPACE, AuditFilter(), limit=9, after=f"aud_{7:012}00"),
         "PRIMARY KEY",
     ),
     "the audit of a session": (

@@ -82,6 +82,7 @@ def test_with_api_keys_the_try_line_has_a_header_and_no_key_is_shown() -> None:
 def test_keys_of_the_database_are_told_like_those_of_the_environment() -> None:
     text = said({}, has_stored_keys=True)
     assert "-H 'Authorization: Bearer <key>'" in text
+    assert "those with a key that `loom keys create` made" in text
     assert "only this machine" not in text
 
 

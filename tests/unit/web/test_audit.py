@@ -49,11 +49,11 @@ def test_every_act_of_an_administrator_names_the_key_that_did_it(client: FlaskCl
     # The first rotation ended the key already, so that its revocation changes nothing.
     acts.pop(2)
     mine = next(key for key in client.get("/v1/keys", headers=headers).get_json()["data"] if key["name"] == "asks")
-    for method, path, body, action in acts:
+    for method, path, body, kind in acts:
         sent = {} if body is None else {"json": body}
         assert client.open(path, method=method, headers=headers, **sent).status_code < 300, path
-        last = listed(client, headers, f"?action={action}")[0]
-        assert last["key_id"] == mine["id"], action
+        last = listed(client, headers, f"?kind={kind}")[0]
+        assert last["actor"] == mine["id"], kind
     assert stage.service.audit.verify() == ()
 
 
@@ -78,7 +78,7 @@ def test_a_row_is_what_the_document_says(client: FlaskClient, stage: WebStage) -
     schemas = {"components": document()["components"]}
     check = Draft202012Validator({**schemas, "$ref": "#/components/schemas/AuditRow"})
     rows = listed(client, headers)
-    assert {row["action"] for row in rows} == {"turn.ended", "key.created", "pairing.created"}
+    assert {row["kind"] for row in rows} == {"turn.ended", "key.created", "pairing.created"}
     for row in rows:
         check.validate(row)
 
@@ -87,8 +87,10 @@ def test_filters_and_pages_restrict_what_is_listed(client: FlaskClient, stage: W
     owner = belongings(stage, ALPHA, "ours7f3")
     headers = {"Authorization": f"Bearer {owner.secret}"}
     [ended] = listed(client, headers, f"?session={owner.ids['session_id']}")
-    assert ended["action"] == "turn.ended"
+    assert ended["kind"] == "turn.ended"
     assert listed(client, headers, f"?turn={ended['turn_id']}") == [ended]
+    assert listed(client, headers, f"?agent={ended['agent']}") == [ended]
+    assert listed(client, headers, "?agent=nobody") == []
     assert listed(client, headers, "?user=nobody") == []
     assert listed(client, headers, "?since=2099-01-01T00:00:00Z") == []
     page = client.get("/v1/audit?limit=2", headers=headers).get_json()
@@ -96,7 +98,7 @@ def test_filters_and_pages_restrict_what_is_listed(client: FlaskClient, stage: W
     assert [row["seq"] for row in [*page["data"], *rest]] == [4, 3, 2, 1]
 
 
-@pytest.mark.parametrize("query", ["?action=nothing", "?after=key_1", "?since=yesterday", "?kind=x"])
+@pytest.mark.parametrize("query", ["?kind=nothing", "?after=key_1", "?after=7", "?since=yesterday", "?action=x"])
 def test_what_cannot_be_meant_is_refused(client: FlaskClient, stage: WebStage, query: str) -> None:
     assert client.get(f"/v1/audit{query}", headers=bearer(stage)).status_code in (400, 422)
 
@@ -116,9 +118,9 @@ def test_a_key_of_the_environment_and_this_machine_are_told_apart(make_stage: Ma
     client = create_app(keyed.service).test_client()
     assert client.post("/v1/keys", headers=headers, **created).status_code == 201
     second, first = listed(client, headers)
-    assert first["key_id"] == "local"
-    assert second["key_id"].startswith("env_")
-    assert len(second["key_id"]) == len("env_") + 8
+    assert first["actor"] == "local"
+    assert second["actor"].startswith("env_")
+    assert len(second["actor"]) == len("env_") + 8
 
 
 def test_a_turn_names_the_key_that_submitted_it(client: FlaskClient, stage: WebStage) -> None:
@@ -127,4 +129,4 @@ def test_a_turn_names_the_key_that_submitted_it(client: FlaskClient, stage: WebS
     assert client.post(f"/v1/turns/{turn['id']}/cancel", headers=asks).status_code < 300
     [ended] = listed(client, admin, f"?turn={turn['id']}")
     keys = {key["id"]: key["scopes"] for key in client.get("/v1/keys", headers=admin).get_json()["data"]}
-    assert keys[ended["key_id"]] == ["chat"]
+    assert keys[ended["actor"]] == ["chat"]

@@ -24,7 +24,7 @@ def set_rules(client: FlaskClient, rules: Any) -> TestResponse:
 
 
 def rows(client: FlaskClient) -> list[Any]:
-    listed: list[Any] = client.get("/v1/audit?action=input.blocked").get_json()["data"]
+    listed: list[Any] = client.get("/v1/audit?kind=input.blocked").get_json()["data"]
     return listed
 
 
@@ -81,12 +81,28 @@ def test_a_repeat_of_a_redacted_message_is_the_same_turn(client: FlaskClient) ->
         ({"input": {"card": "hide"}}, "/guardrails/input/card"),
         ({"everywhere": {}}, "/guardrails"),
         ({"output": {"injection": "block"}}, "/guardrails/output"),
+        ({"input": "block"}, "/guardrails/input"),
+        ({"input": ["card"]}, "/guardrails/input/0"),
+        ({"input": [{"find": "pii", "action": "flag"}, {"find": "x", "action": "flag"}]}, "/guardrails/input/1/find"),
+        ({"input": [{"find": "card", "action": "hide"}]}, "/guardrails/input/0/action"),
+        ({"input": [{"find": "card"}]}, "/guardrails/input/0/action"),
+        ({"input": [{"action": "flag"}]}, "/guardrails/input/0/find"),
+        ({"input": [{"find": "card", "action": "flag", "when": 1}]}, "/guardrails/input/0/when"),
+        ({"output": [{"find": "injection", "action": "flag"}]}, "/guardrails/output/0/find"),
     ],
 )
 def test_rules_that_cannot_be_meant_are_refused(client: FlaskClient, rules: Any, pointer: str) -> None:
     answer = set_rules(client, rules)
     assert answer.status_code == 422
     assert answer.get_json()["errors"][0]["pointer"].startswith(pointer)
+
+
+def test_rules_that_are_listed_are_stored_by_kind_and_hold(client: FlaskClient) -> None:
+    rules = [{"find": "secrets", "action": "flag"}, {"find": "secret", "action": "block"}]
+    answer = set_rules(client, {"input": [{"find": "pii", "action": "redact"}], "output": rules})
+    assert answer.get_json()["guardrails"] == {"input": {"pii": "redact"}, "output": {"secret": "block"}}
+    assert client.get("/v1/workspaces/default").get_json()["guardrails"] == answer.get_json()["guardrails"]
+    assert ask(client, f"My card is {CARD}.").get_json()["input"] == "My card is [redacted card]."
 
 
 def test_rules_are_shown_and_cleared(client: FlaskClient, stage: WebStage) -> None:

@@ -143,6 +143,6 @@ def test_the_audit_says_who_deleted_whom(client: FlaskClient, stage: WebStage) -
     belongings(stage, MARIA, CANARY)
     headers = admin(stage)
     client.delete("/v1/users/maria", headers=headers)
-    [row] = client.get("/v1/audit?action=user.deleted", headers=headers).get_json()["data"]
+    [row] = client.get("/v1/audit?kind=user.deleted", headers=headers).get_json()["data"]
     [asked] = [key for key in client.get("/v1/keys", headers=headers).get_json()["data"] if key["name"] == "admin"]
-    assert (row["key_id"], row["subject"]) == (asked["id"], "maria")
+    assert (row["actor"], row["subject"]) == (asked["id"], "maria")

@@ -94,6 +94,10 @@ def test_what_was_spent_is_summed_by_purpose_and_restricted(client: FlaskClient,
         ({"model": ""}, "/model"),
         ({"colour": "red"}, ""),
         ({"budget": {"usd": -1}}, "/budget/usd"),
+        ({"retention": 0}, "/retention"),
+        ({"retention": {}}, "/retention/days"),
+        ({"retention": {"days": 4000}}, "/retention/days"),
+        ({"retention": True}, "/retention"),
     ],
 )
 def test_rules_that_cannot_be_meant_are_refused(client: FlaskClient, rules: Any, pointer: str) -> None:
@@ -108,6 +112,22 @@ def test_rules_are_shown_as_they_were_set_and_null_clears_them(client: FlaskClie
     assert {name: shown[name] for name in rules} == rules
     cleared = change(client, **dict.fromkeys(rules)).get_json()
     assert {name: cleared[name] for name in rules} == dict.fromkeys(rules)
+
+
+@pytest.mark.parametrize("retention", [30, 30.0, {"days": 30}])
+def test_retention_is_a_number_of_days_alone_or_named(client: FlaskClient, retention: Any) -> None:
+    assert change(client, retention=retention).get_json()["retention"] == {"days": 30}
+    assert client.get("/v1/workspaces/default").get_json()["retention"] == {"days": 30}
+    assert change(client, retention=None).get_json()["retention"] is None
+
+
+RULES = ("tools", "skills", "model", "provider", "budget", "guardrails", "disabled", "retention")
+
+
+@pytest.mark.cases("name", RULES)
+def test_a_workspace_has_every_rule_that_clients_can_set(client: FlaskClient, name: str) -> None:
+    value = client.get("/v1/workspaces/default").get_json()[name]
+    assert change(client, **{name: value}).status_code == 200
 
 
 def test_no_other_workspace_is_within_reach(client: FlaskClient) -> None:
