@@ -82,8 +82,9 @@ def _is_phone(text: str, number: str, start: int, end: int, *, follows: bool) ->
 def _is_cued(text: str, start: int, *, is_grouped: bool) -> bool:
     """Whether a word before a number tells that it is one."""
     before = text[max(0, start - (NEAR_CHARS if is_grouped else CLOSE_CHARS)) : start]
-    # No other number stands between. Most numbers in a table end here, without a search.
-    words = before[max(map(before.rfind, "0123456789")) + 1 :]
+    # No other number stands between, nor the gap (NUL) of one that was taken out: the word told of that one. Most
+    # numbers in a table end here, without a search.
+    words = before[max(map(before.rfind, "0123456789\0")) + 1 :]
     return len(words) > 2 and bool((_CUE if is_grouped else _SURE_CUE).search(words))
 
 

@@ -12,8 +12,8 @@ from loom_worker.tools.pool import BUILD_S
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import SLACK_MS, pickup_ms
 
-MAX_SENDS = 3
-"""A judge whose workers died so often is dead: it may be what kills them."""
+MAX_SENDS = 5
+"""A judge whose workers died so often is dead: it may be what kills them. As many as of a tool call."""
 USUAL_TIMEOUT_S = 60.0
 """For a judge that the agent's file does not have any more."""
 

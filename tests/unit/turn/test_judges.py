@@ -224,7 +224,7 @@ def test_a_judge_that_kills_its_workers_is_dead_in_the_end(stage: Stage) -> None
         stage.lapse(turn)
         turn = stage.serve(turn, owner)
     assert (turn.status, judge(turn)["passed"]) == ("completed", False)
-    assert judge(turn)["verdicts"][0]["error"] == "Its workers died 3 times."
+    assert judge(turn)["verdicts"][0]["error"] == "Its workers died 5 times."
 
 
 def test_a_verdict_that_nobody_took_up_is_sent_again(stage: Stage) -> None:
