@@ -16,9 +16,9 @@ class Client:
         """Status and body."""
         return self._ask("GET", path, None)
 
-    def submit(self, session: str, text: str) -> str:
+    def submit(self, session: str, text: str, **fields: object) -> str:
         """The id of a new turn."""
-        status, turn = self._ask("POST", f"/v1/sessions/{session}/turns", {"input": text})
+        status, turn = self._ask("POST", f"/v1/sessions/{session}/turns", {"input": text, **fields})
         assert status == 202, (status, turn)
         return str(turn["id"])
 

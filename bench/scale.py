@@ -20,6 +20,8 @@ class Scale:
     """Over four sessions, with each summarizer."""
     long_turns: int = 1200
     tool_turns: int = 15
+    judged_turns: int = 100
+    """With each panel of judges."""
     kills: int = 20
     idle_s: float = 20.0
     disk_turns: int = 1000
@@ -35,6 +37,7 @@ QUICK = Scale(
     summary_turns=60,
     long_turns=240,
     tool_turns=3,
+    judged_turns=20,
     kills=3,
     idle_s=5.0,
     disk_turns=200,
