@@ -14,7 +14,8 @@ from loom_worker.core.values.pages import Excerpt, Hit
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tools import StoredError, Tool
-from loom_worker.core.values.turns import Call, Turn, Waiting, WaitsFor
+from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.waiting import Waiting, WaitsFor
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
 from web.judge_schemas import JUDGE
 from web.schemas import (

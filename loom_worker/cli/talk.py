@@ -40,6 +40,8 @@ class Teller:
                 self._text(printable(str(event.data.get("text", ""))))
             case "tool_call.started":
                 self._remark(f"· {printable(str(event.data.get('name', 'tool')))} …")
+            case "judge.verdict":
+                self._remark(f"· {judged(event.data)}")
             case "turn.retrying" | "stream.reset":
                 self._remark("· from the start again: what was said before this line does not count")
 
@@ -97,6 +99,15 @@ def verdict(turn: Json) -> str:
     error = turn.get("error") or {}
     why = ", ".join(str(part) for part in (turn.get("reason"), error.get("message")) if part)
     return printable(f"the turn {turn['id']} is {turn['status']}" + (f" ({why})" if why else ""))
+
+
+def judged(judge: Json) -> str:
+    """What judges made of an answer, in a line: the score, and who of them found fault or gave no score."""
+    score, verdicts = judge.get("score"), judge.get("verdicts", ())
+    against = [str(each.get("name")) for each in verdicts if each.get("passed") is not True]
+    names = f" (not passed by {', '.join(against)})" if against else ""
+    again = "" if judge.get("is_last", True) else ", so the model answers again"
+    return printable(f"judged {'by nobody' if score is None else f'{score:g}'}{names}{again}")
 
 
 def still_running(turn_id: str) -> str:

@@ -47,19 +47,17 @@ def _texts(journal: Sequence[Step], answer: str) -> dict[int, str]:
     The journal does not have the text of the last reply if that is the end of the turn's answer.
     """
     shown: list[str] = []
-    is_given_anew = False
     texts: dict[int, str] = {}
     for step in journal:
-        if step.kind == "judged":
-            is_given_anew = not step.payload["is_last"]
+        if step.kind == "judged" and not step.payload["is_last"]:
+            shown.clear()  # the next reply takes the place of all that was said
         if step.kind == "reply":
-            shown = shown[:-1] if is_given_anew else shown
             before = joined(shown)
             between = BETWEEN_REPLIES if before else ""
             text = step.payload["text"]
             text = answer.removeprefix(before + between) if text is None else str(text)
             texts[step.n] = between + text
-            shown, is_given_anew = [*shown, text], False
+            shown.append(text)
     return texts
 
 

@@ -10,7 +10,7 @@ from loom_worker.guard.redact import redacted
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedText:
     """A text that was held against rules."""
 
     text: str
@@ -21,16 +21,16 @@ class Checked:
     """The kinds for which the text may not be used; empty: it may."""
 
 
-def check(stage: Stage, text: str, rules: StageRules) -> Checked:
+def check(stage: Stage, text: str, rules: StageRules) -> CheckedText:
     """Search a text for what the rules of its stage name."""
     if not rules or not text:
-        return Checked(text)
+        return CheckedText(text)
     kinds = [each.kind for each in scan(text, tuple(rules))]
     if not kinds:
-        return Checked(text)
+        return CheckedText(text)
     taken = tuple(kind for kind, action in rules.items() if action == "redact" and kind in kinds)
     blocked = tuple(kind for kind, action in rules.items() if action == "block" and kind in kinds)
-    return Checked(redacted(text, taken) if taken else text, decisions_on(stage, kinds, rules), blocked)
+    return CheckedText(redacted(text, taken) if taken else text, decisions_on(stage, kinds, rules), blocked)
 
 
 def decisions_on(stage: Stage, kinds: Iterable[str], rules: StageRules) -> tuple[Json, ...]:

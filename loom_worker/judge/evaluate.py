@@ -1,7 +1,7 @@
 """One judge looks at one answer: whatever comes of it is an Evaluation."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,21 +16,18 @@ from loom_worker.judge.grounded import grounded
 from loom_worker.judge.llm import Case
 from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.llm.meter import PaidModel
-from loom_worker.llm.model import Revocable, whole_reply
+from loom_worker.llm.model import Model, whole_reply
+from loom_worker.memory.layers import Count
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeModel:
     """The model that an agent's LLM judges ask."""
 
-    paid: PaidModel
-    """On the budgets of the turn."""
-    asked: Revocable
-    """The same, while its session exists."""
-    count: Callable[[str], int]
-    """Its tokens of a text."""
+    model: Model
+    count: Count
     budget_tokens: int
-    """What one request may hold."""
+    """What one request may hold, as ``count`` counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,8 @@ class Judging:
     caller: Caller
     model: JudgeModel | None
     """None: there is no model that understands an answer."""
-    clock: Callable[[], float] = time.monotonic
+    paid: PaidModel | None
+    """The same, as budgets see it."""
 
     def evaluate(self, member: PanelMember, case: Case) -> Evaluation:
         """Have a judge look at an answer.
@@ -93,24 +91,24 @@ class Judging:
         if self.model is None:
             raise JudgeFailed("There is no model to judge with: the demo model cannot. Name one in judge_llm.")
         reply = self._reply(self.model, member, case)
-        paid = (reply.model, reply.usage, self.model.paid.held)
+        paid = (reply.model, reply.usage, self.paid.held if self.paid else ())
         try:
             return Evaluation(llm.opinion(reply), None, *paid)
         except JudgeFailed as error:
             return Evaluation(None, str(error), *paid)
 
     def _reply(self, model: JudgeModel, member: PanelMember, case: Case) -> Reply:
-        until_s = self.clock() + member.timeout_s
+        until_s = time.monotonic() + member.timeout_s
         asked = llm.request(
             case,
             str(member.criteria),
             budget_tokens=model.budget_tokens,
             count=model.count,
-            is_given_up=lambda: self.clock() > until_s,
+            is_given_up=lambda: time.monotonic() > until_s,
         )
         try:
-            return whole_reply(model.asked, asked)
+            return whole_reply(model.model, asked)
         except Interrupted as error:
-            if self.clock() <= until_s:
+            if time.monotonic() <= until_s:
                 raise
             raise JudgeFailed(f"No verdict within {member.timeout_s:g} s.") from error

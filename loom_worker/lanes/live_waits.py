@@ -8,7 +8,8 @@ from typing import Any
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.redis_client import translate_redis_errors
-from loom_worker.core.values.turns import Turn, Waiting
+from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.waiting import Waiting
 from loom_worker.lanes import keys
 
 log = logging.getLogger(__name__)

@@ -16,6 +16,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, Session
 from loom_worker.core.values.tools import Occasion, Tool
 from loom_worker.core.values.workspaces import ALL_NAMES, NameRules
+from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.judge.llm import VERDICT_TOKENS
 from loom_worker.llm import tokens
 from loom_worker.llm.model import Model
@@ -41,7 +42,7 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.tools.registry import MORE, Registry, more_tool
 from loom_worker.turn import context
-from loom_worker.turn.agent_runtime import AgentRuntime, JudgesModel
+from loom_worker.turn.agent_runtime import AgentRuntime
 
 log = logging.getLogger(__name__)
 
@@ -202,13 +203,13 @@ class AgentRegistry:
             late=tool_set.late,
         )
 
-    def _judge(self, agent: Agent, answering: str) -> JudgesModel | None:
+    def _judge(self, agent: Agent, answering: str) -> JudgeModel | None:
         model = self._models.judge(agent, answering)
         if model is None:
             return None
         window, reserved = self._window(agent)
         room = (agent.judge_model.max_context_tokens or window) - max(reserved, VERDICT_TOKENS)
-        return JudgesModel(model, self._models.count(model.name), max(room, 0))
+        return JudgeModel(model, self._models.count(model.name), max(room, 0))
 
     def window(self, name: str) -> tuple[int, int]:
         """The window of an agent's model, and what of it is reserved for its reply, in tokens."""

@@ -9,7 +9,8 @@ from loom_worker.agents.load import Agents
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Tenant
-from loom_worker.core.values.turns import Call, Turn, Waiting, WaitsFor
+from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.lanes.live_waits import LiveWaits, WaitRecord
 from loom_worker.store.turns import Turns
 

@@ -16,13 +16,15 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tools import Caller
-from loom_worker.core.values.turns import Claim
+from loom_worker.core.values.turns import Claim, joined, standing
+from loom_worker.core.values.workspaces import NO_RULES, Rules
 from loom_worker.store import rows
 from loom_worker.store.budgets import settle
 from loom_worker.store.claims import check_fence
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, charge
 from loom_worker.store.schema import calls, sessions, steps, turns, unfinished, verdicts
+from loom_worker.store.workspace_tables import workspaces
 
 _DONE = ("status", "score", "critique", "error", "model", "finished_ms")
 """Columns that the end of a verdict sets."""
@@ -62,10 +64,18 @@ _USED = select(turns.c.usage).where(turns.c.id == bindparam("of_turn"), unfinish
 _USE = update(turns).where(turns.c.id == bindparam("of_turn")).values(usage=bindparam("new_usage"))
 _OWNER = (
     select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent, turns.c.input)
-    .add_columns(steps.c.payload, *(sessions.c[name] for name in rows.CHOSEN))
+    .add_columns(*(sessions.c[name] for name in rows.CHOSEN))
+    .add_columns(
+        select(workspaces.c.rules).where(workspaces.c.name == turns.c.workspace).scalar_subquery().label("rules")
+    )
     .join(sessions, sessions.c.lane == turns.c.lane)
-    .join(steps, and_(steps.c.turn_id == turns.c.id, steps.c.n == bindparam("of_reply")))
     .where(turns.c.id == bindparam("of_turn"), unfinished())
+)
+_SAID = (
+    select(steps)
+    .where(steps.c.turn_id == bindparam("of_turn"), steps.c.n <= bindparam("of_reply"))
+    .where(steps.c.kind.in_(("reply", "judged")))
+    .order_by(steps.c.n)
 )
 _RESULTS = (
     select(calls.c.name, calls.c.content)
@@ -86,6 +96,8 @@ class JudgedAnswer:
     answer: str
     results: tuple[tuple[str, str], ...]
     """The tools that were called before it, each with what the model read of its result."""
+    rules: Rules = NO_RULES
+    """Of its workspace."""
 
 
 class Verdicts:
@@ -113,20 +125,22 @@ class Verdicts:
         return tuple(found)
 
     def answer(self, turn_id: str, reply_n: int) -> JudgedAnswer | None:
-        """What is to be judged; None if the turn has ended, or the answer is not in its journal."""
+        """What is to be judged: all that a reader has of the answer; None if the turn has ended."""
         of_reply = {"of_turn": turn_id, "of_reply": reply_n}
         with self._database.read() as tx:
-            row = tx.execute(_OWNER, of_reply).mappings().first()
-            results = tx.execute(_RESULTS, of_reply).all() if row is not None else ()
-        if row is None:
-            return None
+            row = tx.execute(_OWNER, {"of_turn": turn_id}).mappings().first()
+            if row is None:
+                return None
+            said = standing(rows.step(step) for step in tx.execute(_SAID, of_reply).mappings())
+            results = tx.execute(_RESULTS, of_reply).all()
         return JudgedAnswer(
             agent=row["agent"],
             choice=rows.choice(row),
             caller=Caller(row["lane"], row["session_id"], row["workspace"], turn_id, "judge", row["agent"]),
             question=row["input"],
-            answer=row["payload"]["text"] or "",
+            answer=joined(step.payload["text"] for step in said),
             results=tuple((name, content or "") for name, content in results),
+            rules=Rules.of(row["rules"]),
         )
 
     def claim(

@@ -11,20 +11,11 @@ from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.skills import SkillShelf
 from loom_worker.core.values.tools import Occasion, Tool
 from loom_worker.core.values.turns import Turn
+from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.llm.model import Model
 from loom_worker.memory.layers import Count
 from loom_worker.memory.pressure import L1Room
 from loom_worker.tools.registry import Prepared, Registry
-
-
-@dataclass(frozen=True, slots=True)
-class JudgesModel:
-    """The model that an agent's judges ask."""
-
-    model: Model
-    count: Count
-    budget_tokens: int
-    """What one request may hold, as ``count`` counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +45,7 @@ class AgentRuntime:
     """Writes summaries and ranks what a search found; None: there is no LLM to do it."""
     compressor_budget_tokens: int = 0
     """What may be sent to it, in tokens as ``count`` counts them."""
-    judge: JudgesModel | None = None
+    judge: JudgeModel | None = None
     """For its LLM judges; None: there is no LLM to ask."""
     shelf: SkillShelf = field(default_factory=SkillShelf)
     """The skills of the session's workspace, of the same look that decided on the tool that reads them."""

@@ -21,7 +21,8 @@ from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
 from loom_worker.turn.channel import parts_of
 from loom_worker.turn.context import is_pressed
-from loom_worker.turn.state import TurnState, said, usage_of
+from loom_worker.turn.state import TurnState
+from loom_worker.turn.transcript import said, usage_of
 from loom_worker.turn.worker import Execution, TurnWorker
 
 log = logging.getLogger(__name__)

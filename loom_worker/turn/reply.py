@@ -34,8 +34,9 @@ from loom_worker.llm.prices import cost_usd
 from loom_worker.memory.fit import Context
 from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, scale, shown_tokens
 from loom_worker.turn.filtering import filtered
-from loom_worker.turn.state import Bill, TurnState, after, conversation
+from loom_worker.turn.state import Bill, TurnState
 from loom_worker.turn.tool_plan import Checked, named, planned, used_up
+from loom_worker.turn.transcript import after, conversation
 from loom_worker.turn.worker import Execution
 
 log = logging.getLogger(__name__)
@@ -217,10 +218,7 @@ def _listen(
             match event:
                 case TextDelta(text):
                     first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
-                    if state.is_correcting and not said:
-                        withdraw(state, writer)
-                    writer.delta(text if said else after(state.standing) + text, reply_n=state.next_n)
-                    said.append(text)
+                    _tell(text, said, state, writer)
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
                     writer.drop_deltas(reply_n=state.next_n)
@@ -231,6 +229,14 @@ def _listen(
             raise
         return _cut("".join(said), execution, sent_tokens=sent_tokens), first_token_ms
     raise StreamBroken("The model's stream ended without a reply.")
+
+
+def _tell(text: str, said: list[str], state: TurnState, writer: EventWriter) -> None:
+    """Pass on a piece of a reply; what it takes the place of is taken back with the first one."""
+    if state.is_correcting and not said:
+        withdraw(state, writer)
+    writer.delta(text if said else after(state.standing) + text, reply_n=state.next_n)
+    said.append(text)
 
 
 def _age_ms(state: TurnState, execution: Execution) -> int:

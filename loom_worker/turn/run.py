@@ -22,7 +22,8 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Caller
-from loom_worker.core.values.turns import Call, Claim, Ending, Waiting
+from loom_worker.core.values.turns import Call, Claim, Ending
+from loom_worker.core.values.waiting import Waiting
 from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import EventWriter
 from loom_worker.memory.recalled import as_text
@@ -51,7 +52,7 @@ from loom_worker.turn.filtering import allowed
 from loom_worker.turn.judging import NO_VERDICTS, Conclusion
 from loom_worker.turn.reply import ask, retell
 from loom_worker.turn.state import TurnState
-from loom_worker.turn.tool_plan import Check, Rules, check
+from loom_worker.turn.tool_plan import CallRules, Check, check
 from loom_worker.turn.waits import log_wait
 from loom_worker.turn.worker import Execution
 
@@ -270,7 +271,7 @@ def situation(state: TurnState, execution: Execution) -> Situation:
 
 def _check(calls: Sequence[Call], alive: frozenset[str], execution: Execution, now_ms: int) -> Check:
     settings = execution.worker.settings
-    rules = Rules(
+    rules = CallRules(
         alive=alive,
         tools=execution.runtime.registry,
         # A call may first wait for a free process as long as it may run, and its code be loaded.

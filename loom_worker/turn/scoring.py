@@ -6,14 +6,17 @@ from pathlib import Path
 
 from loom_worker.core.stopping import retry_until_stored
 from loom_worker.core.values.budgets import Payer, Settlement
+from loom_worker.core.values.guardrails import StageRules
 from loom_worker.core.values.judges import PanelMember, Verdict
-from loom_worker.judge.evaluate import Evaluation, JudgeModel, Judging
+from loom_worker.guard.rails import check
+from loom_worker.guard.redact import redacted
+from loom_worker.judge.evaluate import Evaluation, Judging
 from loom_worker.judge.llm import Case
 from loom_worker.llm.meter import OnBudget
 from loom_worker.llm.model import Revocable
 from loom_worker.store.verdicts import JudgedAnswer
 from loom_worker.turn.agent_runtime import AgentRuntime
-from loom_worker.turn.worker import TurnWorker
+from loom_worker.turn.worker import TurnWorker, guardrails
 
 
 def scored(
@@ -39,8 +42,8 @@ def scored(
         claimed,
         status="dead" if opinion is None else "scored",
         score=None if opinion is None else opinion.score,
-        critique=None if opinion is None else opinion.critique or None,
-        error=found.error,
+        critique=_shown(opinion.critique if opinion else "", guardrails(runtime.agent, answer.rules).output),
+        error=None if found.error is None else redacted(found.error),
         model=found.model,
         usage=found.usage,
         finished_ms=worker.clock_ms(),
@@ -49,24 +52,21 @@ def scored(
     return done, settlement
 
 
+def _shown(critique: str, rules: StageRules) -> str | None:
+    """A critique as everybody may read it: it can quote what an answer may not say."""
+    found = check("output", critique, rules)
+    return None if found.blocked_for else found.text or None
+
+
 def _evaluated(
     member: PanelMember, answer: JudgedAnswer, runtime: AgentRuntime, payer: Payer, worker: TurnWorker
 ) -> Evaluation:
-    caller = answer.caller
-    judging = Judging(
-        functions=worker.judges,
-        folder=Path(runtime.agent.file).parent.absolute(),
-        caller=caller,
-        model=_model(runtime, payer, worker),
-    )
+    caller, model, paid = answer.caller, runtime.judge, None
+    if model is not None:
+        paid = OnBudget(model.model, worker.budgets, payer, model.count)
+        # Nothing of a deleted session is sent.
+        model = replace(model, model=Revocable(paid, partial(worker.memories.is_there, payer.lane)))
+    folder = Path(runtime.agent.file).parent.absolute()
+    judging = Judging(functions=worker.judges, folder=folder, caller=caller, model=model, paid=paid)
     case = Case(caller.turn_id, answer.question, answer.answer, answer.results)
     return retry_until_stored(partial(judging.evaluate, member, case), stopping=worker.stopping)
-
-
-def _model(runtime: AgentRuntime, payer: Payer, worker: TurnWorker) -> JudgeModel | None:
-    judge = runtime.judge
-    if judge is None:
-        return None
-    paid = OnBudget(judge.model, worker.budgets, payer, judge.count)
-    asked = Revocable(paid, partial(worker.memories.is_there, payer.lane))
-    return JudgeModel(paid, asked, judge.count, judge.budget_tokens)

@@ -1,13 +1,13 @@
 """A turn as saved state: its steps and calls, and the messages they make. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from loom_worker.core.values.budgets import Amount, Reservation
-from loom_worker.core.values.chat import ChatMessage, Reply, ToolOutcome, ToolUse, Usage
+from loom_worker.core.values.chat import Reply, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Judgement, Verdict
-from loom_worker.core.values.turns import BETWEEN_REPLIES, CANCELLED, Call, Claim, Step, Turn, joined
+from loom_worker.core.values.turns import Call, Claim, Step, Turn, joined, standing
 from loom_worker.store.journal import Entries
 from loom_worker.store.rows import use_json
 
@@ -127,20 +127,21 @@ class TurnState:
 
     @property
     def standing(self) -> tuple[Step, ...]:
-        """The replies without those that judges had given anew: what the next one is added to."""
-        judged = self.judged
-        return tuple(step for step in self.replies if step.n not in judged or judged[step.n]["is_last"])
-
-    @property
-    def spoken(self) -> tuple[Step, ...]:
-        """The replies as a reader knows them: one that is to be given anew stands until another one comes."""
-        standing, last = self.standing, self.last_reply
-        return standing if last is None or last in standing else (*standing, last)
+        """What the next reply is added to: the replies since judges last had an answer given anew."""
+        return standing(self.steps)
 
     @property
     def is_correcting(self) -> bool:
-        """True while the next reply takes the place of the last one."""
-        return len(self.spoken) > len(self.standing)
+        """True while the next reply takes the place of all that was said so far."""
+        return bool(self.replies) and not self.standing
+
+    @property
+    def spoken(self) -> tuple[Step, ...]:
+        """The replies as a reader knows them: what is to be given anew stands until the next one comes."""
+        if not self.is_correcting:
+            return self.standing
+        last = next(n for n in reversed(range(len(self.steps))) if self.steps[n].kind == "judged")
+        return standing(self.steps[:last])
 
     @property
     def judge(self) -> Json | None:
@@ -340,76 +341,7 @@ def reply_payload(reply: Reply) -> Json:
     }
 
 
-def tool_uses(step: Step) -> tuple[ToolUse, ...]:
-    """The tool uses of a reply step."""
-    return tuple(ToolUse(**use) for use in step.payload["tool_uses"])
-
-
-def conversation(state: TurnState) -> tuple[ChatMessage, ...]:
-    """The running turn: the user's message, then each reply with the results of its calls.
-
-    A call without a result gets a synthetic one: without it the provider would refuse the conversation for ever.
-    """
-    return tuple(_exchanged(state))
-
-
-def _exchanged(state: TurnState) -> Iterator[ChatMessage]:
-    judged = state.judged
-    yield _question(state)
-    for step in state.replies:
-        yield from (chat for chat, _ in _reply(step, state))
-        if correction := judged.get(step.n, {}).get("correction"):
-            yield ChatMessage("user", text=correction)
-
-
-def said(state: TurnState) -> Iterator[tuple[ChatMessage, Json | None]]:
-    """Each message that the conversation keeps of the turn, with the usage of the reply it came from.
-
-    Answers that were given anew, and why, are left out.
-    """
-    yield _question(state), None
-    for step in state.spoken:
-        yield from _reply(step, state)
-
-
-def _question(state: TurnState) -> ChatMessage:
-    return ChatMessage("user", text=state.turn.input, context=state.context)
-
-
-def after(replies: Sequence[Step]) -> str:
-    """What stands between these replies and the next one's text, in the stream as in the turn's text."""
-    return BETWEEN_REPLIES if any(step.payload["text"] for step in replies) else ""
-
-
-def usage_of(data: Json | None) -> Usage | None:
-    """The usage of a reply step."""
-    return None if data is None else Usage.from_json(data)
-
-
 def _spent(claim: Claim) -> Usage:
     """What replies and verdicts cost, as the journal has it: a late verdict may have come while the turn ran."""
     replies = (Usage.from_json(step.payload["usage"]) for step in claim.steps if step.kind == "reply")
     return sum((*replies, *(verdict.usage for verdict in claim.verdicts)), Usage())
-
-
-def _reply(step: Step, state: TurnState) -> Iterator[tuple[ChatMessage, Json | None]]:
-    uses = tool_uses(step)
-    calls = [call for call in state.calls if call.reply_n == step.n]
-    if step.payload["text"].strip() or uses or step.payload["opaque"]:
-        chat = ChatMessage("assistant", text=step.payload["text"], tool_uses=uses, opaque=tuple(step.payload["opaque"]))
-        yield chat, step.payload["usage"]
-    if uses:
-        *earlier, last = (_outcome(call) for call in calls)
-        yield ChatMessage("tool", outcomes=(*earlier, replace(last, note=step.payload.get("note", "")))), None
-
-
-def _outcome(call: Call) -> ToolOutcome:
-    return ToolOutcome(
-        tool_use_id=call.id,
-        name=call.name,
-        content=CANCELLED if call.content is None else call.content,
-        is_error=call.status != "completed",
-        duration_ms=call.duration_ms or 0,
-        ref=call.ref,
-        error_id=call.error_id,
-    )

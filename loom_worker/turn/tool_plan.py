@@ -56,7 +56,7 @@ class ToolLookup(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CallRules:
     """By what calls under way are looked after."""
 
     alive: frozenset[str]
@@ -142,7 +142,7 @@ def used_up(calls: int, llm_calls: int, limits: LimitSettings) -> str:
     return f"[Loom: {' and '.join(used)} of this turn are used. Answer soon, from what you have.]" if used else ""
 
 
-def check(calls: Sequence[Call], rules: Rules, *, now_ms: int) -> Check:
+def check(calls: Sequence[Call], rules: CallRules, *, now_ms: int) -> Check:
     """Look after the calls of a turn.
 
     Args:
@@ -158,7 +158,9 @@ def check(calls: Sequence[Call], rules: Rules, *, now_ms: int) -> Check:
     )
 
 
-def _fate(call: Call, calls: Sequence[Call], rules: Rules, now_ms: int) -> Literal["send", "close", "approve", "wait"]:
+def _fate(
+    call: Call, calls: Sequence[Call], rules: CallRules, now_ms: int
+) -> Literal["send", "close", "approve", "wait"]:
     if call.status == "running":
         return _fate_of_running(call, rules, now_ms)
     if call.is_waiting:
@@ -171,7 +173,7 @@ def _fate(call: Call, calls: Sequence[Call], rules: Rules, now_ms: int) -> Liter
     return "send" if _is_overdue(call, now_ms) else "wait"
 
 
-def _fate_of_running(call: Call, rules: Rules, now_ms: int) -> Literal["send", "close", "wait"]:
+def _fate_of_running(call: Call, rules: CallRules, now_ms: int) -> Literal["send", "close", "wait"]:
     if call.worker not in rules.alive:
         tool = rules.tools.get(call.name)
         return "send" if tool is not None and tool.is_idempotent and call.sends < MAX_SENDS else "close"
@@ -212,7 +214,7 @@ def pickup_ms(sends: int) -> int:
     return min(PICKUP_MS << (sends - 1), MAX_PICKUP_MS)
 
 
-def _closed(call: Call, calls: Sequence[Call], rules: Rules, now_ms: int) -> Call:
+def _closed(call: Call, calls: Sequence[Call], rules: CallRules, now_ms: int) -> Call:
     if call.is_waiting:
         text = "Denied: nobody approved this call in time."
         return replace(call, status="denied", approval="expired", finished_ms=now_ms, content=text)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from loom_worker.core.errors import LeftAlone, LoomError, Overloaded
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import Call, Turn, Waiting, WaitsFor
+from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.guard.tolerant import Tolerant
 from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
 from loom_worker.llm.anthropic_errors import is_rate_limit

@@ -19,6 +19,7 @@ from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call, CancelAction, NewTurn, Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import queued, rebuild
+from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
@@ -44,7 +45,7 @@ from loom_worker.tools.error_channel import Failures
 from loom_worker.tools.execution import call_tool
 from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.registry import Registry
-from loom_worker.turn.agent_runtime import AgentRuntime, JudgesModel, PromptContext
+from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
 from loom_worker.turn.entrypoints import serve_call, serve_lane, serve_verdict
 from loom_worker.turn.waits import WaitTeller
 from loom_worker.turn.worker import TurnWorker
@@ -254,7 +255,7 @@ class Stage:
             input_budget_tokens=self.budget_tokens,
             l1=l1_room(self.budget_tokens, policy=self.agent.memory, most_tokens=self.settings.llm.l1_tokens),
             max_tokens=1000,
-            judge=JudgesModel(Metered(self.judge), lambda text: len(text) // 4 + 1, self.budget_tokens),
+            judge=JudgeModel(Metered(self.judge), lambda text: len(text) // 4 + 1, self.budget_tokens),
         )
 
     def submit(self, text: str = "How many?", *, session: str = "s1", **new: Any) -> Turn:

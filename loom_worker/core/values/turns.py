@@ -13,36 +13,8 @@ from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tenants import LOCAL, Actor
+from loom_worker.core.values.waiting import Waiting
 from loom_worker.core.values.workspaces import NO_RULES, Rules
-
-WaitsFor = Literal["lane", "model", "rate_limit", "tools", "judges", "person"]
-"""lane: an earlier turn of its session, or a worker · model: a reply, or the next try after an error · rate_limit: the
-provider asked to wait · tools: results of tool calls · judges: verdicts on its answer · person: a decision on calls."""
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What a turn waits for."""
-
-    waits_for: WaitsFor
-    since_ms: int
-    attempt: int | None = None
-    """Requests to the model so far for this reply, or the most sends of a call that is open; None: neither."""
-    next_try_ms: int | None = None
-    """When the model is asked again; None while nothing is postponed."""
-    last_error: str | None = None
-    """The model's latest error since its last reply, safe to show."""
-
-    def as_json(self) -> Json:
-        """``waiting`` of a Turn."""
-        return {
-            "for": self.waits_for,
-            "since": rfc3339(self.since_ms),
-            "attempt": self.attempt,
-            "next_try_at": rfc3339(self.next_try_ms),
-            "last_error": self.last_error,
-        }
-
 
 ApprovalVerdict = Literal["approve", "reject", "edit"]
 
@@ -394,6 +366,17 @@ BETWEEN_REPLIES = "\n\n"
 def joined(texts: Iterable[str | None]) -> str:
     """All that a turn said, as it is streamed and stored: the texts of its replies in order, empty ones left out."""
     return BETWEEN_REPLIES.join(filter(None, texts))
+
+
+def standing(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """The replies of a journal since judges last had an answer given anew; all of them where they never did."""
+    replies: list[Step] = []
+    for step in steps:
+        if step.kind == "reply":
+            replies.append(step)
+        elif step.kind == "judged" and not step.payload["is_last"]:
+            replies.clear()
+    return tuple(replies)
 
 
 def is_blank(text: str) -> bool:

@@ -28,8 +28,9 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.submit import submit
 from loom_worker.store.turns import Turns
 from loom_worker.turn.ending import finished
-from loom_worker.turn.state import TurnState, conversation, said, usage_of
+from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import Checked, planned
+from loom_worker.turn.transcript import conversation, said, usage_of
 from loom_worker.webhook.body import completed
 from tests.chaos.checker import check
 from tests.chaos.model_script import reply_for, script_of

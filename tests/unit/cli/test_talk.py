@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from loom_worker.cli.talk import Teller, printable, sendable, verdict
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
 
 
@@ -28,6 +29,21 @@ def test_a_tool_is_noted_on_a_line_of_its_own() -> None:
         told(delta("Let me see"), ("tool_call.started", {"name": "query"}), delta("3"))
         == "Let me see\n[· query …]\n3\n"
     )
+
+
+@pytest.mark.cases(
+    "judge, remark",
+    [
+        ({"score": 0.9, "verdicts": [{"name": "facts", "passed": True}], "is_last": True}, "judged 0.9"),
+        (
+            {"score": 0.25, "verdicts": [{"name": "facts", "passed": False}], "is_last": False},
+            "judged 0.25 (not passed by facts), so the model answers again",
+        ),
+        ({"score": None, "verdicts": [{"name": "a\x1b", "passed": None}]}, "judged by nobody (not passed by a)"),
+    ],
+)
+def test_what_judges_made_of_an_answer_is_noted(judge: Json, remark: str) -> None:
+    assert told(delta("42"), ("judge.verdict", judge)) == f"42\n[· {remark}]\n"
 
 
 @pytest.mark.parametrize("kind", ["turn.retrying", "stream.reset"])

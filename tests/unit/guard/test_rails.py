@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.guardrails import ACTIONS, KINDS, NO_GUARDRAILS, SENSITIVE, STAGES, Action, Guardrails
-from loom_worker.guard.rails import Checked, check
+from loom_worker.guard.rails import CheckedText, check
 
 rules = st.dictionaries(st.sampled_from(KINDS), st.sampled_from(ACTIONS))
 guardrails = st.fixed_dictionaries({}, optional=dict.fromkeys(STAGES, rules)).map(Guardrails.of)
@@ -14,7 +14,7 @@ TEXT = "I am jo@example.org, my card is 4111 1111 1111 1111."
 
 def test_a_text_is_redacted_and_the_decision_says_nothing_of_it() -> None:
     checked = check("input", TEXT, {"email": "redact", "card": "flag", "ssn": "block"})
-    assert checked == Checked(
+    assert checked == CheckedText(
         "I am [redacted email], my card is 4111 1111 1111 1111.",
         (
             {"kind": "guard", "name": "input.email", "outcome": "redact"},
@@ -30,8 +30,8 @@ def test_a_text_that_may_not_be_used_is_told_with_its_kinds() -> None:
 
 @pytest.mark.cases("text", ["", "Nothing here."])
 def test_what_holds_nothing_stays_as_it_is(text: str) -> None:
-    assert check("output", text, dict.fromkeys(KINDS, "block")) == Checked(text)
-    assert check("output", TEXT, {}) == Checked(TEXT)
+    assert check("output", text, dict.fromkeys(KINDS, "block")) == CheckedText(text)
+    assert check("output", TEXT, {}) == CheckedText(TEXT)
 
 
 def test_a_group_stands_for_its_kinds_and_one_that_is_named_keeps_its_own_action() -> None:

@@ -5,7 +5,8 @@ import pytest
 from loom_worker.agents import load as agent_files
 from loom_worker.core.errors import Overloaded, StreamBroken
 from loom_worker.core.values.agents import Agent, ApprovalPolicy
-from loom_worker.core.values.turns import Turn, Waiting
+from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.waiting import Waiting
 from loom_worker.lanes import keys
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.wait_reports import LATE_MS, WaitReports

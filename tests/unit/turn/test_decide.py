@@ -31,7 +31,7 @@ from loom_worker.turn.decide import (
     problem,
 )
 from loom_worker.turn.state import Bill, TurnState
-from loom_worker.turn.tool_plan import Check, Rules, check
+from loom_worker.turn.tool_plan import CallRules, Check, check
 
 LIMITS = LimitSettings()
 NOW_MS = 1_000_000
@@ -68,7 +68,7 @@ def situation(work: TurnState, **changes: Any) -> Situation:
 
 
 def looked_after(work: TurnState, alive: frozenset[str] = frozenset({"w1"})) -> Check:
-    return check(work.calls, Rules(alive, Tools(), timeout_s=30.0, concurrency=10), now_ms=NOW_MS)
+    return check(work.calls, CallRules(alive, Tools(), timeout_s=30.0, concurrency=10), now_ms=NOW_MS)
 
 
 class Tools:
@@ -211,7 +211,7 @@ def test_a_question_nobody_answered_is_decided_by_the_policy() -> None:
     decision = after(work)
     assert isinstance(decision, Close)
     assert [call.status for call in decision.calls] == ["denied"]
-    rules = Rules(frozenset(), Tools(), timeout_s=30.0, concurrency=10, on_timeout="approve")
+    rules = CallRules(frozenset(), Tools(), timeout_s=30.0, concurrency=10, on_timeout="approve")
     assert isinstance(after(work, check=check(work.calls, rules, now_ms=NOW_MS)), Approve)
 
 

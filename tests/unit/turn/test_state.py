@@ -4,7 +4,8 @@ from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Reply, ToolUse, Usage
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.turns import Call, Claim, Step, Turn
-from loom_worker.turn.state import TurnState, tool_uses
+from loom_worker.turn.state import TurnState
+from loom_worker.turn.transcript import tool_uses
 
 TURN = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", 0)
 REPLY = Reply(

@@ -12,7 +12,17 @@ from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.chat import ToolSpec, ToolUse
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Call
-from loom_worker.turn.tool_plan import MAX_PICKUP_MS, PICKUP_MS, Check, Checked, Rules, check, named, planned, used_up
+from loom_worker.turn.tool_plan import (
+    MAX_PICKUP_MS,
+    PICKUP_MS,
+    CallRules,
+    Check,
+    Checked,
+    check,
+    named,
+    planned,
+    used_up,
+)
 
 LIMITS = LimitSettings(max_tool_calls=5, max_calls_per_reply=3)
 
@@ -34,7 +44,7 @@ class AnyTool:
 
 def looked(calls: Sequence[Call], *alive: str, now_ms: int = 0, **rules: Any) -> Check:
     usual = {"tools": AnyTool(), "timeout_s": 30.0, "concurrency": 10}
-    return check(calls, Rules(frozenset(alive), **{**usual, **rules}), now_ms=now_ms)
+    return check(calls, CallRules(frozenset(alive), **{**usual, **rules}), now_ms=now_ms)
 
 
 def uses(n: int) -> list[ToolUse]:

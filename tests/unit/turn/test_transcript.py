@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from loom_worker.core.values.chat import Reply, ToolUse, Usage
 from loom_worker.core.values.sessions import Choice
-from loom_worker.core.values.turns import Call, Claim, Turn
-from loom_worker.turn.state import CANCELLED, TurnState, conversation, said, usage_of
+from loom_worker.core.values.turns import CANCELLED, Call, Claim, Turn
+from loom_worker.turn.state import TurnState
+from loom_worker.turn.transcript import conversation, said, usage_of
 
 TURN = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", 0)
 NEW = TurnState.begin(Claim(TURN, (), rom=None, kernel={}, choice=Choice(), user=None))
