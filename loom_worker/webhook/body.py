@@ -8,6 +8,7 @@ from typing import Any
 from loom_worker.core.values.cutting import dump, entries, fit, items, size_bytes, text
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.judges import shortened
 from loom_worker.core.values.turns import Turn
 
 LIMIT_BYTES = 20_000
@@ -32,9 +33,9 @@ class WebhookBodies:
 def completed(turn: Turn, *, now_ms: int, url: str) -> str:
     """Return the JSON text that says how a turn ended: below 20 kB, without lone surrogates or NaN.
 
-    What does not fit is cut, the least missed first: the answer as messages, tool calls, patterns, metadata, the
-    question, the error, and the answer last. Then ``data`` has ``truncated: true`` and the ``url`` at which the whole
-    turn can be read.
+    What does not fit is cut, the least missed first: the answer as messages, tool calls, verdicts of judges, patterns,
+    metadata, the question, the error, and the answer last. Then ``data`` has ``truncated: true`` and the ``url`` at
+    which the whole turn can be read.
     """
     event: Json = {"type": f"turn.{turn.status}", "timestamp": rfc3339(now_ms), "data": _clean(turn.as_json())}
     whole = dump(event)
@@ -77,6 +78,7 @@ def _slim(call: Json) -> Json:
 _BUDGETS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
     "output_parts": (500, items),
     "tool_calls": (3_000, _calls),
+    "judge": (1_500, shortened),
     "patterns": (500, items),
     "metadata": (1_500, entries),
     "input": (2_000, text),
@@ -86,4 +88,4 @@ _BUDGETS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
     "trace_id": (500, text),
     "retry_of": (500, text),
 }
-"""Bytes of each field once something has to give, in that order; the answer has what is left, 7 kB at the least."""
+"""Bytes of each field once something has to give, in that order; the answer has what is left, 5 kB at the least."""

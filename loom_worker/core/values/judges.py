@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.cutting import dump, items, size_bytes
 from loom_worker.core.values.json import Json
 
 JudgeType = Literal["llm", "contains", "regex", "json_schema", "grounded", "python"]
@@ -144,6 +145,20 @@ class Judgement:
     def of_step(cls, payload: Json) -> "Judgement":
         """Read what the journal has of it."""
         return cls(payload["score"], payload["passed"], payload["withheld_for"])
+
+
+LISTED_CHARS = 200
+"""Of a critique or an error where a judge is shown in short."""
+
+
+def shortened(judge: Json, budget: int) -> Json:
+    """``judge`` of a Turn with little of each critique, and as many verdicts as fit."""
+    verdicts = [
+        {name: value[:LISTED_CHARS] if isinstance(value, str) else value for name, value in verdict.items()}
+        for verdict in judge["verdicts"]
+    ]
+    rest = size_bytes(dump({**judge, "verdicts": []}))
+    return {**judge, "verdicts": items(verdicts, budget - rest)}
 
 
 def cost_by_model(verdicts: Iterable[Verdict]) -> dict[str, Usage]:

@@ -10,7 +10,7 @@ from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.core.values.json import Json, rfc3339
-from loom_worker.core.values.judges import Verdict
+from loom_worker.core.values.judges import Verdict, shortened
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.core.values.waiting import Waiting
@@ -251,7 +251,7 @@ class Turn:
             "output_parts": self.output_parts and tuple(fit(list(self.output_parts), FIELD_BYTES, items)),
             "metadata": fit(self.metadata, FIELD_BYTES, entries),
             "error": fit(self.error, FIELD_BYTES, entries),
-            "judge": fit(self.judge, FIELD_BYTES, entries),
+            "judge": fit(self.judge, FIELD_BYTES, shortened),
             "patterns": tuple(fit(list(self.patterns), FIELD_BYTES, items)),
             "calls": calls if calls != self.calls else self.calls,
         }

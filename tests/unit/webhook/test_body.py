@@ -36,6 +36,17 @@ CALLS = st.builds(
     status=st.sampled_from(["completed", "failed", "timeout", "cancelled"]),
     content=st.none() | TEXTS,
 )
+SCORES = st.none() | st.floats(0, 1)
+VERDICTS = st.fixed_dictionaries({"name": TEXTS, "score": SCORES, "critique": TEXTS, "error": TEXTS})
+MANY = st.lists(VERDICTS, max_size=3).flatmap(lambda each: st.sampled_from([1, 7]).map(lambda n: each * n))
+JUDGES = st.fixed_dictionaries(
+    {
+        "score": SCORES,
+        "passed": st.none() | st.booleans(),
+        "attempts": st.integers(1, 10),
+        "verdicts": MANY,
+    }
+)
 TURNS = st.builds(
     Turn,
     id=st.just("turn_01"),
@@ -50,6 +61,7 @@ TURNS = st.builds(
     reason=st.none() | TEXTS,
     output_text=st.none() | TEXTS,
     error=st.none() | OBJECTS,
+    judge=st.none() | JUDGES,
     patterns=st.lists(OBJECTS, max_size=3).map(tuple),
     metadata=OBJECTS,
     trace_id=st.none() | TEXTS,
@@ -131,6 +143,15 @@ def test_the_answer_outlives_long_tool_results() -> None:
     assert data["truncated"] is True
     assert [call["id"] for call in data["tool_calls"]][:2] == ["toolu_0", "toolu_1"]
     assert all(len(call["content"]) <= 300 for call in data["tool_calls"])
+
+
+def test_the_score_outlives_long_critiques() -> None:
+    verdicts = [{"name": f"judge {n}", "score": 0.1, "critique": "c" * 1_000} for n in range(20)]
+    judge = {"score": 0.1, "passed": False, "attempts": 3, "verdicts": verdicts}
+    data = data_of(a_turn(output_text="a" * 9000, judge=judge))
+    assert {**data["judge"], "verdicts": None} == {**judge, "verdicts": None}
+    assert [verdict["name"] for verdict in data["judge"]["verdicts"]][:2] == ["judge 0", "judge 1"]
+    assert data["output_text"] == "a" * 9000
 
 
 def test_short_metadata_survives_a_long_neighbour_and_keeps_its_order() -> None:
