@@ -9,10 +9,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from statistics import median
 
-from loom_worker.core.values.judges import Judgement, Panel, Strategy, Verdict
-
-DIGITS = 4
-"""Of a score that is shown; whether an answer passes is decided before it is rounded."""
+from loom_worker.core.values.judges import SCORE_DIGITS, Judgement, Panel, Strategy, Verdict
 
 Weighed = tuple[Fraction, Fraction]
 """A score and its weight."""
@@ -35,7 +32,7 @@ def judgement(verdicts: Sequence[Verdict], panel: Panel) -> Judgement:
     else:
         score = _STRATEGIES[panel.strategy](counted)
         passed = score >= threshold
-    return Judgement(round(float(score), DIGITS), passed and withheld_for is None, withheld_for)
+    return Judgement(round(float(score), SCORE_DIGITS), passed and withheld_for is None, withheld_for)
 
 
 def _objects(verdict: Verdict, threshold: float) -> bool:

@@ -2,8 +2,8 @@
 
 A number is grounded if a source has one that is the same when rounded as the answer rounds it, thousands and millions
 in words, and shares as percentages, included. A name is a word in capitals that does not just begin a sentence; it is
-grounded if it occurs as a word. Signs, marks of lists and names of months are left out. What the user said is a source,
-too: an answer may repeat the question.
+grounded if it occurs as a word. Signs, marks of lists, dates, years and names of months are left out. What the user
+said is a source, too: an answer may repeat the question.
 """
 
 from bisect import bisect_left
@@ -26,6 +26,10 @@ _NUMBER = regex.compile(
     r"(?:[ \u00a0]?(?P<unit>%|percent\b|thousand\b|million\b|billion\b|[kKM]\b|bn\b))?+(?![\p{L}\p{N}_])"
 )
 _SCALES = {"thousand": 3, "k": 3, "million": 6, "m": 6, "billion": 9, "bn": 9}
+_DATE = regex.compile(
+    r"(?<!\d)(?:\d{4}-\d\d?-\d\d?(?:[T ]\d\d:\d\d(?::\d\d)?)?|\d{1,2}([./-])\d{1,2}\1(?:19|20)\d\d)(?!\d)"
+)
+_YEAR = regex.compile(r"(?:19|20)\d\d")
 _LIST_MARK = regex.compile(r"(?m)^[ \t>]*+(?:\d{1,3}[.)]|[-*+\u2022])[ \t]++|^[ \t]*+#{1,6}[ \t]++")
 _EMPHASIS = regex.compile(r"[*_`#|]++")
 _WORD = regex.compile(r"[\p{L}\p{N}](?:[\p{L}\p{N}\p{M}]|['\u2019&.-](?=[\p{L}\p{N}]))*+")
@@ -43,12 +47,13 @@ def grounded(answer: str, sources: Sequence[str], parts: Sequence[str] = PARTS) 
         sources: results of the turn's tools, and what the user said.
         parts: what is looked for, of PARTS.
     """
-    text = _EMPHASIS.sub(" ", _LIST_MARK.sub("\n", answer))
+    text = _DATE.sub(" ", _EMPHASIS.sub(" ", _LIST_MARK.sub("\n", answer)))
     known_words = {word.casefold() for source in sources for word in _WORD.findall(_EMPHASIS.sub(" ", source))}
     wanted: dict[str, bool] = {}
     if "numbers" in parts:
         known = sorted(value for source in sources for value in _values(source))
-        wanted |= {each: _is_number_known(found, known, known_words) for each, found in _numbers(text).items()}
+        numbers = {each: found for each, found in _numbers(text).items() if not _YEAR.fullmatch(each)}
+        wanted |= {each: _is_number_known(found, known, known_words) for each, found in numbers.items()}
     if "names" in parts:
         wanted |= {name: _is_name_known(name, known_words) for name in _names(text)}
     missing = [each for each, is_known in wanted.items() if not is_known]

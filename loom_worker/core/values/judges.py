@@ -24,6 +24,10 @@ STRATEGY_ALIASES: dict[str, Strategy] = {
 Criticality = Literal["non_critical", "critical", "safety_critical"]
 CRITICALITIES: tuple[Criticality, ...] = get_args(Criticality)
 
+CORRECTION = "[Loom: your answer was judged "
+"""How the message begins that asks a model to answer again."""
+SCORE_DIGITS = 4
+"""Of a score that is shown; whether an answer passes is decided before it is rounded."""
 THRESHOLD = 0.7
 MOST_ANSWERS, USUAL_ANSWERS = 10, 3
 MOST_MEMBERS = 20
@@ -118,7 +122,7 @@ class Verdict:
             "name": self.name,
             "type": self.type,
             "status": self.status,
-            "score": self.score,
+            "score": None if self.score is None else round(self.score, SCORE_DIGITS),
             "passed": None if self.score is None else self.score >= threshold,
             "critique": self.critique,
             "error": self.error,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.judges import CORRECTION
 from loom_worker.demo.pattern_queries import (
     INTRODUCTION,
     NO_LLM,
@@ -108,7 +109,7 @@ def current(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, tuple[ToolO
     """The user message that is being answered, and the outcomes since."""
     since: list[ToolOutcome] = []
     for message in reversed(messages):
-        if message.role == "user":
+        if message.role == "user" and not message.text.startswith(CORRECTION):
             return message, tuple(since)
         since = [*message.outcomes, *since]
     return ChatMessage("user"), ()

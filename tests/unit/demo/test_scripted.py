@@ -9,6 +9,7 @@ from loom_worker.core.errors import Interrupted, ProviderFailed
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ToolOutcome, ToolSpec
+from loom_worker.core.values.judges import CORRECTION
 from loom_worker.core.values.patterns import Pattern, PatternMatch
 from loom_worker.demo.pattern_queries import missing_tables, read_queries
 from loom_worker.demo.scripted import Scripted, latency_s
@@ -78,6 +79,13 @@ def test_no_shipped_pattern_is_taken_to_read_tables_that_the_shop_does_not_have(
     tasks = read_queries(for_message(PatternMatch(pattern, 1.0)))
     assert tasks
     assert missing_tables(tasks[0].tables(), call(open_shop(), "list_tables", {})) == ()
+
+
+def test_an_answer_that_judges_had_given_anew_is_given_again() -> None:
+    shop = open_shop()
+    before = converse(BEST, shop)
+    correction = ChatMessage("user", f"{CORRECTION}0.2; 0.7 is needed. Answer the question above again.")
+    assert reply(request(*before, correction)).text == before[-1].text
 
 
 def test_three_products_are_three_products_with_their_revenue() -> None:

@@ -21,6 +21,7 @@ def score(answer: str, *parts: str) -> float:
         "A share of 12 %, or 12.3 percent; it fell by 12.5.",
         "1. Mossby: 267\n2. 2025 as a whole: **38,458**",
         "In March the Microphone did well.",
+        "From 2024-01-01 to 31.12.2024, so in 2024, 267 units.",
         "## Result\n\n| Product | Units |\n|---|---|\n| Mossby | 267 |",
         "Nothing to report.",
         "",
