@@ -69,9 +69,12 @@ def _numbers(text: str) -> dict[str, "regex.Match[str]"]:
 
 
 def _is_number_known(found: "regex.Match[str]", known: Sequence[Decimal], words: set[str]) -> bool:
-    if found[0].casefold() in words:
+    if found[0].casefold() in words or any(_is_near(value, step, known) for value, step in _meanings(found)):
         return True
-    return any(_is_near(value, step, known) for value, step in _meanings(found))
+    parts = _parts(found[0])
+    return bool(parts) and all(
+        any(_is_near(value, _step(digits), known) for value, digits in _readings(part)) for part in parts
+    )
 
 
 def _is_near(value: Decimal, step: Decimal, known: Sequence[Decimal]) -> bool:
@@ -84,15 +87,28 @@ def _meanings(found: "regex.Match[str]") -> Iterator[tuple[Decimal, Decimal]]:
     """The values that a number may stand for, each with the size of its last digit."""
     unit = (found["unit"] or "").casefold()
     for value, digits in _readings(found[0][: found.start("unit") - found.start()] if unit else found[0]):
-        step = Decimal(1).scaleb(-digits)
+        step = _step(digits)
         exponent = _SCALES.get(unit, 0)
         yield value.scaleb(exponent), step.scaleb(exponent)
         if unit in ("%", "percent"):
             yield value.scaleb(-2), step.scaleb(-2)
 
 
+def _step(digits: int) -> Decimal:
+    """The size of the last of so many digits behind the point."""
+    return Decimal(1).scaleb(-digits)
+
+
 def _values(text: str) -> Iterator[Decimal]:
-    return (value for found in _numbers(text).values() for value, _ in _meanings(found))
+    for written, found in _numbers(text).items():
+        yield from (value for value, _ in _meanings(found))
+        yield from (value for part in _parts(written) for value, _ in _readings(part))
+
+
+def _parts(written: str) -> list[str]:
+    """The numbers of a list without spaces, such as those of a row of JSON; none if there is no comma."""
+    parts = written.split(",")
+    return parts if len(parts) > 1 else []
 
 
 def _readings(written: str) -> Iterator[tuple[Decimal, int]]:

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from loom_worker.judge.grounded import grounded
 
+TABLE = '{"rows":[["2026-01",107083.65,685],["2026-02",92408.87,502]]}'
 ROWS = '[{"product": "Mossby Studio Microphone", "revenue": 38458.41, "units": 267, "share": 0.1234, "delta": -12.5}]'
 QUESTION = "How did the Mossby microphone do in 2025?"
 
@@ -47,6 +48,12 @@ def test_what_they_did_not_is_named(answer: str, missing: str) -> None:
     found = grounded(answer, [ROWS, QUESTION])
     assert found.score < 1.0
     assert found.critique == f"not in the results of this turn's tools: {missing}"
+
+
+def test_numbers_of_a_row_without_spaces_are_numbers_each() -> None:
+    assert grounded("January: 107,083.65 with 685 orders, February: 92,409 with 502.", [TABLE]).score == 1.0
+    assert grounded("It was 685,502.", [TABLE]).score == 1.0
+    assert grounded("January: 107,083.66.", [TABLE]).score < 1.0
 
 
 def test_one_part_alone_can_be_looked_for() -> None:
