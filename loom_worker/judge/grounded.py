@@ -8,7 +8,7 @@ said is a source, too: an answer may repeat the question.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 import regex
 
@@ -18,6 +18,8 @@ PARTS = ("numbers", "names")
 """What can be looked for."""
 MOST_SHOWN = 10
 """Of what is not grounded, in the critique."""
+MOST_PARTS = 1_000
+"""Of a list of numbers without spaces."""
 MOST_DIGITS = 30
 """Of a number; longer ones are identifiers, and compared as words."""
 
@@ -25,6 +27,12 @@ _NUMBER = regex.compile(
     r"(?<![\p{L}\p{N}_])\d++(?:[.,'\u2019\u00a0\u202f]\d++)*+"
     r"(?:[ \u00a0]?(?P<unit>%|percent\b|thousand\b|million\b|billion\b|[kKM]\b|bn\b))?+(?![\p{L}\p{N}_])"
 )
+_SPACES = regex.compile(r"['\u2019\u00a0\u202f ]")
+_FORMS = (
+    (regex.compile(r"(?P<whole>\d+|\d{1,3}(?:,\d{2,3})*,\d{3})(?:\.(?P<fraction>\d+))?"), ","),
+    (regex.compile(r"(?P<whole>\d+|\d{1,3}(?:\.\d{2,3})*\.\d{3})(?:,(?P<fraction>\d+))?"), "."),
+)
+"""Numbers with points and with commas before their fraction, each with what parts their thousands."""
 _SCALES = {"thousand": 3, "k": 3, "million": 6, "m": 6, "billion": 9, "bn": 9}
 _DATE = regex.compile(
     r"(?<!\d)(?:\d{4}-\d\d?-\d\d?(?:[T ]\d\d:\d\d(?::\d\d)?)?|\d{1,2}([./-])\d{1,2}\1(?:19|20)\d\d)(?!\d)"
@@ -107,22 +115,19 @@ def _values(text: str) -> Iterator[Decimal]:
 
 def _parts(written: str) -> list[str]:
     """The numbers of a list without spaces, such as those of a row of JSON; none if there is no comma."""
-    parts = written.split(",")
-    return parts if len(parts) > 1 else []
+    parts = written.split(",", MOST_PARTS)
+    return parts[:MOST_PARTS] if len(parts) > 1 else []
 
 
 def _readings(written: str) -> Iterator[tuple[Decimal, int]]:
     """A number as it may be meant, with its digits behind the point: 1,234 is a thousand, or one and a bit."""
-    plain = regex.sub(r"['\u2019\u00a0\u202f ]", "", written)
+    plain = _SPACES.sub("", written)
     if len(plain) > MOST_DIGITS:
         return
-    for point, comma in ((".", ","), (",", ".")):
-        whole, _, fraction = plain.replace(comma, "").partition(point)
-        if point not in fraction:
-            try:
-                yield Decimal(f"{whole}.{fraction or 0}"), len(fraction)
-            except InvalidOperation:
-                continue
+    for form, comma in _FORMS:
+        if found := form.fullmatch(plain):
+            fraction = found["fraction"] or ""
+            yield Decimal(f"{found['whole'].replace(comma, '')}.{fraction or 0}"), len(fraction)
 
 
 def _names(text: str) -> Iterator[str]:
