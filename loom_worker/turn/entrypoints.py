@@ -171,8 +171,8 @@ def serve_verdict(turn_id: str, reply_n: int, position: int, send: int, worker: 
     store = partial(worker.verdicts.close, answer.caller, done, settlement)
     left = retry_until_stored(store, stopping=worker.stopping)
     crash_points.reached("judge.stored")
-    if left == 0:
-        serve_wake(answer.caller.lane, ticket(turn_id, reply_n), worker)
+    if left == 0:  # of a judge that was asked again this is another signal
+        serve_wake(answer.caller.lane, f"{ticket(turn_id, reply_n)}:judge:{send}", worker)
 
 
 def serve_wake(lane: str, turn_ticket: str, worker: TurnWorker) -> None:

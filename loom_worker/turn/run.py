@@ -148,7 +148,6 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
             case FanOut(calls):
                 return Parked(state, park_ms, calls=calls)
             case AskJudges(verdicts):
-                state = saved(state, execution, writer)
                 return Parked(state, park_ms, verdicts=verdicts)
             case GiveUp(verdicts):
                 state = _give_up(saved(state, execution, writer), verdicts, execution)
