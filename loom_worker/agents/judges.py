@@ -25,7 +25,7 @@ from loom_worker.judge.checks import compiled, validator
 from loom_worker.judge.grounded import PARTS
 
 NAME_CHARS = 64
-USUAL_TIMEOUT_S = {"llm": 60.0}
+USUAL_TIMEOUT_S = {"llm": 60.0, "json_schema": 10.0}
 """For one verdict, by the judge's type."""
 OTHER_TIMEOUT_S = 30.0
 

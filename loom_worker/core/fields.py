@@ -166,7 +166,7 @@ class Fields:
         value = self.get(key)
         if value is None:
             return None
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and _is_finite(value)
         if not is_number or value < 0 or value > most or (value == 0 and most == float("inf")):
             needed = "a number above 0" if most == float("inf") else f"a number from 0 to {most:g}"
             raise self.invalid(key, needed, value)
@@ -217,6 +217,13 @@ class Fields:
                 yield spelled(self.place_of(str(key))), next(iter(similar), "")
         for child in self._children:
             yield from child.unknown()
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return isfinite(number)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
 
 
 def invalid(place: Place, needed: str, value: Any) -> InvalidField:

@@ -1,11 +1,14 @@
-"""Judges that follow a rule: texts that must occur, a pattern, a JSON Schema. Pure, and bounded in time.
+"""Judges that follow a rule: texts that must occur, a pattern, a JSON Schema. Pure.
 
-What is compared is the answer alone; no text in it can change what is looked for. Patterns are searched by the package
-``regex``, which ends at a deadline and lets other threads run meanwhile: ``re`` could be kept busy for hours by a
-pattern with nested repetitions, and would stop the whole process with it.
+What is compared is the answer alone; no text in it can change what is looked for, and one that makes the look last too
+long does not pass. Patterns are searched by the package ``regex``, which ends at a deadline and lets other threads run
+meanwhile: ``re`` could be kept busy for hours by a pattern with nested repetitions, and would stop the whole process
+with it. An answer of forty characters can make a recursive schema take minutes and gigabytes: ``fits`` is for a child
+process (python_judges.py).
 """
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,12 +22,14 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from loom_worker.core.errors import BadSettings, JudgeFailed
+from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.json import Json
 from loom_worker.tools.schemas import check_references, pointer
 
+log = logging.getLogger(__name__)
+
 PATTERN_S = 1.0
-"""For one search; longer means that the pattern is to blame, and the judge is dead."""
+"""For one search; what was not found by then counts as not found."""
 _BLANKS = re.compile(r"\s+")
 _BLOCK = re.compile(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", re.DOTALL)
 """An answer that is nothing but one block of code."""
@@ -57,18 +62,14 @@ def contains(answer: str, criteria: Json) -> Opinion:
         *([f"one of {', '.join(map(repr, choices))} is missing"] if lacks_choice else []),
     ]
     conditions = len(criteria.get("all", ())) + len(criteria.get("none", ())) + bool(choices)
-    return Opinion(1.0 - len(flaws) / conditions, "; ".join(flaws))
+    return Opinion((conditions - len(flaws)) / conditions, "; ".join(flaws))
 
 
 def matches(answer: str, patterns: Sequence[str]) -> Opinion:
-    """The share of patterns that are found somewhere in an answer.
-
-    Raises:
-        JudgeFailed: a search took longer than PATTERN_S.
-    """
+    """The share of patterns that are found somewhere in an answer."""
     missing = [pattern for pattern in patterns if not _is_found(pattern, answer)]
     critique = "; ".join(f"nothing matches the pattern {pattern}" for pattern in missing)
-    return Opinion(1.0 - len(missing) / len(patterns), critique)
+    return Opinion((len(patterns) - len(missing)) / len(patterns), critique)
 
 
 def compiled(pattern: str) -> "regex.Pattern[str]":
@@ -84,16 +85,12 @@ def compiled(pattern: str) -> "regex.Pattern[str]":
 
 
 def fits(answer: str, schema: Json) -> Opinion:
-    """1 for an answer that is JSON and fits a schema, 0 for any other; one block of code may hold the JSON.
-
-    Raises:
-        JudgeFailed: a pattern of the schema took longer than PATTERN_S.
-    """
+    """1 for an answer that is JSON and fits a schema, 0 for any other; one block of code may hold the JSON."""
     block = _BLOCK.fullmatch(answer)
     try:
         value = json.loads(block[1] if block else answer, parse_constant=_no_constant)
         wrong = best_match(validator(json.dumps(schema)).iter_errors(value))
-    except (ValueError, RecursionError) as error:
+    except (ValueError, ArithmeticError, RecursionError, MemoryError) as error:
         return Opinion(0.0, f"the answer must be JSON and nothing else: {error}")
     return Opinion(1.0) if wrong is None else Opinion(0.0, f"{pointer(wrong)}: {wrong.message[:300]}")
 
@@ -103,7 +100,8 @@ def validator(schema: str) -> Any:
     """The validator of a schema, given as JSON; it fetches nothing, and its patterns are searched as ``matches`` does.
 
     Raises:
-        BadSettings: it is no JSON Schema, refers to another one, or has ``patternProperties``.
+        BadSettings: it is no JSON Schema, refers to another one or to itself without end, or has
+            ``patternProperties``.
     """
     content = json.loads(schema)
     if '"patternProperties"' in schema:
@@ -117,14 +115,20 @@ def validator(schema: str) -> Any:
         raise BadSettings(f"the schema refers to {error.ref!r}, which is not in it") from error
     for pattern in _patterns(content):
         compiled(pattern)
-    return _Bounded(content, registry=Registry())
+    made = _Bounded(content, registry=Registry())
+    try:
+        made.is_valid(None)
+    except RecursionError as error:
+        raise BadSettings("the schema refers to itself without end") from error
+    return made
 
 
 def _is_found(pattern: str, text: str) -> bool:
     try:
         return compiled(pattern).search(text, timeout=PATTERN_S, concurrent=True) is not None
-    except TimeoutError as error:
-        raise JudgeFailed(f"the pattern {pattern} took longer than {PATTERN_S:g} s; write it without") from error
+    except TimeoutError:
+        log.warning("a judge's pattern takes longer than %g s; write it without nested repetitions", PATTERN_S)
+        return False
 
 
 def _pattern(_validator: Any, pattern: str, instance: object, _schema: object) -> Iterator[ValidationError]:

@@ -1,5 +1,6 @@
 """One judge looks at one answer: whatever comes of it is an Evaluation."""
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.llm.meter import PaidModel
 from loom_worker.llm.model import Model, whole_reply
 from loom_worker.memory.layers import Count
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,9 @@ class Judging:
         except LoomError as error:
             # What was set aside for a call that broke stays so: nobody knows whether the provider was paid.
             return Evaluation(None, str(error))
+        except Exception as error:  # whatever an answer makes a judge run into ends as a verdict, and holds no turn up
+            log.exception("a judge failed unforeseen", extra={"turn": case.turn_id})
+            return Evaluation(None, f"The judge failed: {type(error).__name__}.")
 
     def _opinion(self, member: PanelMember, case: Case) -> Opinion:
         match member.type:
@@ -80,7 +86,7 @@ class Judging:
             case "regex":
                 return checks.matches(case.answer, member.criteria)
             case "json_schema":
-                return checks.fits(case.answer, member.criteria)
+                return self.functions.schema_opinion(member, case, self.caller)
             case "grounded":
                 sources = [case.question, *(text for _, text in case.results)]
                 return grounded(case.answer, sources, member.criteria)

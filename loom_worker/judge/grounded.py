@@ -24,10 +24,10 @@ MOST_DIGITS = 30
 """Of a number; longer ones are identifiers, and compared as words."""
 
 _NUMBER = regex.compile(
-    r"(?<![\p{L}\p{N}_])\d++(?:[.,'\u2019\u00a0\u202f]\d++)*+"
-    r"(?:[ \u00a0]?(?P<unit>%|percent\b|thousand\b|million\b|billion\b|[kKM]\b|bn\b))?+(?![\p{L}\p{N}_])"
+    r"(?<![\p{L}\p{N}_])\d++(?:[.,'\u2019\u00a0\u2009\u202f]\d++)*+"
+    r"(?:[ \u00a0]?(?P<unit>%|percent\b|thousand\b|million\b|billion\b|[kKM]\b|bn\b))?+(?![\p{N}_])"
 )
-_SPACES = regex.compile(r"['\u2019\u00a0\u202f ]")
+_SPACES = regex.compile(r"['\u2019\u00a0\u2009\u202f ]")
 _FORMS = (
     (regex.compile(r"(?P<whole>\d+|\d{1,3}(?:,\d{2,3})*,\d{3})(?:\.(?P<fraction>\d+))?"), ","),
     (regex.compile(r"(?P<whole>\d+|\d{1,3}(?:\.\d{2,3})*\.\d{3})(?:,(?P<fraction>\d+))?"), "."),
@@ -68,7 +68,7 @@ def grounded(answer: str, sources: Sequence[str], parts: Sequence[str] = PARTS) 
     if not missing:
         return Opinion(1.0)
     shown = ", ".join(missing[:MOST_SHOWN]) + (f" and {len(missing) - MOST_SHOWN} more" * (len(missing) > MOST_SHOWN))
-    return Opinion(1.0 - len(missing) / len(wanted), f"not in the results of this turn's tools: {shown}")
+    return Opinion((len(wanted) - len(missing)) / len(wanted), f"not in the results of this turn's tools: {shown}")
 
 
 def _numbers(text: str) -> dict[str, "regex.Match[str]"]:

@@ -18,8 +18,6 @@ from loom_worker.judge.checks import Opinion
 
 VERDICT_TOKENS = 1_024
 """Of a verdict: a score and some sentences."""
-CRITIQUE_CHARS = 1_000
-"""Of a critique, as much as goes back to the model."""
 LEAST_CHARS = 200
 """Of each text that a judge reads at least, however small its window is."""
 _FENCED_JSON = re.compile(r"\s*(?:```(?:json)?\n)?(\{.*\})\s*(?:```\s*)?", re.DOTALL)
@@ -106,8 +104,7 @@ def opinion(reply: Reply) -> Opinion:
     score, critique = given.get("score"), given.get("critique", "")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
         raise JudgeFailed("The judge's model gave no score from 0 to 1.")
-    text = clean(critique)[:CRITIQUE_CHARS] if isinstance(critique, str) else ""
-    return Opinion(float(score), text.strip())
+    return Opinion(float(score), critique.strip() if isinstance(critique, str) else "")
 
 
 def _spoken(reply: Reply) -> dict[str, Any]:

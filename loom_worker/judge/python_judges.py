@@ -1,8 +1,9 @@
-"""The judge ``python``: a function of the user's, read, reloaded and run in a child process just as a tool is."""
+"""Judges that run in child processes, as tools do: functions of users, and JSON Schemas."""
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -10,11 +11,13 @@ from loom_worker.core.errors import JudgeFailed
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import PanelMember
 from loom_worker.core.values.tools import Caller, Tool
+from loom_worker.judge import checks
 from loom_worker.judge.checks import Opinion
-from loom_worker.judge.llm import CRITIQUE_CHARS, Case
-from loom_worker.tools import custom
+from loom_worker.judge.llm import Case
+from loom_worker.tools import custom, targets
 from loom_worker.tools.execution import ToolExecutor
 from loom_worker.tools.live import ToolFiles
+from loom_worker.tools.outcome import DIED
 
 GROUP = "loom.judges"
 """The entry-point group; each entry point names a function."""
@@ -47,8 +50,29 @@ class PythonJudges:
         arguments = {name: given[name] for name in GIVEN if name in wanted}  # type: ignore[operator]  # checked above
         outcome = self.executor.run(replace(function, timeout_s=member.timeout_s), arguments, caller)
         if outcome.status != "completed":
-            raise JudgeFailed(outcome.content[:300])
+            raise JudgeFailed(outcome.content)
         return _read(outcome.content)
+
+    def schema_opinion(self, member: PanelMember, case: Case, caller: Caller) -> Opinion:
+        """What a JSON Schema makes of an answer; one that makes the check take too long does not pass.
+
+        Raises:
+            JudgeFailed: there was no process for it.
+            Interrupted: the worker stops.
+        """
+        function = replace(_schema_check(), timeout_s=member.timeout_s)
+        outcome = self.executor.run(function, {"answer": case.answer, "schema": member.criteria}, caller)
+        if outcome.status == "timeout" or outcome.content == DIED:
+            return Opinion(0.0, "the check of the answer took too much time or memory")
+        if outcome.status != "completed":
+            raise JudgeFailed(outcome.content)
+        return _read(outcome.content)
+
+
+@cache
+def _schema_check() -> Tool:
+    [function] = targets.tools(f"{checks.__name__}:{checks.fits.__name__}", Path())
+    return function
 
 
 def judging_function(
@@ -88,7 +112,7 @@ def _read(content: str) -> Opinion:
     """A function returns a score, true or false, ``[score, critique]`` or ``{score, critique}``."""
     try:
         value = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise JudgeFailed("The function gave no score from 0 to 1.") from error
     match value:
         case {"score": score, **others}:
@@ -99,4 +123,4 @@ def _read(content: str) -> Opinion:
             critique = ""
     if not isinstance(score, int | float) or not 0 <= score <= 1:
         raise JudgeFailed("The function gave no score from 0 to 1.")
-    return Opinion(float(score), str(critique or "")[:CRITIQUE_CHARS])
+    return Opinion(float(score), str(critique or ""))

@@ -15,8 +15,9 @@ from loom_worker.store.budgets import Budgets
 
 log = logging.getLogger(__name__)
 
-FRAME_TOKENS, MESSAGE_TOKENS = 50, 10
-"""Around a request and around each of its messages, generously."""
+FRAME_TOKENS, MESSAGE_TOKENS, TOOLS_TOKENS = 50, 10, 810
+"""Around a request and around each of its messages, generously; the provider's own text about tools, where there are
+some (memory/layers.py)."""
 
 
 class BudgetMeter:
@@ -123,6 +124,8 @@ class OnBudget:
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
         """See Model.reply, and Metered.reply."""
         texts = [request.system, *(message.text for message in request.messages)]
+        texts += [f"{tool.name}{tool.description}{dict(tool.input_schema)}" for tool in request.tools]
         tokens = sum(map(self._count, texts)) + FRAME_TOKENS + MESSAGE_TOKENS * len(request.messages)
+        tokens += TOOLS_TOKENS + MESSAGE_TOKENS * len(request.tools) if request.tools else 0
         self._meter = BudgetMeter(self._budgets, self._payer, input_tokens=tokens)
         yield from self._model.reply(replace(request, meter=self._meter))

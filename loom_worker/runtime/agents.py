@@ -19,6 +19,7 @@ from loom_worker.core.values.workspaces import ALL_NAMES, NameRules
 from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.judge.llm import VERDICT_TOKENS
 from loom_worker.llm import tokens
+from loom_worker.llm.meter import TOOLS_TOKENS
 from loom_worker.llm.model import Model
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import tools_tokens
@@ -208,7 +209,7 @@ class AgentRegistry:
         if model is None:
             return None
         window, reserved = self._window(agent)
-        room = (agent.judge_model.max_context_tokens or window) - max(reserved, VERDICT_TOKENS)
+        room = (agent.judge_model.max_context_tokens or window) - max(reserved, VERDICT_TOKENS) - TOOLS_TOKENS
         return JudgeModel(model, self._models.count(model.name), max(room, 0))
 
     def window(self, name: str) -> tuple[int, int]:

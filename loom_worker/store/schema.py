@@ -166,7 +166,7 @@ verdicts = Table(  # one judge on one answer; of no use once the turn has ended
     Column("weight", Float, nullable=False),
     Column("criticality", String(16), nullable=False),
     Column("status", String(16), nullable=False),
-    Column("sends", Integer, nullable=False),
+    *(Column(name, Integer, nullable=False) for name in ("sends", "deaths")),
     Column("sent_ms", BigInteger, nullable=False),
     Column("worker", String(64)),
     Column("started_ms", BigInteger),

@@ -36,17 +36,30 @@ _THIS = and_(
     verdicts.c.position == bindparam("at"),
 )
 _TURN_GOES_ON = select(turns.c.id).where(turns.c.id == verdicts.c.turn_id, unfinished()).exists()
+_TURN_WANTS_IT = (
+    select(turns.c.id)
+    .where(turns.c.id == verdicts.c.turn_id, unfinished())
+    .where(func.coalesce(turns.c.cancel, "finish") == "finish")
+    .exists()
+)
 _IS_OURS = and_(_THIS, verdicts.c.sends == bindparam("was_sends"))
 _INSERT = insert(verdicts)
 _FIND = select(verdicts).where(_THIS)
 _SEND = (
     update(verdicts)
     .where(_IS_OURS, verdicts.c.status == bindparam("was_status"))
-    .values(status="pending", sends=verdicts.c.sends + 1, sent_ms=bindparam("now_ms"), worker=None, started_ms=None)
+    .values(
+        status="pending",
+        sends=verdicts.c.sends + 1,
+        deaths=verdicts.c.deaths + bindparam("died"),
+        sent_ms=bindparam("now_ms"),
+        worker=None,
+        started_ms=None,
+    )
 )
 _CLAIM = (
     update(verdicts)
-    .where(_IS_OURS, verdicts.c.status == "pending", _TURN_GOES_ON)
+    .where(_IS_OURS, verdicts.c.status == "pending", _TURN_WANTS_IT)
     .values(status="running", worker=bindparam("by"), started_ms=bindparam("now_ms"))
 )
 _CLOSE = (
@@ -119,7 +132,7 @@ class Verdicts:
         with self._database.write() as tx:
             check_fence(tx, claim)
             for verdict in again:
-                was = {"was_status": verdict.status, "now_ms": now_ms}
+                was = {"was_status": verdict.status, "died": verdict.status == "running", "now_ms": now_ms}
                 if tx.execute(_SEND, _ours(claim.turn.id, verdict) | was).rowcount == 1:
                     found.append(rows.verdict(tx.execute(_FIND, _place(claim.turn.id, verdict)).mappings().one()))
         return tuple(found)
@@ -196,7 +209,7 @@ def insert_verdicts(tx: Connection, turn_id: str, new: Sequence[Verdict]) -> Non
 def _has(tx: Connection, turn_id: str, done: Verdict) -> bool:
     """True if this very verdict is stored: its commit was done although it was reported to have failed."""
     row = tx.execute(_FIND, _place(turn_id, done)).mappings().first()
-    marks = ("sends", "worker", "finished_ms")
+    marks = ("sends", "worker", "status", "finished_ms")
     return row is not None and all(row[name] == getattr(done, name) for name in marks)
 
 

@@ -6,7 +6,7 @@ from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Judgement, Panel, Verdict
 from loom_worker.core.values.turns import Call, CancelAction, Ending, Step
-from loom_worker.turn.judging import NO_VERDICTS, Conclusion, VerdictCheck, concluded, given, planned
+from loom_worker.turn.judging import NO_PANEL, NO_VERDICTS, Conclusion, VerdictCheck, concluded, given, planned
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import Check
 
@@ -134,23 +134,26 @@ def decide(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
 
 
 def _judged(state: TurnState, last: Step, limits: LimitSettings, now: Situation) -> Decision:
-    """End with an answer once its judges have looked at it, or have it given anew."""
-    ending = _answer(last)
-    if ending.status != "completed" or now.panel is None or now.cancel == "finish":
-        return _end(state, ending)
+    """End with an answer once its judges have looked at it, or have it given anew.
+
+    Judges that were asked count, also where the agent's file has none any more.
+    """
     if (judged := state.judged.get(last.n)) is not None:
-        is_last = judged["is_last"]
-        return _end(state, given(Judgement.of_step(judged), ending)) if is_last else _ask(state, limits, now)
-    verdicts = state.verdicts_on(last.n)
+        return _end(state, given(Judgement.of_step(judged))) if judged["is_last"] else _ask(state, limits, now)
+    ending, verdicts = _answer(last), state.verdicts_on(last.n)
+    if ending.status != "completed" or not (now.panel or verdicts):
+        return _end(state, ending)
+    panel = now.panel or NO_PANEL
     if not verdicts:
-        return AskJudges(planned(now.panel, last, now_ms=now.now_ms))
+        return AskJudges(planned(panel, last, now_ms=now.now_ms))
     if now.verdicts.dead:
         return GiveUp(now.verdicts.dead)
     if now.verdicts.send:
         return AskJudges(now.verdicts.send)
     if any(verdict.is_open for verdict in verdicts):
         return Wait()
-    return Conclude(concluded(state, last, now.panel, limits))
+    may_correct = now.panel is not None and now.cancel != "finish" and len(state.replies) < limits.max_llm_calls
+    return Conclude(concluded(state, last, panel, may_correct=may_correct))
 
 
 def _end(state: TurnState, ending: Ending) -> End:
@@ -177,7 +180,7 @@ def _ended_from_outside(state: TurnState, limits: LimitSettings, now: Situation)
         return Ending("incomplete", "limits", error=problem("timeout", text))
     if state.waits >= MAX_WAITS:
         text = f"The model could not be reached. {state.last_error or ''}".strip()
-        return Ending("failed", "provider", error=problem("provider", text))
+        return unanswered(state, Ending("failed", "provider", error=problem("provider", text)))
     return None
 
 
@@ -245,12 +248,18 @@ def _answer(last: Step) -> Ending:
 
 def over_budget(state: TurnState, message: str) -> End:
     """A call does not fit a budget, so it is not made; what was said before stays."""
-    return _end(state, Ending("incomplete", "budget", error=problem("budget", message)))
+    return _end(state, unanswered(state, Ending("incomplete", "budget", error=problem("budget", message))))
 
 
 def failed(state: TurnState, reason: str, message: str) -> End:
     """The model cannot be asked any more; what it said before stays."""
-    return _end(state, Ending("failed", reason, error=problem(reason, message)))
+    return _end(state, unanswered(state, Ending("failed", reason, error=problem(reason, message))))
+
+
+def unanswered(state: TurnState, ending: Ending) -> Ending:
+    """The end of a turn whose model cannot be asked: where that was to answer again, its last answer is given."""
+    judged = list(state.judged.values())
+    return given(Judgement.of_step(judged[-1])) if state.is_correcting else ending
 
 
 def problem(kind: str, message: str) -> Json:

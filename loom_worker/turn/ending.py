@@ -52,7 +52,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     is_full = bool(messages) and is_pressed(execution.runtime, execution.session.memory, messages)
     final = Final(
         ending=ending,
-        progress={**execution.progress(state), "run_ms": turn.run_ms, "completed_ms": now_ms},
+        progress={**execution.progress(state), "judge": turn.judge, "run_ms": turn.run_ms, "completed_ms": now_ms},
         entries=state.unsaved,
         open_calls=len(state.open_calls),
         said=messages,
@@ -143,7 +143,7 @@ def finished(state: TurnState, ending: Ending, *, cancel: CancelAction | None = 
         usage=state.usage,
         patterns=state.patterns,
         first_token_ms=state.first_token_ms,
-        judge=state.judge,
+        judge=state.judge if ending.leaves_messages else None,
         calls=closed,
         completed_ms=now_ms,
         run_ms=run_ms,

@@ -120,7 +120,7 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
         raise
     finally:
         _close(stream)
-    if state.is_correcting and not reply.text:
+    if state.is_correcting and not reply.text and reply.tool_uses:
         withdraw(state, writer)
     ids = frozenset(call.id for call in state.calls)
     reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(state.calls)))

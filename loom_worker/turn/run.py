@@ -49,7 +49,7 @@ from loom_worker.turn.decide import (
 )
 from loom_worker.turn.ending import end
 from loom_worker.turn.filtering import allowed
-from loom_worker.turn.judging import NO_VERDICTS, Conclusion
+from loom_worker.turn.judging import NO_PANEL, Conclusion
 from loom_worker.turn.reply import ask, retell
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import CallRules, Check, check
@@ -264,7 +264,7 @@ def situation(state: TurnState, execution: Execution) -> Situation:
         cancel=execution.cancel_requests.now(),
         own_limits=execution.own_limits,
         panel=panel,
-        verdicts=judging.check(state.open_verdicts, panel, alive, now_ms=now_ms) if panel else NO_VERDICTS,
+        verdicts=judging.check(state.open_verdicts, panel or NO_PANEL, alive, now_ms=now_ms),
     )
 
 

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from loom_worker.core.stopping import retry_until_stored
+from loom_worker.core.text import clean, without_middle
 from loom_worker.core.values.budgets import Payer, Settlement
 from loom_worker.core.values.guardrails import StageRules
 from loom_worker.core.values.judges import PanelMember, Verdict
@@ -17,6 +18,9 @@ from loom_worker.llm.model import Revocable
 from loom_worker.store.verdicts import JudgedAnswer
 from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.worker import TurnWorker, guardrails
+
+MOST_CHARS = 1_000
+"""Of a critique, or of why there is none."""
 
 
 def scored(
@@ -37,13 +41,13 @@ def scored(
         found = Evaluation(None, "The agent's file has no such judge any more.")
     else:
         found = _evaluated(member, answer, runtime, payer, worker)
-    opinion = found.opinion
+    opinion, rules = found.opinion, guardrails(runtime.agent, answer.rules).output
     done = replace(
         claimed,
         status="dead" if opinion is None else "scored",
         score=None if opinion is None else opinion.score,
-        critique=_shown(opinion.critique if opinion else "", guardrails(runtime.agent, answer.rules).output),
-        error=None if found.error is None else redacted(found.error),
+        critique=_shown(opinion.critique if opinion else "", rules) or None,
+        error=None if found.error is None else _shown(redacted(found.error), rules) or "It may not be shown.",
         model=found.model,
         usage=found.usage,
         finished_ms=worker.clock_ms(),
@@ -52,10 +56,10 @@ def scored(
     return done, settlement
 
 
-def _shown(critique: str, rules: StageRules) -> str | None:
-    """A critique as everybody may read it: it can quote what an answer may not say."""
-    found = check("output", critique, rules)
-    return None if found.blocked_for else found.text or None
+def _shown(text: str, rules: StageRules) -> str:
+    """What a judge says as everybody may read it: it can quote an answer, and hold what that may not say."""
+    found = check("output", without_middle(clean(text), MOST_CHARS), rules)
+    return "" if found.blocked_for else found.text
 
 
 def _evaluated(

@@ -133,7 +133,7 @@ class TurnState:
     @property
     def is_correcting(self) -> bool:
         """True while the next reply takes the place of all that was said so far."""
-        return bool(self.replies) and not self.standing
+        return any(step.kind == "judged" for step in self.steps) and not self.standing
 
     @property
     def spoken(self) -> tuple[Step, ...]:

@@ -84,6 +84,8 @@ class Verdict:
     status: VerdictStatus = "pending"
     sends: int = 1
     """How often it was sent to the judge queue; the claim of a message that was overtaken fails."""
+    deaths: int = 0
+    """How many of its workers died."""
     sent_ms: int = 0
     worker: str | None = None
     """The process that claimed it."""

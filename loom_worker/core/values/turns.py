@@ -369,14 +369,23 @@ def joined(texts: Iterable[str | None]) -> str:
 
 
 def standing(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """The replies of a journal since judges last had an answer given anew; all of them where they never did."""
+    """The replies of a journal since judges last had an answer given anew; all of them where they never did.
+
+    One that was given up before its first word takes the place of nothing, and is left out there.
+    """
     replies: list[Step] = []
+    is_anew = False
     for step in steps:
-        if step.kind == "reply":
-            replies.append(step)
-        elif step.kind == "judged" and not step.payload["is_last"]:
+        if step.kind == "judged" and not step.payload["is_last"]:
             replies.clear()
+            is_anew = True
+        elif step.kind == "reply" and not (is_anew and _says_nothing(step)):
+            replies.append(step)
     return tuple(replies)
+
+
+def _says_nothing(reply: Step) -> bool:
+    return reply.payload["text"] == "" and not reply.payload["tool_uses"]
 
 
 def is_blank(text: str) -> bool:

@@ -42,7 +42,7 @@ def test_every_field_arrives(tmp_path: Path) -> None:
             PanelMember("helpful", "llm", "- Answers it.\n- Is brief.", 2.0, "critical", 5.0),
             PanelMember("words", "contains", {"none": ["sorry"]}, timeout_s=30.0),
             PanelMember("digits", "regex", ["[0-9]+"], timeout_s=30.0),
-            PanelMember("shape", "json_schema", {"type": "object"}, timeout_s=30.0),
+            PanelMember("shape", "json_schema", {"type": "object"}, timeout_s=10.0),
             PanelMember("facts", "grounded", ["numbers", "names"], 1.0, "safety_critical", 30.0),
             PanelMember("own", "python", "judges.py:own", timeout_s=30.0),
         ),

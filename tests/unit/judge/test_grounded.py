@@ -18,7 +18,7 @@ def score(answer: str, *parts: str) -> float:
     [
         "The Mossby Studio Microphone brought in 38,458.41, with 267 units.",
         "About 38.5 thousand, or 38.5k, that is 38458.",
-        "38.458,41 in all.",
+        "38.458,41 in all, 267pcs.",
         "A share of 12 %, or 12.3 percent; it fell by 12.5.",
         "1. Mossby: 267\n2. 2025 as a whole: **38,458**",
         "In March the Microphone did well.",
@@ -42,6 +42,7 @@ def test_what_the_tools_returned_is_grounded_however_it_is_written(answer: str) 
         ("38,458.42", "38,458.42"),
         ("A share of 14 %.", "14 %"),
         ("The Larkmere did better.", "Larkmere"),
+        ("It took 999km.", "999"),
     ],
 )
 def test_what_they_did_not_is_named(answer: str, missing: str) -> None:

@@ -1,6 +1,7 @@
 """Functions that judge, in real child processes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,26 @@ def test_a_function_that_hangs_is_killed_at_its_timeout(judges: PythonJudges, tm
     with pytest.raises(JudgeFailed, match="timed out"):
         judged(judges, tmp_path, "hanging", timeout_s=0.2)
     assert judged(judges, tmp_path, "pair") == Opinion(0.5, "Half.")
+
+
+def test_a_schema_is_checked_in_a_process_that_ends_with_its_time(judges: PythonJudges) -> None:
+    schema = {
+        "$defs": {
+            "e": {
+                "anyOf": [
+                    {"type": "number"},
+                    {"type": "array", "items": {"$ref": "#/$defs/e"}},
+                    {"type": "array", "items": {"$ref": "#/$defs/e"}, "maxItems": 5},
+                ]
+            }
+        },
+        "$ref": "#/$defs/e",
+    }
+    bomb = replace(CASE, answer="[" * 20 + '"x"' + "]" * 20)
+    patient = PanelMember("shape", "json_schema", schema, timeout_s=30.0)
+    assert judges.schema_opinion(patient, replace(CASE, answer="[[1], 2]"), CALLER) == Opinion(1.0)
+    found = judges.schema_opinion(replace(patient, timeout_s=0.5), bomb, CALLER)
+    assert found == Opinion(0.0, "the check of the answer took too much time or memory")
 
 
 def test_a_target_without_a_name_must_have_one_function(tmp_path: Path) -> None:

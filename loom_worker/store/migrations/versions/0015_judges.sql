@@ -9,6 +9,7 @@ CREATE TABLE verdicts (
   criticality VARCHAR(16) NOT NULL,
   status VARCHAR(16) NOT NULL,
   sends INTEGER NOT NULL,
+  deaths INTEGER NOT NULL,
   sent_ms BIGINT NOT NULL,
   worker VARCHAR(64),
   started_ms BIGINT,
