@@ -117,7 +117,7 @@ class Run:
         known = Memories(self.database).load(work.turn.lane, limit=200)
         messages = (*(each.chat for each in known.history), *conversation(work))
         memory = memory_text("", known.state.l2_text, has_swap=True)
-        body = request_body(Request("You are Loom.", messages, memory=memory, tools=SPECS), MODEL)
+        body = request_body(Request("You are Loom.", messages, memory=memory, tools=SPECS, max_tokens=16_000), MODEL)
         text = reply_for(script_of(work.turn.input), nth, body).text
         call = ModelCall(
             len(self.calls) + 1, mark, body, self.now_s(), self.now_s(), 200, "", True, None, nth=nth, said=text
