@@ -148,6 +148,7 @@ def _evidence(world: World, clients: Clients, left: tuple[str, ...], scenario: S
         budget_tokens=world.budget_tokens,
         planned_points=scenario.points,
         memory=world.memory,
+        agent_budgets=world.agent_budgets,
         decided=tuple(clients.log.decided),
         read=tuple(clients.log.read),
         deaths={each.pid: each.at_s for each in world.crew.ended if not each.name.startswith(LATE)},

@@ -190,6 +190,8 @@ class Evidence:
     """LOOM_LEASE_S of the run: for so long after a disturbance a worker may find that its turn is another's."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
     """The rules by which the agent's sessions are remembered."""
+    agent_budgets: Mapping[str, Json] = field(default_factory=dict)
+    """Budgets of agents that have one, by name."""
 
     @cached_property
     def turn_calls(self) -> tuple[ModelCall, ...]:

@@ -8,11 +8,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import redis
 
@@ -129,6 +130,12 @@ class World:
     def memory(self) -> MemoryPolicy:
         """The rules by which sessions are remembered."""
         return agent_files.load(self.folder / "agents").agents["default"].memory
+
+    @property
+    def agent_budgets(self) -> Mapping[str, dict[str, Any]]:
+        """Budgets of its agents."""
+        agents = agent_files.load(self.folder / "agents").agents
+        return {name: agent.budget for name, agent in agents.items() if agent.budget}
 
     @property
     def turn_workers(self) -> tuple[str, ...]:
