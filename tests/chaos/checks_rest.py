@@ -65,7 +65,7 @@ def check_progress(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     for point in evidence.planned_points:
         if not hit[point]:
             yield _i10(f"crash point {point} was planned and never hit")
-    if any(sent.asks_person for sent in evidence.submitted) and not evidence.decided:
+    if any(sent.asks_person and not sent.may_fail for sent in evidence.submitted) and not evidence.decided:
         yield _i10("no decision was made: that witness is blind")
     seen = {"turn was accepted": evidence.submitted, "turn was polled": evidence.polled}
     for what, witness in {**seen, "request reached the model": evidence.model_calls}.items():

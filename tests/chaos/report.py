@@ -88,7 +88,10 @@ def _failure(turn: dict[str, Any]) -> str:
     """Why a turn failed, empty for all others."""
     error = turn["error"] or {}
     is_failed = turn["status"] in ("failed", "incomplete")
-    return f"{turn['status']} ({turn['reason']}): {error.get('message', '')[:160]}" if is_failed else ""
+    message = error.get("message", "")[:160]
+    # What is used of a budget is another figure each time.
+    message = message.partition(":")[0] if turn["reason"] == "budget" else message
+    return f"{turn['status']} ({turn['reason']}): {message}" if is_failed else ""
 
 
 def _count(outcome: Outcome, invariant: str) -> int:

@@ -105,7 +105,7 @@ def full_slots(seed: int) -> Scenario:
     return Scenario(
         "full slots",
         Plan(seed=seed, environ={"LOOM_WORKER_CONCURRENCY": "2"}),
-        plan(36, sessions=18, seed=seed, mix=Mix({"tools=pause:1": 3, "tools=pause:0.5,charge": 1}, judged=0.34)),
+        plan(36, sessions=18, seed=seed, mix=_varied(Mix({"tools=pause:1": 3, "tools=pause:0.5,charge": 1}))),
         deeds=("kill", "duplicate"),
         is_patient=False,
     )
@@ -152,6 +152,8 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
             for name in ("deaf_ear", "second_thought")
         },
         "cut_result": (plan(24, sessions=6, seed=seed, mix=Mix({"tools=report": 1})), ("kill",), 0.1),
+        "forgotten_verdict": (plan(24, sessions=6, seed=seed, mix=Mix(plain, webhooks=0, judged=1.0)), ("kill",), 0.1),
+        "generous_refund": (plan(24, sessions=6, seed=seed, mix=Mix(plain, webhooks=0, thrifty=1.0)), ("kill",), 0.1),
         "memory_hole": (plan(40, sessions=4, seed=seed, mix=Mix(plain, webhooks=0)), ("kill",), 0.1),
     }
     return {

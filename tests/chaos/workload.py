@@ -11,9 +11,9 @@ ASKS_PERSON = "refund"
 """The tool whose calls wait for a person."""
 VERDICTS: Mapping[str, float] = {"pass": 5, "fail,pass": 4, "fail,fail,pass": 1, "fail": 1, "mute": 1}
 """What judges say, where an answer has some, with its weight."""
-SESSION_TOKENS = (6_000, 20_000, 40_000, 80_000)
-"""Budgets of sessions: a turn takes between one and six thousand."""
-TURN_TOKENS = (1_200, 4_500, 9_000)
+SESSION_TOKENS = (20_000, 40_000, 80_000)
+"""Budgets of sessions: a turn takes between one and six thousand, and a lost call sets aside about three."""
+TURN_TOKENS = (1_200, 4_500, 9_000, 20_000)
 """Budgets of turns: the first one is too small for any request."""
 
 

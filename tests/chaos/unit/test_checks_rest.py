@@ -96,6 +96,13 @@ def test_a_witness_that_saw_nothing_is_found(run: Run, witness: str) -> None:
     assert_found(run.evidence(**{witness: ()}), "I10", "that witness is blind")
 
 
+def test_a_run_whose_people_were_never_asked_is_found(run: Run) -> None:
+    asking = changed(run.submitted, {"mark": "T00001"}, asks_person=True)
+    assert_found(run.evidence(submitted=asking), "I10", "no decision was made")
+    may_fail = changed(run.submitted, {"mark": "T00001"}, asks_person=True, may_fail=True)
+    assert check(run.evidence(submitted=may_fail)) == ()
+
+
 def test_too_many_turns_that_did_not_complete_are_found(run: Run) -> None:
     run.turn("T00005 plain", ending=Ending("failed", "provider"))
     assert_found(run.evidence(), "I10", "1 of 5 turns did not complete: T00005 failed (provider: None)")
