@@ -125,7 +125,7 @@ def _judgement(turn: TurnFact, judged: Row) -> Iterator[str]:
 
 
 def check_rejected(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
-    """I14: an answer in whose place another one came is in no message, and no later turn's request shows it."""
+    """I14: what was said before an answer was given anew is in no message, and no later turn's request shows it."""
     rejected = {name for turn in facts.turns for name in replaced(turn)}
     for message in facts.messages:
         if message["role"] == "assistant" and rejected.intersection(replies_in(message["content"])):
@@ -139,11 +139,15 @@ def check_rejected(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 
 
 def replaced(turn: TurnFact) -> Iterator[tuple[str, int]]:
-    """The answers of a turn that another one followed."""
+    """The replies of a turn, those with calls of tools included, in whose place others came."""
     last_n = max((step["n"] for step in turn.steps if step["kind"] == "reply"), default=0)
-    for judged in turn.judged:
-        if not judged["is_last"] and judged["reply_n"] < last_n:
-            yield turn.mark, turn.nth_of(judged["reply_n"])
+    said: list[tuple[str, int]] = []
+    for step in turn.steps:
+        if step["kind"] == "reply":
+            said.append((turn.mark, turn.nth_of(step["n"])))
+        if step["kind"] == "judged" and not step["payload"]["is_last"] and step["n"] < last_n:
+            yield from said
+            said.clear()
 
 
 def _i8(text: str) -> Violation:

@@ -49,7 +49,7 @@ class Look:
     mark: str
     """Of the turn."""
     nth: int
-    """The answer is the turn's n-th reply."""
+    """The answer ends with the turn's n-th reply."""
     anew: int
     """How many answers of the turn were given before it."""
     question: str
@@ -71,7 +71,7 @@ def look_of(body: Mapping[str, Any]) -> Look:
     text = "\n".join(block["text"] for message in body["messages"] for block in blocks(message["content"]))
     question, answer = (found[2] if (found := each.search(text)) else "" for each in (QUESTION, ANSWER))
     judge, before = RUBRIC.search(system), ANEW.search(answer)
-    mark, nth = next(iter(replies_in(answer)), (mark_of(question), 0))
+    *_, (mark, nth) = (mark_of(question), 0), *replies_in(answer)
     return Look(judge[1] if judge else "", mark, nth, int(before[1]) if before else 0, question)
 
 

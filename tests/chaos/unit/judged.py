@@ -52,6 +52,8 @@ def judged_run(run: Run) -> Run:
 def judged_turn(run: Run, text: str, *, budget: Json | None = None) -> Turn:
     """A turn from its acceptance to its end, judged as its directives say."""
     work = run.asked(begun(run, text, budget=budget))
+    while work.open_calls:
+        work = run.asked(run.ran_tools(work))
     work = judged(run, work)
     while work.is_correcting:
         work = judged(run, run.asked(work))

@@ -134,7 +134,7 @@ class Run:
     def model_call(self, work: TurnState, **fields: Any) -> ModelCall:
         """A request with what the work holds, answered whole, as the model server logs it."""
         mark = work.turn.input.split()[0]
-        nth = 1 + sum(call.mark == mark for call in self.calls)
+        nth = 1 + sum(call.mark == mark and call.look is None for call in self.calls)
         known = Memories(self.database).load(work.turn.lane, limit=200)
         messages = (*(each.chat for each in known.history), *conversation(work))
         memory = memory_text("", known.state.l2_text, has_swap=True)

@@ -133,6 +133,14 @@ def test_an_answer_that_was_given_anew_and_stays_in_the_conversation_is_found(ma
     assert_found(made.evidence(), "I14", "holds an answer that was given anew")
 
 
+def test_what_was_said_before_calls_of_tools_goes_with_the_answer(made: Run) -> None:
+    turn = judged_turn(made, "T00013 tools=note judged=fail,pass")
+    assert turn.output_text == "T00013.3 says: anew-1 thread over warp under weft and back again"
+    assert check(made.evidence()) == ()
+    made.sql("UPDATE messages SET content = 'T00013.1 asks' WHERE turn_id = ? AND tool_calls_json <> 'null'", turn.id)
+    assert_found(made.evidence(), "I14", "holds an answer that was given anew: 'T00013.1 asks'")
+
+
 def test_an_answer_that_was_given_anew_and_is_shown_to_a_later_turn_is_found(made: Run) -> None:
     later = next(call for call in made.calls if call.mark == PASSED and call.look is None)
     messages = [

@@ -41,6 +41,11 @@ def test_a_look_names_turn_answer_and_judge() -> None:
     assert found.key == ("T00007", 2, "second")
 
 
+def test_an_answer_is_known_by_its_last_reply() -> None:
+    found = look_of(asked("T00007.1 asks for tools, round 1.\n\nT00007.4 says: anew-2 thread"))
+    assert (found.nth, found.anew) == (4, 2)
+
+
 def test_an_answer_that_is_the_first_was_not_given_anew() -> None:
     assert look_of(asked("T00007.1 says: thread")).anew == 0
 
