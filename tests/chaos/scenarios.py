@@ -44,7 +44,7 @@ def sweep(seed: int, *, times: int = 1, turns: int = 60) -> Scenario:
 
 def smoke(seed: int) -> Scenario:
     """The sweep with kills, a flush and repeated messages in it."""
-    swept = sweep(seed, turns=80)
+    swept = sweep(seed, turns=64)
     deeds = ("kill", "kill", "tools", "tree", "flush", "duplicate", "blackout")
     return Scenario(**{**vars(swept), "name": "smoke", "deeds": deeds, "timeout_s": 240.0, "rest_s": 120.0})
 
