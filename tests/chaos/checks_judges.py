@@ -12,8 +12,8 @@ from tests.chaos.marks import replies_in
 from tests.chaos.records import Evidence, ModelCall
 from tests.chaos.verdict import Violation
 
-MOST_VERDICTS = 3
-"""Of one judge on one answer that may be paid for: after three deaths it is given up."""
+MOST_VERDICTS = 5
+"""Of one judge on one answer that may be paid for: after so many deaths it is given up."""
 Key = tuple[str, int, str]
 """Mark, number of the reply, judge."""
 
@@ -24,7 +24,7 @@ def check_verdict_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]
     Requests of one judge on one answer ask for the same verdict. Only answers that the journal has are judged. A
     verdict that is stored is not asked for again, but by a worker that slept meanwhile; one that was sent whole and is
     asked for again was lost with its worker, or the worker may have lost it while living (see excuses). None is paid
-    for more than three times.
+    for more than five times.
     """
     excuses = Excuses(evidence)
     stored = _stored(facts)
@@ -66,19 +66,25 @@ def _stored(facts: Facts) -> Mapping[Key, Row]:
 def check_judged(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I14: an answer is judged if its agent has judges, by all of them, and given anew if it falls short.
 
-    Each completed turn of the agent with a panel has been judged once for each answer, by each member of the panel (a
-    turn that its client wanted finished may go without). Whether an answer passed is what its verdicts come to; one
-    that fell short is the last only if its judges all are dead, or the turn has no answer left. Scores are those that
-    the model server gave.
+    Each completed turn of the agent with a panel has been judged, each of its answers once, by each member of the
+    panel. Whether an answer passed is what its verdicts come to; one that fell short is the last only if its judges all
+    are dead, the turn has no answer left, or its client wanted it finished. One that was to be given anew is the answer
+    only if the model could not be asked: its request failed, or a budget may have refused it. Scores are those that the
+    model server gave.
     """
     said = {key: {call.said for call in calls if call.is_complete} for key, calls in verdict_stages(evidence).items()}
     hurried = {sent.turn_id for sent in evidence.submitted if "finish" in sent.cancel_actions}
+    failed = {call.mark for call in evidence.turn_calls if not call.is_complete}
+    thrifty = {session["lane"] for session in facts.sessions if session["budget"]}
     for turn in facts.turns:
         flaws = [*_scores(turn, said)]
         if turn.row["agent"] != panels.JUDGED:
             flaws += ["was judged, and its agent has no judges"] if turn.row["judge"] or turn.verdicts else []
-        elif turn.judged or (turn.status == "completed" and turn.id not in hurried):
-            flaws += [*_attempts(turn), *(flaw for judged in turn.judged for flaw in _judgement(turn, judged))]
+        elif turn.status == "completed" or (turn.judged and turn.row["reason"] != "rollback"):
+            may_be_stuck = turn.mark in failed or turn.row["budget"] or turn.row["lane"] in thrifty
+            flaws += _attempts(turn, may_be_stuck=bool(may_be_stuck))
+            for judged in turn.judged:
+                flaws += _judgement(turn, judged, is_hurried=turn.id in hurried)
         yield from (_i14(f"{turn.name}: {flaw}") for flaw in flaws)
 
 
@@ -91,7 +97,7 @@ def _scores(turn: TurnFact, said: Mapping[Key, set[str]]) -> Iterator[str]:
             yield f"has the score {row['score']} of {row['name']}, the model said {sorted(given)}"
 
 
-def _attempts(turn: TurnFact) -> Iterator[str]:
+def _attempts(turn: TurnFact, *, may_be_stuck: bool) -> Iterator[str]:
     judge, judged = turn.row["judge"] or {}, turn.judged
     if not judged or judge.get("attempts") != len(judged):
         yield f"says that {judge.get('attempts')} answers were judged, its journal has {len(judged)}"
@@ -102,11 +108,11 @@ def _attempts(turn: TurnFact) -> Iterator[str]:
     early = [each["reply_n"] for each in judged[:-1] if each["is_last"]]
     if early or len(judged) > panels.MOST_ANSWERS:
         yield f"was judged {len(judged)} times, the last time for good on reply {early or judged[-1]['reply_n']}"
-    if turn.status == "completed" and not judged[-1]["is_last"]:
+    if turn.status == "completed" and not judged[-1]["is_last"] and not may_be_stuck:
         yield f"reply {judged[-1]['reply_n']} was to be given anew, and is the answer"
 
 
-def _judgement(turn: TurnFact, judged: Row) -> Iterator[str]:
+def _judgement(turn: TurnFact, judged: Row, *, is_hurried: bool) -> Iterator[str]:
     rows = [row for row in turn.verdicts if row["reply_n"] == judged["reply_n"]]
     scores = [row["score"] for row in rows]
     live = [Fraction(str(score)) for score in scores if score is not None]
@@ -119,7 +125,8 @@ def _judgement(turn: TurnFact, judged: Row) -> Iterator[str]:
     falls_short = passed is False and any(score < threshold for score in live)
     place = [each["reply_n"] for each in turn.judged].index(judged["reply_n"])
     has_another = place + 1 < panels.MOST_ANSWERS
-    if judged["is_last"] is (falls_short and has_another):
+    is_due = falls_short and has_another
+    if judged["is_last"] is is_due and not (is_due and is_hurried):
         what = "is the last answer" if judged["is_last"] else "was given anew"
         yield f"reply {judged['reply_n']} with {scores} {what}, after {place} others"
 
@@ -140,7 +147,11 @@ def check_rejected(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 
 def replaced(turn: TurnFact) -> Iterator[tuple[str, int]]:
     """The replies of a turn, those with calls of tools included, in whose place others came."""
-    last_n = max((step["n"] for step in turn.steps if step["kind"] == "reply"), default=0)
+    replies = [step for step in turn.steps if step["kind"] == "reply"]
+    # One that was given up before its first word takes no other's place.
+    last_n = max(
+        (step["n"] for step in replies if step["payload"]["text"] != "" or step["payload"]["tool_uses"]), default=0
+    )
     said: list[tuple[str, int]] = []
     for step in turn.steps:
         if step["kind"] == "reply":

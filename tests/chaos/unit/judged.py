@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.budgets import Settlement, usd
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
@@ -77,7 +76,7 @@ def heard(run: Run, work: TurnState) -> TurnState:
     for verdict in work.verdicts_on(answer.n):
         Verdicts(run.database).close(owner.caller, *looked(run, work, owner, verdict))
     work = again(run, work)
-    found = concluded(work, answer, PANEL, LimitSettings())
+    found = concluded(work, answer, PANEL, may_correct=True)
     shown = [verdict.as_json(PANEL.threshold) for verdict in work.verdicts_on(answer.n)]
     return work.concluded(answer, found.judgement, verdicts=shown, correction=found.correction)
 

@@ -11,11 +11,13 @@ from tests.chaos.records import Injection, ModelCall
 from tests.chaos.unit.judged import (
     GIVEN_ANEW,
     PASSED,
+    SESSION,
     again,
     answer_of,
     begun,
     heard,
     judge_call,
+    judged,
     judged_run,
     judged_turn,
     looked,
@@ -59,10 +61,10 @@ def test_a_verdict_that_came_in_part_may_be_asked_for_again(made: Run) -> None:
     assert check(made.evidence(model_calls=changed(made.calls, {"number": lost.number}, is_complete=False))) == ()
 
 
-def test_a_verdict_that_was_paid_for_four_times_is_found(made: Run) -> None:
-    *_, last = (_again(made) for _ in range(3))
+def test_a_verdict_that_was_paid_for_six_times_is_found(made: Run) -> None:
+    *_, last = (_again(made) for _ in range(5))
     slept = Injection("stop", "turns-1", 1000, last.ended_s)
-    assert_found(made.evidence(injections=(slept,)), "I8", "was paid for 4 times")
+    assert_found(made.evidence(injections=(slept,)), "I8", "was paid for 6 times")
 
 
 def test_an_answer_that_was_judged_before_it_was_journaled_is_found(made: Run) -> None:
@@ -98,10 +100,8 @@ def test_what_a_judged_turn_says_wrongly_is_found(made: Run, change: str, text: 
 
 def test_a_completed_turn_that_nobody_judged_is_found(made: Run) -> None:
     work = made.asked(begun(made, "T00013 plain"))
-    turn = made.ended(work, Ending("completed", output_text=work.said))
-    assert_found(made.evidence(), "I14", "T00013")
-    hurried = changed(made.submitted, {"turn_id": turn.id}, cancel_actions=("finish",))
-    assert check(made.evidence(submitted=hurried)) == ()
+    made.ended(work, Ending("completed", output_text=work.said))
+    assert_found(made.evidence(), "I14", "says that None answers were judged, its journal has 0")
 
 
 def test_an_answer_that_passed_wrongly_is_found(made: Run) -> None:
@@ -114,10 +114,29 @@ def test_an_answer_that_falls_short_and_is_given_all_the_same_is_found(made: Run
     assert_found(made.evidence(), "I14", "with [0.2, 0.2, 1.0] is the last answer, after 0 others")
 
 
+def test_an_answer_that_falls_short_may_be_the_last_where_the_client_wants_an_end(made: Run) -> None:
+    work = judged(made, made.asked(begun(made, "T00013 judged=fail")))
+    turn = made.ended(work, Ending("completed", output_text=work.said))
+    _judged_step(made, "T00013", 0, "is_last", "true")
+    hurried = changed(made.submitted, {"turn_id": turn.id}, cancel_actions=("finish",))
+    assert check(made.evidence(submitted=hurried)) == ()
+
+
+def test_an_answer_that_was_to_be_given_anew_stands_only_where_the_model_could_not_be_asked(made: Run) -> None:
+    made.sql("UPDATE sessions SET budget = NULL WHERE id = ?", SESSION)
+    work = judged(made, made.asked(begun(made, "T00013 judged=fail")))
+    failed = made.model_call(work, status=500, is_complete=False)
+    made.ended(work, Ending("completed", output_text=work.said))
+    assert check(made.evidence()) == ()
+    made.calls.remove(failed)
+    assert_found(made.evidence(), "I14", "was to be given anew, and is the answer")
+    made.sql("""UPDATE turns SET budget = '{"tokens": 50000}' WHERE id = ?""", made.id_of("T00013"))
+    assert check(made.evidence()) == ()
+
+
 def test_an_answer_that_passed_and_is_given_anew_is_found(made: Run) -> None:
     _judged_step(made, PASSED, 0, "is_last", "false")
     assert_found(made.evidence(), "I14", "with [0.9, 0.9, 1.0] was given anew, after 0 others")
-    assert_found(made.evidence(), "I14", "was to be given anew, and is the answer")
 
 
 def test_the_last_answer_may_fall_short(made: Run) -> None:

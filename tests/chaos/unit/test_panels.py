@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from loom_worker.agents import load as agent_files
-from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.turns import Claim
 from loom_worker.judge import llm
@@ -81,7 +80,7 @@ def test_the_message_that_has_an_answer_given_anew_is_no_question(run: Run) -> N
     work = run.asked(TurnState.begin(claim).matched("", "", ()))
     answer = work.replies[-1]
     verdicts = [Verdict(answer.n, n, member.name, member.type, score=0.2) for n, member in enumerate(panel.members)]
-    found = concluded(work.asked_judges(verdicts), answer, panel, LimitSettings())
+    found = concluded(work.asked_judges(verdicts), answer, panel, may_correct=True)
     assert is_correction(found.correction)
     body = {
         "model": "claude-test",
