@@ -37,6 +37,7 @@ _OF_ACCOUNT = (
 _SPENT = (spending.c.nano_usd, spending.c.tokens, spending.c.tool_calls)
 _BUDGETS = select(
     select(turns.c.budget).where(turns.c.id == bindparam("our_turn")).scalar_subquery().label("turn"),
+    select(~unfinished()).where(turns.c.id == bindparam("our_turn")).scalar_subquery().label("has_ended"),
     select(sessions.c.budget).where(sessions.c.lane == bindparam("our_lane")).scalar_subquery().label("session"),
     select(workspaces.c.rules).where(workspaces.c.name == bindparam("our_workspace")).scalar_subquery().label("rules"),
 )
@@ -135,6 +136,8 @@ def forget(tx: Connection, level: Level, key: str) -> None:
 def _limits(tx: Connection, payer: Payer, *, now_ms: int) -> tuple[Limit, ...]:
     ours = {"our_turn": payer.turn_id, "our_lane": payer.lane, "our_workspace": payer.workspace}
     row = tx.execute(_BUDGETS, ours).one()
+    if row.turn and row.has_ended:  # its account is closed, and would begin anew: a judge may come that late
+        raise BudgetSpent("The turn that it was for has ended.", None)
     workspace = (row.rules or {}).get("budget")
     return payer.limits(turn=row.turn, session=row.session, workspace=workspace, now_ms=now_ms)
 

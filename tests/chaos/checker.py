@@ -1,23 +1,32 @@
 """Loom's promises, checked from outside: out of what client, model server, receiver and tools saw, and the database.
 
-``check`` gives every violation of I1 to I13, each check's docstring says what exactly is compared; ``figures`` gives
+``check`` gives every violation of I1 to I15, each check's docstring says what exactly is compared; ``figures`` gives
 the numbers a report should show. Both read ``loom.db`` and change nothing. All of Loom must have come to rest.
 
 checks_turns.py I1-I3 in the database · checks_calls.py I3, I6, I7 at the model · checks_told.py I4, I5 ·
 checks_repeats.py I8, with excuses.py · checks_rest.py I9, I10 · checks_memory.py I11 in the database ·
-checks_summaries.py I8, I11 at the model · checks_people.py I12 · checks_results.py I13 · facts.py reads the database
+checks_summaries.py I8, I11 at the model · checks_people.py I12 · checks_results.py I13 · checks_judges.py I8, I14 ·
+checks_accounts.py I9, I15 · facts.py reads the database
 """
 
 from collections import Counter
 
+from tests.chaos.checks_accounts import check_budgets, check_ledger
 from tests.chaos.checks_calls import check_budget, check_history, check_overlap, check_wellformed
+from tests.chaos.checks_judges import (
+    check_judged,
+    check_rejected,
+    check_verdict_calls,
+    repeated_verdicts,
+    verdict_stages,
+)
 from tests.chaos.checks_memory import HEURISTIC, check_changes, check_layers, check_notes, check_settled
 from tests.chaos.checks_people import check_decisions, check_people
 from tests.chaos.checks_repeats import check_model_calls, check_tools, repeated, stages
 from tests.chaos.checks_rest import check_children, check_progress, check_rest
 from tests.chaos.checks_results import check_previews, check_results
 from tests.chaos.checks_summaries import check_covered, check_summaries, repeated_summaries, summary_stages
-from tests.chaos.checks_told import check_shown, check_webhooks
+from tests.chaos.checks_told import check_read, check_shown, check_webhooks
 from tests.chaos.checks_turns import check_accepted, check_messages, check_order
 from tests.chaos.facts import Facts, read_facts
 from tests.chaos.records import Evidence
@@ -30,6 +39,7 @@ CHECKS = (
     check_overlap,
     check_history,
     check_shown,
+    check_read,
     check_webhooks,
     check_wellformed,
     check_budget,
@@ -48,6 +58,11 @@ CHECKS = (
     check_decisions,
     check_results,
     check_previews,
+    check_verdict_calls,
+    check_judged,
+    check_rejected,
+    check_ledger,
+    check_budgets,
 )
 
 
@@ -83,6 +98,7 @@ def figures(evidence: Evidence) -> dict[str, float]:
         "decisions_tried_again": sum(len(each.answers) > 1 for each in evidence.decided),
         "large_results": len(facts.blobs),
         **_memory(evidence, facts),
+        **_judges(evidence, facts),
         **{f"injected_{kind}": count for kind, count in sorted(Counter(i.kind for i in evidence.injections).items())},
     }
 
@@ -94,6 +110,21 @@ def _repeats(evidence: Evidence, facts: Facts) -> tuple[int, int]:
         kept = frozenset(name for turn in facts.by_mark.get(mark, ()) for name in turn.kept)
         again += sum(1 for _ in repeated(calls, kept))
     return sum(call.is_complete for call in evidence.turn_calls), again
+
+
+def _judges(evidence: Evidence, facts: Facts) -> dict[str, float]:
+    """How often judges looked, what came of it, and what budgets refused."""
+    stages_of = verdict_stages(evidence).values()
+    return {
+        "judged_answers": sum(len(turn.judged) for turn in facts.turns),
+        "answers_given_anew": sum(not each["is_last"] for turn in facts.turns for each in turn.judged),
+        "judge_requests": len(evidence.judge_calls),
+        "verdicts_repeated": sum(1 for calls in stages_of for _ in repeated_verdicts(calls)),
+        "verdicts_dead": sum(row["status"] == "dead" for turn in facts.turns for row in turn.verdicts),
+        "read": len(evidence.read),
+        "read_resumed": sum(each.resumed > 0 for each in evidence.read),
+        "over_budget": sum(turn.row["reason"] == "budget" for turn in facts.turns),
+    }
 
 
 def _memory(evidence: Evidence, facts: Facts) -> dict[str, float]:

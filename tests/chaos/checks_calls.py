@@ -10,6 +10,7 @@ from tests.chaos.excuses import Excuses
 from tests.chaos.facts import Facts, TurnFact
 from tests.chaos.marks import mark_of, replies_in
 from tests.chaos.model_script import newest_question
+from tests.chaos.panels import is_correction
 from tests.chaos.records import Evidence, Json, ModelCall
 from tests.chaos.verdict import Violation
 from tests.support.memory_block import is_memory
@@ -83,7 +84,7 @@ def check_budget(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 
     Counted are all texts, names, arguments, results and schemas with cl100k, times the factor that Loom itself takes
     for the model; what the provider adds around them is left out, so this never counts more than Loom must. Requests
-    for summaries are held to the same budget.
+    for summaries and verdicts are held to the same budget.
     """
     counted: dict[int, int] = {}
     for call in evidence.model_calls:
@@ -93,7 +94,8 @@ def check_budget(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
                 "I7", f"{call.mark}: request {call.number} has {size} tokens, allowed are {evidence.budget_tokens}"
             )
         inputs = [turn.row["input"] for turn in facts.by_mark.get(call.mark, ())]
-        if call.part is None and inputs and newest_question(call.body) not in inputs:
+        is_reply = call.part is None and call.look is None
+        if is_reply and inputs and newest_question(call.body) not in inputs:
             yield Violation("I7", f"{call.mark}: request {call.number} lacks the newest message as it was sent")
 
 
@@ -132,7 +134,8 @@ def shown(call: ModelCall, looked: Looked) -> tuple[list[str], list[tuple[str, i
 def _read(message: Json) -> tuple[list[str], list[tuple[str, int]]]:
     texts = [block["text"] for block in blocks(message["content"]) if block["type"] == "text"]
     if message["role"] == "user":
-        return [mark for text in texts if not is_memory(text) and (mark := mark_of(text))], []
+        asked = [text for text in texts if not is_memory(text) and not is_correction(text)]
+        return [mark for text in asked if (mark := mark_of(text))], []
     return [], [name for text in texts for name in replies_in(text)]
 
 

@@ -12,30 +12,22 @@ LEAST_COMPLETED = 0.99
 """Share of the turns that were meant to succeed."""
 CHILD_S = 0.5
 """For the kernel to end the children of a process that died."""
-COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "llm_calls")
 
 
 def check_rest(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I9: at rest nothing is held, open, orphaned, broken or charged twice.
 
     What the run itself found (leases, unacknowledged messages, processes, files) is passed on. In the database: no
-    turn is unfinished, held or parked; no call is open; every row belongs to a turn, every message to one that has
-    ended; SQLite finds its file sound; the ledger has each turn's usage once, and each session the sum of its turns'
-    and of its summaries'; the audit has one row for each turn that has ended, in a chain that holds.
+    turn is unfinished, held or parked; no call and no verdict is open; every row belongs to a turn, every message to
+    one that has ended; SQLite finds its file sound; the audit has one row for each turn that has ended, in a chain
+    that holds.
     """
     for leftover in evidence.leftovers:
         yield _i9(leftover)
     for fault in facts.faults:
         yield _i9(fault)
     for turn in facts.turns:
-        yield from (_i9(f"{turn.name}: {text}") for text in (*_remains(turn), *_charges(turn)))
-    for session in facts.sessions:
-        turns = facts.by_lane.get(session["lane"], ())
-        charges = facts.summary_charges.get((session["workspace"], session["id"]), ())
-        used = [turn.row["usage"] for turn in turns] + list(charges)
-        spent = {name: sum(each.get(name, 0) for each in used) for name in COUNTED}
-        if any(session["usage"].get(name, 0) != spent[name] for name in COUNTED):
-            yield _i9(f"session {session['id']} was charged {session['usage']}, its turns and summaries used {spent}")
+        yield from (_i9(f"{turn.name}: {text}") for text in _remains(turn))
 
 
 def _remains(turn: TurnFact) -> Iterator[str]:
@@ -48,14 +40,9 @@ def _remains(turn: TurnFact) -> Iterator[str]:
     for call in turn.calls:
         if call.is_open:
             yield f"its call {call.id} is {call.status}"
-
-
-def _charges(turn: TurnFact) -> Iterator[str]:
-    used = {name: turn.row["usage"].get(name, 0) for name in COUNTED}
-    entered = {name: sum(row[name] for row in turn.usage) for name in COUNTED}
-    models = [row["model"] for row in turn.usage]
-    if entered != used or len(models) > len(set(models)):
-        yield f"used {used}, the ledger has {entered} of {models}"
+    for verdict in turn.verdicts:
+        if verdict["status"] in ("pending", "running"):
+            yield f"the verdict of {verdict['name']} on reply {verdict['reply_n']} is {verdict['status']}"
 
 
 def check_children(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
@@ -78,7 +65,7 @@ def check_progress(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     for point in evidence.planned_points:
         if not hit[point]:
             yield _i10(f"crash point {point} was planned and never hit")
-    if any(sent.asks_person for sent in evidence.submitted) and not evidence.decided:
+    if any(sent.asks_person and not sent.may_fail for sent in evidence.submitted) and not evidence.decided:
         yield _i10("no decision was made: that witness is blind")
     seen = {"turn was accepted": evidence.submitted, "turn was polled": evidence.polled}
     for what, witness in {**seen, "request reached the model": evidence.model_calls}.items():

@@ -58,7 +58,8 @@ def check_covered(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I11: a turn that is not shown any more has been summarized, or there was no room for it.
 
     Where a request begins later than its session, a summary must have been asked for before it of a part that ends
-    with the turn before the first one shown, and a block of memory stand before the messages. Else the newest turn
+    with the turn before the first one shown, and a block of memory stand before the messages (if the session has a
+    budget, it may have been summarized by rules, without asking anybody). Else the newest turn
     that is missing must not have fitted: the request and that turn are over the budget, by Loom's own count of what
     the provider adds. Nothing is shown twice, as it was said and in the block of memory.
     """
@@ -68,13 +69,16 @@ def check_covered(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
             ends[mark] = min(call.began_s, ends.get(mark, call.began_s))
     looked: Looked = {}
     counted: dict[int, int] = {}
+    thrifty = {session["lane"] for session in facts.sessions if session["budget"]}
     for call in evidence.turn_calls:
         marks, _ = shown(call, looked)
         memory = memory_of(call)
         if twice := sorted(set(marks) & set(marks_in(memory))):
             yield _i11(call, f"shows {', '.join(twice)} and a summary of it")
         missing = _missing(call, marks, facts)
-        if missing is None or (memory and ends.get(missing.mark, call.began_s) < call.began_s):
+        if missing is None:
+            continue
+        if memory and (missing.row["lane"] in thrifty or ends.get(missing.mark, call.began_s) < call.began_s):
             continue
         if _would_fit(call, missing, counted, evidence.budget_tokens):
             yield _i11(call, f"lacks {missing.mark}, which was not summarized and would have fitted")

@@ -63,6 +63,22 @@ def _asked(turn: TurnFact, data: Row) -> Iterator[str]:
         yield f"that {sorted(waiting)} wait for a person, {sorted(asked)} did"
 
 
+def check_read(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
+    """I4: who reads a turn's events to the last one has the turn's text, whatever happened meanwhile.
+
+    The deltas since the last ``turn.retrying`` are ``output_text``, unless the turn was rolled back; ids have no gaps.
+    """
+    for read in evidence.read:
+        turn = facts.by_id.get(read.turn_id)
+        if turn is None:
+            yield _i4(f"{read.turn_id} was read by a client and is not in the database")
+            continue
+        text = turn.row["output_text"] or ""
+        if read.text != text and turn.row["reason"] != "rollback":
+            yield _i4(f"{turn.name}: a client has read {read.text[-100:]!r}, the database has {text[-100:]!r}")
+        yield from (_i4(f"{turn.name}: a client has read {flaw}") for flaw in read.flaws)
+
+
 def differences(turn: TurnFact, shown: Row) -> Iterator[str]:
     """Name each field that differs from the database, with both values."""
     for name in sorted({*turn.shown, *shown}):

@@ -53,7 +53,7 @@ def check_messages(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     reply of another turn is kept.
     """
     cancels = {sent.turn_id: sent.cancel_actions for sent in evidence.submitted}
-    said = {(call.mark, call.nth): call.said for call in evidence.model_calls if call.is_complete}
+    said = {(call.mark, call.nth): call.said for call in evidence.turn_calls if call.is_complete}
     for turn in facts.turns:
         flaws = [*_shape(turn), *_replies(turn)]
         if turn.status == "completed":

@@ -12,15 +12,20 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from tests.chaos.decisions import LOOK_S, decide
-from tests.chaos.records import Decided, Polled, Submitted
+from tests.chaos.reader import read
+from tests.chaos.records import Decided, Polled, Read, Submitted
 from tests.chaos.workload import Job, Sessions
 
 FINAL = frozenset({"completed", "failed", "cancelled", "incomplete"})
 POLL_S = 2
 """Of a long poll."""
+SPENT = b"budget-exceeded"
+"""In an answer 429: trying again is of no use."""
 PAUSE_S = 0.1
 """Before a request is tried again."""
 TIMEOUT = urllib3.Timeout(connect=2.0, read=12.0)
+LONG = urllib3.Timeout(connect=2.0, read=20.0)
+"""A stream of events says something every 15 s."""
 
 
 @dataclass
@@ -30,12 +35,20 @@ class Log:
     submitted: list[Submitted] = field(default_factory=list)
     polled: list[Polled] = field(default_factory=list)
     decided: list[Decided] = field(default_factory=list)
+    read: list[Read] = field(default_factory=list)
+    unpaid: int = 0
+    """Turns that were not accepted, because a budget is used up."""
     retries: int = 0
     """Requests that were tried again, for whatever reason."""
     abandoned: int = 0
     """Turns without a key whose answer was lost: nobody knows whether they were accepted."""
     refused: list[str] = field(default_factory=list)
     """Answers that no well-meant request should get."""
+
+    @property
+    def lost(self) -> int:
+        """Turns whose end nobody will see."""
+        return self.abandoned + self.unpaid
 
 
 class Clients:
@@ -68,6 +81,13 @@ class Clients:
         self._pool.clear()
         return is_done
 
+    def stream(self, path: str, headers: Mapping[str, str]) -> Any:
+        """A response whose body is still to come, or None if there was none."""
+        try:
+            return self._pool.request("GET", self.url + path, headers=headers, timeout=LONG, preload_content=False)
+        except HTTPError:
+            return None
+
     def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
         """A response, or None if there was none."""
         try:
@@ -84,15 +104,30 @@ class Talker:
         self._session, self._jobs = session, jobs
         self._pending: deque[str] = deque()
         self._asking: dict[str, Job] = {}
+        self._to_read: set[str] = set()
         self._accepted = 0
 
     def run(self) -> None:
         """Submit and poll until all is done or the clients are told to stop."""
+        if self._jobs:
+            self._open(self._jobs[0])
         while (self._jobs or self._pending) and not self._clients.stop.is_set():
             while self._jobs and len(self._pending) < self._clients.depth and not self._clients.stop.is_set():
                 self._submit(self._jobs.popleft())
             if self._pending:
                 self._poll(self._pending[0])
+
+    def _open(self, job: Job) -> None:
+        """Make the session, where its first turn would not make it as it should be."""
+        rules = {"agent": job.agent} if job.agent else {}
+        body = {**rules, **({"budget": {"tokens": job.session_tokens}} if job.session_tokens else {})}
+        while body and not self._clients.stop.is_set():
+            answer = self._clients.ask("POST", "/v1/sessions", {"id": self._session, **body})
+            if answer is not None and answer.status in (201, 409):  # it was made by a request whose answer was lost
+                return
+            if answer is not None and answer.status not in (429, 503):
+                self._log.refused.append(f"POST session: {answer.status} {answer.data[:200]!r}")
+            self._pause()
 
     def _submit(self, job: Job) -> None:
         body, key = self._body(job), f"key-{job.mark}" if job.has_key else None
@@ -119,6 +154,8 @@ class Talker:
         )
         if job.asks_person:
             self._asking[turn_id] = job
+        if job.is_read:
+            self._to_read.add(turn_id)
         self._log.submitted.append(sent)
         self._accepted += 1
         self._pending.append(turn_id)
@@ -131,6 +168,8 @@ class Talker:
             body["max_attempts"] = job.max_attempts
         if job.double_texting:
             body["double_texting"] = job.double_texting
+        if job.turn_tokens:
+            body["budget"] = {"tokens": job.turn_tokens}
         return body
 
     def _replaced(self, cancel_action: Any) -> None:
@@ -147,6 +186,9 @@ class Talker:
             if answer is not None and answer.status in (200, 202):
                 turn_id: str = json.loads(answer.data)["id"]
                 return turn_id
+            if answer is not None and answer.status == 429 and SPENT in answer.data:
+                self._log.unpaid += 1
+                return None
             if answer is not None and answer.status not in (429, 503):
                 self._log.refused.append(f"POST turn: {answer.status} {answer.data[:200]!r}")
                 if answer.status < 500:
@@ -170,6 +212,9 @@ class Talker:
         return ()
 
     def _poll(self, turn_id: str) -> None:
+        if turn_id in self._to_read:
+            self._to_read.remove(turn_id)
+            self._log.read += filter(None, [read(self._clients, turn_id)])
         wait_s = 0 if turn_id in self._asking else POLL_S  # a long poll ends with the turn, not with a question
         answer = self._clients.ask("GET", f"/v1/turns/{turn_id}?wait={wait_s}")
         if answer is None or answer.status == 503:

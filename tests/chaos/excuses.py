@@ -42,6 +42,14 @@ class Excuses:
         is_killed = any(kill.at_s - JUST_BEFORE_S <= effect.at_s <= _end(kill) + TO_NOTICE_S for kill in self._kills)
         return is_killed or self._is_disturbed(effect.at_s, effect.at_s)
 
+    def is_calm(self, calls: Sequence[ModelCall]) -> bool:
+        """True if nothing that may cost a call was done, from a while before the first to a while after the last."""
+        if not calls:
+            return True
+        began_s = min(call.began_s for call in calls) - DRAIN_S
+        ended_s = max(call.ended_s for call in calls) + DRAIN_S
+        return not any(each.at_s <= ended_s and began_s <= each.until_s for each in (*self._kills, *self._disturbs))
+
     def _is_disturbed(self, began_s: float, ended_s: float) -> bool:
         return any(
             began_s <= each.until_s + self._lease_s + TO_NOTICE_S and each.at_s - JUST_BEFORE_S <= ended_s

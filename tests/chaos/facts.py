@@ -32,6 +32,7 @@ ORPHANS = {
         "messages": "id",
         "outbox": "id",
         "usage": "turn_id",
+        "verdicts": "turn_id || '/' || reply_n || '/' || position",
     }.items()
 }
 """Rows of turns that do not exist: messages and usage carry no foreign key that would forbid them."""
@@ -55,6 +56,9 @@ class TurnFact:
     """In the order they were written."""
     deliveries: tuple[Row, ...]
     usage: tuple[Row, ...]
+    """Of the ledger, in the order they were written."""
+    verdicts: tuple[Row, ...] = ()
+    """By answer and judge."""
 
     @property
     def id(self) -> str:
@@ -97,12 +101,31 @@ class TurnFact:
         """Replies of the model that asked for calls which need a person."""
         return len({call.reply_n for call in self.calls if call.approval is not None})
 
+    @property
+    def replies(self) -> tuple[Row, ...]:
+        """What the journal has of the model's replies."""
+        return tuple(step["payload"] for step in self.steps if step["kind"] == "reply")
+
+    @property
+    def judged(self) -> tuple[Row, ...]:
+        """What the journal has of answers that were judged, in their order."""
+        return tuple(step["payload"] for step in self.steps if step["kind"] == "judged")
+
     @cached_property
     def kept(self) -> frozenset[tuple[str, int]]:
         """The model's replies that the journal has: mark and number of each."""
-        texts = [step["payload"]["text"] for step in self.steps if step["kind"] == "reply"]
+        texts = [reply["text"] for reply in self.replies]
         answer = self.row["output_text"] or ""  # the journal has no text for the reply that is the answer
         return frozenset(name for text in texts for name in replies_in(answer if text is None else text))
+
+    def nth_of(self, reply_n: int) -> int:
+        """The number of a reply as the model server knows it, by its step; 0 if the journal has no such reply."""
+        for step in self.steps:
+            if step["n"] == reply_n and step["kind"] == "reply":
+                text = step["payload"]["text"]
+                *_, (_, nth) = ("", 0), *replies_in(self.row["output_text"] or "" if text is None else text)
+                return nth
+        return 0
 
 
 @dataclass(frozen=True)
@@ -123,6 +146,8 @@ class Facts:
     deliveries: tuple[Row, ...]
     blobs: Mapping[str, Row]
     """Large results by their reference."""
+    spending: Mapping[tuple[str, str, str], Row]
+    """What budgets have as spent or set aside, by level, key and window."""
     faults: tuple[str, ...]
     """What SQLite itself finds wrong, and rows that belong to no turn."""
 
@@ -174,6 +199,7 @@ def read_facts(home: Path) -> Facts:
         ),
         deliveries=tables["outbox"],
         blobs={row["id"]: row for row in tables["blobs"]},
+        spending={(row["level"], row["key"], row["window"]): row for row in tables["spending"]},
         faults=faults,
     )
 
@@ -189,6 +215,8 @@ _ORDERS = {
     "outbox": "id",
     "usage": "n",
     "blobs": "id",
+    "verdicts": "turn_id, reply_n, position",
+    "spending": "level, key, window",
 }
 
 
@@ -201,6 +229,7 @@ def _turn(row: Row, hanging: Mapping[str, Mapping[Any, tuple[Row, ...]]]) -> Tur
         messages=mine["messages"],
         deliveries=mine["outbox"],
         usage=mine["usage"],
+        verdicts=mine["verdicts"],
     )
 
 

@@ -32,6 +32,7 @@ class Request:
     """0: no answer was begun."""
     fault: str = ""
     said: str = ""
+    tokens: int = 0
     complaint: str | None = None
     ended_s: float | None = None
     is_complete: bool = False
@@ -66,6 +67,7 @@ class ModelLog:
                 "status": asked.status,
                 "fault": asked.fault,
                 "said": asked.said,
+                "tokens": asked.tokens,
                 "is_complete": asked.is_complete,
                 "complaint": asked.complaint,
             }
@@ -118,7 +120,7 @@ def read(path: Path) -> tuple[ModelCall, ...]:
 
 
 def _call(line: Json, end: Json | None, closed_s: float | None, known: dict[int, Json]) -> ModelCall:
-    over = end or {"at_s": STILL_OPEN, "status": 0, "fault": "", "said": "", "is_complete": False, "complaint": None}
+    over = end or vars(Request(0, "", 0)) | {"at_s": STILL_OPEN}
     return ModelCall(
         number=line["began"],
         mark=line["mark"],
@@ -131,6 +133,7 @@ def _call(line: Json, end: Json | None, closed_s: float | None, known: dict[int,
         complaint=over["complaint"],
         nth=line["nth"],
         said=over["said"],
+        tokens=over["tokens"],
         connection_gone_s=closed_s,
     )
 

@@ -1,12 +1,14 @@
 """What the model says to a question: read from the question itself. Pure."""
 
+import json
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.chaos.marks import mark_of, reply_name
+from tests.chaos.panels import TOOL, Look, critique, is_correction, score_of
 from tests.chaos.summaries import part_of, said
 from tests.support.messages_rules import blocks
 from tests.support.messages_wire import WireCall, answer
@@ -20,6 +22,10 @@ LEFT_OUT = "and their results are left out for want of room.]"
 DEFAULT_WORDS = 8
 FILLER = ("thread", "over", "warp", "under", "weft", "and", "back", "again")
 DIRECTIVE = re.compile(r"([a-z]+)(?:=(\S+))?")
+CALL_TOKENS = 20
+"""Of a reply, for each call in it."""
+TOOL_TOKENS = 470
+"""What the provider adds to a request with tools, as the newest models do."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,8 @@ class Script:
     wait_s: float = 0.0
     faults: tuple[str, ...] = ()
     """Of the first requests, one each."""
+    judged: tuple[str, ...] = ()
+    """What judges say of the first answers, one each."""
 
     def fault(self, nth: int, *, seed: int, rate: float, among: Sequence[str]) -> str:
         """The fault of the n-th request of this mark, "" for none; chance depends on (seed, mark, n) alone."""
@@ -45,10 +53,13 @@ class Script:
 
 @dataclass(frozen=True)
 class SaidReply:
-    """A whole reply: its text, and the events it streams as."""
+    """A whole reply, and the events it streams as."""
 
     text: str
+    """Of a judge's reply its score, if it gave one."""
     events: list[Json]
+    tokens: int
+    """What it costs, in and out."""
 
 
 def chance_of(seed: int, mark: str, nth: int) -> random.Random:
@@ -86,6 +97,7 @@ def script_of(question: str) -> Script:
         slow_s=float(last.get("slow") or 0.0),
         wait_s=float(last.get("wait") or 0.0),
         faults=tuple(_faults(pairs)),
+        judged=tuple(filter(None, last.get("judged", "").split(","))),
     )
 
 
@@ -99,16 +111,45 @@ def reply_for(script: Script, nth: int, body: Json, *, fault: str = "") -> SaidR
         if rounds_before < len(script.rounds):
             calls = _calls(script.rounds[rounds_before], name)
             text = f"{name} {ASKS} {rounds_before + 1}."
-    text = text or " ".join([name, "says:", *(FILLER[n % len(FILLER)] for n in range(script.words))])
-    usage = {"input_tokens": 10 * len(body["messages"]), "output_tokens": len(text) // 4 + 20 * len(calls)}
-    return SaidReply(text, answer(text, calls, model=body["model"], usage=usage))
+    before = sum(map(is_correction, _texts_since_question(body)))
+    anew = [f"anew-{before}"] if before else []
+    text = text or " ".join([name, "says:", *anew, *(FILLER[n % len(FILLER)] for n in range(script.words))])
+    return _said(text, calls, body)
 
 
 def summary_for(number: int, body: Json) -> SaidReply:
     """What is said to a request for a summary, the number-th of all requests."""
-    text = said(part_of(body), number)
-    usage = {"input_tokens": 10 * len(body["messages"]), "output_tokens": len(text) // 4}
-    return SaidReply(text, answer(text, [], model=body["model"], usage=usage))
+    return _said(said(part_of(body), number), [], body)
+
+
+def verdict_for(look: Look, words: Sequence[str], number: int, body: Json, *, fault: str = "") -> SaidReply:
+    """What a judge says, in answer to the number-th of all requests; ``text`` is its score, if it gives one."""
+    score = score_of(look, words)
+    if score is None:
+        return _said(f"The {look.judge} judge has nothing to say.", [], body)
+    call = WireCall(f"toolu_verdict_{number}", TOOL, {"score": score, "critique": critique(look, score)})
+    broken = {
+        "bad_tool_json": replace(call, arguments='{"score": 0.'),
+        "unknown_tool": replace(call, name="no_such_tool"),
+    }.get(fault)
+    reply = _said("", [broken or call], body)
+    return reply if broken else replace(reply, text=str(score))
+
+
+def sent_tokens(body: Json) -> int:
+    """What the provider takes a request for; fewer than Loom expects at most, as it must be."""
+    return len(json.dumps(body)) // 5 + (TOOL_TOKENS if body.get("tools") else 0)
+
+
+def _said(text: str, calls: Sequence[WireCall], body: Json) -> SaidReply:
+    """A reply with what it costs, cut where it has more tokens than it may have."""
+    most_tokens = int(body["max_tokens"])
+    tokens = len(text) // 4 + CALL_TOKENS * len(calls)
+    is_cut = tokens > most_tokens
+    usage = {"input_tokens": sent_tokens(body), "output_tokens": min(tokens, most_tokens)}
+    text, calls = (text[: 4 * most_tokens], []) if is_cut else (text, calls)
+    events = answer(text, calls, stop_reason="max_tokens" if is_cut else None, model=body["model"], usage=usage)
+    return SaidReply(text, events, sum(usage.values()))
 
 
 def _faults(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -125,9 +166,7 @@ def _may_call(body: Json) -> bool:
 
 
 def _rounds_before(body: Json) -> int:
-    place = next((place for place, _ in _user_texts(body)), 0)
-    said = [block for message in body["messages"][place + 1 :] for block in blocks(message["content"])]
-    return sum(block["type"] == "text" and ASKS in block["text"] for block in said)
+    return sum(ASKS in text for text in _texts_since_question(body))
 
 
 def _user_texts(body: Json) -> Iterator[tuple[int, str]]:
@@ -135,7 +174,13 @@ def _user_texts(body: Json) -> Iterator[tuple[int, str]]:
     users = [(place, message) for place, message in enumerate(body["messages"]) if message["role"] == "user"]
     for place, message in reversed(users):
         texts = [block["text"] for block in blocks(message["content"]) if block["type"] == "text"]
-        yield from ((place, text) for text in reversed(texts))
+        yield from ((place, text) for text in reversed(texts) if not is_correction(text))
+
+
+def _texts_since_question(body: Json) -> Iterator[str]:
+    place = next((place for place, _ in _user_texts(body)), 0)
+    for message in body["messages"][place + 1 :]:
+        yield from (block["text"] for block in blocks(message["content"]) if block["type"] == "text")
 
 
 def _calls(tools: Sequence[str], name: str) -> list[WireCall]:

@@ -15,11 +15,15 @@ What it says is decided by the newest user message, ``T00042 <directives>``, in 
   other call; ``pause:2.5`` adds ``"seconds": 2.5``.
 - ``slow=S``: every reply of this turn drips over S seconds; ``wait=S``: every reply begins after S seconds
 - ``hang``: the first request of the turn gets no answer at all (the same as ``fault=hang``)
+- ``judged=fail,pass``: the turn's first answer is failed by the judges that are asked of this server, the second
+  passed, and so on; the last word holds for all that follow (``pass``). With any other word they give no score.
 - ``fault=<name>[*n]``: the turn's first n (1) requests get this fault; given several times, one after the other
 
 Every reply begins with ``<mark>.<n>``: the answer to the n-th request of that mark. A forbidden tool choice
-(``{"type": "none"}``) or a request without tools gets text. Requests that the real API refuses are answered 400
-before anything else. With ``--fault-rate`` any request may get one of ``--faults``, by (seed, mark, n) alone.
+(``{"type": "none"}``) or a request without tools gets text. An answer that is given anew says how many there were
+before (``anew-1``). A reply that has more tokens than ``max_tokens`` is cut there. Requests that the real API refuses
+are answered 400 before anything else. With ``--fault-rate`` any request may get one of ``--faults``, by (seed, mark, n)
+alone.
 
 Faults: rate429 (Retry-After: 1), rate429_absurd (Retry-After: 4294967), overloaded529, server500, hang (nothing for
 HANG_S, then the connection is closed), drip (a whole reply in small pieces over DRIP_S), reset (RST, before or after
@@ -30,6 +34,10 @@ no JSON), unknown_tool (``no_such_tool``), fifty_calls (50 calls of ``note`` in 
 A request for a summary (summaries.py) is known by its system text, and is of many marks: what it is logged and counted
 by is the part it asks for, what it is answered says which marks that has, and of all directives and faults only those
 of ``--fault-rate`` are for it; the last three change nothing in it.
+
+A request for a verdict (panels.py) is known by its tool choice. It is logged under the mark of the turn it is of,
+counted by itself, and answered with a call of that tool, as ``judged=`` of the question says; of the last three faults
+the first two make it useless.
 """
 
 import argparse
@@ -43,7 +51,16 @@ from typing import Any
 from tests.chaos.asyncio_http import Asked, Connection, Log, announce, serve
 from tests.chaos.model_faults import RESPOND, Saying, drip, refuse
 from tests.chaos.model_log import ModelLog, Request
-from tests.chaos.model_script import Script, newest_question, reply_for, script_of, summary_for
+from tests.chaos.model_script import (
+    SaidReply,
+    Script,
+    newest_question,
+    reply_for,
+    script_of,
+    summary_for,
+    verdict_for,
+)
+from tests.chaos.panels import is_judging, look_of
 from tests.chaos.summaries import is_summary, part_of
 from tests.support import messages_rules
 
@@ -52,6 +69,8 @@ SLOW_PIECES = 20
 """Of a reply that ``slow=`` spreads out."""
 SUMMARY_S = 0.3
 """Before every summary: they take longer than a short answer, and what is done to the system shall find them at it."""
+VERDICT_S = 0.1
+"""Before every verdict, for the same reason."""
 SUMMARY_FAULTS = 5
 """Times as often a request for a summary gets a fault: Loom tries most of them again, and does without only then."""
 
@@ -84,9 +103,9 @@ class ModelServer:
             refuse(connection, 404, "not_found_error")
             return
         body = json.loads(asked.body)
-        script = Script(part_of(body).key) if is_summary(body) else script_of(newest_question(body))
+        mark, script = _script(body)
         self._asked[script.mark] += 1
-        request = Request(self._asked.total(), script.mark, self._asked[script.mark])
+        request = Request(self._asked.total(), mark, self._asked[script.mark])
         self._log.began(request, body, connection=connection.number, at_s=asked.at_s)
         try:
             await self._respond(request, script, body, connection)
@@ -105,18 +124,41 @@ class ModelServer:
             return
         rate = self._fault_rate * (SUMMARY_FAULTS if is_summary(body) else 1)
         request.fault = script.fault(request.nth, seed=self._seed, rate=rate, among=self._faults)
-        if pause_s := self._latency_s + (SUMMARY_S if is_summary(body) else script.wait_s):
+        if pause_s := self._latency_s + _own_pause_s(script, body):
             await asyncio.sleep(pause_s)
-        if is_summary(body):
-            reply = summary_for(request.number, body)
-        else:
-            reply = reply_for(script, request.nth, body, fault=request.fault)
-        request.said = reply.text
+        reply = _reply(request, script, body)
+        request.said, request.tokens = reply.text, reply.tokens
         saying = Saying(request, reply, connection, self._seed)
         if script.slow_s and not request.fault:
             await drip(saying, over_s=script.slow_s, pieces=SLOW_PIECES)
         else:
             await RESPOND[request.fault](saying)
+
+
+def _script(body: Json) -> tuple[str, Script]:
+    """The mark under which a request is logged, and its script, whose mark it is counted by."""
+    if is_summary(body):
+        key = part_of(body).key
+        return key, Script(key)
+    if is_judging(body):
+        look = look_of(body)
+        return look.mark, Script(f"judges of {look.mark}", judged=script_of(look.question).judged)
+    script = script_of(newest_question(body))
+    return script.mark, script
+
+
+def _own_pause_s(script: Script, body: Json) -> float:
+    if is_summary(body):
+        return SUMMARY_S
+    return VERDICT_S if is_judging(body) else script.wait_s
+
+
+def _reply(request: Request, script: Script, body: Json) -> SaidReply:
+    if is_summary(body):
+        return summary_for(request.number, body)
+    if is_judging(body):
+        return verdict_for(look_of(body), script.judged, request.number, body, fault=request.fault)
+    return reply_for(script, request.nth, body, fault=request.fault)
 
 
 def main() -> None:

@@ -9,11 +9,13 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, Integer, and_, bindparam, select, update
+from sqlalchemy import Connection, Integer, and_, bindparam, delete, select, update
 
 from loom_worker.blobs.blobs import Blobs, Stored
 from loom_worker.core import child_process
 from loom_worker.core.errors import Conflict
+from loom_worker.core.values.budgets import Account, Amount, Settlement
+from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import MemoryState
 from loom_worker.core.values.turns import Call, Claim, Decision, NewTurn, Turn
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer
@@ -24,7 +26,7 @@ from loom_worker.memory.summarize import CompressionRules
 from loom_worker.service import service
 from loom_worker.store import approvals, calls, claims, journal, rows
 from loom_worker.store.schema import calls as calls_table
-from loom_worker.store.schema import turns
+from loom_worker.store.schema import turns, verdicts
 from loom_worker.turn import context
 
 
@@ -158,6 +160,34 @@ def _cut_result() -> None:
     Blobs.put = hasty  # type: ignore[method-assign]
 
 
+def _forgotten_verdict() -> None:
+    """A worker that takes up a turn whose verdicts are all there forgets them, once for each turn."""
+    read, forgotten = claims.read_verdicts, set[str]()
+
+    def forgetful(tx: Connection, turn_id: str) -> tuple[Verdict, ...]:
+        found = read(tx, turn_id)
+        if not found or turn_id in forgotten or any(verdict.is_open for verdict in found):
+            return found
+        forgotten.add(turn_id)
+        tx.execute(delete(verdicts).where(verdicts.c.turn_id == turn_id))
+        return ()
+
+    claims.read_verdicts = forgetful
+
+
+def _generous_refund() -> None:
+    """What was set aside for a call is given back twice."""
+    changes = Settlement.changes
+
+    def generous(self: Settlement, now_ms: int) -> dict[Account, Amount]:
+        found = changes(self, now_ms)
+        for held in self.held:
+            found |= {account: found[account] - held.grant.amount for account in held.accounts}
+        return found
+
+    Settlement.changes = generous  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "no_fence": (("I2", "I4"), _no_fence),
     "wrong_order": (("I3",), _wrong_order),
@@ -170,5 +200,7 @@ MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "deaf_ear": (("I12",), _deaf_ear),
     "second_thought": (("I12",), _second_thought),
     "cut_result": (("I13",), _cut_result),
+    "forgotten_verdict": (("I8",), _forgotten_verdict),
+    "generous_refund": (("I15",), _generous_refund),
 }
 """Name to the invariants of which at least one must be seen broken, and how the bug is planted."""

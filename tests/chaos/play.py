@@ -93,6 +93,7 @@ def play(scenario: Scenario, folder: Path | None = None) -> Outcome:
         "rested_s": rested_s,
         "retries": log.retries,
         "abandoned": log.abandoned,
+        "unpaid": log.unpaid,
         "replayed": final.replayed,
     }
     own = tuple(Violation("client", text) for text in log.refused)
@@ -111,11 +112,11 @@ def _run(scenario: Scenario, world: World, clients: Clients, recoveries: Recover
     recoveries.start()
     clients.begin(scenario.sessions)
     if scenario.is_queued_first:
-        until(lambda: len(clients.log.submitted) >= total - clients.log.abandoned, scenario.timeout_s, "all is queued")
+        until(lambda: len(clients.log.submitted) >= total - clients.log.lost, scenario.timeout_s, "all is queued")
         world.start_workers()
     nemeses = Nemeses(world, recoveries, seed=scenario.plan.seed)
     schedule = Schedule(nemeses, list(scenario.deeds), seed=scenario.plan.seed, apart_s=scenario.apart_s)
-    schedule.run(lambda: len(clients.log.polled) / max(1, total), scenario.timeout_s)
+    schedule.run(lambda: len(clients.log.polled) / max(1, total - clients.log.lost), scenario.timeout_s)
     is_done = clients.wait(scenario.timeout_s)
     recoveries.stop()
     return is_done
@@ -147,7 +148,9 @@ def _evidence(world: World, clients: Clients, left: tuple[str, ...], scenario: S
         budget_tokens=world.budget_tokens,
         planned_points=scenario.points,
         memory=world.memory,
+        agent_budgets=world.agent_budgets,
         decided=tuple(clients.log.decided),
+        read=tuple(clients.log.read),
         deaths={each.pid: each.at_s for each in world.crew.ended if not each.name.startswith(LATE)},
     )
 

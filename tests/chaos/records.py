@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loom_worker.core.values.memory import MemoryPolicy
+from tests.chaos.panels import Look, is_judging, look_of
 from tests.chaos.summaries import Part, is_summary, part_of
 
 Json = dict[str, Any]
@@ -51,12 +52,25 @@ class Polled:
 
 
 @dataclass(frozen=True)
+class Read:
+    """The client: a turn's events, read to the last one."""
+
+    turn_id: str
+    text: str
+    """All deltas since the last ``turn.retrying``."""
+    resumed: int = 0
+    """How often the stream broke."""
+    flaws: tuple[str, ...] = ()
+    """What was wrong with the events themselves."""
+
+
+@dataclass(frozen=True)
 class ModelCall:
     """The LLM server: one request."""
 
     number: int
     mark: str
-    """Of the newest user message; of a request for a summary the key of its part."""
+    """Of the newest user message; of a request for a summary the key of its part, of one for a verdict its turn's."""
     body: Json
     began_s: float
     ended_s: float
@@ -72,13 +86,20 @@ class ModelCall:
     """This is the n-th request of its mark; the reply begins with ``<mark>.<nth>``."""
     said: str = ""
     """The text of the reply, whether it was sent whole or not."""
+    tokens: int = 0
+    """What the reply costs, in and out, where it is sent whole."""
     connection_gone_s: float | None = None
     """When the connection it came over ended, perhaps many requests later; None: it never did."""
 
     @cached_property
     def part(self) -> Part | None:
-        """What a summary is asked of; None: it is a turn's request."""
+        """What a summary is asked of; None: it is another request."""
         return part_of(self.body) if is_summary(self.body) else None
+
+    @cached_property
+    def look(self) -> Look | None:
+        """What a judge is asked to look at; None: it is another request."""
+        return look_of(self.body) if is_judging(self.body) else None
 
 
 @dataclass(frozen=True)
@@ -158,6 +179,7 @@ class Evidence:
     single_effect_tools: frozenset[str] = field(default_factory=lambda: frozenset({"charge", "refund"}))
     """Tools that are marked as not idempotent."""
     decided: tuple[Decided, ...] = ()
+    read: tuple[Read, ...] = ()
     asking_tools: frozenset[str] = field(default_factory=lambda: frozenset({"refund"}))
     """Tools that need a person."""
     large_tools: frozenset[str] = field(default_factory=lambda: frozenset({"report"}))
@@ -168,11 +190,18 @@ class Evidence:
     """LOOM_LEASE_S of the run: for so long after a disturbance a worker may find that its turn is another's."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
     """The rules by which the agent's sessions are remembered."""
+    agent_budgets: Mapping[str, Json] = field(default_factory=dict)
+    """Budgets of agents that have one, by name."""
 
     @cached_property
     def turn_calls(self) -> tuple[ModelCall, ...]:
-        """The requests of turns."""
-        return tuple(call for call in self.model_calls if call.part is None)
+        """The requests of turns, for their replies."""
+        return tuple(call for call in self.model_calls if call.part is None and call.look is None)
+
+    @cached_property
+    def judge_calls(self) -> tuple[ModelCall, ...]:
+        """The requests for verdicts."""
+        return tuple(call for call in self.model_calls if call.look is not None)
 
     @cached_property
     def summary_calls(self) -> tuple[ModelCall, ...]:

@@ -54,6 +54,15 @@ def lines(outcome: Outcome) -> Iterator[str]:
         f" {found['summary_replies_repeated']} paid for twice"
     )
     yield (
+        f"   judges: {found['judged_answers']} answers, {found['answers_given_anew']} given anew;"
+        f" {found['judge_requests']} requests, {found['verdicts_repeated']} verdicts paid for twice,"
+        f" {found['verdicts_dead']} dead"
+    )
+    yield (
+        f"   budgets: {found['over_budget']} turns ended for want of one, {found['unpaid']:.0f} were refused; readers:"
+        f" {found['read']}, {found['read_resumed']} of them cut off meanwhile"
+    )
+    yield (
         f"   a killed worker's turn was taken up after {found['recovery_p50_s']} s (p50),"
         f" {found['recovery_p99_s']} s (p99), {found['recoveries']} turns"
     )
@@ -79,7 +88,10 @@ def _failure(turn: dict[str, Any]) -> str:
     """Why a turn failed, empty for all others."""
     error = turn["error"] or {}
     is_failed = turn["status"] in ("failed", "incomplete")
-    return f"{turn['status']} ({turn['reason']}): {error.get('message', '')[:160]}" if is_failed else ""
+    message = error.get("message", "")[:160]
+    # What is used of a budget is another figure each time.
+    message = message.partition(":")[0] if turn["reason"] == "budget" else message
+    return f"{turn['status']} ({turn['reason']}): {message}" if is_failed else ""
 
 
 def _count(outcome: Outcome, invariant: str) -> int:

@@ -1,6 +1,7 @@
 """What a run consists of, by form. Every figure that is not plain says why it is what it is."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from loom_worker.core.crash_points import POINTS
 from tests.chaos.play import Scenario, with_mutant
@@ -23,6 +24,11 @@ TURNS = ("stop", "duplicate", "race", "hooks")
 HANDS = ("tools", "tools", "tools", "blackout")
 
 
+def _varied(mix: Mix) -> Mix:
+    """With judges and budgets."""
+    return replace(mix, judged=0.34, thrifty=0.2, budgeted=0.1)
+
+
 def sweep(seed: int, *, times: int = 1, turns: int = 60) -> Scenario:
     """Die at every crash point, so many times each."""
     points = ",".join(f"{point}*{times}" for point in POINTS)
@@ -30,7 +36,7 @@ def sweep(seed: int, *, times: int = 1, turns: int = 60) -> Scenario:
     return Scenario(
         "sweep",
         Plan(seed=seed, environ={**PATIENT_ATTEMPTS, "LOOM_CRASHPOINTS": points}),
-        plan(turns, sessions=8, seed=seed, mix=Mix(says, webhooks=0.4)),
+        plan(turns, sessions=8, seed=seed, mix=_varied(Mix(says, webhooks=0.4))),
         points=tuple(POINTS),
         is_patient=False,
     )
@@ -38,7 +44,7 @@ def sweep(seed: int, *, times: int = 1, turns: int = 60) -> Scenario:
 
 def smoke(seed: int) -> Scenario:
     """The sweep with kills, a flush and repeated messages in it."""
-    swept = sweep(seed, turns=80)
+    swept = sweep(seed, turns=64)
     deeds = ("kill", "kill", "tools", "tree", "flush", "duplicate", "blackout")
     return Scenario(**{**vars(swept), "name": "smoke", "deeds": deeds, "timeout_s": 240.0, "rest_s": 120.0})
 
@@ -48,7 +54,7 @@ def storm(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 0.7
     return Scenario(
         name,
         Plan(seed=seed, has_small_disk=True, model=WITH_FAULTS, environ=PATIENT_ATTEMPTS),
-        plan(turns, sessions=24, seed=seed, mix=Mix(poison=1)),
+        plan(turns, sessions=24, seed=seed, mix=_varied(Mix(poison=1))),
         deeds=deeds,
         apart_s=apart_s,
         timeout_s=600.0 + turns / 8,
@@ -60,7 +66,7 @@ def forgetful(seed: int, *, turns: int, deeds: tuple[str, ...]) -> Scenario:
     return Scenario(
         "no persistence",
         Plan(seed=seed, keeps_broker_data=False, environ=PATIENT_ATTEMPTS),
-        plan(turns, sessions=16, seed=seed),
+        plan(turns, sessions=16, seed=seed, mix=_varied(Mix())),
         deeds=deeds,
         apart_s=1.5,
         is_patient=False,
@@ -86,7 +92,7 @@ def race(seed: int) -> Scenario:
     return Scenario(
         "race",
         Plan(seed=seed, turn_workers=4),
-        plan(100, sessions=3, seed=seed, mix=Mix({"plain": 4, "tools=note,charge": 1}, webhooks=0.1)),
+        plan(100, sessions=3, seed=seed, mix=Mix({"plain": 4, "tools=note,charge": 1}, webhooks=0.1, judged=0.34)),
         deeds=("race",) * 12 + ("duplicate",) * 4 + ("kill",),
         apart_s=0.2,
         depth=20,
@@ -99,7 +105,7 @@ def full_slots(seed: int) -> Scenario:
     return Scenario(
         "full slots",
         Plan(seed=seed, environ={"LOOM_WORKER_CONCURRENCY": "2"}),
-        plan(36, sessions=18, seed=seed, mix=Mix({"tools=pause:1": 3, "tools=pause:0.5,charge": 1})),
+        plan(36, sessions=18, seed=seed, mix=_varied(Mix({"tools=pause:1": 3, "tools=pause:0.5,charge": 1}))),
         deeds=("kill", "duplicate"),
         is_patient=False,
     )
@@ -109,8 +115,8 @@ def cancels(seed: int, *, turns: int = 120) -> Scenario:
     """Clients cancel turns in all three ways, or overrule them with the next, while workers die."""
     says = {"plain": 2, "slow=0.8": 3, "tools=pause:0.5": 2, "tools=note,charge": 2}
     half = turns // 2
-    cancelled = plan(half, sessions=6, seed=seed, mix=Mix(says, cancels=0.4))
-    overruled = plan(turns - half, sessions=6, seed=seed, mix=Mix(says, overruling=0.3), first=half)
+    cancelled = plan(half, sessions=6, seed=seed, mix=_varied(Mix(says, cancels=0.4)))
+    overruled = plan(turns - half, sessions=6, seed=seed, mix=_varied(Mix(says, overruling=0.3)), first=half)
     return Scenario(
         "cancels",
         Plan(seed=seed, environ=PATIENT_ATTEMPTS),
@@ -146,6 +152,8 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
             for name in ("deaf_ear", "second_thought")
         },
         "cut_result": (plan(24, sessions=6, seed=seed, mix=Mix({"tools=report": 1})), ("kill",), 0.1),
+        "forgotten_verdict": (plan(24, sessions=6, seed=seed, mix=Mix(plain, webhooks=0, judged=1.0)), ("kill",), 0.1),
+        "generous_refund": (plan(24, sessions=6, seed=seed, mix=Mix(plain, webhooks=0, thrifty=1.0)), ("kill",), 0.1),
         "memory_hole": (plan(40, sessions=4, seed=seed, mix=Mix(plain, webhooks=0)), ("kill",), 0.1),
     }
     return {

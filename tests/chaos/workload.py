@@ -2,11 +2,19 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from tests.chaos.panels import JUDGED
 
 ASKS_PERSON = "refund"
 """The tool whose calls wait for a person."""
+VERDICTS: Mapping[str, float] = {"pass": 5, "fail,pass": 4, "fail,fail,pass": 1, "fail": 1, "mute": 1}
+"""What judges say, where an answer has some, with its weight."""
+SESSION_TOKENS = (20_000, 40_000, 80_000)
+"""Budgets of sessions: a turn takes between one and six thousand, and a lost call sets aside about three."""
+TURN_TOKENS = (1_200, 4_500, 9_000, 20_000)
+"""Budgets of turns: the first one is too small for any request."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,14 @@ class Job:
     """The cancel that is asked for right after the 202."""
     double_texting: Literal["", "interrupt", "rollback"] = ""
     """What its submission does to the turn that runs in the session."""
+    agent: str = ""
+    """Of its session; empty: the usual one."""
+    session_tokens: int | None = None
+    """The budget of its session."""
+    turn_tokens: int | None = None
+    """Its own budget."""
+    is_read: bool = False
+    """Its client reads its events."""
 
     @property
     def asks_person(self) -> bool:
@@ -78,6 +94,14 @@ class Mix:
     """Share that is cancelled, a third each way."""
     overruling: float = 0.0
     """Share that overrules the turn that runs, half each way."""
+    judged: float = 0.0
+    """Share of the sessions whose agent has judges."""
+    thrifty: float = 0.0
+    """Share of the sessions that have a budget, some of them a small one."""
+    budgeted: float = 0.0
+    """Share of the turns that have one."""
+    read: float = 0.2
+    """Share whose events are read while they come."""
 
 
 Sessions = dict[str, list[Job]]
@@ -93,10 +117,15 @@ def plan(turns: int, *, sessions: int, seed: int, mix: Mix | None = None, first:
     poisoned = set(chance.sample(range(turns), min(mix.poison, turns)))
     dealt: Sessions = {f"s{first}-{n:03d}": [] for n in range(sessions)}
     names = list(dealt)
+    judged = set(chance.sample(names, round(mix.judged * sessions)))
+    thrifty = {name: chance.choice(SESSION_TOKENS) for name in chance.sample(names, round(mix.thrifty * sessions))}
     for n in range(turns):
         mark = f"T{first + n:05d}"
         job = _poison(mark) if n in poisoned else _job(mark, mix, chance)
-        dealt[chance.choice(names)].append(job)
+        name = chance.choice(names)
+        job = _judged(job, chance) if name in judged else job
+        tokens = thrifty.get(name)
+        dealt[name].append(replace(job, session_tokens=tokens, may_fail=job.may_fail or tokens is not None))
     return dealt
 
 
@@ -111,6 +140,7 @@ def _job(mark: str, mix: Mix, chance: random.Random) -> Job:
     cancel_action: Any = chance.choice(("interrupt", "rollback", "finish")) if chance.random() < mix.cancels else ""
     overrules: Any = chance.choice(("interrupt", "rollback")) if chance.random() < mix.overruling else ""
     verdict: Any = "reject" if chance.random() < mix.rejected else "approve"
+    turn_tokens = chance.choice(TURN_TOKENS) if chance.random() < mix.budgeted else None
     return Job(
         mark,
         says,
@@ -120,10 +150,16 @@ def _job(mark: str, mix: Mix, chance: random.Random) -> Job:
         # Whose answer is lost without a key is known to nobody: no person would decide on its calls, for a day.
         has_key=has_key or ASKS_PERSON in says,
         is_sent_twice=has_key and chance.random() < mix.twice,
-        may_fail="fault=" in says or "hang" in says,
+        may_fail="fault=" in says or "hang" in says or turn_tokens is not None,
         cancel_action=cancel_action,
         double_texting=overrules,
+        turn_tokens=turn_tokens,
+        is_read=chance.random() < mix.read and ASKS_PERSON not in says,
     )
+
+
+def _judged(job: Job, chance: random.Random) -> Job:
+    return replace(job, agent=JUDGED, says=f"{job.says} judged={_one_of(VERDICTS, chance)}")
 
 
 def _one_of(weights: Mapping[str, float], chance: random.Random) -> str:

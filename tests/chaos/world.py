@@ -8,11 +8,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import redis
 
@@ -21,7 +22,7 @@ from loom_worker.core.settings import from_env
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.store.prepare import prepare
 from loom_worker.supervisor import valkey
-from tests.chaos import equipment
+from tests.chaos import equipment, panels
 from tests.chaos.crew import Crew
 from tests.chaos.records import Injection
 from tests.support import system
@@ -51,7 +52,7 @@ connection fails with EINVAL."""
 AGENT = """
 apiVersion: loom/v1
 kind: Agent
-metadata: {name: default}
+metadata: {name: NAME}
 spec:
   system_prompt: Answer what you are asked.
   backend: false
@@ -131,6 +132,12 @@ class World:
         return agent_files.load(self.folder / "agents").agents["default"].memory
 
     @property
+    def agent_budgets(self) -> Mapping[str, dict[str, Any]]:
+        """Budgets of its agents."""
+        agents = agent_files.load(self.folder / "agents").agents
+        return {name: agent.budget for name, agent in agents.items() if agent.budget}
+
+    @property
     def turn_workers(self) -> tuple[str, ...]:
         """Names of those that run turns."""
         return tuple(name for name in self.crew.names if name.startswith("turns-"))
@@ -161,7 +168,7 @@ class World:
     def start_workers(self, **environ: str) -> None:
         """Have them run, and wait until each one's heart beats."""
         for n in range(self.plan.turn_workers):
-            self.start_worker(f"turns-{n + 1}", "turn", **environ)
+            self.start_worker(f"turns-{n + 1}", "turn,judge", **environ)
         for n in range(self.plan.tool_workers):
             self.start_worker(f"tools-{n + 1}", "tool,webhook,summary", **environ)
         until(lambda: self.all_beat() or self._cannot_start(), READY_S, "all workers are alive")
@@ -184,7 +191,7 @@ class World:
         Args:
             faketime: path of that library.
         """
-        arguments = ("worker", "--queues", "turn,tool,webhook,summary", "--name", name)
+        arguments = ("worker", "--queues", "turn,judge,tool,webhook,summary", "--name", name)
         environ = {"LD_PRELOAD": faketime, "FAKETIME": "+3600s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
         command = (sys.executable, "-m", "tests.chaos.process", *arguments)
         self.crew.start(name, command, is_loom=False, environ=environ)
@@ -244,7 +251,9 @@ class World:
         self.has_own_disk = self.plan.has_small_disk and _mount(self.home)
         (self.folder / "agents").mkdir()
         shutil.copy(Path(__file__).with_name("user_tools.py"), self.folder / "agents")
-        (self.folder / "agents" / "agent.yaml").write_text(AGENT + self.plan.memory)
+        for name, more in (("default", ""), (panels.JUDGED, panels.AGENT)):
+            text = AGENT.replace("NAME", name) + self.plan.memory + more
+            (self.folder / "agents" / f"{name}.yaml").write_text(text)
         prepare(from_env(self._environ()))
         self.crew.open()
         self._start_servers()

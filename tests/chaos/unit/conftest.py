@@ -25,7 +25,7 @@ def template(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> 
 @pytest.fixture
 def run(template: Run, settings: Settings, database: Database) -> Run:
     shutil.copy(template.settings.home / "loom.db", settings.home / "loom.db")
-    lists = ("submitted", "polled", "calls", "hooks", "effects", "decided")
+    lists = ("submitted", "polled", "calls", "hooks", "effects", "decided", "read")
     copies: dict[str, Any] = {name: list(getattr(template, name)) for name in lists}
     return replace(template, settings=settings, database=database, **copies)
 

@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.sqlite_driver import sqlite3
-from loom_worker.core.values.budgets import usd
+from loom_worker.core.values.budgets import CallCost, Payer, Reservation, Settlement, usd
 from loom_worker.core.values.chat import Reply, Request, ToolSpec
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import Message, NewSession
@@ -19,6 +20,7 @@ from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import Assembly
 from loom_worker.memory.kernel import memory_text
 from loom_worker.store.approvals import decide
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -34,7 +36,7 @@ from loom_worker.turn.transcript import conversation, said, usage_of
 from loom_worker.webhook.body import completed
 from tests.chaos.checker import check
 from tests.chaos.model_script import reply_for, script_of
-from tests.chaos.records import Decided, Effect, Evidence, Hook, Injection, ModelCall, Polled, Submitted
+from tests.chaos.records import Decided, Effect, Evidence, Hook, Injection, ModelCall, Polled, Read, Submitted
 
 WORKSPACE, MODEL = "default", "claude-test"
 NOW_MS = 1_800_000_000_000
@@ -59,6 +61,8 @@ class Run:
     hooks: list[Hook] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     decided: list[Decided] = field(default_factory=list)
+    read: list[Read] = field(default_factory=list)
+    agent_budgets: Mapping[str, Json] = field(default_factory=dict)
     _moments: Iterator[int] = field(default_factory=count)
 
     def now_s(self) -> float:
@@ -81,22 +85,38 @@ class Run:
                 work = self.ran_tools(work)
         return self.ended(work, ending)
 
-    def accepted(self, text: str, *, session: str = "s1", webhook: bool = False, **known: Any) -> Claim:
+    def accepted(
+        self, text: str, *, session: str = "s1", webhook: bool = False, budget: Json | None = None, **known: Any
+    ) -> Claim:
         """A turn that was answered 202 and is claimed."""
         mark = text.split()[0]
         hook = Webhook(HOOK_URL) if webhook else None
-        new = NewTurn(text, webhook=hook, idempotency_key=f"key-{mark}", fingerprint=mark)
+        new = NewTurn(text, webhook=hook, budget=budget, idempotency_key=f"key-{mark}", fingerprint=mark)
         owner = (WORKSPACE, NewSession(id=session))
         turn, _ = submit(self.database, LimitSettings(), owner, new, now_ms=NOW_MS)
         order = sum(sent.session == session for sent in self.submitted)
         sent = Submitted(mark, turn.id, session, self.now_s(), order, f"key-{mark}", (turn.id,), webhook)
         self.submitted.append(replace(sent, **known))
-        claim = Claims(self.database).claim(turn.lane, worker="w1", now_ms=NOW_MS + 1)
+        return self.claimed(turn.lane)
+
+    def claimed(self, lane: str) -> Claim:
+        """A session's next turn is claimed."""
+        claim = Claims(self.database).claim(lane, worker="w1", now_ms=NOW_MS + 1)
         assert isinstance(claim, Claim)
         return claim
 
+    def payer(self, claim: Claim) -> Payer:
+        """On whose budgets a turn is."""
+        return claim.payer(self.agent_budgets.get(claim.turn.agent))
+
+    def reserved(self, claim: Claim) -> tuple[Reservation, ...]:
+        """What is set aside for a call."""
+        held = Budgets(self.database).reserve(self.payer(claim), CallCost(2_000, 1_000), now_ms=NOW_MS)
+        return () if held is None else (held,)
+
     def asked(self, work: TurnState, **fields: Any) -> TurnState:
         """The model was asked, answered, and the journal has it."""
+        held = self.reserved(work.claim)
         call = self.model_call(work, **fields)
         reply = _reply(work, call)
         new = planned(
@@ -107,21 +127,21 @@ class Run:
             reply_n=work.next_n,
         )
         work = work.replied(reply, new, first_token_ms=3, estimated=100)
-        Journal(self.database).save(work.claim, Entries(work.unsaved_steps, work.unsaved_calls), _progress(work))
+        settlement = Settlement(self.payer(work.claim), work.unsaved_spending, held)
+        Journal(self.database).save(work.claim, work.unsaved, progress(work), settlement=settlement)
         return work.saved()
 
     def model_call(self, work: TurnState, **fields: Any) -> ModelCall:
         """A request with what the work holds, answered whole, as the model server logs it."""
         mark = work.turn.input.split()[0]
-        nth = 1 + sum(call.mark == mark for call in self.calls)
+        nth = 1 + sum(call.mark == mark and call.look is None for call in self.calls)
         known = Memories(self.database).load(work.turn.lane, limit=200)
         messages = (*(each.chat for each in known.history), *conversation(work))
         memory = memory_text("", known.state.l2_text, has_swap=True)
-        body = request_body(Request("You are Loom.", messages, memory=memory, tools=SPECS), MODEL)
-        text = reply_for(script_of(work.turn.input), nth, body).text
-        call = ModelCall(
-            len(self.calls) + 1, mark, body, self.now_s(), self.now_s(), 200, "", True, None, nth=nth, said=text
-        )
+        body = request_body(Request("You are Loom.", messages, memory=memory, tools=SPECS, max_tokens=16_000), MODEL)
+        reply = reply_for(script_of(work.turn.input), nth, body)
+        call = ModelCall(len(self.calls) + 1, mark, body, self.now_s(), self.now_s(), 200, "", True, None, nth=nth)
+        call = replace(call, said=reply.text, tokens=reply.tokens)
         self.calls.append(replace(call, **fields))
         return self.calls[-1]
 
@@ -152,9 +172,9 @@ class Run:
         turn = finished(work, ending, now_ms=NOW_MS + 100, run_ms=40)
         delivery = _delivery(turn) if turn.webhook else None
         messages = list(_messages(work)) if is_kept else []
-        progress = {**_progress(work), "run_ms": 40, "completed_ms": NOW_MS + 100}
+        known = {**progress(work), "run_ms": 40, "completed_ms": NOW_MS + 100}
         entries, spent = Entries(work.unsaved_steps), work.usage_by_model
-        final = Final(ending, progress, entries, said=messages, delivery=delivery, spent=spent)
+        final = Final(ending, known, entries, said=messages, delivery=delivery, spent=spent, verdicts=work.verdicts)
         Journal(self.database).finish(work.claim, final)
         shown = Turns(self.database).get(WORKSPACE, turn.id)
         self.polled.append(Polled(turn.id, json.dumps(shown.as_json()).encode(), self.now_s()))
@@ -173,10 +193,12 @@ class Run:
                 "hooks": tuple(self.hooks),
                 "effects": tuple(self.effects),
                 "decided": tuple(self.decided),
+                "read": tuple(self.read),
                 "injections": (Injection("duplicate", "turn", 900.0, 901.0),),
                 "home": self.settings.home,
                 "budget_tokens": 10_000,
                 "memory": UNCOMPRESSED,
+                "agent_budgets": self.agent_budgets,
                 **changed,
             }
         )
@@ -222,8 +244,10 @@ def _reply(work: TurnState, call: ModelCall) -> Reply:
     return replace(reply, usage=replace(reply.usage, cost_usd=usd(0.5)))
 
 
-def _progress(work: TurnState) -> dict[str, Any]:
-    return {"usage": work.usage.as_json(), "run_ms": 20, "patterns": [], "first_token_ms": work.first_token_ms}
+def progress(work: TurnState) -> dict[str, Any]:
+    """The columns of a turn that go with what it has done."""
+    known = {"usage": work.usage.as_json(), "run_ms": 20, "patterns": [], "first_token_ms": work.first_token_ms}
+    return {**known, **({"judge": work.judge} if work.verdicts else {})}
 
 
 def _messages(work: TurnState) -> Iterator[Message]:

@@ -80,25 +80,6 @@ def test_an_index_that_lacks_a_row_is_found(run: Run) -> None:
     assert_found(run.evidence(), "I9", "integrity_check")
 
 
-def test_usage_that_was_charged_twice_is_found(run: Run) -> None:
-    columns = (
-        "workspace, session_id, turn_id, agent, model, input_tokens, output_tokens, cache_read_tokens, "
-        "cache_write_tokens, llm_calls, cost_nano, at_ms, kind, tool_calls"
-    )
-    run.sql(f"INSERT INTO usage ({columns}) SELECT {columns} FROM usage LIMIT 1")
-    assert_found(run.evidence(), "I9", "the ledger has")
-
-
-def test_usage_that_was_not_charged_is_found(run: Run) -> None:
-    run.sql("DELETE FROM usage WHERE turn_id = ?", run.id_of("T00001"))
-    assert_found(run.evidence(), "I9", "of []")
-
-
-def test_a_session_that_was_charged_otherwise_than_its_turns_is_found(run: Run) -> None:
-    run.sql("""UPDATE sessions SET usage = json_set(usage, '$.output_tokens', 1) WHERE id = 's1'""")
-    assert_found(run.evidence(), "I9", "session s1 was charged")
-
-
 def test_a_run_that_injected_nothing_is_found(run: Run) -> None:
     assert_found(run.evidence(injections=()), "I10", "nothing was injected")
 
@@ -113,6 +94,13 @@ def test_a_crash_point_that_was_not_hit_is_found(run: Run) -> None:
 @pytest.mark.parametrize("witness", ["submitted", "polled", "model_calls"])
 def test_a_witness_that_saw_nothing_is_found(run: Run, witness: str) -> None:
     assert_found(run.evidence(**{witness: ()}), "I10", "that witness is blind")
+
+
+def test_a_run_whose_people_were_never_asked_is_found(run: Run) -> None:
+    asking = changed(run.submitted, {"mark": "T00001"}, asks_person=True)
+    assert_found(run.evidence(submitted=asking), "I10", "no decision was made")
+    may_fail = changed(run.submitted, {"mark": "T00001"}, asks_person=True, may_fail=True)
+    assert check(run.evidence(submitted=may_fail)) == ()
 
 
 def test_too_many_turns_that_did_not_complete_are_found(run: Run) -> None:

@@ -78,6 +78,12 @@ def test_a_turn_that_is_gone_before_anybody_summarized_it_is_found(summed: Run) 
     assert_found(seen(summed, model_calls=calls), "I11", "which was not summarized and would have fitted")
 
 
+def test_a_turn_of_a_session_on_a_budget_may_be_summarized_without_asking_anybody(summed: Run) -> None:
+    summed.sql("""UPDATE sessions SET budget = '{"tokens": 1000000}' WHERE id = 's1'""")
+    calls = tuple(call for call in summed.calls if call.part is None)
+    assert "I11" not in {each.invariant for each in check(seen(summed, model_calls=calls))}
+
+
 def test_a_turn_that_is_gone_and_in_no_block_of_memory_is_found(summed: Run) -> None:
     def forget(body: dict[str, Any]) -> None:
         del body["messages"][0]["content"][0]

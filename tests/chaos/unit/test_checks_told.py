@@ -10,7 +10,7 @@ from loom_worker.core.values.turns import Ending
 from loom_worker.store.outbox import Outbox
 from loom_worker.turn.state import TurnState
 from tests.chaos.checker import check
-from tests.chaos.records import Evidence, Hook, Polled
+from tests.chaos.records import Evidence, Hook, Polled, Read
 from tests.chaos.unit.made import NOW_MS, Run, assert_found, changed
 
 
@@ -202,3 +202,29 @@ def _retold(run: Run, change: Any) -> Evidence:
     body = json.dumps(event)
     run.sql("UPDATE outbox SET body = ? WHERE id = ?", body, run.hooks[-1].id)
     return run.evidence(hooks=(*run.hooks[:-1], replace(run.hooks[-1], body=body.encode())))
+
+
+def test_a_reader_that_has_another_text_than_the_turn_is_found(run: Run) -> None:
+    read = Read(run.id_of("T00001"), "T00001.1 says: something else")
+    assert_found(run.evidence(read=(read,)), "I4", "a client has read 'T00001.1 says: something else'")
+
+
+def test_a_reader_that_has_the_text_of_the_turn_is_allowed(run: Run) -> None:
+    turn = run.turn("T00005 tools=note")
+    assert check(run.evidence(read=(Read(turn.id, turn.output_text or "", resumed=3),))) == ()
+
+
+def test_a_reader_of_a_turn_that_was_rolled_back_may_have_read_anything(run: Run) -> None:
+    work = run.asked(TurnState.begin(run.accepted("T00005 plain", cancel_actions=("rollback",))))
+    turn = run.ended(work, Ending("cancelled", "rollback"), is_kept=False)
+    assert check(run.evidence(read=(Read(turn.id, "T00005.1 says"),))) == ()
+
+
+def test_events_that_are_missing_for_a_reader_are_found(run: Run) -> None:
+    (turn_id, text) = run.row("SELECT id, output_text FROM turns LIMIT 1")
+    read = Read(turn_id, text or "", flaws=("event 3 turn.started after event 1",))
+    assert_found(run.evidence(read=(read,)), "I4", "a client has read event 3 turn.started after event 1")
+
+
+def test_a_reader_of_a_turn_that_does_not_exist_is_found(run: Run) -> None:
+    assert_found(run.evidence(read=(Read("turn_none", ""),)), "I4", "turn_none was read by a client and is not in")

@@ -12,6 +12,8 @@ import pytest
 
 from loom_worker.core.errors import LoomError, Overloaded, StreamBroken
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, ToolOutcome, ToolSpec
+from loom_worker.judge import llm
+from loom_worker.judge.llm import Case
 from loom_worker.llm.anthropic import Anthropic
 from tests.chaos import model_log
 from tests.chaos.model_log import STILL_OPEN
@@ -38,11 +40,22 @@ class Server:
         )
         return list(calls)
 
-    def ask(self, *said: ChatMessage | str, timeout_s: float = 30.0, may_call: bool = True) -> Reply:
+    def ask(
+        self, *said: ChatMessage | str, timeout_s: float = 30.0, may_call: bool = True, max_tokens: int = 4_000
+    ) -> Reply:
         """The reply to a conversation."""
         messages = tuple(ChatMessage("user", text=each) if isinstance(each, str) else each for each in said)
-        model = Anthropic(model="claude-test", base_url=self.url, call_timeout_s=timeout_s)
-        *_, reply = model.reply(Request("Be kind.", messages, tools=TOOLS, may_call_tools=may_call))
+        asked = Request("Be kind.", messages, tools=TOOLS, may_call_tools=may_call, max_tokens=max_tokens)
+        return self._reply(asked, timeout_s)
+
+    def judge(self, answer: str, question: str) -> Reply:
+        """A judge's reply."""
+        case = Case("turn_1", question, answer)
+        asked = llm.request(case, "Rubric of first: all.", budget_tokens=9_000, count=len, is_given_up=lambda: False)
+        return self._reply(asked, 30.0)
+
+    def _reply(self, asked: Request, timeout_s: float) -> Reply:
+        *_, reply = Anthropic(model="claude-test", base_url=self.url, call_timeout_s=timeout_s).reply(asked)
         assert isinstance(reply, Reply)
         return reply
 
@@ -218,6 +231,28 @@ def test_broken_and_unknown_and_many_calls_come_as_asked(server: Server) -> None
     many = server.ask("T10015 fault=fifty_calls").tool_uses
     assert len({use.arguments["nonce"] for use in many}) == len({use.id for use in many}) == 50
     assert all(server.ended(mark)[0].is_complete for mark in ("T10013", "T10014", "T10015"))
+
+
+def test_a_judge_is_answered_as_the_question_says_and_counted_by_itself(server: Server) -> None:
+    answered = server.ask("T10020 judged=fail,mute").text
+    (verdict,) = server.judge(answered, "T10020 judged=fail,mute").tool_uses
+    assert (verdict.name, verdict.arguments["score"]) == ("give_verdict", 0.2)
+    assert server.judge("T10020.2 says: anew-1 thread", "T10020 judged=fail,mute").tool_uses == ()
+    reply, failed, mute = server.ended("T10020", 3)
+    assert (reply.look, reply.nth, failed.nth, mute.nth) == (None, 1, 1, 2)
+    assert failed.look is not None
+    assert (failed.look.key, failed.said) == (("T10020", 1, "first"), "0.2")
+
+
+def test_what_a_reply_costs_is_logged_and_told(server: Server) -> None:
+    reply = server.ask("T10021 words=20")
+    (call,) = server.ended("T10021")
+    assert call.tokens == reply.usage.tokens > 470
+
+
+def test_a_reply_is_cut_at_its_most_tokens(server: Server) -> None:
+    reply = server.ask("T10022 words=400", max_tokens=30)
+    assert (reply.stop_reason, reply.usage.output_tokens, len(reply.text)) == ("max_tokens", 30, 120)
 
 
 def test_chance_is_the_same_for_the_same_seed(tmp_path: Path) -> None:

@@ -42,7 +42,24 @@ def test_turns_that_kill_may_fail_and_are_as_many_as_asked_for() -> None:
     assert all(job.may_fail and job.max_attempts == 3 for job in deadly)
 
 
+def test_judges_and_budgets_are_a_sessions_own() -> None:
+    sessions = workload.plan(200, sessions=10, seed=1, mix=Mix(judged=0.3, thrifty=0.2)).values()
+    assert sorted(dealt[0].agent for dealt in sessions) == [""] * 7 + ["judged"] * 3
+    assert sum(dealt[0].session_tokens is not None for dealt in sessions) == 2
+    for dealt in sessions:
+        assert len({(job.agent, job.session_tokens) for job in dealt}) == 1
+        assert all(("judged=" in job.says) == bool(job.agent) for job in dealt)
+        assert all(job.may_fail for job in dealt if job.session_tokens)
+
+
+def test_turns_on_a_budget_may_fail() -> None:
+    budgeted = [job for job in jobs(budgeted=0.5) if job.turn_tokens]
+    assert budgeted
+    assert all(job.may_fail for job in budgeted)
+
+
 def test_shares_of_zero_give_none() -> None:
-    plain = jobs(webhooks=0, keyless=0, twice=0)
+    plain = jobs(webhooks=0, keyless=0, twice=0, read=0)
+    assert not any(job.agent or job.session_tokens or job.turn_tokens or job.is_read for job in plain)
     assert not any(job.hook or job.is_sent_twice or job.cancel_action or job.double_texting for job in plain)
     assert all(job.has_key for job in plain)

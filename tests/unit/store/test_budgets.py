@@ -161,6 +161,16 @@ def test_the_account_of_a_turn_ends_with_it_and_that_of_a_session_with_its_delet
     assert counts(database)["spending"] == 0
 
 
+def test_for_a_turn_that_has_ended_its_budget_pays_nothing_more(database: Database) -> None:
+    claim = running(database, budget={"tokens": 500})
+    held = Budgets(database).reserve(payer(claim), COST, now_ms=NOW_MS)
+    assert held is not None
+    Journal(database).finish(claim, final(settlement=Settlement(payer(claim), SPENT.amount(), (held,))))
+    with pytest.raises(BudgetSpent, match="has ended"):
+        Budgets(database).reserve(payer(claim), COST, now_ms=NOW_MS)
+    assert counts(database)["spending"] == 0
+
+
 def test_accounts_of_past_days_are_removed_and_lasting_ones_stay(database: Database) -> None:
     claim = limited(database, {"tokens": 10_000, "day": {"tokens": 500}})
     Budgets(database).reserve(payer(claim), COST, now_ms=NOW_MS)
