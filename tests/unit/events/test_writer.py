@@ -310,6 +310,7 @@ def test_an_owner_that_slept_does_not_restore_a_log_that_a_newer_one_began_anew(
     old = EventWriter(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
     for n in range(5):
         old.emit("context.built", {"n": n})
+    old.flush()  # before Redis forgets: otherwise the flusher may write them between that and the newer owner
     valkey.flushall()
     EventWriter(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=2).emit("turn.retrying", {})
     old.emit("turn.completed", {})
