@@ -54,7 +54,8 @@ def measure(report: Report, scale: Scale) -> None:
             own_ms = 1000 * LLM_S * ("LLM" in name)
             added_ms = percentile(values, 50) - plain_ms - own_ms
             without = ", without the model's own time" if own_ms else ""
-            report.add(f"{name} add to a turn, p50{without}, expected < 30 ms", added_ms, "ms", model="HTTP server")
+            figure = f"added to a turn by {name}, p50{without}, expected < 30 ms"
+            report.add(figure, added_ms, "ms", model="HTTP server")
 
 
 def _turns(loom: Running, rounds: int) -> dict[str, list[float]]:
