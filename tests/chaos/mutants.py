@@ -70,8 +70,8 @@ def _no_idempotency() -> None:
     requests: Any = service
     submit = requests.submit
 
-    def forgetful(database: Any, limits: Any, session: Any, new: NewTurn, *, now_ms: int) -> Any:
-        return submit(database, limits, session, replace(new, idempotency_key=None), now_ms=now_ms)
+    def forgetful(database: Any, limits: Any, session: Any, new: NewTurn, terms: Any, *, now_ms: int) -> Any:
+        return submit(database, limits, session, replace(new, idempotency_key=None), terms, now_ms=now_ms)
 
     requests.submit = forgetful
 
