@@ -9,6 +9,7 @@ import click
 
 from loom_worker.core.errors import LoomError
 from loom_worker.core.settings import from_env
+from loom_worker.core.variables import database_path
 
 
 @click.command()
@@ -22,10 +23,9 @@ def backup(file: Path, *, force: bool, as_json: bool) -> None:
     """
     from loom_worker.store import prepare
     from loom_worker.store.backup import back_up
-    from loom_worker.store.file import path_of
 
     settings = from_env()
-    source = path_of(settings.database_url)
+    source = database_path(settings.database_url)
     began_s = time.monotonic()
     if prepare.version_of(settings.database_url) is None:
         raise LoomError(f"there is nothing to back up: {source} is not made yet")

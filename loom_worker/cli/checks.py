@@ -15,7 +15,7 @@ from loom_worker.core.isolation import landlock
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.problems import Problem
-from loom_worker.core.variables import without_password
+from loom_worker.core.variables import database_path, without_password
 from loom_worker.supervisor import home, ready, valkey
 from loom_worker.supervisor.screen import model_line
 
@@ -152,9 +152,8 @@ def redis(settings: Settings) -> InstallationCheck:
 def database(settings: Settings) -> InstallationCheck:
     """Does it open, and has it this code's schema?"""
     from loom_worker.store import prepare, schema
-    from loom_worker.store.file import path_of
 
-    file = path_of(settings.database_url)
+    file = database_path(settings.database_url)
     if not os.path.lexists(file):
         return InstallationCheck("database", True, f"{file} (will be made by `loom up`)")
     try:
@@ -170,9 +169,9 @@ def database(settings: Settings) -> InstallationCheck:
 
 def contents(settings: Settings, *, is_full: bool) -> Iterator[InstallationCheck]:
     """Is the database sound inside? Nothing is said of one that is not made yet."""
-    from loom_worker.store.file import file_defects, path_of
+    from loom_worker.store.file import file_defects
 
-    file = path_of(settings.database_url)
+    file = database_path(settings.database_url)
     if not file.exists():
         return
     began_s = time.monotonic()

@@ -9,6 +9,7 @@ from typing import Any
 
 from loom_worker.core.errors import LoomError
 from loom_worker.core.settings import Settings
+from loom_worker.core.variables import database_path
 from loom_worker.supervisor import home
 
 CONVERSATIONS = "LOOM_CONVERSATION_DAYS"
@@ -78,10 +79,9 @@ def growth(settings: Settings) -> Iterator[Growth]:
 
 
 def _database(settings: Settings) -> Iterator[Growth]:
-    from loom_worker.store.file import path_of
     from loom_worker.store.space import file_sizes
 
-    file = path_of(settings.database_url)
+    file = database_path(settings.database_url)
     if not file.exists():
         return
     try:

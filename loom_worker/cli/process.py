@@ -11,6 +11,7 @@ from loom_worker.core.errors import Unavailable
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import SettingCheck, Settings, from_env
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.variables import database_path
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +32,9 @@ def prepare(*, is_shrunk: bool) -> None:
     home.prepare(settings.home)
     database.prepare(settings)
     if is_shrunk:
-        from loom_worker.store.file import path_of
         from loom_worker.store.space import shrink
 
-        before, after = shrink(path_of(settings.database_url))
+        before, after = shrink(database_path(settings.database_url))
         click.echo(f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
     if settings.has_sample_backend:
         _make_shop(settings.home)

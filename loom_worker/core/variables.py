@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from loom_worker.core import crash_points
 
@@ -189,6 +189,11 @@ class DatabaseUrl(Url):
         if not re.match("sqlite:////.", raw):  # three slashes: a file in whatever folder a process was started in
             raise ValueError(raw)
         return raw
+
+
+def database_path(url: str) -> Path:
+    """The file behind LOOM_DATABASE_URL, as SQLAlchemy reads it; `loom up` does so without SQLAlchemy."""
+    return Path(unquote(url.removeprefix("sqlite:///").partition("?")[0]))
 
 
 class RedisUrl(Url):

@@ -14,10 +14,9 @@ from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Call, Claim
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 from loom_worker.store import rows
-from loom_worker.store.claims import check_fence
+from loom_worker.store.claims import RULES, check_fence
 from loom_worker.store.database import Database
 from loom_worker.store.schema import agent_errors, blobs, calls, sessions, turns, unfinished
-from loom_worker.store.workspace_tables import workspaces
 
 _DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval", "guard")
 """Columns that the end of a call sets."""
@@ -205,13 +204,10 @@ _LEFT = select(
     func.count(case((calls.c.sent_ms.is_not(None), 1))), func.count(case((calls.c.sent_ms.is_(None), 1)))
 ).where(calls.c.turn_id == bindparam("of_turn"), _is_open())
 """Calls without a result, those that were sent and those that were not."""
-_RULES = select(workspaces.c.rules).where(workspaces.c.name == turns.c.workspace).scalar_subquery()
 _OWNER = (
     select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent)
     .add_columns(calls.c.id, calls.c.name, calls.c.reply_n, *(sessions.c[name] for name in rows.CHOSEN))
-    .add_columns(
-        select(workspaces.c.rules).where(workspaces.c.name == turns.c.workspace).scalar_subquery().label("rules")
-    )
+    .add_columns(RULES)
     .join(calls, calls.c.turn_id == turns.c.id)
     .join(sessions, sessions.c.lane == turns.c.lane)
     .where(_THIS)

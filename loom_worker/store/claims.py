@@ -36,11 +36,13 @@ SESSION_COLUMNS = (
 """What a run needs of the session, read along with the turn."""
 
 _IS_OURS = (turns.c.id == bindparam("our_id"), turns.c.fence == bindparam("our_fence"), unfinished())
+RULES = select(workspaces.c.rules).where(workspaces.c.name == turns.c.workspace).scalar_subquery().label("rules")
+"""A column for statements on turns: the rules of the turn's workspace."""
 _WITH_SESSION = (
     select(
         turns,
         *(sessions.c[name].label(f"session_{name}") for name in SESSION_COLUMNS),
-        select(workspaces.c.rules).where(workspaces.c.name == turns.c.workspace).scalar_subquery().label("rules"),
+        RULES,
     )
     .join(sessions, sessions.c.lane == turns.c.lane)
     .limit(1)

@@ -13,7 +13,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.sqlite_driver import codes, sqlite3
-from loom_worker.store.file import DAMAGED, FOREIGN, Failure, failure_of, into_wal, path_of
+from loom_worker.core.variables import database_path
+from loom_worker.store.file import DAMAGED, FOREIGN, Failure, failure_of, into_wal
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class Database:
             busy_timeout_s: how long to wait for another thread that writes, and then for another process.
         """
         self._engine = _engine(url, readers=readers, busy_timeout_s=busy_timeout_s)
-        self._file = path_of(url)
+        self._file = database_path(url)
         self._damage: Failure | None = None
         self._told_s: dict[str, float] = {}
         self._busy_timeout_s = busy_timeout_s

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from loom_worker.core.errors import BadFile, LoomError, Unavailable
 from loom_worker.core.sqlite_driver import codes, sqlite3
@@ -80,11 +80,6 @@ def _is_full(file: Path) -> bool:
         return shutil.disk_usage(file.parent).free < NOTHING_FREE_BYTES
     except OSError:
         return False
-
-
-def path_of(url: str) -> Path:
-    """The file behind LOOM_DATABASE_URL, as SQLAlchemy reads it; `loom up` does so without SQLAlchemy."""
-    return Path(unquote(url.removeprefix("sqlite:///").partition("?")[0]))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from loom_worker.core.values.budgets import Settlement
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.judges import Verdict, cost_by_model
+from loom_worker.core.values.judges import OPEN_VERDICT, Verdict, cost_by_model
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import Message
@@ -28,7 +28,7 @@ from loom_worker.store.ledger import Charge, enter, total_with
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.patterns import enter_uses
 from loom_worker.store.schema import calls, memory, messages, sessions, steps, verdicts
-from loom_worker.store.verdicts import OPEN, insert_verdicts
+from loom_worker.store.verdicts import insert_verdicts
 
 _INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), insert(messages)
 _CANCEL_CALLS = (
@@ -39,7 +39,7 @@ _CANCEL_CALLS = (
 )
 _CANCEL_VERDICTS = (
     update(verdicts)
-    .where(verdicts.c.turn_id == bindparam("our_id"), verdicts.c.status.in_(OPEN))
+    .where(verdicts.c.turn_id == bindparam("our_id"), verdicts.c.status.in_(OPEN_VERDICT))
     .values(status="cancelled", finished_ms=bindparam("now_ms"))
 )
 _sent_rom = bindparam("sent_rom", type_=Text)

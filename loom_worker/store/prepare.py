@@ -7,8 +7,9 @@ from sqlalchemy.exc import DBAPIError
 
 from loom_worker.core.errors import BadFile, BadSettings, Unavailable
 from loom_worker.core.settings import Settings
+from loom_worker.core.variables import database_path
 from loom_worker.store import schema
-from loom_worker.store.file import failure_of, path_of, reading
+from loom_worker.store.file import failure_of, reading
 
 
 def version_of(url: str) -> str | None:
@@ -18,7 +19,7 @@ def version_of(url: str) -> str | None:
         BadSettings: what is behind the URL is no database, cannot be read, or is not Loom's.
         Unavailable: it is locked, or the disk is full.
     """
-    file = path_of(url)
+    file = database_path(url)
     try:
         return _version_in(file) if file.exists() or file.is_symlink() else None
     except BadFile as error:
@@ -45,7 +46,7 @@ def prepare(settings: Settings) -> bool:
         BadSettings: the database cannot be opened, is not Loom's, or was written by a newer Loom.
         Unavailable: it is locked, or the disk is full.
     """
-    file = path_of(settings.database_url)
+    file = database_path(settings.database_url)
     found = version_of(settings.database_url)
     _refuse_newer(found, file)
     _refuse_unwritable(file)
@@ -68,7 +69,7 @@ def check(settings: Settings) -> None:
         BadSettings: the text says what to do.
         Unavailable: it is locked, or the disk is full.
     """
-    file = path_of(settings.database_url)
+    file = database_path(settings.database_url)
     found = version_of(settings.database_url)
     _refuse_newer(found, file)
     if found != schema.VERSION:

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, func, literal, sele
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.cutting import FIELD_BYTES
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.judges import OPEN_VERDICT
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import Call, Step, Turn
@@ -87,7 +88,7 @@ class Turns:
         """Of turns whose answer judges look at: since when (ms), and how often one was asked; others are missing."""
         since, sends = func.min(verdicts.c.sent_ms), func.max(verdicts.c.sends)
         query = select(verdicts.c.turn_id, since, sends).group_by(verdicts.c.turn_id)
-        query = query.where(verdicts.c.turn_id.in_(turn_ids), verdicts.c.status.in_(("pending", "running")))
+        query = query.where(verdicts.c.turn_id.in_(turn_ids), verdicts.c.status.in_(OPEN_VERDICT))
         with self._database.read() as tx:
             return {turn_id: (since_ms, most) for turn_id, since_ms, most in tx.execute(query)}
 

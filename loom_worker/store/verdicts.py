@@ -13,22 +13,20 @@ from sqlalchemy import Connection, and_, bindparam, func, insert, select, update
 
 from loom_worker.core.values.budgets import Settlement
 from loom_worker.core.values.chat import Usage
-from loom_worker.core.values.judges import Verdict
+from loom_worker.core.values.judges import OPEN_VERDICT, Verdict
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Claim, joined, standing
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 from loom_worker.store import rows
 from loom_worker.store.budgets import settle
-from loom_worker.store.claims import check_fence
+from loom_worker.store.claims import RULES, check_fence
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, charge
 from loom_worker.store.schema import calls, sessions, steps, turns, unfinished, verdicts
-from loom_worker.store.workspace_tables import workspaces
 
 _DONE = ("status", "score", "critique", "error", "model", "finished_ms")
 """Columns that the end of a verdict sets."""
-OPEN: tuple[str, ...] = ("pending", "running")
 
 _THIS = and_(
     verdicts.c.turn_id == bindparam("of_turn"),
@@ -64,13 +62,13 @@ _CLAIM = (
 )
 _CLOSE = (
     update(verdicts)
-    .where(_IS_OURS, verdicts.c.status.in_(OPEN), _TURN_GOES_ON)
+    .where(_IS_OURS, verdicts.c.status.in_(OPEN_VERDICT), _TURN_GOES_ON)
     .values({name: bindparam(f"new_{name}") for name in _DONE})
 )
 _LEFT = select(func.count()).where(
     verdicts.c.turn_id == bindparam("of_turn"),
     verdicts.c.reply_n == bindparam("of_reply"),
-    verdicts.c.status.in_(OPEN),
+    verdicts.c.status.in_(OPEN_VERDICT),
 )
 _PAY = update(verdicts).where(_THIS).values(usage=bindparam("new_usage"))
 _USED = select(turns.c.usage).where(turns.c.id == bindparam("of_turn"), unfinished())
@@ -78,9 +76,7 @@ _USE = update(turns).where(turns.c.id == bindparam("of_turn")).values(usage=bind
 _OWNER = (
     select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent, turns.c.input)
     .add_columns(*(sessions.c[name] for name in rows.CHOSEN))
-    .add_columns(
-        select(workspaces.c.rules).where(workspaces.c.name == turns.c.workspace).scalar_subquery().label("rules")
-    )
+    .add_columns(RULES)
     .join(sessions, sessions.c.lane == turns.c.lane)
     .where(turns.c.id == bindparam("of_turn"), unfinished())
 )

@@ -258,8 +258,10 @@ def failed(state: TurnState, reason: str, message: str) -> End:
 
 def unanswered(state: TurnState, ending: Ending) -> Ending:
     """The end of a turn whose model cannot be asked: where that was to answer again, its last answer is given."""
-    judged = list(state.judged.values())
-    return given(Judgement.of_step(judged[-1])) if state.is_correcting else ending
+    if not state.is_correcting:
+        return ending
+    *_, latest = state.judged.values()
+    return given(Judgement.of_step(latest))
 
 
 def problem(kind: str, message: str) -> Json:

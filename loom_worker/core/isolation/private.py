@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote
 
 from loom_worker.core.settings_tree import Settings
+from loom_worker.core.variables import database_path
 
 _IN_HOME = ("webhook.secret", "flower.password", "valkey", "logs", "crashes")
 _BESIDE_DATABASE = ("", "-wal", "-shm", "-journal")
@@ -15,5 +15,5 @@ def paths(settings: Settings) -> Iterator[Path]:
     yield from (settings.home / name for name in _IN_HOME)
     yield settings.home.parent / ".env"  # of a project whose home lies in it: keys may stand there
     yield settings.blobs.folder
-    database = unquote(settings.database_url.removeprefix("sqlite:///").partition("?")[0])
-    yield from (Path(database + suffix) for suffix in _BESIDE_DATABASE)
+    database = database_path(settings.database_url)
+    yield from (Path(f"{database}{suffix}") for suffix in _BESIDE_DATABASE)

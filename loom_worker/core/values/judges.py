@@ -66,6 +66,7 @@ class Panel:
 
 VerdictStatus = Literal["pending", "running", "scored", "dead", "cancelled"]
 """dead: the judge gave no score · cancelled: its turn ended first."""
+OPEN_VERDICT: tuple[VerdictStatus, ...] = ("pending", "running")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Verdict:
     @property
     def is_open(self) -> bool:
         """True until there is a result."""
-        return self.status in ("pending", "running")
+        return self.status in OPEN_VERDICT
 
     @property
     def duration_ms(self) -> int | None:

@@ -9,9 +9,10 @@ import pytest
 from loom_worker.core.errors import BadFile, Conflict, LoomError, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.variables import database_path
 from loom_worker.store.backup import Backup, back_up
 from loom_worker.store.database import Database
-from loom_worker.store.file import file_defects, path_of
+from loom_worker.store.file import file_defects
 from tests.support.disks import filled, small_disk, spoil
 from tests.unit.store.made import counts, submitted
 
@@ -21,7 +22,7 @@ def source(settings: Settings, database: Database) -> Path:
     """A database with three turns that is open, its newest rows in the -wal."""
     for _ in range(3):
         submitted(database)
-    return path_of(settings.database_url)
+    return database_path(settings.database_url)
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_a_copy_is_a_database_that_loom_goes_on_with(source: Path, folder: Path)
 
 
 def test_a_database_that_nobody_has_open_is_copied_too(settings: Settings, folder: Path) -> None:
-    assert back_up(path_of(settings.database_url), folder / "a.db", may_replace=False).turns == 0
+    assert back_up(database_path(settings.database_url), folder / "a.db", may_replace=False).turns == 0
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def written(database: Database) -> Iterator[list[int]]:
 def test_under_a_writer_that_never_pauses_each_copy_is_one_moment(
     settings: Settings, written: list[int], folder: Path
 ) -> None:
-    source = path_of(settings.database_url)
+    source = database_path(settings.database_url)
     for number in range(5):
         before = len(written)
         made = back_up(source, folder / f"{number}.db", may_replace=False)

@@ -8,6 +8,7 @@ import pytest
 from loom_worker.core.errors import BadFile, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import codes, sqlite3
+from loom_worker.core.variables import database_path
 from loom_worker.store.database import Database
 from loom_worker.store.file import (
     CLOSED,
@@ -21,7 +22,6 @@ from loom_worker.store.file import (
     failure_of,
     file_defects,
     into_wal,
-    path_of,
     reading,
 )
 from tests.support.disks import filled, small_disk, spoil
@@ -35,7 +35,7 @@ def file(settings: Settings) -> Path:
     for number in range(20):
         submitted(database, f"s{number}")
     database.close()
-    return path_of(settings.database_url)
+    return database_path(settings.database_url)
 
 
 def counted(file: Path) -> int:

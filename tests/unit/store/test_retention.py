@@ -9,11 +9,11 @@ from loom_worker.core.settings import RetentionSettings, Settings
 from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.ids import sortable_id
 from loom_worker.core.values.turns import Step
+from loom_worker.core.variables import database_path
 from loom_worker.events.rebuild import rebuild
 from loom_worker.store import space
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
-from loom_worker.store.file import path_of
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.messages import Messages
 from loom_worker.store.retention import DAY_MS, PAUSE_MS, Retention
@@ -216,7 +216,7 @@ def test_free_pages_are_given_back_to_the_disk_in_steps(
         journals.once(OVER_MS + sweep * PAUSE_MS)
     assert pages(database) < full / 3
     database.close()
-    assert path_of(settings.database_url).stat().st_size < full * 4096 / 3
+    assert database_path(settings.database_url).stat().st_size < full * 4096 / 3
 
 
 def pages(database: Database) -> int:
@@ -228,7 +228,7 @@ def pages(database: Database) -> int:
 def test_a_file_of_an_earlier_loom_is_made_smaller_only_while_nobody_uses_it(
     settings: Settings, database: Database
 ) -> None:
-    file = path_of(settings.database_url)
+    file = database_path(settings.database_url)
     ended(database)
     with pytest.raises(Unavailable, match="in use"):
         space.shrink(file)

@@ -9,9 +9,9 @@ from loom_worker.core.errors import BadFile
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.api_keys import ApiKey
+from loom_worker.core.variables import database_path
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.database import Database
-from loom_worker.store.file import path_of
 from loom_worker.store.usable_keys import usable_keys
 from tests.unit.store.made import NOW_MS
 
@@ -21,7 +21,7 @@ def key(name: str, *, workspace: str = "default", expires_ms: int | None = None)
 
 
 def test_keys_count_until_they_are_revoked_or_expire(database: Database, settings: Settings) -> None:
-    file, keys = path_of(settings.database_url), KeyRows(database)
+    file, keys = database_path(settings.database_url), KeyRows(database)
     assert usable_keys(file, now_ms=NOW_MS) == 0
     keys.add(key("a"), "1" * 64)
     keys.add(key("b", workspace="other", expires_ms=NOW_MS + 1), "2" * 64)
@@ -66,4 +66,4 @@ def test_a_file_that_is_no_database_or_has_other_keys_is_refused(tmp_path: Path)
 
 @pytest.mark.parametrize("url", ["sqlite:////srv/a b%20c/loom.db", "sqlite:////srv/x.db?timeout=5&x=?", "sqlite:////é"])
 def test_the_file_is_the_one_that_sqlalchemy_opens(url: str) -> None:
-    assert str(path_of(url)) == make_url(url).database
+    assert str(database_path(url)) == make_url(url).database

@@ -47,6 +47,11 @@ def answered(stage: Stage, worker: TurnWorker, *answers: str, scores: Sequence[f
     """A turn whose model gives these answers, as long as judges have them given anew."""
     stage.model.scenes = [says(answer) for answer in answers]
     stage.judge.scenes = [verdict(score, f"It deserves {score}.") for score in scores]
+    return ended(stage, worker)
+
+
+def ended(stage: Stage, worker: TurnWorker) -> Turn:
+    """A turn at its end, with the answers that the scenes have."""
     turn = stage.serve(stage.submit(), worker)
     while not turn.is_finished:
         stage.give_verdicts(turn, worker)
@@ -118,13 +123,9 @@ def test_the_last_answer_is_given_and_marked_though_it_fails(stage: Stage) -> No
 
 def test_readers_see_the_new_answer_in_the_place_of_the_old_one(stage: Stage) -> None:
     judged_by(stage, MENTIONS_42)
-    stage.agent = replace(stage.agent)
     worker = stage.worker("w1")
     stage.model.scenes = [wants(("note", {}), text="Let me look."), says("Many."), says("42.")]
-    turn = stage.serve(stage.submit(), worker)
-    while not turn.is_finished:
-        stage.give_verdicts(turn, worker)
-        turn = stage.serve(turn, worker)
+    turn = ended(stage, worker)
     assert turn.output_text == "42."
     text = ""
     for event in stage.live(turn):
@@ -141,10 +142,7 @@ def test_judges_see_all_that_a_reader_has_of_an_answer(stage: Stage) -> None:
     judged_by(stage, PanelMember("no many", "contains", {"none": ["many"]}))
     worker = stage.worker("w1")
     stage.model.scenes = [wants(("note", {}), text="How many? I look."), says("42."), says("It is 42.")]
-    turn = stage.serve(stage.submit(), worker)
-    while not turn.is_finished:
-        stage.give_verdicts(turn, worker)
-        turn = stage.serve(turn, worker)
+    turn = ended(stage, worker)
     assert (turn.output_text, judge(turn)["attempts"], judge(turn)["passed"]) == ("It is 42.", 2, True)
     assert [(chat.role, chat.text) for chat in stage.said()] == [
         *(("user", "How many?"), ("assistant", ""), ("tool", "")),
@@ -409,10 +407,7 @@ def test_remarks_of_many_judges_fit_into_a_small_window(stage: Stage) -> None:
     stage.model.scenes = [says("Many."), says("42.")]
     stage.judge.scenes = [verdict(0.1, "Mend it. " * 200)] * 20 + [verdict(1.0)] * 20
     worker = stage.worker("w1")
-    turn = stage.serve(stage.submit(), worker)
-    while not turn.is_finished:
-        stage.give_verdicts(turn, worker)
-        turn = stage.serve(turn, worker)
+    turn = ended(stage, worker)
     assert (turn.status, turn.output_text) == ("completed", "42.")
 
 
