@@ -1,6 +1,6 @@
 """Judges over the whole system: models, a function and a rule look at answers, while their workers are killed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -72,11 +72,16 @@ def system(server: MessagesServer, tmp_path_factory: pytest.TempPathFactory) -> 
         yield system
 
 
-def test_answers_are_judged_and_given_anew_though_workers_die_at_every_step(
-    system: System, server: MessagesServer
-) -> None:
+@pytest.fixture(scope="module")
+def ended(system: System) -> list[Json]:
+    """Turns in which a worker died at each of the points; in later ones none dies."""
     turns = [system.submit(f"s{n}", "How many?", agent="careful") for n in range(6)]
-    ended = [system.ended(turn) for turn in turns]
+    return [system.ended(turn) for turn in turns]
+
+
+def test_answers_are_judged_and_given_anew_though_workers_die_at_every_step(
+    system: System, server: MessagesServer, ended: Sequence[Json]
+) -> None:
     crashes = {path.name.rpartition(".")[0] for path in (system.home / "crashes").iterdir()}
     assert crashes == set(POINTS)
     for turn in ended:
@@ -91,6 +96,7 @@ def test_answers_are_judged_and_given_anew_though_workers_die_at_every_step(
     assert asked <= sum(sends for kind, _, sends in verdicts if kind == "llm")
 
 
+@pytest.mark.usefixtures("ended")
 def test_the_ledger_the_turns_and_the_sessions_agree_to_the_last_token(system: System) -> None:
     turns: list[Json] = system.get("/v1/turns?limit=50").json["data"]
     by_kind = {row["key"]: row for row in system.get("/v1/usage?group_by=kind").json["data"]}
@@ -103,6 +109,7 @@ def test_the_ledger_the_turns_and_the_sessions_agree_to_the_last_token(system: S
     assert sum(Decimal(str(each["cumulative_usage"]["cost_usd"])) for each in sessions) == cost
 
 
+@pytest.mark.usefixtures("ended")
 def test_a_reader_is_left_with_the_answer_that_passed_and_the_conversation_too(system: System) -> None:
     turn_id = system.submit("reader", "How many?", agent="careful")
     events = list(system.events(turn_id))
@@ -113,6 +120,7 @@ def test_a_reader_is_left_with_the_answer_that_passed_and_the_conversation_too(s
     assert [message["content"] for message in system.messages("reader")] == ["How many?", "There are forty-two."]
 
 
+@pytest.mark.usefixtures("ended")
 def test_the_audit_of_a_turn_names_what_each_judge_decided(system: System) -> None:
     rows: list[Json] = system.get("/v1/audit?kind=turn.ended&agent=careful&limit=1").json["data"]
     outcomes = [(each["name"], each["outcome"]) for each in rows[0]["decisions"] if each["kind"] == "judge"]
