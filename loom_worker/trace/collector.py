@@ -110,7 +110,7 @@ def rejected_spans(body: bytes) -> int:
     try:
         answer: Any = json.loads(body)
         return max(0, int(answer["partialSuccess"]["rejectedSpans"]))
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return 0
 
 

@@ -14,7 +14,7 @@ from loom_worker.core.errors import LoomError
 from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.values.ids import now_ms
 from loom_worker.lanes import keys
-from loom_worker.store.trace_outbox import TraceOutbox
+from loom_worker.store.trace_outbox import MOST_ROWS, TraceOutbox
 from loom_worker.trace.export import SpanCounts, TurnSpans
 
 log = logging.getLogger(__name__)
@@ -139,6 +139,7 @@ class TraceSweep:
     call: TraceCall
     spans: TurnSpans
     counts: SpanCounts
+    most: int = MOST_ROWS
     clock_ms: Callable[[], int] = field(default=now_ms)
 
     def once(self) -> None:
@@ -154,7 +155,7 @@ class TraceSweep:
 
     def _trim(self) -> None:
         for _ in range(TRIMS):
-            dropped = self.outbox.trim()
+            dropped = self.outbox.trim(to=self.most)
             if not dropped:
                 return
             made = self.spans.spans([entry.turn_id for entry in dropped if entry.later is None])

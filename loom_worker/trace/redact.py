@@ -22,6 +22,7 @@ DEPTH = 20
 """Levels of JSON, texts that hold JSON in their turn included; what lies deeper is replaced."""
 _OF_IDS = frozenset({"secret", "email", "ssn"})
 """What is looked for in ids and in names of models: their digits would pass for telephone numbers and cards."""
+_OF_NUMBERS = frozenset({"card"})
 
 _JSON = ("{", "[")
 _NUMBER = re.compile(r"[0-9][0-9,._:TZ+-]{0,31}")
@@ -130,7 +131,10 @@ def _text(text: str, kinds: Collection[str], depth: int) -> str:
         return redact.redacted(text[:LONGEST_CHARS], kinds)[:-CUT_CHARS]
     if len(text) <= SHORT_CHARS and not text.lstrip().startswith(_JSON):
         return _short(text, frozenset(kinds))
-    return redact.redacted(_without_credentials(text, depth), kinds)
+    if depth > 0 and (found := _json(text)) is not None:
+        # Texts and names within it were searched one by one. A card can also stand there as a number.
+        return redact.redacted(_without_credentials(text, found, depth - 1), _OF_NUMBERS)
+    return redact.redacted(text, kinds)
 
 
 @lru_cache(4096)
@@ -139,14 +143,24 @@ def _short(text: str, kinds: frozenset[str]) -> str:
     return redact.redacted(text, kinds)
 
 
-def _without_credentials(text: str, depth: int) -> str:
-    """A text that is JSON as it is without them; any other as it is."""
-    if depth <= 0 or not text.lstrip().startswith(_JSON):
-        return text
+def _json(text: str) -> Any:
+    """The object or list that a text holds; None for any other text, or if a name stands twice in an object."""
+    if not text.lstrip().startswith(_JSON):
+        return None
     try:
-        found = json.loads(text)
+        return json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError):
-        return text
-    kept = _value(found, redact.KEPT_OUT, depth - 1)
+        return None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice, and only the last value would be seen")
+    return found
+
+
+def _without_credentials(text: str, found: Any, depth: int) -> str:
+    kept = _value(found, redact.KEPT_OUT, depth)
     # What did not change keeps its spelling.
     return text if kept == found else json.dumps(kept, ensure_ascii=False)

@@ -1,0 +1,147 @@
+import threading
+
+import pytest
+from sqlalchemy import insert, select
+
+from loom_worker.core.values.spans import SpanEvent, TraceSpan
+from loom_worker.store.database import Database
+from loom_worker.store.trace_outbox import StoredSpans, TraceEntry, TraceOutbox, enqueue_trace
+from loom_worker.store.trace_tables import spans, trace_outbox
+from tests.unit.store.made import NOW_MS, purged, submitted
+
+HOLD_MS = 60_000
+LATER = TraceSpan("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", None, "webhook.deliver", 5, 9)
+
+
+def waiting_turn(database: Database, session: str = "s1") -> str:
+    """A turn that is to be exported."""
+    turn = submitted(database, session)
+    with database.write() as tx:
+        enqueue_trace(tx, turn.id, now_ms=NOW_MS)
+    return turn.id
+
+
+def waiting_span(database: Database, turn_id: str, span: TraceSpan = LATER) -> int:
+    """A later span of it that is to be exported; its number."""
+    with database.write() as tx:
+        n: int = tx.execute(
+            insert(spans).returning(spans.c.n), {"turn_id": turn_id, "added_ms": NOW_MS, "body": span.as_row()}
+        ).scalar_one()
+        enqueue_trace(tx, turn_id, span_n=n, now_ms=NOW_MS)
+    return n
+
+
+@pytest.fixture
+def box(database: Database) -> TraceOutbox:
+    return TraceOutbox(database)
+
+
+def test_entries_are_taken_in_their_order_and_held(database: Database, box: TraceOutbox) -> None:
+    first, second = waiting_turn(database), waiting_turn(database)
+    waiting_span(database, first)
+    taken = box.take(most=2, now_ms=NOW_MS, hold_ms=HOLD_MS)
+    assert taken == (TraceEntry(1, first), TraceEntry(2, second))
+    assert box.take(most=2, now_ms=NOW_MS, hold_ms=HOLD_MS) == (TraceEntry(3, first, LATER),)
+    assert box.take(most=2, now_ms=NOW_MS + HOLD_MS - 1, hold_ms=HOLD_MS) == ()
+    assert box.waiting() == 3
+
+
+def test_what_a_dead_process_held_is_taken_again(database: Database, box: TraceOutbox) -> None:
+    turn_id = waiting_turn(database)
+    box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS)
+    assert box.take(most=9, now_ms=NOW_MS + HOLD_MS, hold_ms=HOLD_MS) == (TraceEntry(1, turn_id),)
+
+
+def test_what_is_released_is_taken_at_once_and_what_is_removed_never(database: Database, box: TraceOutbox) -> None:
+    ids = [waiting_turn(database) for _ in range(3)]
+    taken = box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS)
+    box.release([taken[1].n])
+    box.remove([taken[0].n])
+    assert [entry.turn_id for entry in box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS)] == [ids[1]]
+    assert box.waiting() == 2
+    box.remove([])
+    box.release([])
+
+
+def test_of_many_threads_each_entry_has_one(database: Database, box: TraceOutbox) -> None:
+    for _ in range(20):
+        waiting_turn(database)
+    barrier, lock = threading.Barrier(8), threading.Lock()
+    taken: list[int] = []
+
+    def run() -> None:
+        barrier.wait()
+        while entries := TraceOutbox(database).take(most=3, now_ms=NOW_MS, hold_ms=HOLD_MS):
+            with lock:
+                taken.extend(entry.n for entry in entries)
+
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == list(range(1, 21))
+
+
+def test_nothing_is_noted_if_the_transaction_fails(database: Database, box: TraceOutbox) -> None:
+    turn = submitted(database)
+    with pytest.raises(ZeroDivisionError), database.write() as tx:
+        enqueue_trace(tx, turn.id, now_ms=NOW_MS)
+        raise ZeroDivisionError
+    assert box.waiting() == 0
+
+
+def test_a_deleted_turn_waits_no_more(database: Database, box: TraceOutbox) -> None:
+    turn = submitted(database)
+    with database.write() as tx:
+        enqueue_trace(tx, turn.id, now_ms=NOW_MS)
+        tx.exec_driver_sql("DELETE FROM turns")
+    assert box.waiting() == 0
+    assert purged(database) == 0
+
+
+def test_an_entry_is_late_unless_somebody_holds_it(database: Database, box: TraceOutbox) -> None:
+    assert not box.is_late(added_before_ms=NOW_MS, now_ms=NOW_MS)
+    waiting_turn(database)
+    assert not box.is_late(added_before_ms=NOW_MS - 1, now_ms=NOW_MS)
+    assert box.is_late(added_before_ms=NOW_MS, now_ms=NOW_MS)
+    box.take(most=1, now_ms=NOW_MS, hold_ms=HOLD_MS)
+    assert not box.is_late(added_before_ms=NOW_MS, now_ms=NOW_MS)
+    assert box.is_late(added_before_ms=NOW_MS, now_ms=NOW_MS + HOLD_MS)
+
+
+def test_beyond_the_bound_the_oldest_are_dropped_and_named(database: Database, box: TraceOutbox) -> None:
+    ids = [waiting_turn(database) for _ in range(4)]
+    waiting_span(database, ids[0])
+    assert box.trim(to=5) == ()
+    assert box.trim(to=1, limit=2) == (TraceEntry(1, ids[0]), TraceEntry(2, ids[1]))
+    assert box.trim(to=1, limit=9) == (TraceEntry(3, ids[2]), TraceEntry(4, ids[3]))
+    assert box.trim(to=1) == ()
+    assert box.trim(to=0) == (TraceEntry(5, ids[0], LATER),)
+    assert box.trim(to=0) == ()
+
+
+def test_gaps_do_not_count(database: Database, box: TraceOutbox) -> None:
+    for _ in range(5):
+        waiting_turn(database)
+    box.remove([2, 3, 4])
+    assert box.trim(to=2) == ()
+    assert box.waiting() == 2
+
+
+def test_stored_spans_are_read_by_turn(database: Database) -> None:
+    first, second = waiting_turn(database), waiting_turn(database)
+    event = SpanEvent("retry", 7, {"n": 1})
+    other = TraceSpan(LATER.trace_id, "00f067aa0ba902b7", LATER.span_id, "x", 6, None, {"a": ["b"]}, (event,), "Error")
+    waiting_span(database, first)
+    waiting_span(database, first, other)
+    assert StoredSpans(database).spans([first, second]) == {first: (LATER, other), second: ()}
+
+
+def test_a_row_is_small(database: Database) -> None:
+    """The bound of the table counts rows, since no text is in them but an id."""
+    turn_id = waiting_turn(database)
+    with database.read() as tx:
+        row = tx.execute(select(trace_outbox)).one()
+    assert row == (1, turn_id, None, NOW_MS, 0)
+    assert len(turn_id) <= 40

@@ -1,0 +1,148 @@
+"""What a collector can do to us: whatever it is, the request ends in time, and its answer means one thing."""
+
+import gzip
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from loom_worker.core.settings import TraceSettings
+from loom_worker.trace.collector import GZIP_BYTES, MAX_RESPONSE_BYTES, Collector, Outcome, rejected_spans
+from tests.support.webhook_receiver import Answer, WebhookReceiver, unused_port
+
+NOW_S = 1_800_000_000.0
+SHORT_S = 0.15
+"""A deadline that tests wait for."""
+BODY = b'{"resourceSpans":[]}'
+
+
+@pytest.fixture
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver() as started:
+        yield started
+
+
+def collector(receiver: WebhookReceiver, *, timeout_s: float = 10.0, **fields: Any) -> Collector:
+    return Collector(TraceSettings(f"http://127.0.0.1:{receiver.port}", **fields), timeout_s=timeout_s)
+
+
+def test_a_body_is_posted_with_its_type_and_the_operators_headers(receiver: WebhookReceiver) -> None:
+    headers = {"Authorization": "Bearer xyz", "x-team": "a"}
+    assert collector(receiver, headers=headers).post(BODY, now_s=NOW_S) == Outcome()
+    (request,) = receiver.received
+    assert (request.method, request.path, request.body) == ("POST", "/v1/traces", BODY)
+    assert request.headers["content-type"] == "application/json"
+    assert (request.headers["authorization"], request.headers["x-team"]) == ("Bearer xyz", "a")
+    assert "content-encoding" not in request.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [("", "/v1/traces"), ("/", "/v1/traces"), ("/otlp", "/otlp/v1/traces"), ("/a/v1/traces", "/a/v1/traces")],
+)
+def test_the_path_is_added_unless_it_is_there(receiver: WebhookReceiver, path: str, wanted: str) -> None:
+    settings = TraceSettings(f"http://localhost:{receiver.port}{path}")
+    assert Collector(settings).post(BODY, now_s=NOW_S) == Outcome()
+    assert receiver.received[0].path == wanted
+
+
+def test_a_large_body_is_compressed(receiver: WebhookReceiver) -> None:
+    body = json.dumps(["x"] * GZIP_BYTES).encode()
+    collector(receiver, protocol="protobuf").post(body, now_s=NOW_S)
+    (request,) = receiver.received
+    assert request.headers["content-encoding"] == "gzip"
+    assert request.headers["content-type"] == "application/x-protobuf"
+    assert gzip.decompress(request.body) == body
+    assert len(request.body) < len(body) / 10
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (Answer(202), Outcome()),
+        (Answer(200, body=b"<html>"), Outcome()),
+        (Answer(200, body=b'{"partialSuccess":{"rejectedSpans":"3","errorMessage":"x"}}'), Outcome(rejected=3)),
+        (Answer(301, {"Location": "/other"}), Outcome("refused", "HTTP 301; redirects are not followed")),
+        (Answer(400), Outcome("refused", "HTTP 400")),
+        (Answer(401), Outcome("refused", "HTTP 401")),
+        (Answer(413), Outcome("refused", "HTTP 413")),
+        (Answer(408), Outcome("unavailable", "HTTP 408")),
+        (Answer(429, {"Retry-After": "7"}), Outcome("unavailable", "HTTP 429", retry_after_s=7.0)),
+        (Answer(503, {"Retry-After": "never"}), Outcome("unavailable", "HTTP 503")),
+        (Answer(500), Outcome("unavailable", "HTTP 500")),
+        (Answer(raw=b""), Outcome("unreachable", "closed without an answer")),
+        (Answer(raw=b"SSH-2.0-OpenSSH_9.2\r\n"), Outcome("unreachable", "the answer is not HTTP")),
+    ],
+)
+def test_an_answer_means_one_thing(receiver: WebhookReceiver, answer: Answer, outcome: Outcome) -> None:
+    receiver.answer_with(answer)
+    assert collector(receiver).post(BODY, now_s=NOW_S) == outcome
+    assert outcome.may_retry == (outcome.loss in ("unreachable", "unavailable"))
+    assert len(receiver.received) == 1
+
+
+@pytest.mark.parametrize(
+    "answer", [Answer(hold=threading.Event()), Answer(drip="headers"), Answer(503, drip="headers")], ids=str
+)
+def test_one_that_hangs_or_drips_ends_at_the_deadline(receiver: WebhookReceiver, answer: Answer) -> None:
+    receiver.answer_with(answer)
+    outcome = collector(receiver, timeout_s=SHORT_S).post(BODY, now_s=NOW_S)
+    assert (outcome.loss, outcome.detail) == ("unreachable", "no answer within 0.15 s")
+
+
+def test_a_body_without_end_does_not_undo_what_its_status_says(receiver: WebhookReceiver) -> None:
+    receiver.answer_with(Answer(200, drip="body"))
+    assert collector(receiver, timeout_s=SHORT_S).post(BODY, now_s=NOW_S) == Outcome()
+
+
+def test_a_huge_answer_is_not_read_to_its_end(receiver: WebhookReceiver) -> None:
+    receiver.answer_with(Answer(200, body=b" " * (MAX_RESPONSE_BYTES * 50)))
+    assert collector(receiver).post(BODY, now_s=NOW_S) == Outcome()
+
+
+def test_a_port_at_which_nothing_listens_is_unreachable() -> None:
+    outcome = Collector(TraceSettings(f"http://127.0.0.1:{unused_port()}")).post(BODY, now_s=NOW_S)
+    assert outcome == Outcome("unreachable", "connection refused")
+
+
+def test_a_name_server_that_never_answers_ends_at_the_deadline() -> None:
+    hang = threading.Event()
+
+    def lookup(*_: object, **__: object) -> list[tuple[Any, ...]]:
+        hang.wait()
+        return []
+
+    asked = Collector(TraceSettings("http://collector.example:4318"), timeout_s=SHORT_S, lookup=lookup)
+    assert asked.post(BODY, now_s=NOW_S) == Outcome("unreachable", "the name server did not answer in time")
+    hang.set()
+
+
+@pytest.mark.parametrize(
+    ("response", "kind", "rejected"),
+    [
+        (ExportTraceServiceResponse(partial_success={"rejected_spans": 4}).SerializeToString(), "x-protobuf", 4),
+        (ExportTraceServiceResponse(partial_success={"rejected_spans": -4}).SerializeToString(), "x-protobuf", 0),
+        (b"", "x-protobuf", 0),
+        (b"\xff\xff\xff", "x-protobuf", 0),
+        (b'{"partialSuccess":{"rejectedSpans":2}}', "json", 2),
+    ],
+)
+def test_what_was_rejected_is_read_in_protobuf_too(
+    receiver: WebhookReceiver, response: bytes, kind: str, rejected: int
+) -> None:
+    receiver.answer_with(Answer(200, {"Content-Type": f"application/{kind}"}, response))
+    assert collector(receiver, protocol="protobuf").post(BODY, now_s=NOW_S) == Outcome(rejected=rejected)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"null", b"[]", b"{}", b'{"partialSuccess":null}', b'{"partialSuccess":{"rejectedSpans":"many"}}',
+        b'{"partialSuccess":{"rejectedSpans":-5}}', b"[" * 60_000, b"\xff", b'{"partialSuccess":{"rejectedSpans":1e999}}',
+    ],
+)  # fmt: skip
+def test_an_answer_that_cannot_be_read_rejects_nothing(body: bytes) -> None:
+    assert rejected_spans(body) == 0

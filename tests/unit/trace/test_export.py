@@ -1,0 +1,189 @@
+"""The outbox is emptied into a collector; what it does not take is counted, and never in the way of what follows."""
+
+import gzip
+import json
+import os
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loom_worker.core.errors import Unavailable
+from loom_worker.trace.export import ENTRIES, NICENESS
+from tests.support.until import AT_ONCE_S, until
+from tests.support.webhook_receiver import Answer, Received, unused_port
+from tests.unit.trace.conftest import Bench
+
+
+def request_of(request: Received) -> Any:
+    packed = request.headers.get("content-encoding") == "gzip"
+    return json.loads(gzip.decompress(request.body) if packed else request.body)
+
+
+def names(bench: Bench) -> list[list[str]]:
+    """Of all spans received, by request."""
+    scopes = [request_of(request)["resourceSpans"][0]["scopeSpans"] for request in bench.receiver.received]
+    return [[each["name"] for each in scope[0]["spans"]] for scope in scopes]
+
+
+def test_what_waits_is_sent_and_forgotten(bench: Bench) -> None:
+    first, second = bench.ended(spans=2), bench.ended(spans=1, first=10)
+    bench.exporter().serve()
+    assert names(bench) == [[f"{first} 0", f"{first} 1", f"{second} 0"]]
+    assert bench.outbox.waiting() == 0
+    assert bench.totals.totals() == {"exported": 3}
+    resource = request_of(bench.receiver.received[0])["resourceSpans"][0]["resource"]
+    assert resource == {"attributes": [{"key": "service.name", "value": {"stringValue": "loom"}}]}
+
+
+def test_a_repeated_message_does_nothing(bench: Bench) -> None:
+    bench.ended()
+    exporter = bench.exporter()
+    exporter.serve()
+    exporter.serve()
+    assert len(bench.receiver.received) == 1
+
+
+def test_more_than_one_request_holds_is_sent_in_several(bench: Bench) -> None:
+    for n in range(ENTRIES + 5):
+        bench.ended(spans=10, first=n * 100)
+    bench.exporter().serve()
+    assert [len(each) for each in names(bench)] == [100, 100, 100, 20, 50]
+    assert bench.totals.totals() == {"exported": 370}
+    assert bench.outbox.waiting() == 0
+
+
+def test_in_protobuf_the_same_spans_are_sent(bench: Bench) -> None:
+    turn_id = bench.ended()
+    bench.exporter(protocol="protobuf").serve()
+    (request,) = bench.receiver.received
+    assert f"{turn_id} 2".encode() in request.body
+    assert bench.totals.totals() == {"exported": 3}
+
+
+def test_it_is_tried_four_times_with_the_same_body(bench: Bench) -> None:
+    bench.receiver.answer_with(Answer(503), Answer(raw=b""), Answer(429, {"Retry-After": "0"}), Answer(200))
+    bench.ended()
+    bench.exporter().serve()
+    assert len({request.body for request in bench.receiver.received}) == 1
+    assert len(bench.receiver.received) == 4
+    assert bench.totals.totals() == {"exported": 3}
+
+
+@pytest.mark.parametrize(
+    ("answer", "loss", "tries"),
+    [(Answer(503), "unavailable", 4), (Answer(raw=b""), "unreachable", 4), (Answer(400), "refused", 1)],
+    ids=["503", "closed", "400"],
+)
+def test_a_batch_that_is_not_taken_is_lost_and_counted_and_the_rest_waits(
+    bench: Bench, answer: Answer, loss: str, tries: int
+) -> None:
+    bench.receiver.answer_with(answer)
+    for n in range(3):
+        bench.ended(spans=60, first=n * 100)
+    exporter = bench.exporter()
+    exporter.serve()
+    assert len(bench.receiver.received) == tries
+    # The second turn's rest is lost with the part of it that was in the batch.
+    assert bench.totals.totals() == {loss: 120}
+    assert bench.outbox.waiting() == 1
+    bench.receiver.answer_with(Answer(200))
+    exporter.serve()
+    assert bench.totals.totals() == {loss: 120, "exported": 60}
+    assert bench.outbox.waiting() == 0
+
+
+def test_nobody_at_the_port_costs_four_tries_and_one_batch(bench: Bench) -> None:
+    bench.ended()
+    bench.exporter(endpoint=f"http://127.0.0.1:{unused_port()}").serve()
+    assert bench.totals.totals() == {"unreachable": 3}
+
+
+def test_what_a_collector_rejects_of_a_batch_is_counted(bench: Bench) -> None:
+    bench.receiver.answer_with(Answer(200, body=b'{"partialSuccess":{"rejectedSpans":"2"}}'))
+    bench.ended()
+    bench.exporter().serve()
+    assert bench.totals.totals() == {"rejected": 2, "exported": 1}
+
+
+def test_no_more_is_rejected_than_was_sent(bench: Bench) -> None:
+    bench.receiver.answer_with(Answer(200, body=b'{"partialSuccess":{"rejectedSpans":"99999"}}'))
+    bench.ended()
+    bench.exporter().serve()
+    assert bench.totals.totals() == {"rejected": 3}
+
+
+def test_one_thread_exports_and_others_return_at_once(bench: Bench) -> None:
+    hold = threading.Event()
+    bench.receiver.answer_with(Answer(hold=hold))
+    bench.ended()
+    exporter = bench.exporter()
+    first = threading.Thread(target=exporter.serve)
+    first.start()
+    bench.receiver.wait_for(1, timeout_s=AT_ONCE_S)
+    bench.ended(first=10)
+    exporter.serve()  # would wait for the collector
+    assert first.is_alive()
+    hold.set()
+    first.join()
+    assert bench.totals.totals() == {"exported": 6}
+    assert bench.outbox.waiting() == 0
+
+
+def test_a_process_that_is_to_stop_gives_back_what_it_could_not_send(bench: Bench) -> None:
+    bench.receiver.answer_with(Answer(503))
+    bench.ended()
+    exporter = bench.exporter(pauses_s=(600.0,))
+    thread = threading.Thread(target=exporter.serve)
+    thread.start()
+    bench.receiver.wait_for(1, timeout_s=AT_ONCE_S)
+    bench.stopping.ask()
+    thread.join(AT_ONCE_S)
+    assert not thread.is_alive()
+    assert bench.totals.totals() == {}
+    assert len(bench.outbox.take(most=9, now_ms=0, hold_ms=1)) == 1
+
+
+def test_it_begins_nothing_once_it_is_to_stop(bench: Bench) -> None:
+    bench.ended()
+    bench.stopping.ask()
+    bench.exporter().serve()
+    assert bench.receiver.received == ()
+    assert bench.outbox.waiting() == 1
+
+
+def test_without_a_collector_nothing_is_taken(bench: Bench) -> None:
+    bench.ended()
+    bench.exporter(endpoint=None).serve()
+    assert len(bench.outbox.take(most=9, now_ms=0, hold_ms=1)) == 1
+
+
+def test_a_database_that_does_not_answer_ends_the_task_and_loses_nothing(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.ended()
+
+    class Away:
+        def spans(self, turn_ids: object) -> dict[str, Any]:
+            raise Unavailable("the database is busy")
+
+    replace(bench.exporter(), spans=Away()).serve()
+    assert "the sweep will ask again: the database is busy" in caplog.text
+    assert len(bench.outbox.take(most=9, now_ms=0, hold_ms=1)) == 1
+
+
+def test_its_thread_has_a_low_priority_and_the_tasks_own_has_not(bench: Bench) -> None:
+    hold = threading.Event()
+    bench.receiver.answer_with(Answer(hold=hold))
+    bench.ended()
+    thread = threading.Thread(target=bench.exporter().serve)
+    thread.start()
+    bench.receiver.wait_for(1, timeout_s=AT_ONCE_S)
+    exporting = next(each for each in threading.enumerate() if each.name == "loom-trace-export")
+    usual = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    until(lambda: exporting.native_id is not None, AT_ONCE_S, "the thread runs")
+    assert os.getpriority(os.PRIO_PROCESS, exporting.native_id or 0) == max(usual, NICENESS)
+    assert os.getpriority(os.PRIO_PROCESS, thread.native_id or 0) == usual
+    hold.set()
+    thread.join()
