@@ -1,5 +1,7 @@
 """`loom flush`: have the traces that wait exported now."""
 
+import json
+
 import click
 
 from loom_worker.core.errors import BadSettings
@@ -8,10 +10,11 @@ from loom_worker.core.settings import from_env
 
 
 @click.command()
-def flush() -> None:
-    """Send the traces that wait to the collector now, not within ten seconds.
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def flush(*, as_json: bool) -> None:
+    """Have the traces that wait exported now, not within ten seconds.
 
-    A worker of the queue `trace` does it; this command only asks.
+    A worker of the queue `trace` does it; this command asks for it and says how many turns wait.
     """
     from loom_worker.runtime.sweeping import Links
 
@@ -24,4 +27,4 @@ def flush() -> None:
         links.traces.call.send(is_last=True)
     finally:
         links.database.close()
-    click.echo(f"{waiting} waiting, asked for")
+    click.echo(json.dumps({"waiting": waiting}) if as_json else f"{waiting} waiting; their export was asked for")

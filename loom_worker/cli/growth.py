@@ -25,6 +25,7 @@ BOUNDS = {
     "steps": JOURNALS,
     "verdicts": JOURNALS,
     "outbox": JOURNALS,
+    "trace_outbox": "the collector, and 100,000 turns",
     "agent_errors": "LOOM_ERROR_DAYS",
     "blobs": "LOOM_BLOB_TTL_S",
     "blob_grants": "LOOM_BLOB_TTL_S",
@@ -48,7 +49,7 @@ REDIS_BOUNDS = {
     "loom:written": EVENTS,
     "loom:gone": "an hour after its session was deleted",
     "loom:blob": "LOOM_BLOB_MEMORY_BYTES",
-    "loom:q": "the turns, calls and webhooks that wait",
+    "loom:q": "the turns, calls, webhooks and traces that wait",
 }
 _CLIENT: dict[str, Any] = {
     "socket_timeout": 3,

@@ -73,6 +73,12 @@ SET: dict[str, tuple[str, str, object]] = {
     "LOOM_WEBHOOK_SECRET": ("whsec_x", "webhook.secret", "whsec_x"),
     "LOOM_ALLOW_PRIVATE_WEBHOOKS": ("Yes", "webhook.allow_private", True),
     "LOOM_WEBHOOK_TIMEOUT_S": ("0.1", "webhook.timeout_s", 0.1),
+    "LOOM_TRACE_ENDPOINT": ("https://c.example/otlp", "trace.endpoint", "https://c.example/otlp"),
+    "LOOM_TRACE_PROTOCOL": ("Protobuf", "trace.protocol", "protobuf"),
+    "LOOM_TRACE_HEADERS": (
+        "authorization=Basic%20eA==, x-team = a%2Cb,", "trace.headers",
+        {"authorization": "Basic eA==", "x-team": "a,b"},
+    ),
     "LOOM_WORKER_CONCURRENCY": ("1024", "worker_concurrency", 1024),
     "LOOM_DEBUGGABLE": ("1", "is_debuggable", True),
     "LOOM_LOG_LEVEL": ("warning", "log.level", "WARNING"),
@@ -94,6 +100,13 @@ WRONG: dict[str, tuple[str, ...]] = {
         "http://[::1", "http://h?a=b",
     ),
     "LOOM_AGENTS_DIR": ("/no/such/folder", "/etc/passwd"),
+    "LOOM_TRACE_ENDPOINT": (
+        "localhost:4318", "grpc://h:4317", "http://", "http://h?key=x", "http://user:pw@h", "http://h#x", "http://h:0",
+    ),
+    "LOOM_TRACE_PROTOCOL": ("grpc", "http/json"),
+    "LOOM_TRACE_HEADERS": (
+        "key", "=x", "a b=c", "é=x", "x-key=a%0d%0aEvil: 1", "Host=h", "content-type=text/plain", "x=é",
+    ),
     "LOOM_PATTERNS_DIR": ("/no/such/folder", "/etc/passwd"),
     "LOOM_WORKSPACES_DIR": ("/etc/passwd", "/etc/passwd/ws"),
     "LOOM_PATTERNS_DEBOUNCE_MS": ("-1", "60001", "fast"),
@@ -237,7 +250,7 @@ def test_secrets_of_agents_are_found_by_their_names() -> None:
 
 def test_no_secret_is_ever_printed() -> None:
     secrets = {"ANTHROPIC_API_KEY": KEY, "LOOM_API_KEYS": "acme=k-hidden-1", "LOOM_WEBHOOK_SECRET": "whsec_hidden2"}
-    secrets |= {"LOOM_KEY": "loom_hidden3"}
+    secrets |= {"LOOM_KEY": "loom_hidden3", "LOOM_TRACE_HEADERS": "x-key=hidden4"}
     assert set(secrets) == SECRET
     shown = repr(from_env(secrets)) + str(from_env(secrets).llm) + str(from_env(secrets).web)
     with pytest.raises(BadSettings) as refused:
@@ -247,7 +260,7 @@ def test_no_secret_is_ever_printed() -> None:
 
 
 def test_a_password_in_a_url_that_is_refused_is_not_printed() -> None:
-    for name in ("LOOM_DATABASE_URL", "LOOM_REDIS_URL", "ANTHROPIC_BASE_URL"):
+    for name in ("LOOM_DATABASE_URL", "LOOM_REDIS_URL", "ANTHROPIC_BASE_URL", "LOOM_TRACE_ENDPOINT"):
         for url in ("mysql://user:hidden@host/db", "redis://:hidden/x@host", "http:/user:hidden@host"):
             with pytest.raises(BadSettings) as refused:
                 from_env({name: url})

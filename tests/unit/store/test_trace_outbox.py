@@ -85,9 +85,14 @@ def test_of_many_threads_each_entry_has_one(database: Database, box: TraceOutbox
 
 def test_nothing_is_noted_if_the_transaction_fails(database: Database, box: TraceOutbox) -> None:
     turn = submitted(database)
-    with pytest.raises(ZeroDivisionError), database.write() as tx:
-        enqueue_trace(tx, turn.id, now_ms=NOW_MS)
-        raise ZeroDivisionError
+
+    def fail() -> None:
+        with database.write() as tx:
+            enqueue_trace(tx, turn.id, now_ms=NOW_MS)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert box.waiting() == 0
 
 

@@ -20,6 +20,7 @@ def test_a_machine_runs_two_workers_for_turns_and_one_for_all_other_queues(tmp_p
         "judge",
         "summary",
         "tool",
+        "trace",
         "turn",
         "webhook",
     ]

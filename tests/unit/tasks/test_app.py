@@ -53,6 +53,7 @@ def test_every_task_has_the_queue_in_its_name(tmp_path: Path) -> None:
         "loom.judge.score",
         "loom.webhook.deliver",
         "loom.summary.compress",
+        "loom.trace.export",
     }
     queues = {name: configured.amqp.router.route({}, name)["queue"].name for name in ours}
     assert queues == {name: name.split(".")[1] for name in ours}

@@ -141,7 +141,8 @@ def test_what_was_rejected_is_read_in_protobuf_too(
     "body",
     [
         b"", b"null", b"[]", b"{}", b'{"partialSuccess":null}', b'{"partialSuccess":{"rejectedSpans":"many"}}',
-        b'{"partialSuccess":{"rejectedSpans":-5}}', b"[" * 60_000, b"\xff", b'{"partialSuccess":{"rejectedSpans":1e999}}',
+        b'{"partialSuccess":{"rejectedSpans":-5}}', b"[" * 60_000, b"\xff",
+        b'{"partialSuccess":{"rejectedSpans":1e999}}',
     ],
 )  # fmt: skip
 def test_an_answer_that_cannot_be_read_rejects_nothing(body: bytes) -> None:

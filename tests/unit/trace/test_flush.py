@@ -15,7 +15,7 @@ from loom_worker.tasks.dispatch import CeleryDispatcher
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.trace.flush import ENOUGH, LATE_MS, Flusher, NoTraces, TraceCall, TraceSweep
 from tests.support.celery_app import app_at
-from tests.support.until import AT_ONCE_S, until
+from tests.support.until import AT_ONCE_S
 from tests.support.valkey import Valkey
 from tests.support.webhook_receiver import unused_port
 from tests.unit.store.made import NOW_MS

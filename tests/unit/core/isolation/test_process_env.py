@@ -18,10 +18,12 @@ WHOLE = {
     "LOOM_API_KEYS": "team=k",
     "LOOM_KEY": "k",
     "LOOM_WEBHOOK_SECRET": "k",
+    "LOOM_TRACE_ENDPOINT": "http://h:4318",
+    "LOOM_TRACE_HEADERS": "x-key=k",
     "LOOM_BACKEND_URL": "postgresql://u:p@h/d",
 }
 PROVIDER = {"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY"}
-SHARED = {"PATH", "PYTHONPATH", "LOOM_LOG_LEVEL", "LOOM_REDIS_URL"}
+SHARED = {"PATH", "PYTHONPATH", "LOOM_LOG_LEVEL", "LOOM_REDIS_URL", "LOOM_TRACE_ENDPOINT"}
 
 
 @pytest.mark.cases(
@@ -29,6 +31,7 @@ SHARED = {"PATH", "PYTHONPATH", "LOOM_LOG_LEVEL", "LOOM_REDIS_URL"}
     [
         (of_worker(["turn"]), {"MY_OWN", "LOOM_SECRET_CRM", "LOOM_BACKEND_URL", *PROVIDER}),
         (of_worker(["webhook"]), {"MY_OWN", "LOOM_WEBHOOK_SECRET", "LOOM_PROVIDER"}),
+        (of_worker(["trace"]), {"MY_OWN", "LOOM_TRACE_HEADERS", "LOOM_PROVIDER"}),
         (process_env.WEB, {"MY_OWN", "LOOM_SECRET_CRM", "LOOM_API_KEYS", "LOOM_BACKEND_URL", "LOOM_PROVIDER"}),
         (process_env.PREPARE, {"MY_OWN", "LOOM_BACKEND_URL", "LOOM_PROVIDER"}),
         (process_env.NOTHING, {"LOOM_PROVIDER"}),
@@ -61,6 +64,7 @@ def test_a_process_of_the_same_kind_gets_the_same_settings_from_what_is_handed_o
         "LOOM_REDIS_URL": "unix:///srv/r.sock",
         "LOOM_BACKEND_URL": "postgresql://u:p@h/d",
         "LOOM_WEBHOOK_SECRET": "whsec_x",
+        "LOOM_TRACE_ENDPOINT": "http://h:4318",
     }
     settings = from_env(environ)
     assert from_env(handed_on(settings)) == settings
