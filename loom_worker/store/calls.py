@@ -18,7 +18,7 @@ from loom_worker.store.claims import RULES, check_fence
 from loom_worker.store.database import Database
 from loom_worker.store.schema import agent_errors, blobs, calls, sessions, turns, unfinished
 
-_DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval", "guard")
+_DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval", "guard", "trace")
 """Columns that the end of a call sets."""
 HOUR_MS = 3600 * 1000
 

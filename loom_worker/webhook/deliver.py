@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from loom_worker.core import crash_points
 from loom_worker.core.settings import WebhookSettings
-from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.ids import now_ms, now_us
+from loom_worker.core.values.traces import Interval
 from loom_worker.store.outbox import Outbox
+from loom_worker.trace.later import of_attempt
 from loom_worker.webhook.schedule import after
 from loom_worker.webhook.send import send
 
@@ -31,12 +33,14 @@ class Deliverer:
         delivery = self.outbox.take(delivery_id, now_ms=now_ms(), hold_ms=hold_ms)
         if delivery is None:
             return
+        began_us = now_us()
         attempt = send(
             delivery,
             secret=self.settings.secret or "",
             timeout_s=self.settings.timeout_s,
             allow_private=self.settings.allow_private,
-            now_s=now_ms() // 1000,
+            now_us=began_us,
         )
         crash_points.reached("webhook.sent")
-        self.outbox.save(after(attempt, delivery, now_ms=now_ms(), chance=random.random()))  # noqa: S311  # jitter
+        tried = after(attempt, delivery, now_ms=now_ms(), chance=random.random())  # noqa: S311  # jitter
+        self.outbox.save(tried, of_attempt(tried, Interval(began_us, now_us()), error=attempt.error))
