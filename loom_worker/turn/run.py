@@ -313,7 +313,7 @@ def _call_here(state: TurnState, call: Call, execution: Execution, writer: Event
     if running is None or tool is None:
         raise Interrupted(f"Call {call.id} was taken by another worker.")
     turn = state.turn
-    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent)
+    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent, turn.trace_id)
     outcome = allowed(worker.tools.run(tool, call.arguments, caller), execution.guardrails.tool_result)
     done = replace(worker.tools.with_outcome(running, outcome, caller), finished_ms=worker.clock_ms())
     return _close(state, (done,), execution, writer)
