@@ -12,7 +12,7 @@ from web import auth, problems, rate_limits
 from web.audit import AuditViews
 from web.auth import require_scope
 from web.blobs import BlobViews
-from web.caller import ApiCaller, request_id_of, traceparent_of
+from web.caller import ApiCaller, is_unsampled, request_id_of, traceparent_of
 from web.catalog import CatalogViews
 from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
@@ -96,7 +96,8 @@ def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: Connec
         auth.require_page_reader(request, web, keys)
         return
     holder = auth.holder_of(request, web, keys)
-    trace = TurnTrace(received_us, has_client_span=g.traceparent == request.headers.get("traceparent"))
+    is_theirs = g.traceparent == request.headers.get("traceparent")
+    trace = TurnTrace(received_us, has_client_span=is_theirs, is_unsampled=is_unsampled(g.traceparent))
     g.caller = ApiCaller(holder, g.request_id, g.traceparent, trace, group_of(request.remote_addr or ""))
     rate_limits.admit(limits.take_request(holder))
     require_scope(operation_of(request), holder)

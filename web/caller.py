@@ -56,6 +56,11 @@ def request_id_of(headers: Headers) -> str:
     return given if _REQUEST_ID.fullmatch(given) else new_id("req_")
 
 
+def is_unsampled(traceparent: str) -> bool:
+    """True where its flags say that the client records no trace of the request."""
+    return not int(traceparent.split("-")[3], 16) & 1
+
+
 def traceparent_of(headers: Headers) -> str:
     """The client's ``traceparent`` if it is valid, else the root of a new, sampled trace.
 

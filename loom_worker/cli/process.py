@@ -15,7 +15,7 @@ from loom_worker.core.variables import database_path
 
 log = logging.getLogger(__name__)
 
-QUEUES = ("turn", "tool", "judge", "webhook", "summary")
+QUEUES = ("turn", "tool", "judge", "webhook", "summary", "trace")
 """Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
 
 

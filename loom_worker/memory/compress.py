@@ -29,6 +29,7 @@ from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.ledger import Charge
 from loom_worker.store.memory import Memories, MemoryClaim, NewMemory, NewSnapshot
+from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.trace.later import of_compression
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,8 @@ class Compressor:
     """Lanes that this process works on. A claim of its own that is not among them was left by a failed release."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Guards ``in_progress``."""
+    traces: Flusher | NoTraces = field(default_factory=NoTraces)
+    """Is told of spans that are to be exported."""
     clock_ms: Callable[[], int] = field(default=now_ms)
 
     def serve(self, lane: str) -> None:
@@ -188,9 +191,11 @@ class Compressor:
         crash_points.reached("summary.made")
         change, turn = step.after.changes[-1], work.held.turn
         told = of_compression(turn, change, step.summary, Interval(began_us, now_us())) if turn else None
+        told = told and replace(told, is_exported=self.traces.exports)
         new = NewMemory(step.after, step.snapshot, work.charge(step.summary), told)
         is_applied = self.memories.apply(lane, state, new, now_ms=self.clock_ms())
         crash_points.reached("summary.applied")
+        self.traces.added(1)
         if not is_applied:
             log.info("summary came too late", extra={"session": session_id})
             return None

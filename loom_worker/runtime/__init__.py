@@ -4,5 +4,5 @@
 tools and budgets · ``models`` models · ``tool_sets`` tools · ``prompt_context`` patterns and skills for a
 question · ``workspace_rules`` what workspaces allow · ``content_versions`` the newest version of all that ·
 ``installation`` what of it cannot work · ``worker_process`` a worker from start to stop · ``sweeping`` what the sweep
-needs, and beat · ``isolated`` a process for one turn · ``flower`` Flower
+needs, and beat · ``tracing`` export of traces · ``isolated`` a process for one turn · ``flower`` Flower
 """

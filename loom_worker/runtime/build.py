@@ -38,6 +38,7 @@ from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.sweep import Sweeper
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tasks.worker import CeleryThreads, Worker
+from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.turn.waits import WaitTeller
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.body import WebhookBodies
@@ -52,10 +53,12 @@ class Process:
     components: Components
     database: Database
     sweeper: Sweeper
+    flusher: Flusher | NoTraces
 
     def stop(self) -> None:
         """Flush and close what this process holds."""
         self.sweeper.stop()
+        self.flusher.stop()
         self.worker.turns.renewer.stop()
         self.components.close()
         self.database.close()
@@ -129,6 +132,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
     agents = LiveAgents(settings.agents_dir)
     fitted = components(settings, agents, links.database, links.client, process=links.name, stopping=stopping)
     threads = CeleryThreads(settings.worker_concurrency) if takes_turns else None
+    traces = links.traces.flusher()
     turns = TurnWorker(
         settings=settings,
         name=links.name,
@@ -150,6 +154,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         waits=WaitTeller(LiveWaits(links.client)),
         bodies=WebhookBodies(_base_url(settings)),
         stopping=stopping,
+        traces=traces,
         content=fitted.content,
         is_isolated=is_isolated,
     )
@@ -161,9 +166,11 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         workers=turns.workers,
         stopping=stopping,
         slots=threading.Semaphore(max(1, settings.worker_concurrency // THREADS_PER_SESSION)),
+        traces=traces,
     )
-    own = Worker(turns, Deliverer(links.outbox, settings.webhook), compressor)
-    return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring))
+    exporter = links.traces.exporter(process=links.name, stopping=stopping)
+    own = Worker(turns, Deliverer(links.outbox, settings.webhook, traces), compressor, exporter)
+    return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring), traces)
 
 
 def _base_url(settings: Settings) -> str:

@@ -114,7 +114,7 @@ class Service:
         self.memories = Memories(database)
         self.outbox = Outbox(database)
         self.agent_errors = AgentErrors(database)
-        self.traces = TurnTraces(TurnRecords(database))
+        self.traces = TurnTraces(TurnRecords(database), shows_content=settings.trace.shows_content)
         self.keys = Keys(KeyRows(database))
         self.pairings = Pairings(database)
         self.audit = AuditRows(database)

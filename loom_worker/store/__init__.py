@@ -11,9 +11,9 @@ reads them, ``turn_records`` reads all that their traces tell, ``later_spans`` a
 Sessions: ``sessions``, their ``messages`` and ``memory``; ``search`` finds messages (``search_words`` parses the
 question, ``search_rank`` orders the hits).
 
-Other tables: ``outbox`` webhook deliveries, ``ledger`` costs, ``budgets`` what may be spent, ``workspaces`` their
-rules, ``api_keys`` (``usable_keys`` counts them before anything starts), ``pairings`` who is who in channels,
-``agent_errors``, ``blobs`` large results, ``shared_memory``, ``patterns`` their outcomes. ``audit`` says who did what.
-``removal`` deletes a session, ``users`` all of a user; ``purge`` removes the rows of deleted sessions, ``retention``
-and ``idle`` what is too old. ``tenants`` says which rows a client may reach.
+Other tables: ``outbox`` webhook deliveries, ``trace_outbox`` traces to be exported, ``ledger`` costs, ``budgets`` what
+may be spent, ``workspaces`` their rules, ``api_keys`` (``usable_keys`` counts them before anything starts),
+``pairings`` who is who in channels, ``agent_errors``, ``blobs`` large results, ``shared_memory``, ``patterns`` their
+outcomes. ``audit`` says who did what. ``removal`` deletes a session, ``users`` all of a user; ``purge`` removes the
+rows of deleted sessions, ``retention`` and ``idle`` what is too old. ``tenants`` says which rows a client may reach.
 """

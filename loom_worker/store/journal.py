@@ -30,6 +30,7 @@ from loom_worker.store.ledger import Charge, enter, total_with
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.patterns import enter_uses
 from loom_worker.store.schema import calls, memory, messages, sessions, steps, turns, verdicts
+from loom_worker.store.trace_outbox import enqueue_trace
 from loom_worker.store.verdicts import insert_verdicts
 
 _INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), insert(messages)
@@ -122,6 +123,8 @@ class Final:
     """All verdicts on its answers, as its owner knows them; those that are open are cancelled with the turn."""
     trace: TurnTrace = NO_TRACE
     """As the turn's row keeps it, but for the run that ends, and the time of storing it."""
+    is_exported: bool = False
+    """True: its trace is to be exported."""
     decisions: Sequence[Json] = ()
     """What guards and judges decided, for the audit: ``{kind, name, outcome}`` each."""
 
@@ -188,6 +191,8 @@ class Journal:
             if final.delivery is not None:
                 enqueue_delivery(tx, final.delivery)
             append(tx, _audited(claim, final))
+            if final.is_exported:
+                enqueue_trace(tx, claim.turn.id, now_ms=now_ms)
             _set_trace(tx, claim, final.trace, began_us=began_us)
             crash_points.reached("turn.committing")
 

@@ -73,6 +73,10 @@ class CeleryDispatcher:
         """Have a lane's memory compressed."""
         self._send("loom.summary.compress", lane)
 
+    def export_traces(self) -> None:
+        """Have what waits of traces exported."""
+        self._send("loom.trace.export")
+
     def run_isolated(self, lane: str, token: str, turn_id: str, fence: int) -> int:
         """Run a claimed turn in a process that runs nothing else; its exit status."""
         # It dies with this process: nobody else would renew its lease or end it.

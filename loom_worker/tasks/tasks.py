@@ -57,6 +57,12 @@ def deliver(delivery_id: str) -> None:
     worker.current().webhooks.deliver(delivery_id)
 
 
+@app.task(name="loom.trace.export")
+def export_traces() -> None:
+    """Something waits to be exported: all of it is, unless a thread of this process is at it already."""
+    worker.current().traces.serve()
+
+
 @app.task(name="loom.summary.compress")
 def compress_memory(lane: str) -> None:
     """A session's L1 is full: its oldest messages become a summary; then those of other sessions that are due."""

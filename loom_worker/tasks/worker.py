@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from loom_worker.lanes.readiness import Threads
 from loom_worker.memory.compress import Compressor
+from loom_worker.trace.export import Exporter
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.deliver import Deliverer
 
@@ -15,6 +16,7 @@ class Worker:
     turns: TurnWorker
     webhooks: Deliverer
     summaries: Compressor
+    traces: Exporter
 
 
 _worker: Worker | None = None

@@ -29,6 +29,10 @@ from loom_worker.turn.worker import Execution, TurnWorker
 log = logging.getLogger(__name__)
 
 
+SPANS, SPANS_OF_REPLY, SPANS_OF_CALL = 6, 2, 2
+"""About as many as a turn has, for when its spans are sent: those of every turn, of each reply, of each tool call."""
+
+
 def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWriter) -> None:
     """Commit the end of a turn, then tell readers, the lane and the webhook.
 
@@ -75,6 +79,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         verdicts=state.verdicts,
         decisions=[*(each for reply in state.replies for each in reply.payload.get("guard", ())), *_judged(state)],
         trace=replace(_trace(state, execution), error_stored=error_stored),
+        is_exported=worker.traces.exports and not state.claim.trace.is_unsampled,
     )
     execution.write(partial(worker.journal.finish, state.claim, final))
     crash_points.reached("turn.ended")
@@ -82,6 +87,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     writer.emit(f"turn.{turn.status}", turn.as_json())
     if not worker.is_isolated:  # else the parent holds the lease, and gives the lane back itself
         leave(execution.held, turn, worker)
+    worker.traces.added(SPANS + SPANS_OF_REPLY * len(state.replies) + SPANS_OF_CALL * len(state.calls))
     if delivery is not None:
         worker.dispatcher.deliver(delivery.id)
     if is_full:

@@ -29,6 +29,7 @@ from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.verdicts import Verdicts
 from loom_worker.tools.execution import ToolExecutor
+from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.turn.agent_runtime import AgentRuntime, AgentRuntimes, PromptKnowledge
 from loom_worker.turn.context import HISTORY_MESSAGES, rom_of
 from loom_worker.turn.control import CancelRequests, Ownership
@@ -96,6 +97,8 @@ class TurnWorker:
     waits: WaitTeller
     bodies: WebhookBodies
     stopping: Stopping
+    traces: Flusher | NoTraces = field(default_factory=NoTraces)
+    """Is told of traces that are to be exported."""
     flusher: EventFlusher = field(default_factory=EventFlusher)
     content: Content = field(default_factory=Alone)
     """Compares this process' content of agents with what others have accepted."""

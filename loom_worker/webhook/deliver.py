@@ -1,13 +1,14 @@
 """One attempt at a delivery: take it from the outbox, send it, store what came of it."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from loom_worker.core import crash_points
 from loom_worker.core.settings import WebhookSettings
 from loom_worker.core.values.ids import now_ms, now_us
 from loom_worker.core.values.traces import Interval
 from loom_worker.store.outbox import Outbox
+from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.trace.later import of_attempt
 from loom_worker.webhook.schedule import after
 from loom_worker.webhook.send import send
@@ -22,6 +23,8 @@ class Deliverer:
 
     outbox: Outbox
     settings: WebhookSettings
+    traces: Flusher | NoTraces = field(default_factory=NoTraces)
+    """Is told of spans that are to be exported."""
 
     def deliver(self, delivery_id: str) -> None:
         """Make one attempt if it is due; the outbox says when the next one is, and the sweep sends that.
@@ -43,4 +46,6 @@ class Deliverer:
         )
         crash_points.reached("webhook.sent")
         tried = after(attempt, delivery, now_ms=now_ms(), chance=random.random())  # noqa: S311  # jitter
-        self.outbox.save(tried, of_attempt(tried, Interval(began_us, now_us()), error=attempt.error))
+        told = of_attempt(tried, Interval(began_us, now_us()), error=attempt.error)
+        self.outbox.save(tried, told and replace(told, is_exported=self.traces.exports))
+        self.traces.added(1)

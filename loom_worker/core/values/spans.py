@@ -87,6 +87,8 @@ class LaterSpans:
 
     turn_id: str
     spans: tuple[TraceSpan, ...]
+    is_exported: bool = False
+    """True: they are exported, too, unless the client records no trace of the turn."""
 
 
 def span_id_of(turn_id: str, *part: str) -> str:

@@ -56,6 +56,8 @@ class TurnTrace:
     """When it was stored."""
     has_client_span: bool = False
     """True: the parent in its ``traceparent`` is a span of the client; False: it is that of the HTTP request itself."""
+    is_unsampled: bool = False
+    """True: the client records no trace of this request, so it is not exported either."""
     runs: tuple[Run, ...] = ()
     """Those that are over, in order."""
     failed_call: Json | None = None
@@ -75,6 +77,7 @@ class TurnTrace:
             received_us=known.get("received_us"),
             accepted_us=known.get("accepted_us"),
             has_client_span=bool(known.get("has_client_span")),
+            is_unsampled=bool(known.get("is_unsampled")),
             runs=tuple(Run(*run) for run in known.get("runs", ())),
             failed_call=known.get("failed_call"),
             session=known.get("session"),
@@ -88,6 +91,7 @@ class TurnTrace:
             "received_us": self.received_us,
             "accepted_us": self.accepted_us,
             "has_client_span": self.has_client_span or None,
+            "is_unsampled": self.is_unsampled or None,
             "runs": [[run.fence, run.worker, run.began_us, run.ended_us, run.end] for run in self.runs] or None,
             "failed_call": self.failed_call,
             "session": self.session,
