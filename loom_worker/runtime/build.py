@@ -36,6 +36,7 @@ from loom_worker.tasks import worker
 from loom_worker.tasks.app import configure
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.sweep import Sweeper
+from loom_worker.tasks.task_events import TaskEvents
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tasks.worker import CeleryThreads, Worker
 from loom_worker.turn.waits import WaitTeller
@@ -68,9 +69,9 @@ def start(settings: Settings, *, takes_turns: bool = True) -> Process:
     return process
 
 
-def alone(settings: Settings) -> TurnWorker:
+def alone(settings: Settings) -> Worker:
     """The parts of a process that runs one turn and nothing else."""
-    return _build(settings, is_isolated=True).worker.turns
+    return _build(settings, is_isolated=True).worker
 
 
 def service(settings: Settings) -> Service:
@@ -124,7 +125,7 @@ def service(settings: Settings) -> Service:
 
 
 def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool = True) -> Process:
-    links = Links.of(settings)
+    links, events = Links.of(settings), TaskEvents()
     stopping = Stopping(settings.lanes.drain_s)
     agents = LiveAgents(settings.agents_dir)
     fitted = components(settings, agents, links.database, links.client, process=links.name, stopping=stopping)
@@ -151,6 +152,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         bodies=WebhookBodies(_base_url(settings)),
         stopping=stopping,
         content=fitted.content,
+        monitor=events,
         is_isolated=is_isolated,
     )
     compressor = Compressor(
@@ -161,8 +163,9 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         workers=turns.workers,
         stopping=stopping,
         slots=threading.Semaphore(max(1, settings.worker_concurrency // THREADS_PER_SESSION)),
+        monitor=events,
     )
-    own = Worker(turns, Deliverer(links.outbox, settings.webhook), compressor)
+    own = Worker(turns, Deliverer(links.outbox, settings.webhook, events), compressor, events)
     return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring))
 
 

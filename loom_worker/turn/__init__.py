@@ -5,5 +5,6 @@
 ``ending`` the end · ``state`` a turn's state · ``transcript`` its messages · ``worker`` the parts it runs on ·
 ``agent_runtime`` its agent · ``control`` whether it is still ours, and cancel requests · ``waits`` what it
 waits for, for others · ``channel`` the answer as messages of a channel · ``plain_text`` without Markdown ·
-``filtering`` results and answers under guardrails · ``judging`` what judges need and come to · ``scoring`` one verdict
+``filtering`` results and answers under guardrails · ``judging`` what judges need and come to · ``scoring`` one
+verdict · ``reporting`` what a monitor is told
 """
