@@ -16,11 +16,19 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.monitor import Work
+from loom_worker.core.monitor import Work, WorkKind
 from loom_worker.core.values.json import Json
 
 log = logging.getLogger(__name__)
 
+NAMES: dict[WorkKind, str] = {
+    "turn": "loom.turn.run",
+    "tool": "loom.tool.call",
+    "judge": "loom.judge.score",
+    "summary": "loom.summary.compress",
+    "webhook": "loom.webhook.deliver",
+}
+"""As the messages are called that make a worker do it."""
 MOST = 5_000
 """Reports that wait while the broker is away; of more, the oldest are dropped."""
 
@@ -89,7 +97,7 @@ def _fields(work: Work) -> Json:
     """
     fields: Json = {
         "uuid": work.id,
-        "name": f"loom.{work.kind}",
+        "name": NAMES[work.kind],
         "args": repr(work.ids),
         "kwargs": repr(dict(work.names)),
         "entry": work.entry,
