@@ -12,6 +12,7 @@ from typing import Protocol
 
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Interrupted, Unavailable
+from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import Payer, Settlement
 from loom_worker.core.values.ids import new_id, now_ms, now_us
@@ -58,6 +59,8 @@ class _Work:
     payer: Payer
     paid: OnBudget | None
     """The model of ``rules``, as far as budgets see it; None: there is none."""
+    made: list[str] = field(default_factory=list)
+    """What was done so far, for the monitor."""
 
     def charge(self, summary: Summary) -> Charge | None:
         """What a summary cost; None if no model was asked."""
@@ -104,6 +107,7 @@ class Compressor:
     """Guards ``in_progress``."""
     traces: Flusher | NoTraces = field(default_factory=NoTraces)
     """Is told of spans that are to be exported."""
+    monitor: Monitor = UNMONITORED
     clock_ms: Callable[[], int] = field(default=now_ms)
 
     def serve(self, lane: str) -> None:
@@ -157,6 +161,8 @@ class Compressor:
     def _compress(self, lane: str, held: MemoryClaim) -> bool:
         crash_points.reached("summary.claimed")
         is_done = was_interrupted = False
+        task = _monitored(lane, held, began_ms=self.clock_ms())
+        self.monitor.started(task)
         try:
             work = self._work(lane, held)
             state: MemoryState | None = held.state
@@ -165,12 +171,21 @@ class Compressor:
                 state = self._advance(work, state)
                 left -= 1
             is_done = state is None
+            made = work.made
+            self.monitor.succeeded(task, f"summaries: {', '.join(made) or 'none'}", run_ms=self._ms_since(task))
         except Interrupted as error:
             was_interrupted = True
             log.info("summary left to another worker: %s", error, extra={"session": held.session.id})
+            self.monitor.waits(task, "another worker", run_ms=self._ms_since(task))
+        except Exception as error:
+            self.monitor.failed(task, type(error).__name__, run_ms=self._ms_since(task))
+            raise
         finally:
             is_due = self.memories.release(lane, self.worker, is_done=is_done, seen_due_ms=held.due_ms)
         return is_due or not (is_done or was_interrupted)
+
+    def _ms_since(self, task: Work) -> int:
+        return self.clock_ms() - task.entry
 
     def _work(self, lane: str, held: MemoryClaim) -> _Work:
         """What its agent compresses it by; what the model is sent ends with the session, and is paid for by it."""
@@ -200,6 +215,7 @@ class Compressor:
             log.info("summary came too late", extra={"session": session_id})
             return None
         log.info("memory.%s", change.kind, extra={"session": session_id, **change.as_json()})
+        work.made.append(f"{change.kind} by {change.by}")
         return step.after
 
     def _next(self, lane: str, state: MemoryState, rules: CompressionRules) -> _Step | None:
@@ -219,6 +235,19 @@ class Compressor:
             if found is None
             else _compressed(state, _readable(_with_backlog(found, history, rules.policy), rules), rules)
         )
+
+
+def _monitored(lane: str, held: MemoryClaim, *, began_ms: int) -> Work:
+    """What a monitor is told of: the compression of this version of a session's memory."""
+    return Work(
+        id=f"summary:{lane}:{held.state.version}",
+        kind="summary",
+        ids=(held.session.id,),
+        entry=began_ms,
+        accepted_ms=held.due_ms,
+        started_ms=began_ms,
+        names={"agent": held.session.agent},
+    )
 
 
 def _with_backlog(found: Batch, history: Sequence[Message], policy: MemoryPolicy) -> Batch:

@@ -36,6 +36,7 @@ from loom_worker.tasks import worker
 from loom_worker.tasks.app import configure
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.sweep import Sweeper
+from loom_worker.tasks.task_events import TaskEvents
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tasks.worker import CeleryThreads, Worker
 from loom_worker.trace.flush import Flusher, NoTraces
@@ -71,9 +72,9 @@ def start(settings: Settings, *, takes_turns: bool = True) -> Process:
     return process
 
 
-def alone(settings: Settings) -> TurnWorker:
+def alone(settings: Settings) -> Worker:
     """The parts of a process that runs one turn and nothing else."""
-    return _build(settings, is_isolated=True).worker.turns
+    return _build(settings, is_isolated=True).worker
 
 
 def service(settings: Settings) -> Service:
@@ -127,7 +128,7 @@ def service(settings: Settings) -> Service:
 
 
 def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool = True) -> Process:
-    links = Links.of(settings)
+    links, events = Links.of(settings), TaskEvents()
     stopping = Stopping(settings.lanes.drain_s)
     agents = LiveAgents(settings.agents_dir)
     fitted = components(settings, agents, links.database, links.client, process=links.name, stopping=stopping)
@@ -156,6 +157,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         stopping=stopping,
         traces=traces,
         content=fitted.content,
+        monitor=events,
         is_isolated=is_isolated,
     )
     compressor = Compressor(
@@ -167,9 +169,10 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         stopping=stopping,
         slots=threading.Semaphore(max(1, settings.worker_concurrency // THREADS_PER_SESSION)),
         traces=traces,
+        monitor=events,
     )
     exporter = links.traces.exporter(process=links.name, stopping=stopping)
-    own = Worker(turns, Deliverer(links.outbox, settings.webhook, traces), compressor, exporter)
+    own = Worker(turns, Deliverer(links.outbox, settings.webhook, traces, events), compressor, exporter, events)
     return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring), traces)
 
 

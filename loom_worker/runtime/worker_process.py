@@ -65,6 +65,8 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
     try:
         worker.start()
     finally:
+        # Turns end or are handed over after Celery has closed its own way of sending events.
+        process.worker.events.send_rest(app, node=worker.hostname)
         process.stop()
     return int(worker.exitcode or 0)
 

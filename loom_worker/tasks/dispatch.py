@@ -80,7 +80,9 @@ class CeleryDispatcher:
     def run_isolated(self, lane: str, token: str, turn_id: str, fence: int) -> int:
         """Run a claimed turn in a process that runs nothing else; its exit status."""
         # It dies with this process: nobody else would renew its lease or end it.
-        command = shimmed((*self.isolated_command, lane, token, turn_id, str(fence)))
+        task = self._app.current_worker_task
+        node = task.request.hostname if task else ""
+        command = shimmed((*self.isolated_command, lane, token, turn_id, str(fence), node))
         # What is left in os.environ has been blanked in what a program would inherit, see process_env.
         return subprocess.run(command, input=self._secrets, text=True, env=dict(os.environ), check=False).returncode
 

@@ -6,4 +6,5 @@ asks the model · ``context`` what the model is sent · ``tool_plan`` a reply's 
 it runs on · ``agent_runtime`` its agent · ``control`` whether it is still ours, and cancel requests · ``waits`` what
 it waits for, for others · ``channel`` the answer as messages of a channel · ``plain_text`` without Markdown ·
 ``filtering`` results and answers under guardrails · ``judging`` what judges need and come to · ``scoring`` one verdict
+· ``reporting`` what a monitor is told
 """

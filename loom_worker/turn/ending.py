@@ -22,6 +22,7 @@ from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
 from loom_worker.turn.channel import parts_of
 from loom_worker.turn.context import is_pressed
+from loom_worker.turn.reporting import tell_end
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.transcript import said, usage_of
 from loom_worker.turn.worker import Execution, TurnWorker
@@ -84,6 +85,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     execution.write(partial(worker.journal.finish, state.claim, final))
     crash_points.reached("turn.ended")
     log.info("turn %s", turn.status, extra=log_ids(turn))
+    tell_end(turn, worker.monitor)
     writer.emit(f"turn.{turn.status}", turn.as_json())
     if not worker.is_isolated:  # else the parent holds the lease, and gives the lane back itself
         leave(execution.held, turn, worker)

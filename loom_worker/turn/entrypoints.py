@@ -17,6 +17,7 @@ from loom_worker.store.claims import Idle
 from loom_worker.turn.control import CancelRequests, Ownership
 from loom_worker.turn.ending import leave
 from loom_worker.turn.filtering import allowed
+from loom_worker.turn.reporting import call_work, tell_call, tell_verdict, turn_work, verdict_work
 from loom_worker.turn.run import advance, ticket
 from loom_worker.turn.scoring import scored
 from loom_worker.turn.waits import ModelWatch
@@ -60,7 +61,9 @@ def _serve_next(held: HeldLease, worker: TurnWorker) -> None:
 
 def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
     """Run a turn that is ours, and leave its lane in a state from which it goes on."""
-    lane, lease = claim.turn.lane, held.lease
+    lane, lease, work = claim.turn.lane, held.lease, turn_work(claim.turn)
+    if not worker.is_isolated:  # else its parent has said so
+        worker.monitor.started(work)
     if _needs_own_process(claim, worker):
         _run_isolated(claim, held, worker)
         return
@@ -85,16 +88,22 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
     except Interrupted as error:
         log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
         _quietly(lambda: worker.claims.release(claim, run_ms=_run_ms(claim, began_s)))
+        worker.monitor.waits(work, "another worker", run_ms=_run_ms(claim, began_s))
         _wake_if(worker.lanes.release(lease), lane, worker)
     except Fenced as error:
         log.warning("fenced off: %s", error, extra={"turn": claim.turn.id})
+        # Should another worker have it, what that one reports takes the place of this.
+        worker.monitor.cancelled(work, "taken over, or deleted with its session", run_ms=_run_ms(claim, began_s))
         _wake_if(worker.lanes.release(lease), lane, worker)
     except Unavailable as error:
         log.warning("turn given back: %s", error, extra={"turn": claim.turn.id})
+        worker.monitor.waits(work, "the database", run_ms=_run_ms(claim, began_s))
         _quietly(lambda: worker.claims.release(claim, run_ms=_run_ms(claim, began_s)))
         _quietly(lambda: worker.lanes.release(lease, wait_ms=AGAIN_MS))
-    except Exception:  # the top of a task: whatever else failed counts as a death of the turn's owner, and is logged
+    except Exception as error:  # the top of a task: whatever else failed counts as a death of the owner, and is logged
         log.exception("turn failed unforeseen", extra={"turn": claim.turn.id})
+        why = f"another attempt, after {type(error).__name__}"
+        worker.monitor.waits(work, why, run_ms=_run_ms(claim, began_s))
         worker.lanes.release(lease, wait_ms=AGAIN_MS)
 
 
@@ -103,6 +112,8 @@ def _run_isolated(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
     status = worker.dispatcher.run_isolated(turn.lane, held.lease.token, turn.id, turn.fence)
     if status != 0:
         log.error("turn died in a process of its own", extra={"turn": turn.id, "status": status})
+        why = f"its end, as its process died with status {status}"
+        worker.monitor.waits(turn_work(turn), why, run_ms=turn.run_ms)
         _wake_if(worker.lanes.release(held.lease), turn.lane, worker)
     elif worker.claims.resume(turn.id, fence=turn.fence) is None:
         leave(held, turn, worker)
@@ -127,6 +138,8 @@ def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> No
     if call is None:
         return
     crash_points.reached("tool.claimed")
+    work = call_work(call, owner.caller, is_known=tool is not None)
+    worker.monitor.started(work)
     outcome = allowed(_outcome(tool, call, owner.caller, worker), guardrails(runtime.agent, owner.rules).tool_result)
     crash_points.reached("tool.ran")
     store = partial(worker.tools.with_outcome, call, outcome, owner.caller)
@@ -134,8 +147,10 @@ def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> No
     close = partial(worker.calls.close, turn_id, done, concurrency=worker.settings.tools.concurrency)
     left = retry_until_stored(close, stopping=worker.stopping)
     if left is None:
+        worker.monitor.cancelled(work, "too late: its turn has ended or went on", run_ms=done.duration_ms or 0)
         return
     crash_points.reached("tool.journaled")
+    tell_call(work, done, outcome.code, worker.monitor)
     _quietly(lambda: worker.events.append(turn_id, [("tool_call.completed", done.as_json())], least=1))
     if left.next is not None:
         worker.dispatcher.call(turn_id, left.next)
@@ -161,11 +176,17 @@ def serve_verdict(turn_id: str, reply_n: int, position: int, send: int, worker: 
     if claimed is None:
         return
     crash_points.reached("judge.claimed")
+    work = verdict_work(claimed, turn_id=turn_id, session_id=answer.caller.session_id)
+    worker.monitor.started(work)
     done, settlement = scored(claimed, answer, runtime, worker)
     crash_points.reached("judge.scored")
     store = partial(worker.verdicts.close, answer.caller, done, settlement)
     left = retry_until_stored(store, stopping=worker.stopping)
     crash_points.reached("judge.stored")
+    if left is None:
+        worker.monitor.cancelled(work, "too late: its turn has ended or went on", run_ms=0)
+    else:
+        tell_verdict(work, done, worker.monitor)
     if left == 0:  # of a judge that was asked again this is another signal
         serve_wake(answer.caller.lane, f"{ticket(turn_id, reply_n)}:judge:{send}", worker)
 

@@ -35,6 +35,7 @@ from loom_worker.llm.prices import cost_usd
 from loom_worker.memory.fit import Context
 from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, scale, shown_tokens
 from loom_worker.turn.filtering import filtered
+from loom_worker.turn.reporting import tell_closed
 from loom_worker.turn.state import Bill, TurnState
 from loom_worker.turn.tool_plan import Checked, named, planned, used_up
 from loom_worker.turn.transcript import after, conversation
@@ -130,6 +131,8 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
     reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(state.calls)))
     calls, bill = _calls(reply, state, execution, question.held)
     _tell_calls(calls, writer)
+    refused = [call for call in calls if not call.is_open]
+    tell_closed(refused, state.turn, execution.runtime, execution.worker.monitor)
     estimated = round(estimate(execution.runtime, context))
     note = used_up(len(state.calls) + len(calls), len(state.replies) + 1, execution.limits) if calls else ""
     notes = {"note": note, "times": execution.watch.calls.take()}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, TypeVar
 
+from loom_worker.core.monitor import UNMONITORED, Monitor
 from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.stopping import Stopping, retry_until_stored
 from loom_worker.core.values.agents import Agent, Alone, Content
@@ -102,6 +103,7 @@ class TurnWorker:
     flusher: EventFlusher = field(default_factory=EventFlusher)
     content: Content = field(default_factory=Alone)
     """Compares this process' content of agents with what others have accepted."""
+    monitor: Monitor = UNMONITORED
     is_isolated: bool = False
     """True in the process of a last attempt."""
     clock_ms: Callable[[], int] = field(default=now_ms)

@@ -4,13 +4,15 @@ import random
 from dataclasses import dataclass, field, replace
 
 from loom_worker.core import crash_points
+from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.settings import WebhookSettings
 from loom_worker.core.values.ids import now_ms, now_us
+from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.traces import Interval
 from loom_worker.store.outbox import Outbox
 from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.trace.later import of_attempt
-from loom_worker.webhook.schedule import after
+from loom_worker.webhook.schedule import Attempt, after
 from loom_worker.webhook.send import send
 
 SAVE_MS = 15_000
@@ -25,6 +27,7 @@ class Deliverer:
     settings: WebhookSettings
     traces: Flusher | NoTraces = field(default_factory=NoTraces)
     """Is told of spans that are to be exported."""
+    monitor: Monitor = UNMONITORED
 
     def deliver(self, delivery_id: str) -> None:
         """Make one attempt if it is due; the outbox says when the next one is, and the sweep sends that.
@@ -37,6 +40,8 @@ class Deliverer:
         if delivery is None:
             return
         began_us = now_us()
+        work = _work(delivery, began_ms=began_us // 1000)
+        self.monitor.started(work)
         attempt = send(
             delivery,
             secret=self.settings.secret or "",
@@ -46,6 +51,36 @@ class Deliverer:
         )
         crash_points.reached("webhook.sent")
         tried = after(attempt, delivery, now_ms=now_ms(), chance=random.random())  # noqa: S311  # jitter
-        told = of_attempt(tried, Interval(began_us, now_us()), error=attempt.error)
+        told = of_attempt(tried, Interval(began_us, now_us()), error=None if attempt.is_delivered else _answer(attempt))
         self.outbox.save(tried, told and replace(told, is_exported=self.traces.exports))
         self.traces.added(1)
+        self._tell(work, attempt, tried)
+
+    def _tell(self, work: Work, attempt: Attempt, tried: Delivery) -> None:
+        """Report the attempt."""
+        run_ms = now_ms() - work.entry
+        answer = _answer(attempt)
+        if attempt.is_delivered:
+            self.monitor.succeeded(work, answer, run_ms=run_ms)
+        else:
+            then = "tried again later" if tried.status == "pending" else tried.status
+            self.monitor.failed(work, f"{answer}; {then}", run_ms=run_ms)
+
+
+def _answer(attempt: Attempt) -> str:
+    """What the receiver answered. The attempt's error may quote the URL, which a client wrote."""
+    return f"HTTP {attempt.status}" if attempt.status else "no response"
+
+
+def _work(delivery: Delivery, *, began_ms: int) -> Work:
+    """One attempt: each of them has an outcome of its own."""
+    return Work(
+        id=f"{delivery.id}:{delivery.attempts + 1}",
+        kind="webhook",
+        ids=(delivery.id, delivery.turn_id),
+        entry=began_ms,
+        accepted_ms=began_ms if delivery.attempts else delivery.created_ms,
+        started_ms=began_ms,
+        part_of=delivery.turn_id,
+        names={"attempt": str(delivery.attempts + 1)},
+    )
