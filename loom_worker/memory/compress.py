@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from loom_worker.core import crash_points
+from loom_worker.core import crash_points, metrics
 from loom_worker.core.errors import Interrupted, Unavailable
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import Payer, Settlement
@@ -193,6 +193,7 @@ class Compressor:
             log.info("summary came too late", extra={"session": session_id})
             return None
         change = step.after.changes[-1]
+        metrics.COMPRESSIONS.count(change.kind, "heuristic" if change.by == "heuristic" else "model")
         log.info("memory.%s", change.kind, extra={"session": session_id, **change.as_json()})
         return step.after
 

@@ -19,11 +19,15 @@ from loom_worker.turn.entrypoints import serve_claim
 def main(lane: str, token: str, turn_id: str, fence: str) -> int:
     """Run the turn that the parent claimed."""
     settings = from_env({**os.environ, **json.load(sys.stdin)})
-    worker = build.alone(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
+    process = build.alone(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
+    worker = process.worker.turns
     claim = worker.claims.resume(turn_id, fence=int(fence))
     if claim is None:
         return 1
-    serve_claim(claim, HeldLease(Lease(lane, token, claim.turn.seq), renewed_s=0.0), worker)
+    try:
+        serve_claim(claim, HeldLease(Lease(lane, token, claim.turn.seq), renewed_s=0.0), worker)
+    finally:
+        process.components.metrics.flush()
     return 0
 
 

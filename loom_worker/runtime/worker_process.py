@@ -90,6 +90,7 @@ def _when_ready(process: build.Process) -> Callable[..., None]:
     def begin(**_: object) -> None:
         process.worker.turns.renewer.start()
         process.sweeper.start()
+        process.components.metrics.start()
 
     return begin
 

@@ -21,6 +21,7 @@ from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
 from loom_worker.turn.channel import parts_of
 from loom_worker.turn.context import is_pressed
+from loom_worker.turn.measuring import measure
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.transcript import said, usage_of
 from loom_worker.turn.worker import Execution, TurnWorker
@@ -73,6 +74,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         decisions=[*(each for reply in state.replies for each in reply.payload.get("guard", ())), *_judged(state)],
     )
     execution.write(partial(worker.journal.finish, state.claim, final))
+    measure(turn, state)
     crash_points.reached("turn.ended")
     log.info("turn %s", turn.status, extra=log_ids(turn))
     writer.emit(f"turn.{turn.status}", turn.as_json())

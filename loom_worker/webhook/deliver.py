@@ -1,9 +1,10 @@
 """One attempt at a delivery: take it from the outbox, send it, store what came of it."""
 
 import random
+import time
 from dataclasses import dataclass
 
-from loom_worker.core import crash_points
+from loom_worker.core import crash_points, metrics
 from loom_worker.core.settings import WebhookSettings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.store.outbox import Outbox
@@ -31,6 +32,7 @@ class Deliverer:
         delivery = self.outbox.take(delivery_id, now_ms=now_ms(), hold_ms=hold_ms)
         if delivery is None:
             return
+        began_s = time.perf_counter()
         attempt = send(
             delivery,
             secret=self.settings.secret or "",
@@ -38,5 +40,8 @@ class Deliverer:
             allow_private=self.settings.allow_private,
             now_s=now_ms() // 1000,
         )
+        metrics.WEBHOOK_DURATION.observe(time.perf_counter() - began_s)
         crash_points.reached("webhook.sent")
-        self.outbox.save(after(attempt, delivery, now_ms=now_ms(), chance=random.random()))  # noqa: S311  # jitter
+        tried = after(attempt, delivery, now_ms=now_ms(), chance=random.random())  # noqa: S311  # jitter
+        self.outbox.save(tried)
+        metrics.WEBHOOK_ATTEMPTS.count(tried.status)
