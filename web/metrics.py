@@ -171,7 +171,7 @@ def _metric(family: Family, cells: dict[tuple[str, ...], Cell]) -> "Metric":
         for values, (total,) in cells.items():
             counter.add_metric(values, total)
         return counter
-    bounds = [*(f"{bound:g}" for bound in family.bounds), "+Inf"]
+    bounds = [*map(str, family.bounds), "+Inf"]
     histogram = HistogramMetricFamily(family.name, family.help, labels=labels)
     for values, (total, *buckets) in cells.items():
         histogram.add_metric(values, list(zip(bounds, accumulate(buckets), strict=True)), total)

@@ -73,8 +73,9 @@ _ESCAPED = re.compile(r"\\(.)")
 class MetricValues:
     """The table of what was counted. Safe to use from many threads."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, folded_at_a_time: int = FOLDED_AT_A_TIME) -> None:
         self._database = database
+        self._folded_at_a_time = folded_at_a_time
         self._known: dict[tuple[str, str], frozenset[str]] = {}
 
     def add(self, cells: Cells) -> bool:
@@ -88,7 +89,7 @@ class MetricValues:
         """
         with self._database.write(is_timed=False) as tx:
             after, newest = _unfolded(tx)
-            until = min(newest, after + FOLDED_AT_A_TIME)
+            until = min(newest, after + self._folded_at_a_time)
             bounded = self._bounded(tx, [*cells.items(), *_spent(tx, after, until)])
             rows = [{"of": text, "by": by} for each in bounded.items() for text, by in _rows(*each) if by]
             if until > after:
@@ -159,7 +160,68 @@ def _spent(tx: Connection, after: int, until: int) -> list[tuple[Key, Cell]]:
     rows = tx.execute(_SPENT, {"after": after, "until": until}).mappings() if until > after else ()
     for row in rows:
         model, purpose = row["model"], row["kind"]
-        for name in _TOKENS:
+        for name in filter(row.get, _TOKENS):
+            found.append(((metrics.LLM_TOKENS, (model, name.removesuffix("_tokens"), purpose)), [row[name]]))
+        for family, total in (
+            (metrics.LLM_CALLS, row["calls"]),
+            (metrics.LLM_UNPRICED_CALLS, row["unpriced"]),
+            (metrics.LLM_COST, float(row["nano"] * NANO)),
+        ):
+            if total:
+                found.append(((family, (model, purpose)), [total]))
+    return found
+
+    def _bounded(self, tx: Connection, cells: list[tuple[Key, Cell]]) -> Cells:
+        """The same, with OTHER for values of labels beyond the MOST_VALUES that the table has, or is about to have."""
+        new: dict[tuple[str, str], set[str]] = defaultdict(set)
+        bounded: Cells = {}
+        for (family, values), cell in cells:
+            kept = tuple(
+                value if label.values else self._admitted(tx, family, label.name, value or NO_VALUE, new)
+                for label, value in zip(family.labels, values, strict=True)
+            )
+            _merge(bounded, (family, kept), cell)
+        return bounded
+
+    def _admitted(
+        self, tx: Connection, family: Family, label: str, value: str, new: dict[tuple[str, str], set[str]]
+    ) -> str:
+        key = family.name, label
+        known = self._known.get(key, frozenset())
+        if value == OTHER:
+            return value
+        if value not in known and len(known) < MOST_VALUES:  # others may have added it, or filled the table
+            known = self._known[key] = _values(tx, family, label)
+        if value in known or value in new[key]:
+            return value
+        if len(known) + len(new[key]) >= MOST_VALUES:
+            return OTHER
+        new[key].add(value)
+        return value
+
+
+def count_turn(tx: Connection, status: str, reason: str | None) -> None:
+    """Count a turn in the transaction that ends it."""
+    tx.execute(_ADD, {"of": _turns(status, reason or "none"), "by": 1.0})
+
+
+def _turns(status: str, reason: str) -> str:
+    return series(metrics.TURNS.name, {"status": status, "reason": reason})
+
+
+def _unfolded(tx: Connection) -> tuple[int, int]:
+    """The last entry of the ledger that is counted, and the newest one."""
+    after = int(tx.execute(_FOLDED).scalar() or 0)
+    return after, max(after, int(tx.execute(_NEWEST).scalar() or 0))
+
+
+def _spent(tx: Connection, after: int, until: int) -> list[tuple[Key, Cell]]:
+    """What these entries of the ledger come to."""
+    found: list[tuple[Key, Cell]] = []
+    rows = tx.execute(_SPENT, {"after": after, "until": until}).mappings() if until > after else ()
+    for row in rows:
+        model, purpose = row["model"], row["kind"]
+        for name in filter(row.get, _TOKENS):
             found.append(((metrics.LLM_TOKENS, (model, name.removesuffix("_tokens"), purpose)), [row[name]]))
         found.append(((metrics.LLM_CALLS, (model, purpose)), [row["calls"]]))
         found.append(((metrics.LLM_UNPRICED_CALLS, (model, purpose)), [row["unpriced"]]))
