@@ -171,63 +171,6 @@ def _spent(tx: Connection, after: int, until: int) -> list[tuple[Key, Cell]]:
                 found.append(((family, (model, purpose)), [total]))
     return found
 
-    def _bounded(self, tx: Connection, cells: list[tuple[Key, Cell]]) -> Cells:
-        """The same, with OTHER for values of labels beyond the MOST_VALUES that the table has, or is about to have."""
-        new: dict[tuple[str, str], set[str]] = defaultdict(set)
-        bounded: Cells = {}
-        for (family, values), cell in cells:
-            kept = tuple(
-                value if label.values else self._admitted(tx, family, label.name, value or NO_VALUE, new)
-                for label, value in zip(family.labels, values, strict=True)
-            )
-            _merge(bounded, (family, kept), cell)
-        return bounded
-
-    def _admitted(
-        self, tx: Connection, family: Family, label: str, value: str, new: dict[tuple[str, str], set[str]]
-    ) -> str:
-        key = family.name, label
-        known = self._known.get(key, frozenset())
-        if value == OTHER:
-            return value
-        if value not in known and len(known) < MOST_VALUES:  # others may have added it, or filled the table
-            known = self._known[key] = _values(tx, family, label)
-        if value in known or value in new[key]:
-            return value
-        if len(known) + len(new[key]) >= MOST_VALUES:
-            return OTHER
-        new[key].add(value)
-        return value
-
-
-def count_turn(tx: Connection, status: str, reason: str | None) -> None:
-    """Count a turn in the transaction that ends it."""
-    tx.execute(_ADD, {"of": _turns(status, reason or "none"), "by": 1.0})
-
-
-def _turns(status: str, reason: str) -> str:
-    return series(metrics.TURNS.name, {"status": status, "reason": reason})
-
-
-def _unfolded(tx: Connection) -> tuple[int, int]:
-    """The last entry of the ledger that is counted, and the newest one."""
-    after = int(tx.execute(_FOLDED).scalar() or 0)
-    return after, max(after, int(tx.execute(_NEWEST).scalar() or 0))
-
-
-def _spent(tx: Connection, after: int, until: int) -> list[tuple[Key, Cell]]:
-    """What these entries of the ledger come to."""
-    found: list[tuple[Key, Cell]] = []
-    rows = tx.execute(_SPENT, {"after": after, "until": until}).mappings() if until > after else ()
-    for row in rows:
-        model, purpose = row["model"], row["kind"]
-        for name in filter(row.get, _TOKENS):
-            found.append(((metrics.LLM_TOKENS, (model, name.removesuffix("_tokens"), purpose)), [row[name]]))
-        found.append(((metrics.LLM_CALLS, (model, purpose)), [row["calls"]]))
-        found.append(((metrics.LLM_UNPRICED_CALLS, (model, purpose)), [row["unpriced"]]))
-        found.append(((metrics.LLM_COST, (model, purpose)), [float(row["nano"] * NANO)]))
-    return found
-
 
 def _merge(cells: Cells, key: Key, cell: Cell) -> None:
     mine = cells.setdefault(key, [0.0] * key[0].size)
