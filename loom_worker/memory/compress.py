@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from loom_worker.core import crash_points
+from loom_worker.core import crash_points, metrics
 from loom_worker.core.errors import Interrupted, Unavailable
 from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.stopping import Stopping
@@ -214,6 +214,7 @@ class Compressor:
         if not is_applied:
             log.info("summary came too late", extra={"session": session_id})
             return None
+        metrics.COMPRESSIONS.count(change.kind, "heuristic" if change.by == "heuristic" else "model")
         log.info("memory.%s", change.kind, extra={"session": session_id, **change.as_json()})
         work.made.append(f"{change.kind} by {change.by}")
         return step.after

@@ -72,9 +72,9 @@ def start(settings: Settings, *, takes_turns: bool = True) -> Process:
     return process
 
 
-def alone(settings: Settings) -> Worker:
-    """The parts of a process that runs one turn and nothing else."""
-    return _build(settings, is_isolated=True).worker
+def alone(settings: Settings) -> Process:
+    """A process that runs one turn and nothing else; no thread of it is started."""
+    return _build(settings, is_isolated=True)
 
 
 def service(settings: Settings) -> Service:
@@ -87,6 +87,7 @@ def service(settings: Settings) -> Service:
     agents = LiveAgents(settings.agents_dir)
     stopping = Stopping(settings.lanes.drain_s)
     fitted = components(settings, agents, database, client, process=process_name(), stopping=stopping)
+    fitted.metrics.start()
     wakeups = WakeupQueue(app, client)
     waits = WaitReports(Turns(database), LiveWaits(client), agents)
     parts = ServiceParts(
@@ -112,7 +113,6 @@ def service(settings: Settings) -> Service:
             waits,
             fitted.expiring.references,
             fitted.knowledge.library,
-            fitted.library_events,
         ),
         components=fitted,
         rates=fitted.executor.rates,

@@ -24,14 +24,17 @@ def main(lane: str, token: str, turn_id: str, fence: str, node: str) -> int:
         node: the parent's name among Celery's workers; empty: it is none.
     """
     settings = from_env({**os.environ, **json.load(sys.stdin)})
-    parts = build.alone(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
-    worker = parts.turns
+    process = build.alone(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
+    worker = process.worker.turns
     claim = worker.claims.resume(turn_id, fence=int(fence))
     if claim is None:
         return 1
-    serve_claim(claim, HeldLease(Lease(lane, token, claim.turn.seq), renewed_s=0.0), worker)
-    if node:
-        parts.events.send_rest(app, node=node)
+    try:
+        serve_claim(claim, HeldLease(Lease(lane, token, claim.turn.seq), renewed_s=0.0), worker)
+        if node:
+            process.worker.events.send_rest(app, node=node)
+    finally:
+        process.components.metrics.flush()
     return 0
 
 

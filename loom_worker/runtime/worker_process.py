@@ -93,6 +93,7 @@ def _when_ready(process: build.Process) -> Callable[..., None]:
         process.worker.turns.renewer.start()
         process.sweeper.start()
         process.flusher.start()
+        process.components.metrics.start()
 
     return begin
 

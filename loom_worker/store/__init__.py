@@ -14,6 +14,7 @@ question, ``search_rank`` orders the hits).
 Other tables: ``outbox`` webhook deliveries, ``trace_outbox`` traces to be exported, ``ledger`` costs, ``budgets`` what
 may be spent, ``workspaces`` their rules, ``api_keys`` (``usable_keys`` counts them before anything starts),
 ``pairings`` who is who in channels, ``agent_errors``, ``blobs`` large results, ``shared_memory``, ``patterns`` their
-outcomes. ``audit`` says who did what. ``removal`` deletes a session, ``users`` all of a user; ``purge`` removes the
-rows of deleted sessions, ``retention`` and ``idle`` what is too old. ``tenants`` says which rows a client may reach.
+outcomes. ``audit`` says who did what, ``metric_values`` what was counted. ``removal`` deletes a session, ``users`` all
+of a user; ``purge`` removes the rows of deleted sessions, ``retention`` and ``idle`` what is too old. ``tenants`` says
+which rows a client may reach.
 """

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, String, Update, and_, bindparam, or_, select, update
 
+from loom_worker.core import metrics
 from loom_worker.core.errors import Fenced, Overruled
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_us
@@ -111,6 +112,7 @@ class Claims:
                 "trace": _trace_of(row, claimed_us),
             }
             tx.execute(_CLAIM, {"our_id": row["id"], **changes})
+            metrics.TURN_DEATHS.count(by=changes["deaths"] - row["deaths"])
             return _claim(tx, {**row, **changes})
 
     def park(self, claim: Claim, *, until_ms: int, run_ms: int) -> None:

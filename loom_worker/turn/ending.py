@@ -22,6 +22,7 @@ from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
 from loom_worker.turn.channel import parts_of
 from loom_worker.turn.context import is_pressed
+from loom_worker.turn.measuring import measure
 from loom_worker.turn.reporting import tell_end
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.transcript import said, usage_of
@@ -83,6 +84,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         is_exported=worker.traces.exports and not state.claim.trace.is_unsampled,
     )
     execution.write(partial(worker.journal.finish, state.claim, final))
+    measure(turn, state)
     crash_points.reached("turn.ended")
     log.info("turn %s", turn.status, extra=log_ids(turn))
     tell_end(turn, worker.monitor)

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass, field, replace
 
-from loom_worker.core import crash_points
+from loom_worker.core import crash_points, metrics
 from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.settings import WebhookSettings
 from loom_worker.core.values.ids import now_ms, now_us
@@ -49,10 +49,13 @@ class Deliverer:
             allow_private=self.settings.allow_private,
             now_us=began_us,
         )
+        ended_us = now_us()
+        metrics.WEBHOOK_DURATION.observe((ended_us - began_us) / 1e6)
         crash_points.reached("webhook.sent")
         tried = after(attempt, delivery, now_ms=now_ms(), chance=random.random())  # noqa: S311  # jitter
-        told = of_attempt(tried, Interval(began_us, now_us()), error=None if attempt.is_delivered else _answer(attempt))
+        told = of_attempt(tried, Interval(began_us, ended_us), error=None if attempt.is_delivered else _answer(attempt))
         self.outbox.save(tried, told and replace(told, is_exported=self.traces.exports))
+        metrics.WEBHOOK_ATTEMPTS.count(tried.status)
         self.traces.added(1)
         self._tell(work, attempt, tried)
 
