@@ -34,6 +34,8 @@ class CallOwner:
     caller: Caller
     rules: Rules = NO_RULES
     """Of its workspace."""
+    trace_id: str | None = None
+    """Of its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,8 @@ class Calls:
         if row is None:
             return None
         caller = Caller(row["lane"], row["session_id"], row["workspace"], turn_id, row["id"], row["agent"])
-        return CallOwner(row["agent"], rows.choice(row), row["name"], row["reply_n"], caller, Rules.of(row["rules"]))
+        rules, trace_id = Rules.of(row["rules"]), rows.trace_id(row["traceparent"])
+        return CallOwner(row["agent"], rows.choice(row), row["name"], row["reply_n"], caller, rules, trace_id)
 
 
 def tool_counts(database: Database, *, now_ms: int) -> Json:
@@ -205,7 +208,7 @@ _LEFT = select(
 ).where(calls.c.turn_id == bindparam("of_turn"), _is_open())
 """Calls without a result, those that were sent and those that were not."""
 _OWNER = (
-    select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent)
+    select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent, turns.c.traceparent)
     .add_columns(calls.c.id, calls.c.name, calls.c.reply_n, *(sessions.c[name] for name in rows.CHOSEN))
     .add_columns(RULES)
     .join(calls, calls.c.turn_id == turns.c.id)

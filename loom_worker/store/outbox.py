@@ -48,6 +48,12 @@ class Outbox:
                 return None
             return rows.delivery(tx.execute(select(outbox).where(outbox.c.id == delivery_id)).mappings().one())
 
+    def trace_id(self, delivery: Delivery) -> str | None:
+        """The trace of the turn that it tells of; None if that has none."""
+        query = select(turns.c.traceparent).where(turns.c.id == delivery.turn_id)
+        with self._database.read() as tx:
+            return rows.trace_id(tx.execute(query).scalar_one_or_none())
+
     def save(self, delivery: Delivery) -> None:
         """Store the state after an attempt."""
         names = ("status", "attempts", "next_ms", "delivered_ms", "last_status", "last_error")

@@ -74,7 +74,7 @@ _PAY = update(verdicts).where(_THIS).values(usage=bindparam("new_usage"))
 _USED = select(turns.c.usage).where(turns.c.id == bindparam("of_turn"), unfinished())
 _USE = update(turns).where(turns.c.id == bindparam("of_turn")).values(usage=bindparam("new_usage"))
 _OWNER = (
-    select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent, turns.c.input)
+    select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent, turns.c.input, turns.c.traceparent)
     .add_columns(*(sessions.c[name] for name in rows.CHOSEN))
     .add_columns(RULES)
     .join(sessions, sessions.c.lane == turns.c.lane)
@@ -107,6 +107,8 @@ class JudgedAnswer:
     """The tools that were called before it, each with what the model read of its result."""
     rules: Rules = NO_RULES
     """Of its workspace."""
+    trace_id: str | None = None
+    """Of its turn."""
 
 
 class Verdicts:
@@ -150,6 +152,7 @@ class Verdicts:
             answer=joined(step.payload["text"] for step in said),
             results=tuple((name, content or "") for name, content in results),
             rules=Rules.of(row["rules"]),
+            trace_id=rows.trace_id(row["traceparent"]),
         )
 
     def claim(

@@ -1,14 +1,17 @@
 """One attempt at a delivery: take it from the outbox, send it, store what came of it."""
 
+import logging
 import random
 from dataclasses import dataclass
 
-from loom_worker.core import crash_points
+from loom_worker.core import crash_points, log_context
 from loom_worker.core.settings import WebhookSettings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.store.outbox import Outbox
 from loom_worker.webhook.schedule import after
 from loom_worker.webhook.send import send
+
+log = logging.getLogger(__name__)
 
 SAVE_MS = 15_000
 """How much longer than an attempt may last the outbox keeps the delivery from others: time to store the result."""
@@ -31,6 +34,9 @@ class Deliverer:
         delivery = self.outbox.take(delivery_id, now_ms=now_ms(), hold_ms=hold_ms)
         if delivery is None:
             return
+        told = {"delivery": delivery.id, "turn": delivery.turn_id, "workspace": delivery.workspace}
+        trace_id = self.outbox.trace_id(delivery)
+        log_context.add({**told, **log_context.trace_ids(trace_id, delivery.turn_id)})
         attempt = send(
             delivery,
             secret=self.settings.secret or "",
@@ -39,4 +45,8 @@ class Deliverer:
             now_s=now_ms() // 1000,
         )
         crash_points.reached("webhook.sent")
-        self.outbox.save(after(attempt, delivery, now_ms=now_ms(), chance=random.random()))  # noqa: S311  # jitter
+        tried = after(attempt, delivery, now_ms=now_ms(), chance=random.random())  # noqa: S311  # jitter
+        self.outbox.save(tried)
+        level, why = (logging.INFO, "") if attempt.is_delivered else (logging.WARNING, f": {attempt.error}")
+        extra = {"attempt": tried.attempts, "http_status": attempt.status}
+        log.log(level, "webhook.%s%s", tried.status, why, extra=extra)
