@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, cast
 from flask import Flask, Response, g, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 
+from loom_worker.core import log_context
 from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.traces import TurnTrace
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from loom_worker.service.service import Service
 
 _PROBES = frozenset({"/healthz", "/readyz"})
+LOGGED = ("session", "turn", "call", "delivery", "key")
+"""Ids of log lines that paths name, in routes as ``<turn_id>``."""
 
 
 def create_app(service: "Service") -> Flask:
@@ -87,6 +90,8 @@ def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: Connec
     received_us = now_us()
     g.request_id = request_id_of(request.headers)
     g.traceparent = traceparent_of(request.headers)
+    named = request.view_args or {}
+    log_context.begin({"request": g.request_id, **{name: named.get(f"{name}_id") for name in LOGGED}})
     if request.path in _PROBES:
         return
     if request.path == "/metrics":

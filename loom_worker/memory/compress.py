@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from loom_worker.core import crash_points, metrics
+from loom_worker.core import crash_points, log_context, metrics
 from loom_worker.core.errors import Interrupted, Unavailable
 from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.stopping import Stopping
@@ -154,7 +154,11 @@ class Compressor:
             self.in_progress.add(lane)
         try:
             held = self.memories.claim(lane, worker=self.worker, alive=self.workers.alive(), now_ms=self.clock_ms())
-            return held is not None and self._compress(lane, held)
+            if held is None:
+                return False
+            owner = held.session
+            with log_context.about({"lane": lane, "session": owner.id, "workspace": owner.workspace}):
+                return self._compress(lane, held)
         finally:
             self.in_progress.discard(lane)
 

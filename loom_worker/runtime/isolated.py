@@ -8,8 +8,10 @@ import json
 import os
 import sys
 
+from loom_worker.core import log_context, logs
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import from_env
+from loom_worker.guard.redact import redacted
 from loom_worker.lanes.lanes import Lease
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.runtime import build
@@ -24,11 +26,13 @@ def main(lane: str, token: str, turn_id: str, fence: str, node: str) -> int:
         node: the parent's name among Celery's workers; empty: it is none.
     """
     settings = from_env({**os.environ, **json.load(sys.stdin)})
+    logs.set_up(settings.log, redacted)
     process = build.alone(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
     worker = process.worker.turns
     claim = worker.claims.resume(turn_id, fence=int(fence))
     if claim is None:
         return 1
+    log_context.begin({"request": claim.turn.request_id, **log_context.turn_ids(claim.turn)})
     try:
         serve_claim(claim, HeldLease(Lease(lane, token, claim.turn.seq), renewed_s=0.0), worker)
         if node:

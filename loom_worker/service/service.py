@@ -8,7 +8,7 @@ from typing import Protocol
 
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
-from loom_worker.core import crash_points
+from loom_worker.core import crash_points, log_context
 from loom_worker.core.errors import Flaw, Forbidden, Invalid, LoomError, NotFound, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent
@@ -231,7 +231,8 @@ class Service:
             deliver=lambda turn: Delivery.of(turn, self._bodies.of(turn), now_ms=moment_ms),
         )
         if done.is_new:
-            log.info("cancel: %s", action, extra={"session": done.turn.session_id, "turn": turn_id})
+            log_context.add(log_context.turn_ids(done.turn))
+            log.info("turn.cancel: %s", action)
             if not done.turn.is_finished:
                 self._announcer.alert(done.turn.lane)
             else:
@@ -322,8 +323,9 @@ class Service:
 
     def _announce(self, turn: Turn, *, is_replay: bool) -> None:
         if not is_replay:
-            log.info("turn accepted", extra={"session": turn.session_id, "turn": turn.id, "request": turn.request_id})
-            self._announcer.accepted(turn)
+            with log_context.about(log_context.turn_ids(turn)):
+                log.info("turn.accepted")
+                self._announcer.accepted(turn)
 
     def _check_patch(self, tenant: Tenant, session_id: str, patch: SessionPatch) -> None:
         if patch.tools is None and patch.backend is None and patch.agent is None and not patch.kernel:

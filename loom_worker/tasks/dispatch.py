@@ -16,7 +16,7 @@ from celery.signals import after_task_publish
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from loom_worker.core import crash_points
+from loom_worker.core import crash_points, log_context
 from loom_worker.core.child_process import shimmed
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.judges import Verdict
@@ -113,7 +113,7 @@ class Publisher:
     def put(self, action: Callable[[], object]) -> None:
         """Have something sent soon; never blocks, never raises."""
         try:
-            self._waiting.put_nowait(action)
+            self._waiting.put_nowait(log_context.inherited(action))
         except queue.Full:
             log.warning("publisher is full; the sweep will send the wake-up")
 

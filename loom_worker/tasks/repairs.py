@@ -1,4 +1,4 @@
-"""Repairs of Celery: a result backend that never listens, and events that are sent a few times a second.
+"""Repairs of Celery: a result backend that never listens, events that are sent a few times a second, silent signals.
 
 What a broker connection needs is repaired in ``transport.py``.
 """
@@ -6,6 +6,7 @@ What a broker connection needs is repaired in ``transport.py``.
 from typing import Any
 
 from celery import bootsteps
+from celery.apps import worker as worker_app
 from celery.backends.redis import RedisBackend
 
 from loom_worker.tasks import worker
@@ -67,3 +68,15 @@ def _flush(dispatcher: Any) -> None:
     if dispatcher.enabled:
         worker.current().events.send(dispatcher)
         dispatcher.flush()
+
+
+def keep_signals_silent() -> None:
+    """Keep Celery from writing to standard output which signal it got: a line of plain text between those of the log.
+
+    `loom up` logs how each process ends, and a process that stops hands over its turns in lines of their own.
+    """
+    worker_app.safe_say = _say_nothing
+
+
+def _say_nothing(_text: str, _stream: object = None) -> None:
+    """In place of Celery's own."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from loom_worker.core import crash_points
+from loom_worker.core.log_context import turn_ids
 from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.ids import new_id, now_us
 from loom_worker.core.values.json import Json
@@ -86,7 +87,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     execution.write(partial(worker.journal.finish, state.claim, final))
     measure(turn, state)
     crash_points.reached("turn.ended")
-    log.info("turn %s", turn.status, extra=log_ids(turn))
+    log.info("turn.%s", turn.status, extra=log_ids(turn))
     tell_end(turn, worker.monitor)
     writer.emit(f"turn.{turn.status}", turn.as_json())
     if not worker.is_isolated:  # else the parent holds the lease, and gives the lane back itself
@@ -146,8 +147,12 @@ def leave(held: HeldLease, turn: Turn, worker: TurnWorker) -> None:
 
 def log_ids(turn: Turn) -> Json:
     """What a log line about an ended turn names: ids and figures, nothing that anyone wrote."""
-    ids = {"session": turn.session_id, "turn": turn.id, "request": turn.request_id}
-    return {**ids, "status": turn.reason or turn.status, "duration_ms": turn.run_ms}
+    return {
+        **turn_ids(turn),
+        "request": turn.request_id,
+        "status": turn.reason or turn.status,
+        "duration_ms": turn.run_ms,
+    }
 
 
 def finished(state: TurnState, ending: Ending, *, cancel: CancelAction | None = None, now_ms: int, run_ms: int) -> Turn:

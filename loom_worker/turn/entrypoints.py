@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from loom_worker.core import crash_points
+from loom_worker.core import crash_points, log_context
 from loom_worker.core.errors import Fenced, Interrupted, LoomError, Unavailable
 from loom_worker.core.stopping import retry_until_stored
 from loom_worker.core.values.tools import Caller, Outcome, Tool
@@ -56,7 +56,8 @@ def _serve_next(held: HeldLease, worker: TurnWorker) -> None:
             worker.lanes.drop(lease)
         case Claim() as claim:
             crash_points.reached("turn.claimed")
-            serve_claim(claim, held, worker)
+            with log_context.about({"request": claim.turn.request_id, **log_context.turn_ids(claim.turn)}):
+                serve_claim(claim, held, worker)
 
 
 def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
@@ -129,6 +130,7 @@ def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> No
     owner = worker.calls.owner_of(turn_id, position)
     if owner is None:
         return
+    log_context.add(log_context.caller_ids(owner.caller, "tool", owner.caller.call_id))
     worker.content.catch_up()
     runtime = worker.agents.runtime(owner.agent, owner.choice, owner.caller.workspace)
     tool = runtime.tool(owner.tool)
@@ -150,6 +152,8 @@ def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> No
         worker.monitor.cancelled(work, "too late: its turn has ended or went on", run_ms=done.duration_ms or 0)
         return
     crash_points.reached("tool.journaled")
+    told = {"tool_name": done.name, "duration_ms": done.duration_ms, "error_id": done.error_id}
+    log.info("tool.%s", done.status, extra=told)
     tell_call(work, done, outcome.code, worker.monitor)
     _quietly(lambda: worker.events.append(turn_id, [("tool_call.completed", done.as_json())], least=1))
     if left.next is not None:
@@ -169,6 +173,7 @@ def serve_verdict(turn_id: str, reply_n: int, position: int, send: int, worker: 
     answer = worker.verdicts.answer(turn_id, reply_n)
     if answer is None:
         return
+    log_context.add(log_context.caller_ids(answer.caller))
     worker.content.catch_up()
     runtime = worker.agents.runtime(answer.agent, answer.choice, answer.caller.workspace)
     by, now_ms = worker.name, worker.clock_ms()
@@ -186,6 +191,7 @@ def serve_verdict(turn_id: str, reply_n: int, position: int, send: int, worker: 
     if left is None:
         worker.monitor.cancelled(work, "too late: its turn has ended or went on", run_ms=0)
     else:
+        log.info("judge.%s", done.status, extra={"judge": done.name})
         tell_verdict(work, done, worker.monitor)
     if left == 0:  # of a judge that was asked again this is another signal
         serve_wake(answer.caller.lane, f"{ticket(turn_id, reply_n)}:judge:{send}", worker)

@@ -360,7 +360,7 @@ def _conclude(state: TurnState, found: Conclusion, execution: Execution, writer:
     verdicts = [verdict.as_json(threshold) for verdict in state.verdicts_on(found.answer.n)]
     state = state.concluded(found.answer, found.judgement, verdicts=verdicts, correction=found.correction)
     writer.emit("judge.verdict", {**(state.judge or {}), "is_last": not found.correction})
-    log.info("turn judged", extra={"turn": state.turn.id, "status": str(found.judgement.score)})
+    log.info("judge.verdict", extra={"status": str(found.judgement.score)})
     crash_points.reached("judge.concluded")
     return state
 

@@ -1,9 +1,10 @@
 """One attempt at a delivery: take it from the outbox, send it, store what came of it."""
 
+import logging
 import random
 from dataclasses import dataclass, field, replace
 
-from loom_worker.core import crash_points, metrics
+from loom_worker.core import crash_points, log_context, metrics
 from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.settings import WebhookSettings
 from loom_worker.core.values.ids import now_ms, now_us
@@ -11,9 +12,11 @@ from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.traces import Interval
 from loom_worker.store.outbox import Outbox
 from loom_worker.trace.flush import Flusher, NoTraces
-from loom_worker.trace.later import of_attempt
+from loom_worker.trace.later import attempt_part, of_attempt
 from loom_worker.webhook.schedule import Attempt, after
 from loom_worker.webhook.send import send
+
+log = logging.getLogger(__name__)
 
 SAVE_MS = 15_000
 """How much longer than an attempt may last the outbox keeps the delivery from others: time to store the result."""
@@ -42,6 +45,9 @@ class Deliverer:
         began_us = now_us()
         work = _work(delivery, began_ms=began_us // 1000)
         self.monitor.started(work)
+        ids = {"delivery": delivery.id, "turn": delivery.turn_id, "workspace": delivery.workspace}
+        span = log_context.trace_ids(delivery.trace_id, delivery.turn_id, *attempt_part(delivery, began_us))
+        log_context.add({**ids, **span})
         attempt = send(
             delivery,
             secret=self.settings.secret or "",
@@ -57,6 +63,9 @@ class Deliverer:
         self.outbox.save(tried, told and replace(told, is_exported=self.traces.exports))
         metrics.WEBHOOK_ATTEMPTS.count(tried.status)
         self.traces.added(1)
+        level, why = (logging.INFO, "") if attempt.is_delivered else (logging.WARNING, f": {attempt.error}")
+        extra = {"attempt": tried.attempts, "http_status": attempt.status}
+        log.log(level, "webhook.%s%s", tried.status, why, extra=extra)
         self._tell(work, attempt, tried)
 
     def _tell(self, work: Work, attempt: Attempt, tried: Delivery) -> None:
