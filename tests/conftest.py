@@ -17,6 +17,7 @@ from loom_worker.core.settings import Settings, from_env
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
 from tests.support import cases
+from tests.support.counting import Counted, counting
 from tests.support.schedule import JourneysTogether
 from tests.support.shipped_patterns import keep_indexes_in
 from tests.support.valkey import Valkey
@@ -121,6 +122,13 @@ def _linked(tmp_path_factory: pytest.TempPathFactory) -> _Linked:
 def database(settings: Settings, _linked: _Linked) -> Iterator[Database]:
     yield _linked.open(settings.home)
     _linked.close()
+
+
+@pytest.fixture
+def counted() -> Iterator[Counted]:
+    """What this process counts during the test."""
+    with counting() as counted:
+        yield counted
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,10 +1,13 @@
 """What watches the process: the probes of load balancers, and figures for Prometheus over all workspaces."""
 
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from flask import Response
 
+from loom_worker.core.metric_recorder import Cell, Cells, Family, Histogram
+from loom_worker.core.metrics import FAMILIES
 from loom_worker.core.values.json import Json
 from web.answers import Route, json_answer
 from web.connection_limits import ConnectionLimiter
@@ -31,6 +34,7 @@ class Figure(NamedTuple):
 
 GAUGES = (
     Figure("loom_lanes", "lanes", "Sessions with unfinished turns."),
+    Figure("loom_lane_depth_max", "lane_depth", "Unfinished turns of the session that has most of them."),
     Figure("loom_workers", "workers", "Worker processes that are alive."),
     Figure("loom_dead_turns", "dead", "Turns that killed each worker that ran them."),
     Figure("loom_oldest_queued_age_seconds", "oldest_queued_age_s", "Age of the oldest queued turn; 0: none."),
@@ -54,24 +58,18 @@ LABELLED = {
     "loom_turns": ("status", "Unfinished turns."),
     "loom_oldest_waiting_age_seconds": ("for", "How long a turn has waited at most, by what it waits for; 0: none."),
     "loom_breaker_open": ("name", "Circuit breakers: 1 open, 0.5 half-open, 0 closed."),
-    "loom_dropped_messages_total": ("queue", "Malformed messages that workers dropped, since Redis began."),
-    "loom_large_result_events_total": ("event", "What large results met with, since Redis began."),
-    "loom_pattern_reloads_total": (
-        "result",
-        "Reloads of the library by all processes, since Redis began; failed: with new errors.",
-    ),
     "loom_guard_decisions_total": ("decision", "Texts on which guardrails acted: stage, kind and action."),
     "loom_figures_known": ("of", "0: these figures cannot be had now."),
 }
-"""Families with a label: its name, and what is counted."""
+"""Families with a label: its name, and what is counted. Those that processes count are in core/metrics.py."""
 COUNTERS = frozenset(name for name in LABELLED if name.endswith("_total"))
 OPENNESS = {"closed": 0.0, "half-open": 0.5, "open": 1.0}
 KEYS = (*STATUSES, *(figure.key for figure in GAUGES))
 """The plain figures of ``Figures.all``; None is 0, and one that is missing is not known now and left out.
 
-In addition there are ``breakers`` (name to state), ``counters`` (what happened to large results, to how often since
-Redis began), ``dropped_messages`` (queue to how many), ``pattern_reloads`` (result to how often), ``guard_decisions``
-(decision to how often) and ``known`` (what figures are of, to whether they could be had)."""
+In addition there are ``breakers`` (name to state), ``waiting_ages`` (what for, to seconds), ``guard_decisions``
+(decision to how often), ``counted`` (Cells of core/metric_recorder.py) and ``known`` (what figures are of, to whether
+they could be had)."""
 
 
 class HealthViews:
@@ -145,6 +143,39 @@ class _Known:
             for value, figure in _values(name, figures).items():
                 family.add_metric([value], float(figure))
             yield family
+        if "counted" in figures:
+            yield from _counted(figures["counted"])
+
+
+def _counted(cells: Cells) -> "Iterator[Metric]":
+    """What processes have counted."""
+    found = _by_family(cells)
+    for family in FAMILIES.values():
+        zeros = {values: [0.0] * family.size for values in family.zeros()}
+        yield _metric(family, {**zeros, **found.get(family, {})})
+
+
+def _by_family(cells: Cells) -> dict[Family, dict[tuple[str, ...], Cell]]:
+    found: dict[Family, dict[tuple[str, ...], Cell]] = {}
+    for (family, values), cell in sorted(cells.items(), key=lambda each: each[0][1]):
+        found.setdefault(family, {})[values] = cell
+    return found
+
+
+def _metric(family: Family, cells: dict[tuple[str, ...], Cell]) -> "Metric":
+    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+    labels = [label.name for label in family.labels]
+    if not isinstance(family, Histogram):
+        counter = CounterMetricFamily(family.name.removesuffix("_total"), family.help, labels=labels)
+        for values, (total,) in cells.items():
+            counter.add_metric(values, total)
+        return counter
+    bounds = [*map(str, family.bounds), "+Inf"]
+    histogram = HistogramMetricFamily(family.name, family.help, labels=labels)
+    for values, (total, *buckets) in cells.items():
+        histogram.add_metric(values, list(zip(bounds, accumulate(buckets), strict=True)), total)
+    return histogram
 
 
 def _values(name: str, figures: Json) -> Json:
@@ -156,12 +187,6 @@ def _values(name: str, figures: Json) -> Json:
             return dict(figures.get("waiting_ages", {}))
         case "loom_breaker_open":
             return {breaker: OPENNESS[state] for breaker, state in figures.get("breakers", {}).items()}
-        case "loom_dropped_messages_total":
-            return dict(figures.get("dropped_messages", {}))
-        case "loom_large_result_events_total":
-            return dict(figures.get("counters", {}))
-        case "loom_pattern_reloads_total":
-            return dict(figures.get("pattern_reloads", {}))
         case "loom_guard_decisions_total":
             return dict(figures.get("guard_decisions", {}))
         case _:

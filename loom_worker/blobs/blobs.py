@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from loom_worker.blobs.counters import Counters
 from loom_worker.blobs.tier import DamagedBlob, DecompressionBomb, LostBlob, Tier, UnreadableBlob, UnwritableBlob
+from loom_worker.core import metrics
 from loom_worker.core.values.tools import DataReference
 
 log = logging.getLogger(__name__)
@@ -40,10 +40,9 @@ class LocatedBytes:
 class Blobs:
     """The disk, which has everything, and in front of it the memory, which has what was used recently."""
 
-    def __init__(self, *, disk: Tier, memory: Tier, counters: Counters) -> None:
+    def __init__(self, *, disk: Tier, memory: Tier) -> None:
         self._disk = disk
         self._memory = memory
-        self._counters = counters
 
     def put(self, ref: str, data: bytes) -> Stored:
         """Store bytes under a reference that has none yet.
@@ -56,10 +55,10 @@ class Blobs:
         try:
             self._disk.put(ref, stored)
         except UnwritableBlob as fault:
-            self._counters.count(fault.counted)
+            metrics.LARGE_RESULT_EVENTS.count(fault.counted)
             raise
         self._memory.put(ref, stored)
-        self._counters.count("kept")
+        metrics.LARGE_RESULT_EVENTS.count("kept")
         return Stored(hashlib.sha256(data).hexdigest(), len(stored), frame is not None)
 
     def read(self, reference: DataReference) -> LocatedBytes:
@@ -75,7 +74,7 @@ class Blobs:
                 return LocatedBytes(_original(copy, reference), "memory")
             except DamagedBlob as fault:
                 log.error("the copy of %s in memory is damaged (%s); it is dropped", reference.id, fault)
-                self._counters.count("damaged_in_memory")
+                metrics.LARGE_RESULT_EVENTS.count("damaged_in_memory")
                 self._memory.drop([reference.id])
         try:
             stored = self._disk.get(reference.id, most_bytes=reference.size_bytes)
@@ -84,7 +83,7 @@ class Blobs:
             data = _original(stored, reference)
         except UnreadableBlob as fault:
             log.error("%s cannot be read: %s", reference.id, fault)
-            self._counters.count(fault.counted)
+            metrics.LARGE_RESULT_EVENTS.count(fault.counted)
             raise
         self._memory.put(reference.id, stored)
         return LocatedBytes(data, "disk")

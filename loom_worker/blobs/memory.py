@@ -9,8 +9,8 @@ from typing import Any
 
 import redis as client
 
-from loom_worker.blobs import counters
 from loom_worker.blobs.tier import digits
+from loom_worker.core import metrics
 from loom_worker.core.redis_client import translate_redis_errors
 
 log = logging.getLogger(__name__)
@@ -49,20 +49,22 @@ class MemoryTier:
 
     def put(self, ref: str, data: bytes) -> None:
         """Store these bytes in place of those used least recently; do nothing if they alone exceed the bound."""
-        keys = [_key(ref), INDEX, TOTAL, counters.KEY]
+        keys = [_key(ref), INDEX, TOTAL]
         if not self._most_bytes or len(data) > self._most_bytes:
             return
         with _redis_errors_logged("kept"):
-            self._put(keys=keys, args=[ref, data, self._most_bytes, self._ttl_ms, PREFIX])
+            evicted = self._put(keys=keys, args=[ref, data, self._most_bytes, self._ttl_ms, PREFIX])
+            metrics.LARGE_RESULT_EVENTS.count("evicted", by=evicted)
 
     def get(self, ref: str, *, most_bytes: int) -> bytes | None:
         """The bytes, which become those used last; None if they are not here."""
-        keys = [_key(ref), INDEX, counters.KEY]
+        keys = [_key(ref), INDEX]
         if not self._most_bytes:
             return None
         found: bytes | None = None
         with _redis_errors_logged("read"):
             found = self._get(keys=keys, args=[ref, self._ttl_ms])
+            metrics.LARGE_RESULT_EVENTS.count("memory_misses" if found is None else "memory_hits")
         return None if found is None else found[: most_bytes + 1]
 
     def drop(self, refs: Iterable[str]) -> None:

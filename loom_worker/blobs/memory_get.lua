@@ -1,5 +1,5 @@
 -- The bytes of a blob, which is now the one used last; false if they are not here.
--- KEYS: the blob, the index, the counters. ARGV: ref, life in ms.
+-- KEYS: the blob, the index. ARGV: ref, life in ms.
 local data = redis.call('GET', KEYS[1])
 if data then
   local member = #data .. ':' .. ARGV[1]
@@ -7,11 +7,9 @@ if data then
     local latest = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
     redis.call('ZADD', KEYS[2], string.format('%.0f', tonumber(latest[2]) + 1), member)
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
-    redis.call('HINCRBY', KEYS[3], 'memory_hits', 1)
     return data
   end
   -- The index was lost, and with it the count of these bytes: they come back, counted, from the disk.
   redis.call('UNLINK', KEYS[1])
 end
-redis.call('HINCRBY', KEYS[3], 'memory_misses', 1)
 return false

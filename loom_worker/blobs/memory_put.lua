@@ -1,6 +1,7 @@
 -- Keep a blob's bytes, and let go of those used least lately until all of them are within the bound again.
--- KEYS: the blob, the index (sorted set of "<bytes>:<ref>", scored by use), the total, the counters.
+-- KEYS: the blob, the index (sorted set of "<bytes>:<ref>", scored by use), the total.
 -- ARGV: ref, bytes, most bytes of all, life in ms, what stands before a ref in a blob's key.
+-- Returns how many it let go of.
 local ref, data, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local size = #data
 
@@ -22,6 +23,7 @@ end
 redis.call('DEL', KEYS[1])
 
 local is_kept = size <= most
+local evicted = 0
 while is_kept and total + size > most do
   local oldest = redis.call('ZPOPMIN', KEYS[2])
   if #oldest == 0 then
@@ -30,7 +32,7 @@ while is_kept and total + size > most do
   end
   local bytes, gone = string.match(oldest[1], '^(%d+):(.*)$')
   redis.call('UNLINK', ARGV[5] .. gone)
-  redis.call('HINCRBY', KEYS[4], 'evicted', 1)
+  evicted = evicted + 1
   total = total - tonumber(bytes)
 end
 
@@ -42,4 +44,4 @@ if is_kept then
   total = total + size
 end
 redis.call('SET', KEYS[3], string.format('%.0f', total))
-return is_kept and 1 or 0
+return evicted

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable
 from typing import ClassVar, Protocol
 
-from loom_worker.blobs.counters import Counted
 from loom_worker.core.errors import LoomError
 
 _REF = re.compile(r"ref_([0-9a-f]{32})")
@@ -30,13 +29,13 @@ class Tier(Protocol):
 class UnreadableBlob(LoomError):
     """A stored result cannot be read: it must be made again."""
 
-    counted: ClassVar[Counted] = "damaged"
+    counted: ClassVar[str] = "damaged"
 
 
 class LostBlob(UnreadableBlob):
     """Its file is gone."""
 
-    counted: ClassVar[Counted] = "lost"
+    counted: ClassVar[str] = "lost"
 
 
 class DamagedBlob(UnreadableBlob):
@@ -46,19 +45,19 @@ class DamagedBlob(UnreadableBlob):
 class DecompressionBomb(DamagedBlob):
     """Its bytes would unpack to more than was stored; they were not unpacked."""
 
-    counted: ClassVar[Counted] = "bombs"
+    counted: ClassVar[str] = "bombs"
 
 
 class UnwritableBlob(LoomError):
     """A result cannot be stored: the folder cannot be written."""
 
-    counted: ClassVar[Counted] = "unwritable"
+    counted: ClassVar[str] = "unwritable"
 
 
 class DiskFull(UnwritableBlob):
     """The disk is full, whatever the store's own bound."""
 
-    counted: ClassVar[Counted] = "disk_full"
+    counted: ClassVar[str] = "disk_full"
 
 
 def is_ref(text: str) -> bool:

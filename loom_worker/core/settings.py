@@ -13,6 +13,7 @@ from loom_worker.core.errors import BadSettings
 from loom_worker.core.settings_tree import (
     BlobSettings,
     EventSettings,
+    FlowerSettings,
     LaneSettings,
     LimitSettings,
     LlmSettings,
@@ -33,6 +34,7 @@ from loom_worker.core.variables import VARIABLE, BadFolder, Variable
 __all__ = [
     "BlobSettings",
     "EventSettings",
+    "FlowerSettings",
     "LaneSettings",
     "LimitSettings",
     "LlmSettings",

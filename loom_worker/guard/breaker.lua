@@ -73,7 +73,9 @@ local function begin_probe(hash)
 end
 
 -- What one process sees may be its own fault; all processes leave it alone once another one saw the same.
+local has_opened = false
 local function open_own(span_ms)
+  has_opened = true
   open(OWN, span_ms)
   redis.call('ZREMRANGEBYSCORE', OPENED, '-inf', NOW - tonumber(ARGV[5]))
   redis.call('ZADD', OPENED, string.format('%.0f', NOW + span_ms), PROCESS)
@@ -103,7 +105,8 @@ local function win_probe(hash)
   end
 end
 
--- {0, 0}: closed. {1, 0}: probe, with the token that was offered. {2, ms}: open for so long.
+-- A look returns {0, 0}: closed; {1, 0}: probe, with the token that was offered; {2, ms}: open for so long. Any other
+-- verb returns {2, 0} if it has opened the process' own breaker, else {0, 0}.
 if VERB == 'look' then
   local state = 0
   for _, hash in ipairs({OWN, ALL}) do
@@ -156,4 +159,4 @@ elseif VERB == 'let_go' then
     end
   end
 end
-return {0, 0}
+return {has_opened and 2 or 0, 0}

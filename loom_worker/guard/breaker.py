@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
+from loom_worker.core import metrics
 from loom_worker.guard.tolerant import Tolerant
 
 State = Literal["closed", "half-open", "open"]
@@ -102,6 +103,7 @@ class Breakers:
         token = secrets.token_hex(8)
         state, left_ms = self._tolerant.ask(lambda: self._run("look", name, token, probe_s), otherwise=(0, 0))
         if state == 2:
+            metrics.BREAKER_REFUSALS.count(name)
             return CallPermit(open_for_s=left_ms / 1000)
         return CallPermit(token=token) if state == 1 else CLOSED
 
@@ -137,7 +139,9 @@ class Breakers:
         return found
 
     def _report(self, verb: str, name: str, token: str | None) -> None:
-        self._tolerant.ask(lambda: self._run(verb, name, token or "", 0.0), otherwise=(0, 0))
+        state, _ = self._tolerant.ask(lambda: self._run(verb, name, token or "", 0.0), otherwise=(0, 0))
+        if state == 2:
+            metrics.BREAKERS_OPENED.count(name)
 
     def _run(self, verb: str, name: str, token: str, probe_s: float) -> tuple[int, int]:
         policy = self._policy

@@ -9,6 +9,7 @@ from typing import Any
 
 import redis
 
+from loom_worker.core import metrics
 from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
@@ -140,6 +141,7 @@ class LeaseRenewer:
             pipe.execute()
 
     def _lose(self, hold: HeldLease) -> None:
+        metrics.LEASES_LOST.count()
         log.warning("lease lost", extra={"lane": hold.lease.lane})
         hold.lost.set()
         self._drop(hold)

@@ -1,4 +1,4 @@
-"""Which workers are alive, whether those that could take a turn do so, and how many malformed messages were dropped.
+"""Which workers are alive, and whether those that could take a turn do so.
 
 A worker that is cut off from the broker still sends heartbeats, so a heartbeat is no proof of work. No two clocks are
 ever compared: a worker measures its idleness by its own monotonic clock, and Redis measures the age of heartbeats and
@@ -21,9 +21,6 @@ SLEPT_S = 5.0
 
 MOST = 100
 """Most workers that are read: those with the latest heartbeats."""
-
-DROPPED = keys.PREFIX + "dropped_messages"
-"""Hash: queue to the count of its messages that were dropped as malformed, since Redis started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,26 +139,3 @@ def problems(readiness: Readiness) -> tuple[str, ...]:
         return ()
     waits = f"wake-ups have waited for {readiness.unclaimed_s:.0f} s"
     return (f"workers: alive but not consuming: {waits}; free, but took no turn: {idle}",)
-
-
-def count_dropped(redis: Any, queue: str) -> None:
-    """Count a message of a queue that was dropped as malformed.
-
-    Raises:
-        Unavailable: Redis did not answer.
-    """
-    with translate_redis_errors():
-        redis.hincrby(DROPPED, queue, 1)
-
-
-def dropped_counts(redis: Any) -> dict[str, int]:
-    """Queue to the count of its dropped messages; only queues with any.
-
-    Args:
-        redis: a client that decodes responses.
-
-    Raises:
-        Unavailable: Redis did not answer.
-    """
-    with translate_redis_errors():
-        return {queue: int(count) for queue, count in redis.hgetall(DROPPED).items()}

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from loom_worker.core import metrics
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.text import one_line
@@ -24,10 +25,6 @@ log = logging.getLogger(__name__)
 
 CHANNEL = "loom:patterns"
 """Where each event is published."""
-RELOADS = "loom:patterns:reloads"
-"""Hash of ``ok`` and ``failed`` to how often files were read again after a process' first load. A reload has failed if
-it has an error that the process' previous event did not have: an error that stays does not make failures of the good
-ones."""
 AT = "loom:patterns:at:"
 """Prefix of the key, followed by the name of a process, of what that process has loaded."""
 KEPT_S = 7 * 86_400
@@ -45,8 +42,6 @@ class _Update:
 
     message: str
     state: str
-    result: str | None
-    """``ok`` or ``failed``; None for the first load."""
 
 
 class LibraryEvents:
@@ -74,8 +69,10 @@ class LibraryEvents:
             is_first, self._is_loaded = not self._is_loaded, True
             new = [error for error in event.errors if error not in self._errors]
             self._errors = frozenset(event.errors)
-            self._unsent.append(self._update(event, None if is_first else "failed" if new else "ok"))
+            self._unsent.append(self._update(event))
             starts, self._is_sending = not self._is_sending, True
+        if not is_first:
+            metrics.PATTERN_RELOADS.count("failed" if new else "ok")
         done = "loaded" if is_first else "reloaded"
         log.info("Pattern library %s (%d patterns, %.0f ms)", done, event.patterns, event.duration_ms)
         for error in new:
@@ -96,20 +93,11 @@ class LibraryEvents:
         states = [json.loads(text) for text in found if text is not None]
         return [{**each, "loaded_at": rfc3339(each["loaded_at"])} for each in states]
 
-    def counts(self) -> Json:
-        """How often any process has read its files again since Redis was started; empty while Redis is away."""
-        try:
-            with translate_redis_errors():
-                counts = self._client.hgetall(RELOADS)
-        except Unavailable:
-            return {}
-        return {result: int(counts.get(result, 0)) for result in ("ok", "failed")}
-
     def close(self) -> None:
         """Send nothing any more; what a Redis that is away has not received is lost."""
         self._is_closed.set()
 
-    def _update(self, event: PatternUpdateEvent, result: str | None) -> _Update:
+    def _update(self, event: PatternUpdateEvent) -> _Update:
         errors = list(event.errors[:MOST_ERRORS])
         if len(event.errors) > MOST_ERRORS:
             errors.append(f"… and {len(event.errors) - MOST_ERRORS} more")
@@ -125,7 +113,6 @@ class LibraryEvents:
         return _Update(
             message=json.dumps({"type": "PatternUpdateEvent", "process": self._process, **changes}),
             state=json.dumps(state),
-            result=result,
         )
 
     def _send(self) -> None:
@@ -151,8 +138,6 @@ class LibraryEvents:
         try:
             with translate_redis_errors(), self._client.pipeline() as pipe:
                 pipe.set(AT + self._process, update.state, ex=KEPT_S)
-                if update.result is not None:
-                    pipe.hincrby(RELOADS, update.result, 1)
                 pipe.publish(CHANNEL, update.message)
                 pipe.execute()
         except Unavailable as error:

@@ -36,6 +36,7 @@ from loom_worker.tasks import worker
 from loom_worker.tasks.app import configure
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.sweep import Sweeper
+from loom_worker.tasks.task_events import TaskEvents
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tasks.worker import CeleryThreads, Worker
 from loom_worker.trace.flush import Flusher, NoTraces
@@ -71,9 +72,9 @@ def start(settings: Settings, *, takes_turns: bool = True) -> Process:
     return process
 
 
-def alone(settings: Settings) -> TurnWorker:
-    """The parts of a process that runs one turn and nothing else."""
-    return _build(settings, is_isolated=True).worker.turns
+def alone(settings: Settings) -> Process:
+    """A process that runs one turn and nothing else; no thread of it is started."""
+    return _build(settings, is_isolated=True)
 
 
 def service(settings: Settings) -> Service:
@@ -86,6 +87,7 @@ def service(settings: Settings) -> Service:
     agents = LiveAgents(settings.agents_dir)
     stopping = Stopping(settings.lanes.drain_s)
     fitted = components(settings, agents, database, client, process=process_name(), stopping=stopping)
+    fitted.metrics.start()
     wakeups = WakeupQueue(app, client)
     waits = WaitReports(Turns(database), LiveWaits(client), agents)
     parts = ServiceParts(
@@ -111,7 +113,6 @@ def service(settings: Settings) -> Service:
             waits,
             fitted.expiring.references,
             fitted.knowledge.library,
-            fitted.library_events,
         ),
         components=fitted,
         rates=fitted.executor.rates,
@@ -127,11 +128,12 @@ def service(settings: Settings) -> Service:
 
 
 def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool = True) -> Process:
-    links = Links.of(settings)
+    links, events = Links.of(settings), TaskEvents()
     stopping = Stopping(settings.lanes.drain_s)
     agents = LiveAgents(settings.agents_dir)
     fitted = components(settings, agents, links.database, links.client, process=links.name, stopping=stopping)
     threads = CeleryThreads(settings.worker_concurrency) if takes_turns else None
+    traces = links.traces.flusher()
     turns = TurnWorker(
         settings=settings,
         name=links.name,
@@ -153,7 +155,9 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         waits=WaitTeller(LiveWaits(links.client)),
         bodies=WebhookBodies(_base_url(settings)),
         stopping=stopping,
+        traces=traces,
         content=fitted.content,
+        monitor=events,
         is_isolated=is_isolated,
     )
     compressor = Compressor(
@@ -164,10 +168,12 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         workers=turns.workers,
         stopping=stopping,
         slots=threading.Semaphore(max(1, settings.worker_concurrency // THREADS_PER_SESSION)),
+        traces=traces,
+        monitor=events,
     )
     exporter = links.traces.exporter(process=links.name, stopping=stopping)
-    own = Worker(turns, Deliverer(links.outbox, settings.webhook), compressor, exporter)
-    return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring), links.traces.flusher())
+    own = Worker(turns, Deliverer(links.outbox, settings.webhook, traces, events), compressor, exporter, events)
+    return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring), traces)
 
 
 def _base_url(settings: Settings) -> str:

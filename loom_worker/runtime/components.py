@@ -21,6 +21,7 @@ from loom_worker.patterns.live import LiveLibrary
 from loom_worker.patterns.watch import FileWatcher
 from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.content_versions import ContentVersions
+from loom_worker.runtime.metrics_flusher import MetricsFlusher
 from loom_worker.runtime.models import Models
 from loom_worker.runtime.prompt_context import Knowledge
 from loom_worker.runtime.sweeping import ExpiringStores
@@ -29,6 +30,7 @@ from loom_worker.runtime.workspace_rules import RuledSkills, RulesCache
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
+from loom_worker.store.metric_values import MetricValues
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared_memory import SharedMemory
@@ -57,13 +59,15 @@ class Components:
     executor: ToolExecutor
     judges: PythonJudges
     content: ContentVersions
+    metrics: MetricsFlusher
 
     def close(self) -> None:
-        """End child processes and servers, close connections."""
+        """End child processes and servers, close connections, and store what was counted."""
         self.knowledge.close()
         self.library_events.close()
         self.executor.close()
         self.registry.close()
+        self.metrics.stop()
 
 
 def components(
@@ -116,7 +120,8 @@ def components(
         stopping=stopping,
     )
     judges = PythonJudges(files, executor)
-    return Components(registry, knowledge, library_events, expiring, breakers, executor, judges, content)
+    metrics = MetricsFlusher(MetricValues(database))
+    return Components(registry, knowledge, library_events, expiring, breakers, executor, judges, content, metrics)
 
 
 def _servers(settings: Settings, client: Any, content: ContentVersions) -> McpServers:

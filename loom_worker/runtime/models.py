@@ -15,6 +15,7 @@ from loom_worker.demo.scripted import Scripted
 from loom_worker.guard.breaker import Breakers
 from loom_worker.llm import tokens
 from loom_worker.llm.anthropic import Anthropic
+from loom_worker.llm.measured import Measured
 from loom_worker.llm.meter import Metered
 from loom_worker.llm.model import Fallback, Model
 from loom_worker.llm.prices import small_model
@@ -64,14 +65,14 @@ class Models:
                 stopping=self._stopping,
                 max_reply_bytes=self._settings.llm.max_reply_bytes,
             )
-            return Metered(scripted)
+            return Metered(Measured(scripted))
         try:
             adapter = self._adapter(provider, name)
         except LoomError as error:
             return Absent(str(error))
         probe_s = self._settings.llm.call_timeout_s + PROBE_SLACK_S
         # An open breaker's wait is longer than any retry's, so the turn parks at once.
-        guarded = Guarded(adapter, self._breakers, provider=provider, probe_s=probe_s)
+        guarded = Guarded(Measured(adapter), self._breakers, provider=provider, probe_s=probe_s)
         return Retrying(Metered(guarded), pause=self._pause, chance=random.random, clock=time.monotonic)
 
     def compressor(self, agent: Agent, name: str) -> Model | None:

@@ -16,6 +16,7 @@ from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import Settings
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.runtime.metrics_flusher import MetricsFlusher
 from loom_worker.runtime.tracing import TraceParts
 from loom_worker.service.user_deletion import UserDeletions
 from loom_worker.store.agent_errors import AgentErrors
@@ -23,6 +24,7 @@ from loom_worker.store.blobs import BlobRows
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
+from loom_worker.store.metric_values import MetricValues
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.retention import Retention
 from loom_worker.store.sessions import Sessions
@@ -131,12 +133,15 @@ def run_beat(settings: Settings) -> None:
     """
     links = Links.of(settings, runs_tasks=False)
     thread = sweeper(settings, links, ExpiringStores.of(settings, links.database))
+    metrics = MetricsFlusher(MetricValues(links.database))
     thread.start()
+    metrics.start()
     signals.setup_logging.connect(keep_logging)
     try:
         app.Beat(scheduler="celery.beat:Scheduler", pidfile=None, loglevel=settings.log.level, quiet=True).run()
     finally:
         thread.stop()
+        metrics.stop()
         links.database.close()
 
 

@@ -7,12 +7,19 @@ from loom_worker import __version__
 from loom_worker.core.settings import Settings, TraceSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.store.database import Database
-from loom_worker.store.trace_outbox import StoredSpans, TraceOutbox
+from loom_worker.store.trace_outbox import TraceOutbox
+from loom_worker.store.turn_records import TurnRecords
 from loom_worker.tasks.dispatch import CeleryDispatcher
 from loom_worker.trace.collector import Collector
 from loom_worker.trace.counts import SpanTotals
 from loom_worker.trace.export import Exporter, SpanCounts, TurnSpans
 from loom_worker.trace.flush import Flusher, NoTraces, TraceCall, TraceSweep
+from loom_worker.trace.turn_traces import TurnTraces
+
+
+def turn_traces(settings: TraceSettings, database: Database) -> TurnTraces:
+    """Where the spans of turns come from."""
+    return TurnTraces(TurnRecords(database), shows_content=settings.shows_content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,7 @@ class TraceParts:
     def of(cls, settings: Settings, database: Database, client: Any, dispatcher: CeleryDispatcher) -> "TraceParts":
         """Make them; nothing is connected yet."""
         call = TraceCall(client, dispatcher)
-        return cls(settings.trace, TraceOutbox(database), StoredSpans(database), SpanTotals(), call)
+        return cls(settings.trace, TraceOutbox(database), turn_traces(settings.trace, database), SpanTotals(), call)
 
     def exporter(self, *, process: str, stopping: Stopping) -> Exporter:
         """What the task works with.

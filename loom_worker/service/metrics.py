@@ -12,13 +12,13 @@ from loom_worker.core.values.json import Json
 from loom_worker.guard.breaker import Breakers
 from loom_worker.lanes import readiness
 from loom_worker.lanes.lease_renewer import LiveWorkers
-from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.calls import tool_counts
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
+from loom_worker.store.metric_values import MetricValues
 from loom_worker.store.turns import Turns
 from loom_worker.tools.references import References
 
@@ -35,7 +35,6 @@ class Figures:
     waits: WaitReports
     references: References
     library: LiveLibrary
-    library_events: LibraryEvents
 
     def all(self) -> Json:
         """Figures by name; see collected."""
@@ -46,8 +45,8 @@ class Figures:
                 "waits": self._waits,
                 "tools": self._tools,
                 "results": self.references.figures,
-                "messages": self._messages,
                 "patterns": self.of_patterns,
+                "counters": self.of_counters,
             }
         )
 
@@ -56,7 +55,8 @@ class Figures:
         moment_ms = now_ms()
         memory = Memories(self.database).totals(now_ms=moment_ms)
         stored = Turns(self.database).stats(None, now_ms=moment_ms)
-        return {**stored, **{f"memory_{name}": figure for name, figure in memory.items()}}
+        depth = {"lane_depth": Turns(self.database).deepest_lane()}
+        return {**stored, **depth, **{f"memory_{name}": figure for name, figure in memory.items()}}
 
     def _workers(self) -> Json:
         # Asked alone, breakers would be reported as closed while Redis is away.
@@ -69,17 +69,14 @@ class Figures:
         counted = tool_counts(self.database, now_ms=now_ms())
         return {**counted, "guard_decisions": AuditRows(self.database).guard_counts()}
 
-    def _messages(self) -> Json:
-        return {"dropped_messages": readiness.dropped_counts(self.redis)}
-
     def of_patterns(self) -> Json:
-        """How many patterns this process has, how many complaints about their files, and the reloads of all."""
+        """How many patterns this process has, and how many complaints about their files."""
         state = self.library.state()
-        return {
-            "patterns": len(state.matcher.patterns),
-            "pattern_errors": len(state.problems),
-            "pattern_reloads": self.library_events.counts(),
-        }
+        return {"patterns": len(state.matcher.patterns), "pattern_errors": len(state.problems)}
+
+    def of_counters(self) -> Json:
+        """What all processes have counted since the database was made, as Cells (core/metric_recorder.py)."""
+        return {"counted": MetricValues(self.database).all()}
 
 
 def collected(sources: Mapping[str, Callable[[], Json]]) -> Json:

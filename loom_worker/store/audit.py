@@ -16,6 +16,7 @@ from loom_worker.core.values.audit import (
     ID_PREFIX,
     SEQ_DIGITS,
     START,
+    TURN_ENDED,
     AuditEntry,
     AuditFilter,
     AuditRow,
@@ -29,6 +30,7 @@ from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.store.audit_tables import audit, audit_chains
 from loom_worker.store.database import Database
+from loom_worker.store.metric_values import count_turn
 from loom_worker.store.schema import sessions
 from loom_worker.store.workspace_tables import guard_actions
 
@@ -59,6 +61,8 @@ def append(tx: Connection, entry: AuditEntry) -> None:
     head = Link() if found is None else Link(found.last_seq, found.last_hash)
     columns = {**entry.columns(), "seq": head.seq + 1, "previous_hash": head.hash}
     tx.execute(_APPEND, {**columns, "hash": hash_of(columns)})
+    if entry.action == TURN_ENDED:  # whoever ends a turn, the audit hears of it
+        count_turn(tx, entry.status or "", entry.reason)
     for decision in entry.decisions:
         if decision["kind"] == "guard":
             mine = {"workspace": entry.workspace, "name": decision["name"], "action": decision["outcome"]}

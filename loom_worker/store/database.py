@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from loom_worker.core import metrics
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.sqlite_driver import codes, sqlite3
 from loom_worker.core.variables import database_path
@@ -86,24 +87,32 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self, *, durable: bool = False) -> Iterator[Connection]:
+    def write(self, *, durable: bool = False, is_timed: bool = True) -> Iterator[Connection]:
         """A transaction that commits at the end of the block; nothing slow may happen inside.
 
         Args:
             durable: the commit reaches the disk before it returns (unless LOOM_SQLITE_SYNC=normal). Others are
                 carried to the disk by the next durable one.
+            is_timed: False leaves it out of the metrics. The transaction that stores them would otherwise give reason
+                for the next one, every second, in processes that do nothing.
 
         Raises:
             Unavailable: the database did not answer, is locked, full or damaged; nothing was written. Once damage
                 was met, this process writes no more: what it wrote would be lost with the file.
         """
+        asked_s = time.perf_counter()
         if not self._writing.acquire(timeout=self._busy_timeout_s):
             raise Unavailable(f"The database is busy: no turn to write within {self._busy_timeout_s:g} s.")
         try:
             if self._damage is not None:
                 raise _unavailable(self._damage)
             with self._translate_errors(), self._begin(durable=durable) as connection:
+                begun_s = time.perf_counter()
                 yield connection
+                done_s = time.perf_counter()
+            if is_timed:
+                metrics.WRITE_WAITS.observe(begun_s - asked_s)
+                metrics.COMMITS.observe(time.perf_counter() - done_s, self._writer_sync.lower())
         except Unavailable:
             self._drop_writer()
             raise
@@ -184,6 +193,7 @@ def _engine(url: str, *, readers: int, busy_timeout_s: float) -> Engine:
         module=sqlite3,
         pool_size=min(readers, 8),
         max_overflow=readers,
+        hide_parameters=True,  # they hold what users wrote, and its errors are logged
         connect_args={"check_same_thread": False, "timeout": busy_timeout_s},
     )
     event.listen(engine, "connect", _set_pragmas)

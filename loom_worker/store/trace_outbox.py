@@ -113,19 +113,3 @@ def _entries(tx: Connection, found: Sequence[tuple[int, str, int | None]]) -> tu
         TraceEntry(n, turn_id, None if span_n is None else later[span_n])
         for n, turn_id, span_n in sorted(found, key=itemgetter(0))
     )
-
-
-class StoredSpans:
-    """The spans of table ``spans``, by turn."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def spans(self, turn_ids: Sequence[str]) -> dict[str, tuple[TraceSpan, ...]]:
-        """Those of each turn, in the order in which they were stored."""
-        found: dict[str, tuple[TraceSpan, ...]] = dict.fromkeys(turn_ids, ())
-        query = select(spans.c.turn_id, spans.c.body).where(spans.c.turn_id.in_(turn_ids)).order_by(spans.c.n)
-        with self._database.read() as tx:
-            for turn_id, body in tx.execute(query):
-                found[turn_id] += (TraceSpan.of_row(body),)
-        return found

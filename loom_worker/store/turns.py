@@ -132,6 +132,12 @@ class Turns:
             "dead": dead_turns,
         }
 
+    def deepest_lane(self) -> int:
+        """Unfinished turns of the session that has most of them, over all workspaces; 0: there are none."""
+        depths = select(func.count().label("depth")).where(unfinished()).group_by(turns.c.lane).subquery()
+        with self._database.read() as tx:
+            return int(tx.execute(select(func.max(depths.c.depth))).scalar() or 0)
+
 
 def checked_cursor(after: str, prefix: str) -> str:
     """Return the id that a page ended with.

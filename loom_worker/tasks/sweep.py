@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Protocol
 
+from loom_worker.core import metrics
 from loom_worker.core.settings import LaneSettings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.events.log import EventLog
@@ -221,4 +222,6 @@ class Sweeper:
                 log.warning("sweep failed, the next one comes: %s", error)
                 continue
             if swept and any(astuple(swept)):
+                for found, times in asdict(swept).items():
+                    metrics.SWEEP_FINDINGS.count(found, by=times)
                 log.info("sweep", extra=asdict(swept))

@@ -31,8 +31,7 @@ from celery import Celery
 from kombu.transport import TRANSPORT_ALIASES, redis
 from redis.exceptions import ResponseError
 
-from loom_worker.core.errors import Unavailable
-from loom_worker.lanes.readiness import count_dropped
+from loom_worker.core import metrics
 from loom_worker.tasks import incoming
 from loom_worker.tasks.incoming import BadMessage
 
@@ -168,12 +167,8 @@ class Channel(redis.Channel):
     def dropped(self, queue: str, label: str, why: str) -> None:
         """Count and log a message that is not delivered."""
         queue = queue if queue in QUEUES else OTHER_QUEUE
+        metrics.DROPPED_MESSAGES.count(queue)
         log.warning("dropped a malformed message of the queue %s, delivery tag %s: %s", queue, label, why)
-        try:
-            with self.conn_or_acquire() as client:
-                count_dropped(client, queue)
-        except Unavailable as error:
-            log.warning("not counted: %s", error)
 
     def _create_client(self, asynchronous: bool = False) -> Any:
         """The client of this channel's pool. It holds no connection of its own, so threads may share it."""

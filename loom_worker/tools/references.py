@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loom_worker.blobs.blobs import Blobs, Stored
-from loom_worker.blobs.counters import Counters
 from loom_worker.blobs.derived import DerivedFiles
 from loom_worker.blobs.disk import DiskTier
 from loom_worker.blobs.memory import MemoryTier
 from loom_worker.blobs.tier import DiskFull, LostBlob, UnreadableBlob, UnwritableBlob, is_ref
+from loom_worker.core import metrics
 from loom_worker.core.errors import NotFound, ToolFailed
 from loom_worker.core.settings import BlobSettings
 from loom_worker.core.values.ids import now_ms
@@ -51,7 +51,6 @@ class Stores:
     rows: BlobRows
     disk: DiskTier
     copies: DerivedFiles
-    counters: Counters
     memory: MemoryTier
 
 
@@ -61,11 +60,11 @@ def stores(settings: BlobSettings, rows: BlobRows, redis: Any) -> Stores:
     Args:
         redis: a redis-py client that does **not** decode responses.
     """
-    disk, counters = DiskTier(settings.folder), Counters(redis)
+    disk = DiskTier(settings.folder)
     memory = MemoryTier(redis, most_bytes=settings.memory_bytes, ttl_s=settings.ttl_s)
     copies = DerivedFiles(settings.folder / "copies", most_bytes=int(settings.disk_bytes * COPIES_SHARE))
-    blobs = Blobs(disk=disk, memory=memory, counters=counters)
-    return Stores(blobs, rows, disk, copies, counters, memory)
+    blobs = Blobs(disk=disk, memory=memory)
+    return Stores(blobs, rows, disk, copies, memory)
 
 
 class References:
@@ -165,7 +164,7 @@ class References:
         self._shard += 1
         if strays := files - self.stores.rows.known(files):
             self.stores.blobs.drop(strays)
-            self.stores.counters.count("strays", len(strays))
+            metrics.LARGE_RESULT_EVENTS.count("strays", by=len(strays))
         return len(expired) + len(abandoned) + len(strays)
 
     def _kept(self, reference: DataReference, data: bytes, lane: str) -> DataReference | None:
@@ -182,7 +181,7 @@ class References:
             if not self._make_room(whole.stored_bytes):
                 break
         log.warning("the store of large results is full: %d bytes are not kept", len(data))
-        self.stores.counters.count("store_full")
+        metrics.LARGE_RESULT_EVENTS.count("store_full")
         self.stores.blobs.drop([reference.id])
         return None
 
@@ -217,17 +216,16 @@ class References:
         if gone:
             self.stores.blobs.drop(gone)
             self.stores.copies.drop(gone)
-            self.stores.counters.count("expired", len(gone))
+            metrics.LARGE_RESULT_EVENTS.count("expired", by=len(gone))
 
     def figures(self) -> Json:
-        """For ``/metrics``: every counter by its name, and what is stored now.
+        """For ``/metrics``: what is stored now.
 
         Raises:
             Unavailable: Redis or the database did not answer.
         """
         held = self.stores.memory.usage()
         return {
-            "counters": self.stores.counters.all(),
             "memory_blobs": held.blobs,
             "memory_bytes": held.stored_bytes,
             "disk_bytes": self.stores.rows.total_bytes(),

@@ -69,6 +69,8 @@ class TraceCall:
 class Flusher:
     """Of a process that ends turns: counts the spans that it adds, and sends for the exporter in time."""
 
+    exports = True
+
     def __init__(self, call: TraceCall, *, wait_s: float = WAIT_S) -> None:
         self._call = call
         self._wait_s = wait_s
@@ -166,6 +168,8 @@ class TraceSweep:
 
 class NoTraces:
     """Stands for all of it where traces are not exported."""
+
+    exports = False
 
     def start(self) -> None:
         """Nothing to begin."""

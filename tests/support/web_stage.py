@@ -100,9 +100,9 @@ class BreakableDatabase(Database):
             yield tx
 
     @contextmanager
-    def write(self, *, durable: bool = False) -> Iterator[Connection]:
+    def write(self, *, durable: bool = False, is_timed: bool = True) -> Iterator[Connection]:
         self._require_up()
-        with super().write(durable=durable) as tx:
+        with super().write(durable=durable, is_timed=is_timed) as tx:
             yield tx
 
     def _require_up(self) -> None:
@@ -261,7 +261,7 @@ class WebStage:
             references=references,
             bodies=WebhookBodies("http://loom"),
             health=Health(database, client),
-            figures=Figures(database, client, Breakers(client), waits, references, library, library_events),
+            figures=Figures(database, client, Breakers(client), waits, references, library),
             components=self.components,
             rates=RateLimiter(client),
         )

@@ -81,6 +81,16 @@ class TraceSpan:
         return cls(**{**row, "events": tuple(SpanEvent(**event) for event in row["events"])})
 
 
+@dataclass(frozen=True, slots=True)
+class LaterSpans:
+    """Spans of what follows a turn's end, or goes on beside it; they are stored as such."""
+
+    turn_id: str
+    spans: tuple[TraceSpan, ...]
+    is_exported: bool = False
+    """True: they are exported, too, unless the client records no trace of the turn."""
+
+
 def span_id_of(turn_id: str, *part: str) -> str:
     """The id of a span as W3C Trace Context has it: 16 hexadecimal digits.
 

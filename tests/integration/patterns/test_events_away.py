@@ -35,12 +35,10 @@ def test_a_redis_that_is_away_holds_up_nothing_and_learns_it_all_later(caplog: p
             events.publish(event)
         assert senders(), "a thread of its own tries"
         until(lambda: "wait for Redis" in caplog.text, WAIT_S, "the log says so")
-        assert events.counts() == {}
         with pytest.raises(Unavailable):
             events.processes({"w1"})
         server.start()
         until(lambda: not senders(), WAIT_S, "all is sent")
-        assert events.counts() == {"ok": 1, "failed": 1}
         assert [each["errors"] for each in events.processes({"w1"})] == [["sql/a.yaml:2: no name"]]
         assert caplog.text.count("wait for Redis") == 1
 

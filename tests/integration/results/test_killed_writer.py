@@ -9,10 +9,12 @@ from pathlib import Path
 import fakeredis
 import pytest
 
+from loom_worker.core.metrics import LARGE_RESULT_EVENTS
 from loom_worker.core.settings import BlobSettings, Settings
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.tools.references import References, stores
+from tests.support.counting import counting
 from tests.unit.store.made import running
 from tests.unit.tools.results.made import a_day_later, caller_of, files, keep, tidied
 
@@ -23,6 +25,7 @@ import os, signal, sys
 from pathlib import Path
 import fakeredis
 from loom_worker.tools.references import References, stores
+from loom_worker.core.metrics import LARGE_RESULT_EVENTS
 from loom_worker.core.settings import BlobSettings
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
@@ -48,6 +51,7 @@ def test_a_file_whose_writer_was_killed_before_its_row_is_removed_once_it_is_old
     assert died.returncode == -signal.SIGKILL
     assert len(files(tmp_path)) == 2
     assert tidied(references, int(time.time() * 1000)) == 0
-    assert tidied(references, a_day_later()) == 1
+    with counting() as counted:
+        assert tidied(references, a_day_later()) == 1
+        assert counted(LARGE_RESULT_EVENTS)["strays",] == 1
     assert [file.name for file in files(tmp_path)] == [kept.removeprefix("ref_")]
-    assert references.figures()["counters"]["strays"] == 1

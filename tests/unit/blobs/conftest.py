@@ -8,7 +8,6 @@ import fakeredis
 import pytest
 import redis
 
-from loom_worker.blobs.counters import Counters
 from loom_worker.blobs.disk import DiskTier
 from loom_worker.blobs.memory import MemoryTier
 from tests.support.valkey import Valkey
@@ -36,8 +35,3 @@ def memory(client: Any) -> MemoryTier:
 @pytest.fixture
 def disk(tmp_path: Path) -> DiskTier:
     return DiskTier(tmp_path / "blobs")
-
-
-@pytest.fixture
-def counters(client: Any) -> Counters:
-    return Counters(client)

@@ -8,18 +8,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_worker.blobs.blobs import LEAST_BYTES, Blobs, packed, unpacked
-from loom_worker.blobs.counters import COUNTED, Counters
 from loom_worker.blobs.disk import DiskTier
 from loom_worker.blobs.memory import PREFIX, MemoryTier
 from loom_worker.blobs.tier import DamagedBlob, DecompressionBomb, LostBlob, UnreadableBlob, UnwritableBlob
+from loom_worker.core.metrics import LARGE_RESULT_EVENTS
+from tests.support.counting import Counted
 from tests.unit.blobs.made import new_ref, reference
 
 TEXT = b"the same words over and over; " * 200
 
 
 @pytest.fixture
-def blobs(disk: DiskTier, memory: MemoryTier, counters: Counters) -> Blobs:
-    return Blobs(disk=disk, memory=memory, counters=counters)
+def blobs(disk: DiskTier, memory: MemoryTier) -> Blobs:
+    return Blobs(disk=disk, memory=memory)
 
 
 def file_of(tmp_path: Path, ref: str) -> Path:
@@ -51,7 +52,7 @@ def test_what_repeats_itself_is_stored_in_little_space(blobs: Blobs, tmp_path: P
     assert stored.stored_bytes == file_of(tmp_path, ref).stat().st_size < len(TEXT) / 10
 
 
-def test_a_flipped_byte_in_memory_is_healed_from_the_disk(blobs: Blobs, client: Any, counters: Counters) -> None:
+def test_a_flipped_byte_in_memory_is_healed_from_the_disk(blobs: Blobs, client: Any, counted: Counted) -> None:
     for data in (TEXT, b"short"):
         ref = new_ref()
         known = reference(ref, data, blobs.put(ref, data))
@@ -59,7 +60,7 @@ def test_a_flipped_byte_in_memory_is_healed_from_the_disk(blobs: Blobs, client: 
         found = blobs.read(known)
         assert (found.data, found.location) == (data, "disk")
         assert blobs.read(known).location == "memory"
-    assert counters.all()["damaged_in_memory"] == 2
+    assert counted(LARGE_RESULT_EVENTS)["damaged_in_memory",] == 2
 
 
 @pytest.mark.parametrize("data", [TEXT, b"short"])
@@ -75,7 +76,7 @@ def test_a_flipped_byte_on_disk_is_never_read(blobs: Blobs, memory: MemoryTier, 
 
 
 def test_every_fault_of_the_disk_is_its_own_and_counted(
-    blobs: Blobs, memory: MemoryTier, counters: Counters, tmp_path: Path
+    blobs: Blobs, memory: MemoryTier, counted: Counted, tmp_path: Path
 ) -> None:
     bomb = zstandard.ZstdCompressor().compress(b"\0" * 50_000_000)
     faults: list[tuple[type[UnreadableBlob], bytes | None]] = [
@@ -94,8 +95,13 @@ def test_every_fault_of_the_disk_is_its_own_and_counted(
         with pytest.raises(UnreadableBlob) as raised:
             blobs.read(known)
         assert type(raised.value) is fault
-    counted = counters.all()
-    assert (counted["lost"], counted["bombs"], counted["damaged"], counted["kept"]) == (1, 1, 2, 4)
+    found = counted(LARGE_RESULT_EVENTS)
+    assert {name: found[name,] for name in ("lost", "bombs", "damaged", "kept")} == {
+        "lost": 1,
+        "bombs": 1,
+        "damaged": 2,
+        "kept": 4,
+    }
 
 
 def test_a_bomb_in_memory_is_dropped_and_the_disk_asked(blobs: Blobs, client: Any) -> None:
@@ -120,14 +126,14 @@ def test_what_is_dropped_is_on_neither_tier(blobs: Blobs, memory: MemoryTier, di
 
 
 def test_what_cannot_be_written_is_not_kept_in_memory_either(
-    memory: MemoryTier, counters: Counters, tmp_path: Path
+    memory: MemoryTier, counted: Counted, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
     ref = new_ref()
     with pytest.raises(UnwritableBlob):
-        Blobs(disk=DiskTier(tmp_path / "file"), memory=memory, counters=counters).put(ref, TEXT)
+        Blobs(disk=DiskTier(tmp_path / "file"), memory=memory).put(ref, TEXT)
     assert memory.get(ref, most_bytes=9_999) is None
-    assert counters.all() == {**dict.fromkeys(COUNTED, 0), "unwritable": 1, "memory_misses": 1}
+    assert counted(LARGE_RESULT_EVENTS) == {("unwritable",): 1, ("memory_misses",): 1}
 
 
 @given(st.binary(max_size=200), st.integers(1, 200))

@@ -10,6 +10,7 @@ import redis as redis_py
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_worker.core.metrics import BREAKER_REFUSALS, BREAKERS_OPENED
 from loom_worker.guard.breaker import HASH, NAMES, BreakerPolicy, Breakers, CallPermit
 
 OWN = f"|{socket.gethostname()}-{os.getpid()}"
@@ -348,3 +349,14 @@ def test_it_does_what_its_description_says(valkey_server, events):
                     breakers.abandoned("x", permit.token)
             if row == 5:
                 row, span_s, is_over = 0, 30, False
+
+
+def test_each_opening_and_each_refusal_is_counted(breakers, valkey, counted):
+    fail(breakers, times=4)
+    assert counted(BREAKERS_OPENED) == {}
+    fail(breakers, times=3)  # two of them came too late to open it again
+    assert breakers.permit("x").state == breakers.permit("x").state == "open"
+    assert (counted(BREAKERS_OPENED), counted(BREAKER_REFUSALS)) == ({("x",): 1}, {("x",): 2})
+    pass_time(valkey, "x", 30)
+    breakers.failed("x", breakers.permit("x").token)
+    assert (counted(BREAKERS_OPENED), counted(BREAKER_REFUSALS)) == ({("x",): 2}, {("x",): 2})

@@ -136,11 +136,11 @@ def test_a_started_process_finds_its_parts_by_name_and_can_stop_twice(live: Sett
 
 
 def test_no_two_processes_have_the_same_name(live: Settings) -> None:
-    one, two = build.alone(live), build.alone(live)
+    one, two = (build.alone(live).worker.turns for _ in range(2))
     assert one.name != two.name
     assert one.is_isolated
 
 
 def test_a_webhook_names_the_turn_where_it_is_found(live: Settings, service: Service) -> None:
     turn, _ = service.submit("default", "s1", NewTurn("How many? " * 9_000), agent=None)
-    assert f"http://127.0.0.1:8000/v1/turns/{turn.id}" in build.alone(live).bodies.of(turn)
+    assert f"http://127.0.0.1:8000/v1/turns/{turn.id}" in build.alone(live).worker.turns.bodies.of(turn)

@@ -11,14 +11,14 @@ from tests.unit.store import made
 
 def figures_of(database: Database) -> Figures:
     nothing: Any = None
-    return Figures(database, nothing, nothing, nothing, nothing, nothing, nothing)
+    return Figures(database, nothing, nothing, nothing, nothing, nothing)
 
 
 def test_figures_are_of_all_workspaces(database: Database) -> None:
     made.submitted(database, workspace="one")
     made.submitted(database, workspace="two")
     figures = figures_of(database).of_turns()
-    assert (figures["queued"], figures["lanes"], figures["memory_due"]) == (2, 2, 0)
+    assert (figures["queued"], figures["lanes"], figures["lane_depth"], figures["memory_due"]) == (2, 2, 1, 0)
 
 
 def test_figures_that_cannot_be_had_keep_no_others_from_being_told(database: Database) -> None:

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import insert
 
-from loom_worker.blobs.counters import Counted
+from loom_worker.core.metric_recorder import Histogram
+from loom_worker.core.metrics import COMMITS, FAMILIES, LLM_REQUESTS, TURNS
 from loom_worker.core.settings import BlobSettings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.guard.breaker import BreakerPolicy, Breakers, State
@@ -30,7 +32,7 @@ from web.metrics import GAUGES, KEYS, LABELLED, OPENNESS, exposition
 ELSEWHERE = {"REMOTE_ADDR": "10.0.0.7"}
 
 
-KNOWN = ("turns", "workers", "waits", "tools", "results", "messages", "patterns")
+KNOWN = ("turns", "workers", "waits", "tools", "results", "patterns", "counters")
 AGES = (
     "loom_oldest_queued_age_seconds",
     "loom_oldest_running_age_seconds",
@@ -38,11 +40,15 @@ AGES = (
     "loom_oldest_waiting_age_seconds/model",
 )
 ALL_ZERO = (
-    *("loom_patterns", "loom_pattern_errors", "loom_pattern_reloads_total/ok", "loom_pattern_reloads_total/failed"),
+    *("loom_patterns", "loom_pattern_errors"),
     *(f"loom_oldest_waiting_age_seconds/{what}" for what in ("rate_limit", "tools", "judges", "person")),
     *(f"loom_large_results_{what}" for what in ("disk_bytes", "in_memory", "memory_bytes")),
-    *(f"loom_large_result_events_total/{event}" for event in get_args(Counted)),
 )
+
+
+def zeros() -> dict[str, float]:
+    """What is shown of all that processes count before anything was."""
+    return samples(exposition({"counted": {}})[0].decode())
 
 
 def half_open(stage: WebStage, name: str) -> None:
@@ -78,11 +84,12 @@ def test_the_figures_are_those_of_all_workspaces(client: FlaskClient, submit: Su
     assert 1.5 <= found.pop("loom_memory_oldest_due_age_seconds") < 60
     ages = [found.pop(name) for name in AGES]
     assert all(0 <= age < 60 for age in ages)
-    assert found == dict.fromkeys(ALL_ZERO, 0) | {
+    assert found == zeros() | dict.fromkeys(ALL_ZERO, 0) | {
         "loom_turns/queued": 2,
         "loom_turns/running": 1,
         "loom_turns/waiting": 0,
         "loom_lanes": 2,
+        "loom_lane_depth_max": 2,
         "loom_workers": 1,
         "loom_dead_turns": 0,
         "loom_memory_changes": 5,
@@ -99,31 +106,51 @@ def test_the_figures_are_those_of_all_workspaces(client: FlaskClient, submit: Su
 def test_every_figure_says_what_it_is() -> None:
     labelled = {
         "breakers": {"tool:dice": "open"},
-        "counters": {"kept": 1},
-        "dropped_messages": {"turn": 1},
-        "pattern_reloads": {"ok": 1},
+        "counted": {},
         "known": {"turns": True},
     }
     families = list(text_string_to_metric_families(exposition(dict.fromkeys(KEYS, 1) | labelled)[0].decode()))
-    assert len(families) == len(GAUGES) + len(LABELLED)
+    assert len(families) == len(GAUGES) + len(LABELLED) + len(FAMILIES)
     assert [family.name for family in families if not family.documentation] == []
     # All else is of what there is now, and goes with it.
     lasting = {family.name for family in families if family.type != "gauge"}
-    assert lasting == {
-        "loom_dropped_messages",
-        "loom_large_result_events",
-        "loom_pattern_reloads",
-        "loom_guard_decisions",
-    }
+    assert lasting == {name.removesuffix("_total") for name in (*FAMILIES, "loom_guard_decisions_total")}
+
+
+def test_names_and_units_are_as_prometheus_wants_them() -> None:
+    for name, family in FAMILIES.items():
+        assert re.fullmatch(r"loom_[a-z]+(_[a-z]+)*", name)
+        if isinstance(family, Histogram):
+            assert name.endswith("_seconds") == (name != "loom_judge_score")
+            assert list(family.bounds) == sorted(set(family.bounds))
+        else:
+            assert name.endswith("_total")
+
+
+def test_a_histogram_has_cumulative_buckets_and_a_sum() -> None:
+    cell = [0.0] * COMMITS.size
+    cell[0], cell[1], cell[3], cell[-1] = 7.5, 2, 1, 1
+    found = samples(exposition({"counted": {(COMMITS, ("full",)): cell}})[0].decode())
+    buckets = [found[f"loom_sqlite_commit_seconds_bucket/{le}/full"] for le in ("0.0001", "0.00025", "0.0005", "5.0")]
+    assert buckets == [2, 2, 3, 3]
+    assert found["loom_sqlite_commit_seconds_bucket/+Inf/full"] == found["loom_sqlite_commit_seconds_count/full"] == 4
+    assert found["loom_sqlite_commit_seconds_sum/full"] == 7.5
+    assert found["loom_sqlite_commit_seconds_count/normal"] == 0
+
+
+def test_labels_are_shown_as_they_are_whatever_is_in_them() -> None:
+    odd = 'a"b\\c\nd,e="f"}'
+    cells = {(TURNS, ("failed", odd)): [2.0], (LLM_REQUESTS, (odd, "ok")): [1.0] * LLM_REQUESTS.size}
+    found = samples(exposition({"counted": cells})[0].decode())
+    assert found[f"loom_turns_total/{odd}/failed"] == 2
+    assert found[f"loom_llm_request_seconds_sum/{odd}/ok"] == 1
 
 
 def test_breakers_results_and_what_is_known_come_by_name() -> None:
     assert set(OPENNESS) == set(get_args(State))
     figures = {
         "breakers": {"llm:anthropic:m": "open", "tool:a": "half-open", "tool:b": "closed"},
-        "counters": {"kept": 7, "store_full": 0},
         "waiting_ages": {"model": 61.5, "lane": 0.0},
-        "pattern_reloads": {"ok": 3, "failed": 1},
         "known": {"turns": False, "results": True},
         "memory_blobs": 2,
     }
@@ -133,10 +160,6 @@ def test_breakers_results_and_what_is_known_come_by_name() -> None:
         "loom_breaker_open/tool:b": 0,
         "loom_oldest_waiting_age_seconds/model": 61.5,
         "loom_oldest_waiting_age_seconds/lane": 0,
-        "loom_large_result_events_total/kept": 7,
-        "loom_large_result_events_total/store_full": 0,
-        "loom_pattern_reloads_total/ok": 3,
-        "loom_pattern_reloads_total/failed": 1,
         "loom_figures_known/turns": 0,
         "loom_figures_known/results": 1,
         "loom_large_results_in_memory": 2,
@@ -147,7 +170,7 @@ def test_the_figures_of_large_results_are_those_that_are_told(database: Database
     blobs = BlobSettings(folder=tmp_path / "blobs")
     with fakeredis.FakeRedis() as redis:
         told = References(stores(blobs, BlobRows(database), redis), blobs).figures()
-    assert told.keys() - set(KEYS) == {"counters"}
+    assert told.keys() <= set(KEYS)
     assert samples(exposition(told)[0].decode())["loom_large_results_disk_bytes"] == 0
 
 
@@ -157,23 +180,16 @@ def test_the_figures_of_patterns_are_those_that_are_told(
     write(tmp_path, sql__good=MINIMAL, sql__bad="category: ranking")
     events = LibraryEvents(valkey, process="p1")
     library = LiveLibrary(tmp_path, listener=events)
-    assert told_of(library, events) == {"loom_patterns": 1, "loom_pattern_errors": 1} | reloads(ok=0, failed=0)
-    write(tmp_path, sql__bad="name: {")
-    library.reload()
+    assert told_of(library) == {"loom_patterns": 1, "loom_pattern_errors": 1}
     write(tmp_path, sql__bad="name: slow\ncategory: ranking\n")
     library.reload()
-    until(lambda: events.counts() == {"ok": 1, "failed": 1}, 10, "both reloads are counted")
-    assert told_of(library, events) == {"loom_patterns": 2, "loom_pattern_errors": 0} | reloads(ok=1, failed=1)
+    assert told_of(library) == {"loom_patterns": 2, "loom_pattern_errors": 0}
 
 
-def told_of(library: LiveLibrary, events: LibraryEvents) -> dict[str, float]:
+def told_of(library: LiveLibrary) -> dict[str, float]:
     nothing: Any = None
-    figures = Figures(nothing, nothing, nothing, nothing, nothing, library, events)
+    figures = Figures(nothing, nothing, nothing, nothing, nothing, library)
     return samples(exposition(figures.of_patterns())[0].decode())
-
-
-def reloads(*, ok: int, failed: int) -> dict[str, float]:
-    return {"loom_pattern_reloads_total/ok": ok, "loom_pattern_reloads_total/failed": failed}
 
 
 def test_a_figure_that_is_not_known_is_left_out() -> None:
@@ -191,8 +207,7 @@ def test_what_is_known_is_told_while_the_database_does_not_answer(client: FlaskC
         "loom_breaker_open/tool:dice": 0.5,
         "loom_patterns": 0,
         "loom_pattern_errors": 0,
-        **reloads(ok=0, failed=0),
-        **{f"loom_figures_known/{of}": of in ("workers", "messages", "patterns") for of in KNOWN},
+        **{f"loom_figures_known/{of}": of in ("workers", "patterns") for of in KNOWN},
     }
 
 

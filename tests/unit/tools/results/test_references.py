@@ -8,12 +8,14 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import NotFound, ToolFailed
+from loom_worker.core.metrics import LARGE_RESULT_EVENTS
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Claim
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.sessions import Sessions
 from loom_worker.tools.references import References
+from tests.support.counting import Counted
 from tests.support.disks import filled, small_disk
 from tests.unit.store.made import claimed, final, running, submitted
 from tests.unit.tools.results.made import Make, a_day_later, caller_of, csv_text, files, keep, table, tidied
@@ -107,7 +109,7 @@ def test_a_full_store_makes_room_by_those_used_least_lately(
 
 
 def test_a_store_full_of_what_is_needed_keeps_nothing_and_leaves_nothing(
-    make: Make, caller: Caller, tmp_path: Path
+    make: Make, caller: Caller, tmp_path: Path, counted: Counted
 ) -> None:
     references = make(disk_bytes=600)
     kept = keep(references, "a" * 600, caller).reference
@@ -115,24 +117,26 @@ def test_a_store_full_of_what_is_needed_keeps_nothing_and_leaves_nothing(
         assert references.keep(text, "text/plain", caller, tool="look", count=len) is None
     assert references.read(kept.id, caller)[1] == b"a" * 600
     assert len(files(tmp_path)) == 1
-    assert references.figures()["counters"]["store_full"] == 2
+    assert counted(LARGE_RESULT_EVENTS)["store_full",] == 2
 
 
 @pytest.mark.integration
-def test_a_full_disk_keeps_nothing_and_is_counted(make: Make, caller: Caller, tmp_path: Path) -> None:
+def test_a_full_disk_keeps_nothing_and_is_counted(make: Make, caller: Caller, tmp_path: Path, counted: Counted) -> None:
     with small_disk(tmp_path / "small", size_bytes=4_000_000) as folder:
         references = make(folder=folder / "blobs")
         with filled(folder):
             assert references.keep("\U0001f600é" * 99_000, "text/plain", caller, tool="look", count=len) is None
         assert keep(references, "a" * 2_000, caller)
-        assert references.figures()["counters"]["disk_full"] == 2
+        assert counted(LARGE_RESULT_EVENTS)["disk_full",] == 2
 
 
-def test_a_folder_that_cannot_be_written_keeps_nothing(make: Make, caller: Caller, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_keeps_nothing(
+    make: Make, caller: Caller, tmp_path: Path, counted: Counted
+) -> None:
     (tmp_path / "file").write_text("")
     references = make(folder=tmp_path / "file")
     assert references.keep("a" * 2_000, "text/plain", caller, tool="look", count=len) is None
-    assert references.figures()["counters"]["unwritable"] == 1
+    assert counted(LARGE_RESULT_EVENTS)["unwritable",] == 1
 
 
 @pytest.mark.heavy
@@ -156,12 +160,7 @@ def test_what_expired_leaves_neither_row_nor_file(
     assert references.tidy(int(time.time() * 1000)) == 0
     assert references.tidy(a_day_later()) == 1
     assert files(tmp_path) == []
-    assert references.figures() | {"counters": None} == {
-        "counters": None,
-        "memory_blobs": 0,
-        "memory_bytes": 0,
-        "disk_bytes": 0,
-    }
+    assert references.figures() == {"memory_blobs": 0, "memory_bytes": 0, "disk_bytes": 0}
     with pytest.raises(ToolFailed, match="expired"):
         references.read(ref, caller)
 

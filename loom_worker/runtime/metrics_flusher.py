@@ -1,0 +1,70 @@
+"""A thread of each process that adds what the process has counted to the database."""
+
+import logging
+import threading
+
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.metric_recorder import RECORDER, Cells, Recorder
+from loom_worker.store.metric_values import MetricValues
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 1.0
+"""What a killed process has counted for longer than this is not lost."""
+
+
+class MetricsFlusher:
+    """Adds what was counted, once a second and when the process ends."""
+
+    def __init__(self, values: MetricValues, recorder: Recorder = RECORDER) -> None:
+        """Start nothing yet."""
+        self._values = values
+        self._recorder = recorder
+        self._flushing = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._is_away = False
+
+    def start(self) -> None:
+        """Start the thread; later calls do nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="loom-metrics", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and add what was counted until now."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=2)
+        self.flush()
+
+    def flush(self) -> None:
+        """Add what was counted; while the database does not answer it is kept for the next time."""
+        with self._flushing:
+            cells = self._recorder.take()
+            if cells:
+                self._add(cells)
+
+    def _add(self, cells: Cells) -> None:
+        try:
+            self._values.add(cells)
+        except Unavailable as error:
+            self._recorder.give_back(cells)
+            if not self._is_away:
+                log.warning("what was counted is kept until the database answers: %s", error)
+            self._is_away = True
+        else:
+            self._is_away = False
+
+    def _run(self) -> None:
+        has_more = True  # the ledger may have entries of an older Loom, which counted nothing
+        while not self._stop.wait(0.0 if has_more else EVERY_S):
+            try:
+                has_more = has_more and self._values.add({})
+                self.flush()
+            except Unavailable as error:
+                has_more = False  # the next flush that succeeds goes on with them
+                log.warning("what the ledger has is not counted yet: %s", error)
+            except Exception:  # the top of a thread: a bug here must not end the counting for good
+                has_more = False
+                log.exception("what was counted could not be added")
