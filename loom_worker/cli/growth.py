@@ -33,7 +33,6 @@ BOUNDS = {
     "pattern_uses": "the number of patterns",
     "usage": "nothing: a row a turn",
     "spans": JOURNALS,
-    "trace_outbox": "what is not exported in time",
     "metric_values": "a row for each figure",
     "spending": "the sessions, agents and workspaces with a budget",
     "workspaces": "the number of workspaces",

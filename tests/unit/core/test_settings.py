@@ -76,7 +76,8 @@ SET: dict[str, tuple[str, str, object]] = {
     "LOOM_TRACE_ENDPOINT": ("https://c.example/otlp", "trace.endpoint", "https://c.example/otlp"),
     "LOOM_TRACE_PROTOCOL": ("Protobuf", "trace.protocol", "protobuf"),
     "LOOM_TRACE_HEADERS": (
-        "authorization=Basic%20eA==, x-team = a%2Cb,", "trace.headers",
+        "authorization=Basic%20eA==, x-team = a%2Cb,",
+        "trace.headers",
         {"authorization": "Basic eA==", "x-team": "a,b"},
     ),
     "LOOM_WORKER_CONCURRENCY": ("1024", "worker_concurrency", 1024),

@@ -3,9 +3,9 @@ import threading
 import pytest
 from sqlalchemy import insert, select
 
-from loom_worker.core.values.spans import SpanEvent, TraceSpan
+from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.database import Database
-from loom_worker.store.trace_outbox import StoredSpans, TraceEntry, TraceOutbox, enqueue_trace
+from loom_worker.store.trace_outbox import TraceEntry, TraceOutbox, enqueue_trace
 from loom_worker.store.trace_tables import spans, trace_outbox
 from tests.unit.store.made import NOW_MS, purged, submitted
 
@@ -132,15 +132,6 @@ def test_gaps_do_not_count(database: Database, box: TraceOutbox) -> None:
     box.remove([2, 3, 4])
     assert box.trim(to=2) == ()
     assert box.waiting() == 2
-
-
-def test_stored_spans_are_read_by_turn(database: Database) -> None:
-    first, second = waiting_turn(database), waiting_turn(database)
-    event = SpanEvent("retry", 7, {"n": 1})
-    other = TraceSpan(LATER.trace_id, "00f067aa0ba902b7", LATER.span_id, "x", 6, None, {"a": ["b"]}, (event,), "Error")
-    waiting_span(database, first)
-    waiting_span(database, first, other)
-    assert StoredSpans(database).spans([first, second]) == {first: (LATER, other), second: ()}
 
 
 def test_a_row_is_small(database: Database) -> None:

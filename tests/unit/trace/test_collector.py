@@ -85,7 +85,9 @@ def test_an_answer_means_one_thing(receiver: WebhookReceiver, answer: Answer, ou
 
 
 @pytest.mark.parametrize(
-    "answer", [Answer(hold=threading.Event()), Answer(drip="headers"), Answer(503, drip="headers")], ids=str
+    "answer",
+    [Answer(hold=threading.Event()), Answer(drip="headers"), Answer(503, drip="headers")],
+    ids=["hangs", "drips", "drips 503"],
 )
 def test_one_that_hangs_or_drips_ends_at_the_deadline(receiver: WebhookReceiver, answer: Answer) -> None:
     receiver.answer_with(answer)
