@@ -26,6 +26,7 @@ from bench.figures import (
     summaries,
     throughput,
     tools,
+    trace,
 )
 from bench.report import Report
 from bench.scale import QUICK, Scale
@@ -43,6 +44,7 @@ FIGURES: dict[str, Callable[[Report, Scale], None]] = {
     "cache": cache.measure,
     "tools": tools.measure,
     "judges": judges.measure,
+    "trace": trace.measure,
     "recovery": recovery.measure,
     "outage": outage.measure,
     "connections": connections.measure,

@@ -22,6 +22,9 @@ class Scale:
     tool_turns: int = 15
     judged_turns: int = 100
     """With each panel of judges."""
+    trace_turns: int = 500
+    """Of a burst; there is one a round with each way of exporting."""
+    trace_rounds: int = 8
     kills: int = 20
     idle_s: float = 20.0
     disk_turns: int = 1000
@@ -38,6 +41,8 @@ QUICK = Scale(
     long_turns=240,
     tool_turns=3,
     judged_turns=20,
+    trace_turns=200,
+    trace_rounds=2,
     kills=3,
     idle_s=5.0,
     disk_turns=200,

@@ -70,11 +70,15 @@ class TraceOutbox:
             with self._database.write() as tx:
                 tx.execute(delete(trace_outbox).where(trace_outbox.c.n.in_(ns)))
 
-    def release(self, ns: Sequence[int]) -> None:
-        """Give back entries that were taken and not sent."""
+    def hold(self, ns: Sequence[int], *, until_ms: int) -> None:
+        """Keep entries that were taken from others until then."""
         if ns:
             with self._database.write() as tx:
-                tx.execute(update(trace_outbox).where(trace_outbox.c.n.in_(ns)).values(held_until_ms=0))
+                tx.execute(update(trace_outbox).where(trace_outbox.c.n.in_(ns)).values(held_until_ms=until_ms))
+
+    def release(self, ns: Sequence[int]) -> None:
+        """Give back entries that were taken and not sent."""
+        self.hold(ns, until_ms=0)
 
     def waiting(self) -> int:
         """How many entries there are, those being sent included."""

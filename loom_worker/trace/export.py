@@ -29,8 +29,10 @@ log = logging.getLogger(__name__)
 
 ENTRIES = 32
 """Taken at a time: with some ten spans a turn, three requests."""
-HOLD_MS = 120_000
-"""How long others leave them alone; a request and its retries take 47 s at most, unless Retry-After asks for more."""
+HOLD_MS = 30_000
+"""How long others leave them alone if this process dies; one try and the longest pause before it take 25 s."""
+RENEW_MS = 5_000
+"""What takes longer than this is held for longer."""
 PAUSES_S = (1.0, 2.0, 4.0)
 """Before the second, third and fourth try."""
 MOST_PAUSE_S = 15.0
@@ -111,28 +113,28 @@ class Exporter:
 
     def _export(self, entries: Sequence[TraceEntry]) -> bool:
         """Post what was taken; False if a batch was lost or the process is to stop."""
-        left = {entry.n for entry in entries}
+        held = Held(self.outbox, {entry.n for entry in entries}, now_ms())
         try:
             made = self.spans.spans([entry.turn_id for entry in entries if entry.later is None])
             for batch in batches(entries, made):
-                outcome = self._post(batch)
+                outcome = self._post(batch, held)
                 if outcome is None:
                     return False
                 # What is lost in part is lost as a whole: it would stand in the way of all others, again and again.
                 torn = [] if outcome.loss is None or batch.partial is None else [batch.partial]
-                self.outbox.remove([*batch.done, *torn])
-                left.difference_update(batch.done, torn)
+                held.remove([*batch.done, *torn])
                 if outcome.loss is not None:
                     return False
             return True
         finally:
-            self.outbox.release(sorted(left))
+            self.outbox.release(sorted(held.ns))
 
-    def _post(self, batch: Batch) -> Outcome | None:
+    def _post(self, batch: Batch, held: "Held") -> Outcome | None:
         """Post until it is taken or given up, and count; None: the process is to stop first."""
         if not batch.spans:
             return Outcome()
         body = self._body(batch)
+        held.keep(now_ms())
         outcome = self.collector.post(body, now_s=time.time())
         for pause_s in self.pauses_s:
             if not outcome.may_retry:
@@ -140,6 +142,7 @@ class Exporter:
             asked_s = min(outcome.retry_after_s or 0.0, MOST_PAUSE_S)
             if self.stopping.pause(max(pause_s, asked_s)):
                 return None
+            held.keep(now_ms())
             outcome = self.collector.post(body, now_s=time.time())
         self._count(outcome, batch)
         return outcome
@@ -163,6 +166,27 @@ class Exporter:
             self.counts.add("rejected", rejected)
         if n > rejected:
             self.counts.add("exported", n - rejected)
+
+
+@dataclass(slots=True)
+class Held:
+    """Entries that this process has taken and is not done with."""
+
+    outbox: TraceOutbox
+    ns: set[int]
+    since_ms: int
+    """When they were taken, or last held again."""
+
+    def keep(self, moment_ms: int) -> None:
+        """Hold them again if a while has passed."""
+        if moment_ms - self.since_ms >= RENEW_MS:
+            self.outbox.hold(sorted(self.ns), until_ms=moment_ms + HOLD_MS)
+            self.since_ms = moment_ms
+
+    def remove(self, ns: Sequence[int]) -> None:
+        """Be done with some."""
+        self.outbox.remove(ns)
+        self.ns.difference_update(ns)
 
 
 def _step_back() -> None:

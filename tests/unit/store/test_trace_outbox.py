@@ -52,6 +52,13 @@ def test_what_a_dead_process_held_is_taken_again(database: Database, box: TraceO
     assert box.take(most=9, now_ms=NOW_MS + HOLD_MS, hold_ms=HOLD_MS) == (TraceEntry(1, turn_id),)
 
 
+def test_what_takes_long_is_held_for_longer(database: Database, box: TraceOutbox) -> None:
+    waiting_turn(database)
+    (taken,) = box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS)
+    box.hold([taken.n], until_ms=NOW_MS + 2 * HOLD_MS)
+    assert box.take(most=9, now_ms=NOW_MS + 2 * HOLD_MS - 1, hold_ms=HOLD_MS) == ()
+
+
 def test_what_is_released_is_taken_at_once_and_what_is_removed_never(database: Database, box: TraceOutbox) -> None:
     ids = [waiting_turn(database) for _ in range(3)]
     taken = box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS)

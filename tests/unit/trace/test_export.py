@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.trace.export import ENTRIES, NICENESS
+from loom_worker.trace.export import ENTRIES, HOLD_MS, NICENESS, RENEW_MS, Held
 from tests.support.until import AT_ONCE_S, until
 from tests.support.webhook_receiver import Answer, Received, unused_port
 from tests.unit.trace.conftest import Bench
@@ -143,6 +143,16 @@ def test_a_process_that_is_to_stop_gives_back_what_it_could_not_send(bench: Benc
     assert not thread.is_alive()
     assert bench.totals.totals() == {}
     assert len(bench.outbox.take(most=9, now_ms=0, hold_ms=1)) == 1
+
+
+def test_entries_are_held_for_longer_while_a_collector_is_slow(bench: Bench) -> None:
+    bench.ended()
+    (entry,) = bench.outbox.take(most=9, now_ms=0, hold_ms=HOLD_MS)
+    held = Held(bench.outbox, {entry.n}, 0)
+    held.keep(RENEW_MS - 1)
+    held.keep(RENEW_MS)
+    assert bench.outbox.take(most=9, now_ms=RENEW_MS + HOLD_MS - 1, hold_ms=HOLD_MS) == ()
+    assert len(bench.outbox.take(most=9, now_ms=RENEW_MS + HOLD_MS, hold_ms=HOLD_MS)) == 1
 
 
 def test_it_begins_nothing_once_it_is_to_stop(bench: Bench) -> None:
