@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from bench.figures import (
     cache,
+    collector,
     connections,
     cpu,
     flight,
@@ -45,6 +46,7 @@ FIGURES: dict[str, Callable[[Report, Scale], None]] = {
     "tools": tools.measure,
     "judges": judges.measure,
     "trace": trace.measure,
+    "collector": collector.measure,
     "recovery": recovery.measure,
     "outage": outage.measure,
     "connections": connections.measure,

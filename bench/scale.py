@@ -25,6 +25,8 @@ class Scale:
     trace_turns: int = 500
     """Of a burst; there is one a round with each way of exporting."""
     trace_rounds: int = 8
+    collected_turns: int = 300
+    """Whose traces go to a collector that others wrote."""
     kills: int = 20
     idle_s: float = 20.0
     disk_turns: int = 1000
@@ -43,6 +45,7 @@ QUICK = Scale(
     judged_turns=20,
     trace_turns=200,
     trace_rounds=2,
+    collected_turns=40,
     kills=3,
     idle_s=5.0,
     disk_turns=200,

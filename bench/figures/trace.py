@@ -9,10 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bench.load import burst, latencies, warm_up
+from bench.processes import cpu_ms_by_kind
 from bench.report import Report
 from bench.scale import Scale
 from bench.stats import percentile
@@ -38,16 +40,36 @@ def measure(report: Report, scale: Scale) -> None:
             warm_up(loom)
         drained_s = _drain(looms[FAST])
         per_s: dict[str, list[float]] = {name: [] for name in looms}
+        cpu_ms = {name: _Cpu(loom.home) for name, loom in looms.items()}
         ended_ms: dict[str, list[float]] = {name: [] for name in looms}
         for n in range(scale.trace_rounds):
             for name, loom in looms.items():
-                per_s[name].append(burst(loom, scale.trace_turns, sessions=SESSIONS, prefix=f"burst-{n}").per_s)
-                drained_s = max(drained_s, _drain(loom) if name == FAST else 0.0)
+                with cpu_ms[name]:
+                    per_s[name].append(burst(loom, scale.trace_turns, sessions=SESSIONS, prefix=f"burst-{n}").per_s)
+                    drained_s = max(drained_s, _drain(loom) if name == FAST else 0.0)
                 ended_ms[name] += latencies(loom, scale.trace_turns // 5, sessions=SESSIONS, prefix=f"one-{n}")[1]
         _tell(report, per_s, ended_ms)
+        for name, used in cpu_ms.items():
+            for kind in ("turn workers", "tool worker"):
+                each_ms = used.ms[kind] / scale.trace_turns / scale.trace_rounds
+                report.add(f"export {name}, CPU of a turn, {kind}", each_ms, "ms", model="scripted")
         spans = [len(export.spans) for export in collector.read(log)]
         report.add("requests to the collector", len(spans), "", spans=sum(spans))
         report.add(f"until it has all of a burst of {scale.trace_turns} turns, at most", drained_s, "s")
+
+
+class _Cpu:
+    """Processor time that the processes of a home take within ``with``, by kind."""
+
+    def __init__(self, home: Path) -> None:
+        self.ms: Counter[str] = Counter()
+        self._home = home
+
+    def __enter__(self) -> None:
+        self.ms.subtract(cpu_ms_by_kind(self._home))
+
+    def __exit__(self, *_: object) -> None:
+        self.ms.update(cpu_ms_by_kind(self._home))
 
 
 def _tell(report: Report, per_s: Mapping[str, list[float]], ended_ms: Mapping[str, list[float]]) -> None:

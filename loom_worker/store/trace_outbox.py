@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.database import Database
@@ -13,12 +13,18 @@ from loom_worker.store.trace_tables import spans, trace_outbox
 MOST_ROWS = 100_000
 """Turns that wait for a collector; with its indexes a row takes less than 150 bytes, and the table 15 MB at most."""
 
+AHEAD_MS = 300_000
+"""No process holds entries for so long."""
 TRIMMED = 200
 """Entries dropped in one transaction."""
 
 _INSERT = insert(trace_outbox)
 _ENTRY = (trace_outbox.c.n, trace_outbox.c.turn_id, trace_outbox.c.span_n)
-_FREE = trace_outbox.c.held_until_ms <= bindparam("now_ms")
+_FREE = or_(
+    trace_outbox.c.held_until_ms <= bindparam("now_ms"),
+    # Held by a process whose clock is ahead; if it dies, nobody would take them for so long.
+    trace_outbox.c.held_until_ms > bindparam("now_ms") + AHEAD_MS,
+)
 _TAKE = (
     update(trace_outbox)
     .where(
@@ -86,11 +92,11 @@ class TraceOutbox:
             return tx.execute(select(func.count()).select_from(trace_outbox)).scalar_one()
 
     def is_late(self, *, added_before_ms: int, now_ms: int) -> bool:
-        """True if an entry that nobody holds has waited since then or longer."""
-        query = select(trace_outbox.c.added_ms).where(_FREE).order_by(trace_outbox.c.n).limit(1)
+        """True if an entry that nobody holds has waited since then or longer, or was added by a clock that is ahead."""
+        is_old = or_(trace_outbox.c.added_ms <= added_before_ms, trace_outbox.c.added_ms > now_ms)
+        query = select(trace_outbox.c.n).where(_FREE, is_old).order_by(trace_outbox.c.n).limit(1)
         with self._database.read() as tx:
-            oldest_ms = tx.execute(query, {"now_ms": now_ms}).scalar()
-        return oldest_ms is not None and oldest_ms <= added_before_ms
+            return tx.execute(query, {"now_ms": now_ms}).first() is not None
 
     def trim(self, *, to: int = MOST_ROWS, limit: int = TRIMMED) -> tuple[TraceEntry, ...]:
         """Drop the oldest entries beyond ``to``, at most ``limit`` of them; returns what was dropped."""

@@ -12,6 +12,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.lanes import keys
+from tests.chaos.collector import MODES
 from tests.chaos.messages import Messages
 from tests.chaos.records import Injection
 from tests.chaos.recovery import Recoveries
@@ -27,6 +29,8 @@ LOCKED_S = 8.0
 FULL_S = 4.0
 CLOCK_S = 12.0
 HOOKS_S = 3.0
+COLLECTOR_S = 4.0
+"""Less than the 7 s over which a batch of traces is tried."""
 DYING_S = 0.3
 """What a process sent just before its death arrives this much later at most."""
 LOOK_S = 0.05
@@ -141,6 +145,21 @@ class Nemeses:
         with self._for(HOOKS_S, "hooks", mode):
             self._world.set_receiver(mode)
         self._world.set_receiver("")
+
+    def collector(self) -> None:
+        """The collector of traces does not answer, one way or another; nothing may pile up meanwhile."""
+        mode = self._chance.choice(MODES)
+        self._world.set_collector(mode)
+        until_s = time.monotonic() + COLLECTOR_S
+        with self._for(0, "collector", mode):
+            while time.monotonic() < until_s:
+                self._count_messages()
+                time.sleep(LOOK_S)
+        self._world.set_collector("")
+
+    def _count_messages(self) -> None:
+        with contextlib.suppress(Exception), self._world.redis() as client:  # it may be dead just now
+            self._world.most_trace_messages = max(self._world.most_trace_messages, client.llen(keys.TRACES))
 
     def term(self) -> None:
         """SIGTERM to a worker, in the middle of its turns; the keeper starts another."""

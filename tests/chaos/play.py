@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.chaos import equipment, model_log, receiver, rest, starved
+from tests.chaos import collector, equipment, model_log, receiver, rest, starved
 from tests.chaos.checker import check, figures
 from tests.chaos.client import Clients
 from tests.chaos.nemeses import DYING_S, Nemeses, Schedule
@@ -151,6 +151,8 @@ def _evidence(world: World, clients: Clients, left: tuple[str, ...], scenario: S
         agent_budgets=world.agent_budgets,
         decided=tuple(clients.log.decided),
         read=tuple(clients.log.read),
+        exports=tuple(collector.read(world.trace_log)),
+        most_trace_messages=world.most_trace_messages,
         deaths={each.pid: each.at_s for each in world.crew.ended if not each.name.startswith(LATE)},
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loom_worker.core.values.memory import MemoryPolicy
+from tests.chaos.collector import Export
 from tests.chaos.panels import Look, is_judging, look_of
 from tests.chaos.summaries import Part, is_summary, part_of
 
@@ -192,6 +193,10 @@ class Evidence:
     """The rules by which the agent's sessions are remembered."""
     agent_budgets: Mapping[str, Json] = field(default_factory=dict)
     """Budgets of agents that have one, by name."""
+    exports: tuple[Export, ...] | None = None
+    """What the collector took; None: there was none."""
+    most_trace_messages: int = 0
+    """In the queue ``trace``, whenever somebody looked while the collector did not answer."""
 
     @cached_property
     def turn_calls(self) -> tuple[ModelCall, ...]:

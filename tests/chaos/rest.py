@@ -59,6 +59,7 @@ class Rest:
     def _left(self) -> Iterator[str]:
         yield from self._deliveries()
         yield from self._memories()
+        yield from self._traces()
         yield from self._broker()
 
     def _deliveries(self) -> Iterator[str]:
@@ -73,6 +74,11 @@ class Rest:
         query = "SELECT lane, due_ms, held_by FROM memory WHERE due_ms IS NOT NULL OR held_by IS NOT NULL"
         for lane, due_ms, held_by in self._world.rows(query):
             yield f"memory of lane {lane} is " + (f"held by {held_by}" if held_by else f"due since {due_ms} ms")
+
+    def _traces(self) -> Iterator[str]:
+        ((waiting,),) = self._world.rows("SELECT count(*) FROM trace_outbox")
+        if waiting:
+            yield f"{waiting} traces wait to be exported"
 
     def _broker(self) -> Iterator[str]:
         try:

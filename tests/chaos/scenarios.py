@@ -20,7 +20,7 @@ HANDLED = {"tools=refund": 1.5, "tools=report,charge:0.4": 1}
 """What a person decides on, and what is too large for a conversation; runs of children long enough to be met."""
 PROCESSES = ("kill", "kill", "kill", "kill", "tree", "term")
 BROKER = ("broker", "flush", "swallow", "freeze")
-TURNS = ("stop", "duplicate", "race", "hooks")
+TURNS = ("stop", "duplicate", "race", "hooks", "collector")
 HANDS = ("tools", "tools", "tools", "blackout")
 
 

@@ -107,7 +107,9 @@ class World:
         self.model_log, self.hook_log = self.folder / "model.jsonl", self.folder / "hooks.jsonl"
         self.injections: list[Injection] = []
         self.left_out: list[str] = []
-        self.port, self.model_port, self.hook_port = (unused_port() for _ in range(3))
+        self.port, self.model_port, self.hook_port, self.trace_port = (unused_port() for _ in range(4))
+        self.trace_log = self.folder / "traces.jsonl"
+        self.most_trace_messages = 0
         self.has_own_disk = False
         self.crew = Crew(self.logs, self._environ())
 
@@ -217,14 +219,16 @@ class World:
 
     def set_receiver(self, mode: str) -> None:
         """How the webhook receiver answers all from now on; empty: as each webhook's path says."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.hook_port, timeout=5)) as connection:
-            connection.request("POST", f"/mode/{mode}", b"")
-            connection.getresponse().read()
+        _set_mode(self.hook_port, mode)
+
+    def set_collector(self, mode: str) -> None:
+        """How the collector of traces answers from now on; empty: it takes what comes."""
+        _set_mode(self.trace_port, mode)
 
     def stop(self) -> tuple[str, ...]:
         """End Loom by SIGTERM; what did not end, and what is left of it."""
         late = self.crew.finish(self.loom_names, STOP_S)
-        kept = {self.crew.pid(name) for name in ("keeper", "broker", "proxy", "model", "receiver")}
+        kept = {self.crew.pid(name) for name in ("keeper", "broker", "proxy", "model", "receiver", "collector")}
 
         def left() -> dict[int, str]:
             return {pid: line for pid, line in system.leftovers(self.home).items() if pid not in kept}
@@ -283,6 +287,7 @@ class World:
         )
         self._start_module("model_server", *model, name="model")
         self._start_module("receiver", *hooks)
+        self._start_module("collector", "--port", str(self.trace_port), "--log", str(self.trace_log))
         until(self._broker_answers, READY_S, "the broker answers")
 
     def _start_module(self, module: str, *arguments: str, name: str = "") -> None:
@@ -325,6 +330,7 @@ class World:
             "LOOM_WEBHOOK_SECRET": SECRET,
             "LOOM_ALLOW_PRIVATE_WEBHOOKS": "1",
             "LOOM_WEBHOOK_TIMEOUT_S": "2",
+            "LOOM_TRACE_ENDPOINT": f"http://127.0.0.1:{self.trace_port}",
             "LOOM_LOG_FORMAT": "json",
             "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self.model_port}",
             "ANTHROPIC_API_KEY": "none",
@@ -332,6 +338,12 @@ class World:
             "LOOM_TOOL_ENV": equipment.EFFECTS,
             **self.plan.environ,
         }
+
+
+def _set_mode(port: int, mode: str) -> None:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+        connection.request("POST", f"/mode/{mode}", b"")
+        connection.getresponse().read()
 
 
 def _mount(folder: Path) -> bool:

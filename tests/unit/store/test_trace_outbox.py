@@ -52,6 +52,17 @@ def test_what_a_dead_process_held_is_taken_again(database: Database, box: TraceO
     assert box.take(most=9, now_ms=NOW_MS + HOLD_MS, hold_ms=HOLD_MS) == (TraceEntry(1, turn_id),)
 
 
+def test_a_clock_that_is_ahead_hides_nothing_for_long(database: Database, box: TraceOutbox) -> None:
+    waiting_turn(database)
+    ahead_ms = NOW_MS + 3_600_000
+    box.take(most=9, now_ms=ahead_ms, hold_ms=HOLD_MS)
+    assert len(box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS)) == 1
+    turn = submitted(database, "ahead")
+    with database.write() as tx:
+        enqueue_trace(tx, turn.id, now_ms=ahead_ms)
+    assert box.is_late(added_before_ms=NOW_MS - 15_000, now_ms=NOW_MS)
+
+
 def test_what_takes_long_is_held_for_longer(database: Database, box: TraceOutbox) -> None:
     waiting_turn(database)
     (taken,) = box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS)
