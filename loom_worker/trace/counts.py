@@ -1,23 +1,14 @@
-"""Counts what became of spans, in this process."""
+"""Counts what became of spans, among the metrics of this process."""
 
-import threading
-from collections import Counter
-from collections.abc import Mapping
+from loom_worker.core import metrics
 
 
 class SpanTotals:
     """Spans by what became of them; safe to use from many threads."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._totals: Counter[str] = Counter()
-
     def add(self, outcome: str, n: int) -> None:
         """Count ``exported`` spans, or lost ones by the reason."""
-        with self._lock:
-            self._totals[outcome] += n
-
-    def totals(self) -> Mapping[str, int]:
-        """Spans by outcome since the process began."""
-        with self._lock:
-            return dict(self._totals)
+        if outcome == "exported":
+            metrics.SPANS_EXPORTED.count(by=n)
+        else:
+            metrics.SPANS_DROPPED.count(outcome, by=n)
