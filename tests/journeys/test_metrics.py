@@ -1,29 +1,25 @@
 """Every kind of event is in the metrics of a running Loom, and nothing takes it out again."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support import agents
 from tests.support.exposition import Scrape, scrape
 from tests.support.messages_server import MessagesServer, Say, failure
 from tests.support.messages_wire import WireCall
+from tests.support.metric_names import declared, expressions, family_of, selected
 from tests.support.system import System, plain_agent
 from tests.support.until import until
 from tests.support.webhook_receiver import WebhookReceiver
 
 pytestmark = [pytest.mark.journey, pytest.mark.takes(45)]
 
-WATCHED = {
-    "backend": False,
-    "tools": ["handmade.py:count"],
-    "guardrails": {"input": {"card": "redact"}},
-    "judges": {"members": [{"name": "watched-polite", "type": "contains", "criteria": {"none": ["damn"]}}]},
-    "memory": {"memory_compression": {"max_l1_messages": 2}},
-}
 USED = {"input_tokens": 1000, "output_tokens": 100}
 MODEL = "claude-watched"
+SESSION = "maria-0711"
 POINTS = "turn.ending,turn.committing*2,turn.ended*2"
 
 
@@ -32,18 +28,19 @@ def is_at_ease(system: System) -> bool:
 
 
 def test_a_turn_shows_in_every_metric_that_it_concerns(server: MessagesServer, system: System) -> None:
-    agents.add(Path(system.environ["LOOM_AGENTS_DIR"]), "watched", WATCHED)
     before = scrape(system)
     with WebhookReceiver() as receiver:
         calls = [WireCall("toolu_1", "count", {"n": 1}), WireCall("toolu_2", "count", {"n": -1})]
         server.then(Say("", calls, model=MODEL, usage=USED), Say("Two.", model=MODEL, usage=USED))
         asked = "My card is 4111 1111 1111 1111. What comes after 1?"
-        first = system.ended(system.submit("watched", asked, agent="watched", webhook=receiver.url))
+        first = system.ended(system.submit(SESSION, asked, agent="watched", webhook=receiver.url))
         assert (first["status"], len(first["tool_calls"])) == ("completed", 2)
-        until(lambda: is_at_ease(system), 60, "the first turn is compressed, or need not be")
+        server.then(Say("Three.", model=MODEL, usage=USED))
+        assert system.ended(system.submit(SESSION, "And after that?", agent="watched"))["status"] == "completed"
+        until(lambda: is_at_ease(system), 60, "the first turn is compressed")
         server.then(failure(401, "authentication_error", "invalid x-api-key"))
-        second = system.ended(system.submit("watched", "And now?", agent="watched", webhook=receiver.url))
-        assert (second["status"], second["reason"]) == ("failed", "provider")
+        third = system.ended(system.submit(SESSION, "And now?", agent="watched", webhook=receiver.url))
+        assert (third["status"], third["reason"]) == ("failed", "provider")
         receiver.wait_for(2, timeout_s=60)
     until(lambda: is_at_ease(system), 60, "nothing is to be compressed")
 
@@ -51,40 +48,39 @@ def test_a_turn_shows_in_every_metric_that_it_concerns(server: MessagesServer, s
         return grown(before, scrape(system))
 
     expected = {
-        "completed turns": 1,
+        "completed turns": 2,
         "failed turns": 1,
-        "waits": 2,
-        "first tokens": 1,
-        "runs": 2,
-        "input tokens": 2_000,
-        "calls": 2,
-        "unpriced": 2,
+        "waits": 3,
+        "first tokens": 2,
+        "runs": 3,
+        "input tokens": 3_000,
+        "calls": 3,
+        "unpriced": 3,
         "tools done": 1,
         "tools failed": 1,
         "tool times": 2,
-        "scores": 1,
+        "scores": 2,
         "cards": 1,
         "webhooks": 2,
         "webhook times": 2,
-        "misses": 2,
+        "misses": 3,
     }
     until(lambda: differences() == expected, 30, f"all is counted: {expected}, not {differences()}")
     after = scrape(system)
     assert after.of("loom_memory_compressions_total") > before.of("loom_memory_compressions_total")
     assert after.of("loom_sqlite_commit_seconds_count") > before.of("loom_sqlite_commit_seconds_count")
-    assert after.of("loom_llm_request_seconds_count", outcome="ok") >= 2 + before.of(
+    assert after.of("loom_llm_request_seconds_count", outcome="ok") >= 3 + before.of(
         "loom_llm_request_seconds_count", outcome="ok"
     )
     assert after.of("loom_llm_request_seconds_count", outcome="refused") > before.of(
         "loom_llm_request_seconds_count", outcome="refused"
     )
-    secret = re.compile(rf"{first['id']}|{first['session_id']}|session|turn_0")
-    labels = {value for _, has in after.samples for _, value in has}
-    assert [value for value in labels if secret.search(value)] == []
+    values = {value for _, has in after.samples for _, value in has}
+    assert [value for value in values if SESSION in value or first["id"] in value] == []
 
 
 def grown(before: Scrape, after: Scrape) -> dict[str, float]:
-    """What the two turns have added, as far as nothing else can."""
+    """What the turns have added, as far as nothing else can."""
 
     def by(name: str, **labels: str) -> float:
         return after.of(name, **labels) - before.of(name, **labels)
@@ -107,6 +103,18 @@ def grown(before: Scrape, after: Scrape) -> dict[str, float]:
         "webhook times": by("loom_webhook_attempt_seconds_count"),
         "misses": by("loom_pattern_lookups_total", result="miss"),
     }
+
+
+def test_all_that_alerts_and_dashboard_ask_for_is_served_and_promtool_agrees(system: System) -> None:
+    text = scrape(system).text
+    served = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    assert served == declared().keys()
+    assert {family_of(name) for _, expression in expressions() for name in selected(expression)} <= served
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool: install the Debian package prometheus, or Prometheus' own archive")
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.heavy
