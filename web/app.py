@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, cast
 from flask import Flask, Response, g, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 
+from loom_worker.core import log_context
 from loom_worker.core.settings import WebSettings
+from loom_worker.core.values.ids import now_us
+from loom_worker.core.values.traces import TurnTrace
 from web import auth, problems, rate_limits
 from web.audit import AuditViews
 from web.auth import require_scope
 from web.blobs import BlobViews
-from web.caller import ApiCaller, request_id_of, traceparent_of
+from web.caller import ApiCaller, is_unsampled, request_id_of, traceparent_of
 from web.catalog import CatalogViews
 from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from loom_worker.service.service import Service
 
 _PROBES = frozenset({"/healthz", "/readyz"})
+LOGGED = ("session", "turn", "call", "delivery", "key")
+"""Ids of log lines that paths name, in routes as ``<turn_id>``."""
 
 
 def create_app(service: "Service") -> Flask:
@@ -82,8 +87,11 @@ def limiter_of(app: Flask) -> ConnectionLimiter:
 
 def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: ConnectionLimiter) -> None:
     """Name the request, then decide whether it is served."""
+    received_us = now_us()
     g.request_id = request_id_of(request.headers)
     g.traceparent = traceparent_of(request.headers)
+    named = request.view_args or {}
+    log_context.begin({"request": g.request_id, **{name: named.get(f"{name}_id") for name in LOGGED}})
     if request.path in _PROBES:
         return
     if request.path == "/metrics":
@@ -93,7 +101,9 @@ def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: Connec
         auth.require_page_reader(request, web, keys)
         return
     holder = auth.holder_of(request, web, keys)
-    g.caller = ApiCaller(holder, g.request_id, g.traceparent, group_of(request.remote_addr or ""))
+    is_theirs = g.traceparent == request.headers.get("traceparent")
+    trace = TurnTrace(received_us, has_client_span=is_theirs, is_unsampled=is_unsampled(g.traceparent))
+    g.caller = ApiCaller(holder, g.request_id, g.traceparent, trace, group_of(request.remote_addr or ""))
     rate_limits.admit(limits.take_request(holder))
     require_scope(operation_of(request), holder)
     if limiter.is_draining and request.method == "POST":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flask import Response, request
 
+from loom_worker.core import log_context
 from loom_worker.core.errors import LoomError, NotFound
 from loom_worker.core.values.notifications import Event
 from web.answers import Route, encode
@@ -46,6 +47,7 @@ class EventViews:
         after = whole_number(given, "Last-Event-ID") if given else whole_argument("starting_after", 0)
         tenant = caller().tenant
         turn = self._service.turn(tenant, known_turn_id(turn_id))
+        log_context.add(log_context.turn_ids(turn))
         holders = caller().holders
         if not self._limiter.enter(*holders):
             detail = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"

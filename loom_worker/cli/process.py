@@ -1,6 +1,7 @@
 """The single processes, as `loom up`, a Procfile or a container runs them."""
 
 import logging
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from loom_worker.core.variables import database_path
 
 log = logging.getLogger(__name__)
 
-QUEUES = ("turn", "tool", "judge", "webhook", "summary")
+QUEUES = ("turn", "tool", "judge", "webhook", "summary", "trace")
 """Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
 
 
@@ -134,13 +135,15 @@ def beat() -> None:
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(1, 65_535), default=5555, show_default=True)
-@click.option("--address", default="127.0.0.1", show_default=True, help="What to listen on.")
-def flower(port: int, address: str) -> None:
+@click.option("--port", type=click.IntRange(1, 65_535), help="Default LOOM_FLOWER_PORT, else 5555.")
+@click.option("--address", help="What to listen on; default LOOM_FLOWER_ADDRESS, else 127.0.0.1.")
+def flower(port: int | None, address: str | None) -> None:
     """Serve Flower, Celery's monitor; user loom, password in LOOM_HOME/flower.password."""
     from loom_worker.runtime.flower import run_flower
     from loom_worker.supervisor import home
 
     settings = _settings(process_env.NOTHING, checks=setting_checks.LIGHT)
     home.prepare(settings.home)
-    run_flower(settings, port=port, address=address, password=home.flower_password(settings.home).text)
+    own = settings.flower
+    chosen = replace(own, port=port or own.port, address=address or own.address)
+    run_flower(replace(settings, flower=chosen), password=home.flower_password(settings.home).text)

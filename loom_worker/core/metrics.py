@@ -16,7 +16,7 @@ _SCORES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _ENDS = Label("status", ("completed", "incomplete", "failed", "cancelled"))
 _MODEL, _TOOL, _JUDGE = Label("model"), Label("tool"), Label("judge")
 _PURPOSE = Label("purpose", ("turn", "judge", "summary", "rerank"))
-_QUEUES = ("turn", "judge", "tool", "webhook", "summary", "control")
+_QUEUES = ("turn", "judge", "tool", "webhook", "summary", "trace", "control")
 _LARGE_RESULT_EVENTS = (
     *("kept", "memory_hits", "memory_misses", "evicted", "damaged_in_memory", "damaged", "bombs"),
     *("lost", "disk_full", "unwritable", "store_full", "expired", "strays"),
@@ -187,7 +187,7 @@ SPANS_EXPORTED = Counter(
 SPANS_DROPPED = Counter(
     "loom_spans_dropped_total",
     "Spans that were given up and reach no receiver, by reason.",
-    (Label("reason"),),
+    (Label("reason", ("unreachable", "unavailable", "refused", "rejected", "backlog")),),
 )
 COMMITS = Histogram(
     "loom_sqlite_commit_seconds",

@@ -13,6 +13,7 @@ from loom_worker.core.errors import BadSettings
 from loom_worker.core.settings_tree import (
     BlobSettings,
     EventSettings,
+    FlowerSettings,
     LaneSettings,
     LimitSettings,
     LlmSettings,
@@ -21,6 +22,7 @@ from loom_worker.core.settings_tree import (
     RetentionSettings,
     Settings,
     ToolSettings,
+    TraceSettings,
     WebhookSettings,
     WebSettings,
     declared,
@@ -32,6 +34,7 @@ from loom_worker.core.variables import VARIABLE, BadFolder, Variable
 __all__ = [
     "BlobSettings",
     "EventSettings",
+    "FlowerSettings",
     "LaneSettings",
     "LimitSettings",
     "LlmSettings",
@@ -40,6 +43,7 @@ __all__ = [
     "RetentionSettings",
     "Settings",
     "ToolSettings",
+    "TraceSettings",
     "WebSettings",
     "WebhookSettings",
     "embedded_socket",

@@ -10,10 +10,12 @@ from loom_worker.core.values.problems import Problem
 from loom_worker.core.variables import (
     VARIABLE,
     ApiKeys,
+    CollectorUrl,
     CrashPoints,
     DatabaseUrl,
     Folder,
     Host,
+    HttpHeaders,
     OneOf,
     OneZero,
     RedisUrl,
@@ -207,6 +209,30 @@ class WebhookSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceSettings:
+    """Where traces are exported to."""
+
+    endpoint: str | None = setting("LOOM_TRACE_ENDPOINT", CollectorUrl(), None, may_hold_password=True)
+    """A collector that speaks OTLP over HTTP; ``/v1/traces`` is added unless it ends so. None: nothing is exported."""
+    protocol: Literal["json", "protobuf"] = setting("LOOM_TRACE_PROTOCOL", OneOf("json", "protobuf"), "json")
+    """Both are OTLP; some collectors take protobuf alone."""
+    shows_content: bool = setting("LOOM_TRACE_CONTENT", OneZero(), False)
+    """Spans hold what users, models and tools wrote, each text cut to 4,000 characters."""
+    headers: Mapping[str, str] = setting("LOOM_TRACE_HEADERS", HttpHeaders(), {}, is_secret=True)
+    """Sent with every request, such as the key of a hosted collector."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowerSettings:
+    """Flower, Celery's monitor."""
+
+    port: int = setting("LOOM_FLOWER_PORT", Whole(most=65_535), 5555)
+    address: str = setting("LOOM_FLOWER_ADDRESS", Host(), "127.0.0.1")
+    may_control: bool = setting("LOOM_FLOWER_CONTROL", OneZero(), False)
+    """Its password also stops workers, changes their pools and queues, and sends or revokes tasks."""
+
+
+@dataclass(frozen=True, slots=True)
 class LogSettings:
     """Logs."""
 
@@ -247,7 +273,9 @@ class Settings:
     """Threads per worker process; turns wait for the network most of their time."""
     is_debuggable: bool = setting("LOOM_DEBUGGABLE", OneZero(), False)
     """Leaves processes open to debuggers, profilers and core dumps of their own user."""
+    flower: FlowerSettings = FlowerSettings()
     log: LogSettings = LogSettings()
+    trace: TraceSettings = TraceSettings()
     crash_points: Mapping[str, int] = setting("LOOM_CRASHPOINTS", CrashPoints(), {})
     """Where processes die, and how many, to test the guarantees; see crash_points.py."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -229,6 +229,41 @@ class WebUrl(Url):
         return raw
 
 
+class CollectorUrl(WebUrl):
+    """The base URL of a collector of traces; what it asks for to let clients in goes into headers."""
+
+    expected = "http(s)://host[:port][/path], without user name and password"
+
+    def parse(self, raw: str) -> str:
+        """Check the URL."""
+        if "@" in urlsplit(raw).netloc:
+            raise ValueError(raw)
+        return super().parse(raw)
+
+
+class HttpHeaders(Parser[Mapping[str, str]]):
+    """Headers of HTTP requests, as OTEL_EXPORTER_OTLP_HEADERS has them."""
+
+    expected = "name=value[,name=value…], with %2C for a comma in a value"
+    _OWN = frozenset("host content-type content-length content-encoding transfer-encoding connection".split())
+
+    def parse(self, raw: str) -> Mapping[str, str]:
+        """Read the pairs; the headers that say how the body is sent cannot be set."""
+        headers: dict[str, str] = {}
+        for pair in filter(None, map(str.strip, raw.split(","))):
+            name, equals, value = pair.partition("=")
+            name, value = name.strip(), unquote(value.strip())
+            is_sound = equals and re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) and re.fullmatch(r"[ -~]*", value)
+            if not is_sound or name.lower() in self._OWN:
+                raise ValueError(pair)
+            headers[name] = value
+        return headers
+
+    def show(self, value: Mapping[str, str]) -> str:
+        """The names."""
+        return ", ".join(value)
+
+
 class Host(Text):
     """An address or name to listen on."""
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from loom_worker.core import log_context
 from loom_worker.core.errors import Fenced, Unavailable
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import TERMINAL, Event
@@ -91,6 +92,7 @@ class EventWriter:
             fence: our claim's; once an owner with a higher one has written, none of our events is written any more.
             first: the id of our first event, if it is known (2, for a turn that nobody ran before); else Redis knows.
         """
+        self._ids = log_context.ids()  # the flusher writes for many turns
         self._events = events
         self._turn_id = turn_id
         self._journaled = journaled
@@ -117,7 +119,7 @@ class EventWriter:
 
     def flush(self) -> None:
         """Write the delayed events in their order."""
-        with self._lock:
+        with self._lock, log_context.about(self._ids):
             if not self._is_closed and self._sent < len(self._written) and time.monotonic() >= self._paused_until_s:
                 self._flush()
 

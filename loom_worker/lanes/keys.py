@@ -17,6 +17,12 @@ MEMORY_SINCE = PREFIX + "born"
 WAKEUPS = PREFIX + "q:turn"
 """List: the wake-ups that no worker has taken yet. It is Celery's queue ``turn``; we only check if it is empty."""
 
+TRACES = PREFIX + "q:trace"
+"""List: Celery's queue ``trace``; we only look how many messages wait there."""
+
+TRACES_SENT = PREFIX + "trace-sent"
+"""String: the exporter of traces was sent for a moment ago."""
+
 PULSE = PREFIX + "pulse"
 """String: when the last heartbeat or sweep came, in ms of Redis' clock."""
 

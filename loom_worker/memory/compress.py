@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from loom_worker.core import crash_points, metrics
+from loom_worker.core import crash_points, log_context, metrics
 from loom_worker.core.errors import Interrupted, Unavailable
+from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import Payer, Settlement
-from loom_worker.core.values.ids import new_id, now_ms
+from loom_worker.core.values.ids import new_id, now_ms, now_us
 from loom_worker.core.values.memory import Change, MemoryPolicy, MemoryState, Summary
 from loom_worker.core.values.sessions import Message, Session
+from loom_worker.core.values.traces import Interval
 from loom_worker.lanes.lease_renewer import LiveWorkers
 from loom_worker.llm.meter import OnBudget
 from loom_worker.llm.model import Revocable
@@ -27,7 +29,9 @@ from loom_worker.memory.pressure import Batch, batch, l2_is_full
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.ledger import Charge
-from loom_worker.store.memory import Memories, MemoryClaim, NewSnapshot
+from loom_worker.store.memory import Memories, MemoryClaim, NewMemory, NewSnapshot
+from loom_worker.trace.flush import Flusher, NoTraces
+from loom_worker.trace.later import of_compression
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +59,8 @@ class _Work:
     payer: Payer
     paid: OnBudget | None
     """The model of ``rules``, as far as budgets see it; None: there is none."""
+    made: list[str] = field(default_factory=list)
+    """What was done so far, for the monitor."""
 
     def charge(self, summary: Summary) -> Charge | None:
         """What a summary cost; None if no model was asked."""
@@ -99,6 +105,9 @@ class Compressor:
     """Lanes that this process works on. A claim of its own that is not among them was left by a failed release."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Guards ``in_progress``."""
+    traces: Flusher | NoTraces = field(default_factory=NoTraces)
+    """Is told of spans that are to be exported."""
+    monitor: Monitor = UNMONITORED
     clock_ms: Callable[[], int] = field(default=now_ms)
 
     def serve(self, lane: str) -> None:
@@ -145,13 +154,19 @@ class Compressor:
             self.in_progress.add(lane)
         try:
             held = self.memories.claim(lane, worker=self.worker, alive=self.workers.alive(), now_ms=self.clock_ms())
-            return held is not None and self._compress(lane, held)
+            if held is None:
+                return False
+            owner = held.session
+            with log_context.about({"lane": lane, "session": owner.id, "workspace": owner.workspace}):
+                return self._compress(lane, held)
         finally:
             self.in_progress.discard(lane)
 
     def _compress(self, lane: str, held: MemoryClaim) -> bool:
         crash_points.reached("summary.claimed")
         is_done = was_interrupted = False
+        task = _monitored(lane, held, began_ms=self.clock_ms())
+        self.monitor.started(task)
         try:
             work = self._work(lane, held)
             state: MemoryState | None = held.state
@@ -160,12 +175,21 @@ class Compressor:
                 state = self._advance(work, state)
                 left -= 1
             is_done = state is None
+            made = work.made
+            self.monitor.succeeded(task, f"summaries: {', '.join(made) or 'none'}", run_ms=self._ms_since(task))
         except Interrupted as error:
             was_interrupted = True
             log.info("summary left to another worker: %s", error, extra={"session": held.session.id})
+            self.monitor.waits(task, "another worker", run_ms=self._ms_since(task))
+        except Exception as error:
+            self.monitor.failed(task, type(error).__name__, run_ms=self._ms_since(task))
+            raise
         finally:
             is_due = self.memories.release(lane, self.worker, is_done=is_done, seen_due_ms=held.due_ms)
         return is_due or not (is_done or was_interrupted)
+
+    def _ms_since(self, task: Work) -> int:
+        return self.clock_ms() - task.entry
 
     def _work(self, lane: str, held: MemoryClaim) -> _Work:
         """What its agent compresses it by; what the model is sent ends with the session, and is paid for by it."""
@@ -179,22 +203,24 @@ class Compressor:
 
     def _advance(self, work: _Work, state: MemoryState) -> MemoryState | None:
         """Take one step; the state it led to, or None if none was due or somebody else changed the memory."""
-        lane, session_id = work.lane, work.held.session.id
+        lane, session_id, began_us = work.lane, work.held.session.id, now_us()
         step = self._next(lane, state, work.rules)
         if step is None:
             return None
         crash_points.reached("summary.made")
-        charge = work.charge(step.summary)
-        is_applied = self.memories.apply(
-            lane, state, step.after, snapshot=step.snapshot, charge=charge, now_ms=self.clock_ms()
-        )
+        change, turn = step.after.changes[-1], work.held.turn
+        told = of_compression(turn, change, step.summary, Interval(began_us, now_us())) if turn else None
+        told = told and replace(told, is_exported=self.traces.exports)
+        new = NewMemory(step.after, step.snapshot, work.charge(step.summary), told)
+        is_applied = self.memories.apply(lane, state, new, now_ms=self.clock_ms())
         crash_points.reached("summary.applied")
+        self.traces.added(1)
         if not is_applied:
             log.info("summary came too late", extra={"session": session_id})
             return None
-        change = step.after.changes[-1]
         metrics.COMPRESSIONS.count(change.kind, "heuristic" if change.by == "heuristic" else "model")
         log.info("memory.%s", change.kind, extra={"session": session_id, **change.as_json()})
+        work.made.append(f"{change.kind} by {change.by}")
         return step.after
 
     def _next(self, lane: str, state: MemoryState, rules: CompressionRules) -> _Step | None:
@@ -214,6 +240,19 @@ class Compressor:
             if found is None
             else _compressed(state, _readable(_with_backlog(found, history, rules.policy), rules), rules)
         )
+
+
+def _monitored(lane: str, held: MemoryClaim, *, began_ms: int) -> Work:
+    """What a monitor is told of: the compression of this version of a session's memory."""
+    return Work(
+        id=f"summary:{lane}:{held.state.version}",
+        kind="summary",
+        ids=(held.session.id,),
+        entry=began_ms,
+        accepted_ms=held.due_ms,
+        started_ms=began_ms,
+        names={"agent": held.session.agent},
+    )
 
 
 def _with_backlog(found: Batch, history: Sequence[Message], policy: MemoryPolicy) -> Batch:

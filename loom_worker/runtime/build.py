@@ -36,8 +36,10 @@ from loom_worker.tasks import worker
 from loom_worker.tasks.app import configure
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.sweep import Sweeper
+from loom_worker.tasks.task_events import TaskEvents
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tasks.worker import CeleryThreads, Worker
+from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.turn.waits import WaitTeller
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.body import WebhookBodies
@@ -52,10 +54,12 @@ class Process:
     components: Components
     database: Database
     sweeper: Sweeper
+    flusher: Flusher | NoTraces
 
     def stop(self) -> None:
         """Flush and close what this process holds."""
         self.sweeper.stop()
+        self.flusher.stop()
         self.worker.turns.renewer.stop()
         self.components.close()
         self.database.close()
@@ -124,11 +128,12 @@ def service(settings: Settings) -> Service:
 
 
 def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool = True) -> Process:
-    links = Links.of(settings)
+    links, events = Links.of(settings), TaskEvents()
     stopping = Stopping(settings.lanes.drain_s)
     agents = LiveAgents(settings.agents_dir)
     fitted = components(settings, agents, links.database, links.client, process=links.name, stopping=stopping)
     threads = CeleryThreads(settings.worker_concurrency) if takes_turns else None
+    traces = links.traces.flusher()
     turns = TurnWorker(
         settings=settings,
         name=links.name,
@@ -150,7 +155,9 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         waits=WaitTeller(LiveWaits(links.client)),
         bodies=WebhookBodies(_base_url(settings)),
         stopping=stopping,
+        traces=traces,
         content=fitted.content,
+        monitor=events,
         is_isolated=is_isolated,
     )
     compressor = Compressor(
@@ -161,9 +168,12 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         workers=turns.workers,
         stopping=stopping,
         slots=threading.Semaphore(max(1, settings.worker_concurrency // THREADS_PER_SESSION)),
+        traces=traces,
+        monitor=events,
     )
-    own = Worker(turns, Deliverer(links.outbox, settings.webhook), compressor)
-    return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring))
+    exporter = links.traces.exporter(process=links.name, stopping=stopping)
+    own = Worker(turns, Deliverer(links.outbox, settings.webhook, traces, events), compressor, exporter, events)
+    return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring), traces)
 
 
 def _base_url(settings: Settings) -> str:

@@ -4,19 +4,29 @@ import logging
 import signal
 import sys
 from types import FrameType
+from typing import Any
 
+from flower.api.tasks import GetQueueLengths
 from flower.app import Flower
+from flower.events import EventsState
 from flower.options import options
 from flower.urls import settings as site
-from flower.views import monitor
+from flower.views import BaseHandler, monitor
+from flower.views.broker import BrokerView
+from tornado.httputil import HTTPServerRequest
+from tornado.routing import Matcher, Rule
 from tornado.web import authenticated
 
-from loom_worker.core.settings import Settings
-from loom_worker.tasks.app import app, configure
+from loom_worker.core.settings import FlowerSettings, Settings
+from loom_worker.core.values.json import Json
+from loom_worker.tasks.app import QUEUES, app, configure
 
 FLOWER_USER = "loom"
 FLOWER_KEPT_TASKS = 5000
 """Tasks that Flower remembers; its own default of 100,000 costs hundreds of megabytes."""
+COLUMNS = "name,uuid,state,args,result,exception,received,runtime,worker"
+"""Of the page of tasks; Flower's own leave out whose a task is and what became of it."""
+READ_ONLY = "This Flower only shows: LOOM_FLOWER_CONTROL=1 lets its password control workers and tasks.\n"
 
 
 class FlowerMetrics(monitor.Metrics):
@@ -28,26 +38,89 @@ class FlowerMetrics(monitor.Metrics):
         await super().get()
 
 
-def run_flower(settings: Settings, *, port: int, address: str, password: str) -> None:
+class AllQueues(BrokerView):
+    """Flower's page of queues, with all of them; its own has those that a worker told it of."""
+
+    def get_active_queue_names(self) -> list[str]:
+        """Every queue there is."""
+        return list(QUEUES)
+
+
+class AllQueueLengths(GetQueueLengths):
+    """The same for programs."""
+
+    def get_active_queue_names(self) -> list[str]:
+        """Every queue there is."""
+        return list(QUEUES)
+
+
+class Changes(Matcher):
+    """Requests that do more than ask."""
+
+    def match(self, request: HTTPServerRequest) -> Json | None:
+        """What tornado asks of a matcher: a dict if it matches."""
+        return None if request.method in ("GET", "HEAD", "OPTIONS") else {}
+
+
+class Refused(BaseHandler):
+    """Answers requests that would change something; without the password 401, as everywhere."""
+
+    @authenticated
+    async def post(self) -> None:
+        """Say which setting allows it."""
+        self.set_status(403)
+        self.set_header("Content-Type", "text/plain; charset=UTF-8")
+        await self.finish(READ_ONLY)
+
+    put = patch = delete = post
+
+
+class LoomState(EventsState):
+    """What Flower knows, with reports in the order of who was last at work, and with every worker looked at.
+
+    Workers send their reports a few times a second, each in its own time. So what a turn's former worker says can come
+    after what the next one said, and must not take its place.
+    """
+
+    def __init__(self, flower: Flower, **limits: int) -> None:
+        super().__init__(**limits)
+        self._flower = flower
+
+    def event(self, event: Json) -> None:
+        """Take an event, unless a newer one of its task is known."""
+        if event["type"].startswith("task-"):
+            known, entry = self.tasks.data.get(event["uuid"]), event.get("entry", 0)
+            before = getattr(known, "entry", entry)
+            if entry < before:
+                return
+            if entry > before:
+                known.state = "PENDING"  # else what has failed or was revoked could not be begun again
+        super().event(event)
+        self._look_at(event)
+
+    def _look_at(self, event: Json) -> None:
+        """Ask a worker for its queues and tasks when it is first heard of; Flower's own start comes before theirs."""
+        kind, name = event["type"], event["hostname"]
+        if kind == "worker-online" or (kind == "worker-heartbeat" and name not in self._flower.workers):
+            self._flower.update_workers(name)
+
+
+def run_flower(settings: Settings, *, password: str) -> None:
     """Serve Flower until SIGTERM or SIGINT, behind basic auth (user ``loom``), remembering nothing on disk.
 
     Started through its classes and not its command: that one takes the password on a command line, which every
     user of the machine can read, and FLOWER_* variables, which could open what is closed here. Only ``/healthcheck``
-    answers without the password (and Flower's own scripts and styles, which tell nothing of this Loom).
+    answers without the password (and Flower's own scripts and styles, which tell nothing of this Loom); with it
+    everything can be read, and nothing changed unless a setting says so.
 
     Raises:
         SystemExit: 1, with one line that says why, if the address cannot be bound.
     """
     configure(settings, runs_tasks=False)
-    options.port, options.address = port, address
-    options.basic_auth = [f"{FLOWER_USER}:{password}"]
-    options.max_tasks = FLOWER_KEPT_TASKS
-    options.persistent = False
-    flower = Flower(capp=app, options=options, **site)
-    # These are asked before Flower's own.
-    flower.add_handlers(".*", [("/metrics", FlowerMetrics)])
+    flower = _flower(settings.flower, password)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
+    port, address = settings.flower.port, settings.flower.address
     try:
         flower.start_http_server()
     except OSError as error:
@@ -57,6 +130,28 @@ def run_flower(settings: Settings, *, port: int, address: str, password: str) ->
         flower.start()
     finally:
         flower.stop()
+
+
+def _flower(own: FlowerSettings, password: str) -> Flower:
+    options.port, options.address = own.port, own.address
+    options.basic_auth = [f"{FLOWER_USER}:{password}"]
+    options.read_only = not own.may_control
+    options.tasks_columns = COLUMNS
+    options.max_tasks = FLOWER_KEPT_TASKS
+    options.persistent = False
+    flower = Flower(capp=app, options=options, **site)
+    flower.events.state = LoomState(
+        flower, max_tasks_in_memory=FLOWER_KEPT_TASKS, max_workers_in_memory=options.max_workers
+    )
+    handlers: list[Any] = [
+        ("/metrics", FlowerMetrics),
+        ("/broker", AllQueues),
+        ("/api/queues/length", AllQueueLengths),
+    ]
+    if not own.may_control:
+        handlers.insert(0, Rule(Changes(), Refused))
+    flower.add_handlers(".*", handlers)  # these are asked before Flower's own
+    return flower
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

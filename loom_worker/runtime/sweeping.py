@@ -17,6 +17,7 @@ from loom_worker.core.settings import Settings
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.runtime.metrics_flusher import MetricsFlusher
+from loom_worker.runtime.tracing import TraceParts
 from loom_worker.service.user_deletion import UserDeletions
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.blobs import BlobRows
@@ -51,6 +52,7 @@ class Links:
     claims: Claims
     outbox: Outbox
     memories: Memories
+    traces: TraceParts
 
     @classmethod
     def of(cls, settings: Settings, *, runs_tasks: bool = True) -> Self:
@@ -59,16 +61,18 @@ class Links:
         client = redis_of(settings)
         database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.worker_concurrency)
         celery = configure(settings, runs_tasks=runs_tasks)
+        dispatcher = CeleryDispatcher(celery, WakeupQueue(celery, client), process_env.handed_on(settings))
         return cls(
             process_name(),
             database,
             client,
             Lanes(client, settings.lanes),
             events_of(settings),
-            CeleryDispatcher(celery, WakeupQueue(celery, client), process_env.handed_on(settings)),
+            dispatcher,
             Claims(database),
             Outbox(database),
             Memories(database),
+            TraceParts.of(settings, database, client, dispatcher),
         )
 
 
@@ -116,6 +120,7 @@ def sweeper(settings: Settings, links: Links, expiring: ExpiringStores) -> Sweep
         links.dispatcher,
         expiring,
         settings.lanes,
+        links.traces.sweep(),
     )
     return Sweeper(sweep, links.name)
 

@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from celery import signals
+from celery import Task, signals
 from celery.exceptions import SecurityWarning
 
 from loom_worker.agents.load import load
+from loom_worker.core import log_context
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import Settings
 from loom_worker.runtime import build
@@ -18,7 +19,7 @@ from loom_worker.runtime.components import Components
 from loom_worker.runtime.installation import Inspection
 from loom_worker.runtime.sweeping import keep_logging
 from loom_worker.tasks.app import app, configure
-from loom_worker.tasks.repairs import CalmEvents
+from loom_worker.tasks.repairs import CalmEvents, keep_signals_silent
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +36,13 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
     # The signal keeps weak references: these functions live as long as this one runs.
     ready, stopping = _when_ready(process), _when_stopping(process)
     signals.setup_logging.connect(keep_logging)
+    signals.task_prerun.connect(_begin_task)
     signals.worker_ready.connect(ready)
     signals.worker_shutting_down.connect(stopping)
     # Celery warns root of unpickling what strangers send; Loom's messages are JSON, and containers run as root.
     warnings.filterwarnings("ignore", category=SecurityWarning)
     app.steps["consumer"].add(CalmEvents)
+    keep_signals_silent()
     worker = app.Worker(
         hostname=f"{name}@",
         # Threads: prefork would cost a process for every turn that waits, gevent leaked connections (measured).
@@ -65,6 +68,8 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
     try:
         worker.start()
     finally:
+        # Turns end or are handed over after Celery has closed its own way of sending events.
+        process.worker.events.send_rest(app, node=worker.hostname)
         process.stop()
     return int(worker.exitcode or 0)
 
@@ -86,10 +91,16 @@ def _tell_problems(settings: Settings, fitted: Components) -> None:
     threading.Thread(target=tell, name="loom-inspection", daemon=True).start()
 
 
+def _begin_task(task_id: str, task: Task, **_: object) -> None:
+    """Celery calls it in the task's own thread: what that logs from now on leads to the task in Flower."""
+    log_context.begin({"task": f"{task.name}|{task_id}"})
+
+
 def _when_ready(process: build.Process) -> Callable[..., None]:
     def begin(**_: object) -> None:
         process.worker.turns.renewer.start()
         process.sweeper.start()
+        process.flusher.start()
         process.components.metrics.start()
 
     return begin

@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 
+from loom_worker.core import log_context
 from loom_worker.core.errors import Flaw, Invalid
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.ids import now_ms
@@ -51,6 +52,7 @@ class Approvals:
                 raise Invalid(detail, (Flaw("/arguments", flaw),))
             decision = replace(decision, arguments=arguments)
         turn = approvals.decide(self._database, tenant, turn_id, call_id, decision, now_ms=now_ms())
-        log.info("approval: %s", decision.verdict, extra={"turn": turn_id, "call": call_id})
+        ids = {**log_context.turn_ids(turn, "tool", call_id), "call": call_id}
+        log.info("tool.approval: %s", decision.verdict, extra=ids)
         self._announcer.alert(turn.lane)
         return self._waits.with_wait(turn)

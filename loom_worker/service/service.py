@@ -8,7 +8,7 @@ from typing import Protocol
 
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
-from loom_worker.core import crash_points
+from loom_worker.core import crash_points, log_context
 from loom_worker.core.errors import Flaw, Forbidden, Invalid, LoomError, NotFound, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent
@@ -49,8 +49,10 @@ from loom_worker.store.pairings import Pairings
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
+from loom_worker.store.turn_records import TurnRecords
 from loom_worker.store.turns import Turns
 from loom_worker.tools.references import References
+from loom_worker.trace.turn_traces import TurnTraces
 from loom_worker.turn.agent_runtime import AgentRuntimes
 from loom_worker.webhook.body import WebhookBodies
 from loom_worker.webhook.send import check
@@ -112,6 +114,7 @@ class Service:
         self.memories = Memories(database)
         self.outbox = Outbox(database)
         self.agent_errors = AgentErrors(database)
+        self.traces = TurnTraces(TurnRecords(database), shows_content=settings.trace.shows_content)
         self.keys = Keys(KeyRows(database))
         self.pairings = Pairings(database)
         self.audit = AuditRows(database)
@@ -228,7 +231,8 @@ class Service:
             deliver=lambda turn: Delivery.of(turn, self._bodies.of(turn), now_ms=moment_ms),
         )
         if done.is_new:
-            log.info("cancel: %s", action, extra={"session": done.turn.session_id, "turn": turn_id})
+            log_context.add(log_context.turn_ids(done.turn))
+            log.info("turn.cancel: %s", action)
             if not done.turn.is_finished:
                 self._announcer.alert(done.turn.lane)
             else:
@@ -319,8 +323,9 @@ class Service:
 
     def _announce(self, turn: Turn, *, is_replay: bool) -> None:
         if not is_replay:
-            log.info("turn accepted", extra={"session": turn.session_id, "turn": turn.id, "request": turn.request_id})
-            self._announcer.accepted(turn)
+            with log_context.about(log_context.turn_ids(turn)):
+                log.info("turn.accepted")
+                self._announcer.accepted(turn)
 
     def _check_patch(self, tenant: Tenant, session_id: str, patch: SessionPatch) -> None:
         if patch.tools is None and patch.backend is None and patch.agent is None and not patch.kernel:

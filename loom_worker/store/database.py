@@ -193,6 +193,7 @@ def _engine(url: str, *, readers: int, busy_timeout_s: float) -> Engine:
         module=sqlite3,
         pool_size=min(readers, 8),
         max_overflow=readers,
+        hide_parameters=True,  # they hold what users wrote, and its errors are logged
         connect_args={"check_same_thread": False, "timeout": busy_timeout_s},
     )
     event.listen(engine, "connect", _set_pragmas)

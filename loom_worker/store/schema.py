@@ -310,9 +310,7 @@ outbox = Table(
     Column("id", String(40), primary_key=True),
     Column("workspace", String(64), nullable=False),
     Column("turn_id", ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
-    Column("url", Text, nullable=False),
-    Column("secret", Text),
-    Column("body", Text, nullable=False),
+    *(Column(name, Text, nullable=name == "secret") for name in ("url", "secret", "body")),
     Column("status", String(16), nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("next_ms", BigInteger),
@@ -320,6 +318,7 @@ outbox = Table(
     Column("last_error", Text),
     Column("created_ms", BigInteger, nullable=False),
     Column("delivered_ms", BigInteger),
+    Column("trace_id", String(32)),
     Index(
         "outbox_due", "next_ms", sqlite_where=text("status = 'pending'"), postgresql_where=text("status = 'pending'")
     ),

@@ -74,7 +74,7 @@ _PAY = update(verdicts).where(_THIS).values(usage=bindparam("new_usage"))
 _USED = select(turns.c.usage).where(turns.c.id == bindparam("of_turn"), unfinished())
 _USE = update(turns).where(turns.c.id == bindparam("of_turn")).values(usage=bindparam("new_usage"))
 _OWNER = (
-    select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent, turns.c.input)
+    select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent, turns.c.input, turns.c.traceparent)
     .add_columns(*(sessions.c[name] for name in rows.CHOSEN))
     .add_columns(RULES)
     .join(sessions, sessions.c.lane == turns.c.lane)
@@ -140,12 +140,13 @@ class Verdicts:
             row = tx.execute(_OWNER, {"of_turn": turn_id}).mappings().first()
             if row is None:
                 return None
+            trace_id = rows.trace_id(row["traceparent"])
             said = standing(rows.step(step) for step in tx.execute(_SAID, of_reply).mappings())
             results = tx.execute(_RESULTS, of_reply).all()
         return JudgedAnswer(
             agent=row["agent"],
             choice=rows.choice(row),
-            caller=Caller(row["lane"], row["session_id"], row["workspace"], turn_id, "judge", row["agent"]),
+            caller=Caller(row["lane"], row["session_id"], row["workspace"], turn_id, "judge", row["agent"], trace_id),
             question=row["input"],
             answer=joined(step.payload["text"] for step in said),
             results=tuple((name, content or "") for name, content in results),

@@ -13,7 +13,7 @@ WORKERS = (
     ("worker-1", "turn,judge"),
     # Two workers for turns: one survives the other. Judges wait for models as turns do.
     ("worker-2", "turn,judge"),
-    ("worker-3", "tool,webhook,summary"),
+    ("worker-3", "tool,webhook,summary,trace"),
 )
 WORKER_GRACE_S = 20.0
 """A worker hands a running turn over after LaneSettings.drain_s; this leaves it as long again."""

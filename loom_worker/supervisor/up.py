@@ -23,9 +23,8 @@ from loom_worker.supervisor.health_check import Rounds, looking
 from loom_worker.supervisor.processes import Processes
 from loom_worker.supervisor.run import Supervisor
 from loom_worker.supervisor.specs import loom_command, specs
-from loom_worker.supervisor.watcher import FLOWER_HOST, Places, Secrets, Watcher
+from loom_worker.supervisor.watcher import Places, Secrets, Watcher
 
-FLOWER_PORT = 5555
 WRONG_SETTING = 2
 """What a command exits with that was refused a setting."""
 
@@ -51,7 +50,7 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
     began_s = time.monotonic()
     os.umask(0o077)
     home.prepare(settings.home)
-    with home.locked(settings.home), _places(settings, is_port_explicit=is_port_explicit) as places:
+    with home.locked(settings.home), _places(settings, environ, is_port_explicit=is_port_explicit) as places:
         with home.usable(settings.home):
             home.probe(settings.home)
             settings, secrets = _with_secrets(_with_socket(settings))
@@ -117,13 +116,14 @@ def _look(settings: Settings, say: Callable[[str], None]) -> outage.Telling:
 
 
 @contextmanager
-def _places(settings: Settings, *, is_port_explicit: bool) -> Iterator[Places]:
-    host, wanted = settings.web.host, settings.web.port
+def _places(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool) -> Iterator[Places]:
+    host, wanted, flower = settings.web.host, settings.web.port, settings.flower
+    is_flower_explicit = bool(environ.get("LOOM_FLOWER_PORT", "").strip())
     with (
         ports.reserved(host, wanted, is_explicit=is_port_explicit) as port,
-        ports.reserved(FLOWER_HOST, FLOWER_PORT, is_explicit=False) as flower_port,
+        ports.reserved(flower.address, flower.port, is_explicit=is_flower_explicit, by=ports.FLOWER) as flower_port,
     ):
-        yield Places(port=port, wanted_port=wanted, flower_port=flower_port, host=host)
+        yield Places(port=port, wanted_port=wanted, flower_port=flower_port, host=host, flower_address=flower.address)
 
 
 def _with_socket(settings: Settings) -> Settings:

@@ -14,7 +14,6 @@ from loom_worker.supervisor.doctor import Findings, Told
 from loom_worker.supervisor.processes import Processes
 from loom_worker.supervisor.run import LONGEST_SLEEP_S
 
-FLOWER_HOST = "127.0.0.1"
 LATE_AFTER_S = 60.0
 """After this long without being ready, what is missing is printed."""
 FINDINGS_S = 10.0
@@ -40,6 +39,7 @@ class Places:
     wanted_port: int
     flower_port: int
     host: str
+    flower_address: str = "127.0.0.1"
 
     @property
     def url(self) -> str:
@@ -49,7 +49,7 @@ class Places:
     @property
     def flower_url(self) -> str:
         """Where a browser on this machine reaches Flower."""
-        return ports.url_of(FLOWER_HOST, self.flower_port)
+        return ports.url_of(self.flower_address, self.flower_port)
 
 
 class Watcher:
@@ -141,7 +141,8 @@ class Watcher:
             return f"nothing answers at {self._places.url}"
         if not body["ready"]:
             return f"{self._places.url}/readyz says: {body.get('detail', body)}"
-        return "" if ready.listens(FLOWER_HOST, self._places.flower_port) else "Flower does not listen"
+        flower = ports.reachable(self._places.flower_address)
+        return "" if ready.listens(flower, self._places.flower_port) else "Flower does not listen"
 
     def _late(self, missing: str) -> str:
         ends = ((name, logs.tail(self._processes.log(name), lines=5)) for name in self._children())

@@ -2,5 +2,5 @@
 
 ``app`` the app and its options · ``tasks`` all tasks · ``worker`` what they work with in this process ·
 ``dispatch`` sends tasks · ``wakeups`` the messages that wake a lane · ``sweep`` re-sends what was lost ·
-``transport``, ``incoming``, ``repairs`` repairs of Celery and kombu
+``task_events`` what Flower is told · ``transport``, ``incoming``, ``repairs`` repairs of Celery and kombu
 """

@@ -16,7 +16,7 @@ from celery.signals import after_task_publish
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from loom_worker.core import crash_points
+from loom_worker.core import crash_points, log_context
 from loom_worker.core.child_process import shimmed
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.judges import Verdict
@@ -73,10 +73,16 @@ class CeleryDispatcher:
         """Have a lane's memory compressed."""
         self._send("loom.summary.compress", lane)
 
+    def export_traces(self) -> None:
+        """Have what waits of traces exported."""
+        self._send("loom.trace.export")
+
     def run_isolated(self, lane: str, token: str, turn_id: str, fence: int) -> int:
         """Run a claimed turn in a process that runs nothing else; its exit status."""
         # It dies with this process: nobody else would renew its lease or end it.
-        command = shimmed((*self.isolated_command, lane, token, turn_id, str(fence)))
+        task = self._app.current_worker_task
+        node = task.request.hostname if task else ""
+        command = shimmed((*self.isolated_command, lane, token, turn_id, str(fence), node))
         # What is left in os.environ has been blanked in what a program would inherit, see process_env.
         return subprocess.run(command, input=self._secrets, text=True, env=dict(os.environ), check=False).returncode
 
@@ -107,7 +113,7 @@ class Publisher:
     def put(self, action: Callable[[], object]) -> None:
         """Have something sent soon; never blocks, never raises."""
         try:
-            self._waiting.put_nowait(action)
+            self._waiting.put_nowait(log_context.inherited(action))
         except queue.Full:
             log.warning("publisher is full; the sweep will send the wake-up")
 

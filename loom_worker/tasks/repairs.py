@@ -1,4 +1,4 @@
-"""Repairs of Celery: a result backend that never listens, and events that are sent a few times a second.
+"""Repairs of Celery: a result backend that never listens, events that are sent a few times a second, silent signals.
 
 What a broker connection needs is repaired in ``transport.py``.
 """
@@ -6,7 +6,11 @@ What a broker connection needs is repaired in ``transport.py``.
 from typing import Any
 
 from celery import bootsteps
+from celery.apps import worker as worker_app
 from celery.backends.redis import RedisBackend
+
+from loom_worker.tasks import worker
+from loom_worker.tasks.task_events import MOST
 
 
 class NoWaitRedisBackend(RedisBackend):
@@ -35,12 +39,9 @@ class NoWaitRedisBackend(RedisBackend):
 EVERY_S = 0.25
 """Flower sees a task so much later at the most."""
 
-MOST = 5_000
-"""Events that may wait; with more than 24, Celery's own limit, a pool thread would send in the loop's place."""
-
 
 class CalmEvents(bootsteps.StartStopStep):
-    """Sends task events a few times a second instead of with every turn of the worker's loop.
+    """Sends task events, and what this process reports as such, a few times a second from the worker's loop.
 
     Flower is the only one who reads them. By default each event of a busy worker becomes a message of its own: 22 % of
     the worker's time went into sending them, and Flower's and Valkey's on top (measured at 140 turns/s). The step runs
@@ -59,10 +60,23 @@ class CalmEvents(bootsteps.StartStopStep):
         if c.hub is None or dispatcher is None:
             return
         dispatcher.on_send_buffered = None
-        dispatcher.buffer_limit = MOST
+        dispatcher.buffer_limit = 2 * MOST  # with more than 24, Celery's own limit, it sends before all are there
         c.hub.call_repeatedly(EVERY_S, _flush, dispatcher)
 
 
 def _flush(dispatcher: Any) -> None:
     if dispatcher.enabled:
+        worker.current().events.send(dispatcher)
         dispatcher.flush()
+
+
+def keep_signals_silent() -> None:
+    """Keep Celery from writing to standard output which signal it got: a line of plain text between those of the log.
+
+    `loom up` logs how each process ends, and a process that stops hands over its turns in lines of their own.
+    """
+    worker_app.safe_say = _say_nothing
+
+
+def _say_nothing(_text: str, _stream: object = None) -> None:
+    """In place of Celery's own."""

@@ -1,8 +1,9 @@
 """The sweep: the one remedy for every lost signal.
 
 It wakes lanes whose lease ran out, whose turn waits for a person who has decided, or that have turns in the database
-and nothing in Redis. It sends webhooks and compressions that are due, and removes what deleted sessions left. A thread
-in beat and in every worker runs it, one at a time by a lock in Redis. It does not count on Celery's redelivery.
+and nothing in Redis. It sends webhooks, compressions and traces that are due, and removes what deleted sessions left.
+A thread in beat and in every worker runs it, one at a time by a lock in Redis. It does not count on Celery's
+redelivery.
 """
 
 import logging
@@ -22,6 +23,7 @@ from loom_worker.store.claims import Claims
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
+from loom_worker.trace.flush import NoTraces
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +92,14 @@ class Expiry(Protocol):
         ...
 
 
+class TraceWatch(Protocol):
+    """Traces that wait to be exported (``trace/flush.py``: TraceSweep, NoTraces)."""
+
+    def once(self) -> None:
+        """Send for those that have waited for long, and drop the oldest of too many."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """Sweeps once, if nobody else does just now."""
@@ -104,6 +114,7 @@ class Sweep:
     dispatcher: SweepDispatcher
     expiry: Expiry
     settings: LaneSettings
+    traces: TraceWatch = field(default_factory=NoTraces)
     most: int = MOST
     clock_ms: Callable[[], int] = field(default=now_ms)
 
@@ -119,7 +130,9 @@ class Sweep:
         self._reap()
         # By the clock that is behind: a worker that is an hour ahead would remove what was stored just now.
         self.expiry.remove_expired(min(self.clock_ms(), redis_s * 1000))
-        return Swept(len(late) + self._wake_answered(), self._wake_lost(), self._send_due(), self._compress_due())
+        swept = Swept(len(late) + self._wake_answered(), self._wake_lost(), self._send_due(), self._compress_due())
+        self.traces.once()
+        return swept
 
     def _date_back(self, now_s: int) -> None:
         """Celery dates what a worker took by that worker's clock: one that is ahead would keep it for so long."""

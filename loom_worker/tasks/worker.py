@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from loom_worker.lanes.readiness import Threads
 from loom_worker.memory.compress import Compressor
+from loom_worker.tasks.task_events import TaskEvents
+from loom_worker.trace.export import Exporter
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.deliver import Deliverer
 
@@ -15,6 +17,9 @@ class Worker:
     turns: TurnWorker
     webhooks: Deliverer
     summaries: Compressor
+    traces: Exporter
+    events: TaskEvents
+    """Reports that are to be sent."""
 
 
 _worker: Worker | None = None

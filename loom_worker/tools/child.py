@@ -6,6 +6,7 @@ kills the group (see ``loom_worker.tools.child_main``).
 """
 
 import contextlib
+import contextvars
 import json
 import logging
 import os
@@ -271,11 +272,13 @@ class CapturedOutput:
         """Start reading; the file is closed when it has ended."""
         self._err = err
         self._tool, self._lines = "process", 0
+        self._caller = contextvars.copy_context()
         threading.Thread(target=self._listen, name="what tools print", daemon=True).start()
 
     def begins(self, tool: str) -> None:
         """Log what is read from now on as this tool's."""
         self._tool, self._lines = tool, 0
+        self._caller = contextvars.copy_context()  # of the call's thread: what a log line is about
 
     def _listen(self) -> None:
         with self._err, open(self._err.fileno(), "rb", closefd=False) as err:
@@ -283,6 +286,7 @@ class CapturedOutput:
                 text = one_line(raw.decode("utf-8", "replace"), LINE_CHARS)
                 self._lines += bool(text)
                 if text and self._lines <= MAX_LINES:
-                    log.info("tool %s: %s", self._tool, text)
+                    self._caller.run(log.info, "tool %s: %s", self._tool, text)
                 elif text and self._lines == MAX_LINES + 1:
-                    log.warning("tool %s prints too much: the rest of this call's output is left out", self._tool)
+                    text = "tool %s prints too much: the rest of this call's output is left out"
+                    self._caller.run(log.warning, text, self._tool)

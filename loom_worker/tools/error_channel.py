@@ -31,8 +31,6 @@ TEXT_BYTES = 32 * 1024
 """Stored of a message, and of its detail; the middle of longer ones is left out."""
 READ_CHARS = 1_000_000
 """Of a message that are searched for secrets, from both ends: far more than is stored."""
-LOGGED_BYTES = 2_000
-"""Of a failure's text in the log, redacted: its beginning and its end."""
 CODE_CHARS = 40
 DETAIL_BYTES = 12 * 1024
 """Of an answer of get_error_detail, in UTF-8: less than what would become a reference itself."""
@@ -71,9 +69,6 @@ class Failures:
         summary, span_id = _summary(raw["message"], outcome.code), span_id_of(caller.turn_id, "tool", caller.call_id)
         new = NewAgentError(caller.lane, caller.turn_id, tool_name, summary, raw, span_id)
         error_id = self._stored(self._errors, new) if self._errors is not None else None
-        text = _cut("\n".join(filter(None, (raw.get(part) for part in ("message", "detail")))), LOGGED_BYTES)
-        ids = {"turn": new.turn_id} | ({"error_id": error_id} if error_id else {})
-        log.log(logging.ERROR if outcome.is_fault else logging.INFO, "tool %s failed: %s", tool_name, text, extra=ids)
         if error_id is None:
             whole = _read(outcome.content).strip() or NOTHING_SAID
             return f"Tool '{tool_name}' failed: {shortened(_coded(whole, outcome.code), FALLBACK_CHARS)}", None

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from loom_worker.core import crash_points
+from loom_worker.core import crash_points, log_context
 from loom_worker.core.errors import Fenced, Interrupted, LoomError, Unavailable
 from loom_worker.core.stopping import retry_until_stored
 from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call, Claim
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.store.claims import Idle
-from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.control import CancelRequests, Ownership
 from loom_worker.turn.ending import leave
 from loom_worker.turn.filtering import allowed
+from loom_worker.turn.reporting import call_work, tell_call, tell_verdict, turn_work, verdict_work
 from loom_worker.turn.run import advance, ticket
 from loom_worker.turn.scoring import scored
 from loom_worker.turn.waits import ModelWatch
@@ -56,12 +56,15 @@ def _serve_next(held: HeldLease, worker: TurnWorker) -> None:
             worker.lanes.drop(lease)
         case Claim() as claim:
             crash_points.reached("turn.claimed")
-            serve_claim(claim, held, worker)
+            with log_context.about({"request": claim.turn.request_id, **log_context.turn_ids(claim.turn)}):
+                serve_claim(claim, held, worker)
 
 
 def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
     """Run a turn that is ours, and leave its lane in a state from which it goes on."""
-    lane, lease = claim.turn.lane, held.lease
+    lane, lease, work = claim.turn.lane, held.lease, turn_work(claim.turn)
+    if not worker.is_isolated:  # else its parent has said so
+        worker.monitor.started(work)
     if _needs_own_process(claim, worker):
         _run_isolated(claim, held, worker)
         return
@@ -77,7 +80,8 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
             is_isolated=worker.is_isolated,
         )
         session = SessionContext(worker, runtime, claim)
-        watch = ModelWatch(claim.turn, worker.waits, asked=_asked(runtime, worker), clock_ms=worker.clock_ms)
+        provider, model = runtime.agent.provider or worker.settings.llm.provider, runtime.model.name
+        watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model, clock_ms=worker.clock_ms)
         execution = Execution(
             worker, claim, runtime, held, began_s, claim.turn.run_ms, ownership, cancel_requests, watch, session
         )
@@ -85,16 +89,22 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
     except Interrupted as error:
         log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
         _quietly(lambda: worker.claims.release(claim, run_ms=_run_ms(claim, began_s)))
+        worker.monitor.waits(work, "another worker", run_ms=_run_ms(claim, began_s))
         _wake_if(worker.lanes.release(lease), lane, worker)
     except Fenced as error:
         log.warning("fenced off: %s", error, extra={"turn": claim.turn.id})
+        # Should another worker have it, what that one reports takes the place of this.
+        worker.monitor.cancelled(work, "taken over, or deleted with its session", run_ms=_run_ms(claim, began_s))
         _wake_if(worker.lanes.release(lease), lane, worker)
     except Unavailable as error:
         log.warning("turn given back: %s", error, extra={"turn": claim.turn.id})
+        worker.monitor.waits(work, "the database", run_ms=_run_ms(claim, began_s))
         _quietly(lambda: worker.claims.release(claim, run_ms=_run_ms(claim, began_s)))
         _quietly(lambda: worker.lanes.release(lease, wait_ms=AGAIN_MS))
-    except Exception:  # the top of a task: whatever else failed counts as a death of the turn's owner, and is logged
+    except Exception as error:  # the top of a task: whatever else failed counts as a death of the owner, and is logged
         log.exception("turn failed unforeseen", extra={"turn": claim.turn.id})
+        why = f"another attempt, after {type(error).__name__}"
+        worker.monitor.waits(work, why, run_ms=_run_ms(claim, began_s))
         worker.lanes.release(lease, wait_ms=AGAIN_MS)
 
 
@@ -103,14 +113,11 @@ def _run_isolated(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
     status = worker.dispatcher.run_isolated(turn.lane, held.lease.token, turn.id, turn.fence)
     if status != 0:
         log.error("turn died in a process of its own", extra={"turn": turn.id, "status": status})
+        why = f"its end, as its process died with status {status}"
+        worker.monitor.waits(turn_work(turn), why, run_ms=turn.run_ms)
         _wake_if(worker.lanes.release(held.lease), turn.lane, worker)
     elif worker.claims.resume(turn.id, fence=turn.fence) is None:
         leave(held, turn, worker)
-
-
-def _asked(runtime: AgentRuntime, worker: TurnWorker) -> str:
-    """The model, for the log."""
-    return f"{runtime.model.name} ({runtime.agent.provider or worker.settings.llm.provider})"
 
 
 def _run_ms(claim: Claim, began_s: float) -> int:
@@ -123,6 +130,7 @@ def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> No
     owner = worker.calls.owner_of(turn_id, position)
     if owner is None:
         return
+    log_context.add(log_context.caller_ids(owner.caller, "tool", owner.caller.call_id))
     worker.content.catch_up()
     runtime = worker.agents.runtime(owner.agent, owner.choice, owner.caller.workspace)
     tool = runtime.tool(owner.tool)
@@ -132,6 +140,8 @@ def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> No
     if call is None:
         return
     crash_points.reached("tool.claimed")
+    work = call_work(call, owner.caller, is_known=tool is not None)
+    worker.monitor.started(work)
     outcome = allowed(_outcome(tool, call, owner.caller, worker), guardrails(runtime.agent, owner.rules).tool_result)
     crash_points.reached("tool.ran")
     store = partial(worker.tools.with_outcome, call, outcome, owner.caller)
@@ -139,8 +149,12 @@ def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> No
     close = partial(worker.calls.close, turn_id, done, concurrency=worker.settings.tools.concurrency)
     left = retry_until_stored(close, stopping=worker.stopping)
     if left is None:
+        worker.monitor.cancelled(work, "too late: its turn has ended or went on", run_ms=done.duration_ms or 0)
         return
     crash_points.reached("tool.journaled")
+    told = {"tool_name": done.name, "duration_ms": done.duration_ms, "error_id": done.error_id}
+    log.info("tool.%s", done.status, extra=told)
+    tell_call(work, done, outcome.code, worker.monitor)
     _quietly(lambda: worker.events.append(turn_id, [("tool_call.completed", done.as_json())], least=1))
     if left.next is not None:
         worker.dispatcher.call(turn_id, left.next)
@@ -159,6 +173,7 @@ def serve_verdict(turn_id: str, reply_n: int, position: int, send: int, worker: 
     answer = worker.verdicts.answer(turn_id, reply_n)
     if answer is None:
         return
+    log_context.add(log_context.caller_ids(answer.caller))
     worker.content.catch_up()
     runtime = worker.agents.runtime(answer.agent, answer.choice, answer.caller.workspace)
     by, now_ms = worker.name, worker.clock_ms()
@@ -166,11 +181,18 @@ def serve_verdict(turn_id: str, reply_n: int, position: int, send: int, worker: 
     if claimed is None:
         return
     crash_points.reached("judge.claimed")
+    work = verdict_work(claimed, turn_id=turn_id, session_id=answer.caller.session_id)
+    worker.monitor.started(work)
     done, settlement = scored(claimed, answer, runtime, worker)
     crash_points.reached("judge.scored")
     store = partial(worker.verdicts.close, answer.caller, done, settlement)
     left = retry_until_stored(store, stopping=worker.stopping)
     crash_points.reached("judge.stored")
+    if left is None:
+        worker.monitor.cancelled(work, "too late: its turn has ended or went on", run_ms=0)
+    else:
+        log.info("judge.%s", done.status, extra={"judge": done.name})
+        tell_verdict(work, done, worker.monitor)
     if left == 0:  # of a judge that was asked again this is another signal
         serve_wake(answer.caller.lane, f"{ticket(turn_id, reply_n)}:judge:{send}", worker)
 

@@ -18,10 +18,12 @@ from loom_worker.core.errors import (
     Unavailable,
 )
 from loom_worker.core.text import fence
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Caller
+from loom_worker.core.values.traces import Interval
 from loom_worker.core.values.turns import Call, Claim, Ending
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.events.rebuild import rebuild
@@ -51,6 +53,7 @@ from loom_worker.turn.ending import end
 from loom_worker.turn.filtering import allowed
 from loom_worker.turn.judging import NO_PANEL, Conclusion
 from loom_worker.turn.reply import ask, retell
+from loom_worker.turn.reporting import call_work, tell_call, tell_closed, tell_given_up, tell_wait
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import CallRules, Check, check
 from loom_worker.turn.waits import log_wait
@@ -168,7 +171,9 @@ def park(parked: Parked, execution: Execution, writer: EventWriter) -> None:
     state, verdicts = _marked_verdicts(state, parked.verdicts, execution, now_ms)
     log_wait(state, worker.waits, now_ms=now_ms)
     asks = {"status": "requires_action"} if any(call.is_waiting for call in state.calls) else {}
-    save(state, execution, writer, {"held_by": None, "parked_until_ms": now_ms + parked.wait_ms, **asks})
+    until_ms, trace = now_ms + parked.wait_ms, state.claim.trace_until(now_us(), "parked").as_json()
+    save(state, execution, writer, {"held_by": None, "parked_until_ms": until_ms, "trace": trace, **asks})
+    tell_wait(state, parked.wait_ms, execution)
     writer.flush()  # before others write: tool workers tell of their results
     must_wake = worker.lanes.park(execution.held.lease, wait_ms=parked.wait_ms)
     # An alert that our lease renewer has taken is not in the lane any more, even if nobody has reacted yet.
@@ -287,12 +292,15 @@ def _is_bounded(name: str, execution: Execution) -> bool:
 
 
 def _match(state: TurnState, execution: Execution, writer: EventWriter) -> TurnState:
+    began_us = now_us()
     found = execution.worker.knowledge.prompt_context(state.turn, execution.runtime)
+    took = Interval(began_us, now_us())
     if found.patterns:
         writer.emit("pattern.matched", {"patterns": list(found.patterns)})
     if found.skills:
         writer.emit("skill.used", {"skills": list(found.skills)})
-    return state.matched(found.text, as_text(execution.session.memory.recalled, fence), found.patterns)
+    recalled = as_text(execution.session.memory.recalled, fence)
+    return state.matched(found.text, recalled, found.patterns, took=took)
 
 
 def _call_here(state: TurnState, call: Call, execution: Execution, writer: EventWriter) -> TurnState:
@@ -305,10 +313,14 @@ def _call_here(state: TurnState, call: Call, execution: Execution, writer: Event
     if running is None or tool is None:
         raise Interrupted(f"Call {call.id} was taken by another worker.")
     turn = state.turn
-    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent)
+    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent, turn.trace_id)
+    work = call_work(running, caller, is_known=True)
+    worker.monitor.started(work)
     outcome = allowed(worker.tools.run(tool, call.arguments, caller), execution.guardrails.tool_result)
     done = replace(worker.tools.with_outcome(running, outcome, caller), finished_ms=worker.clock_ms())
-    return _close(state, (done,), execution, writer)
+    state = _store(state, (done,), execution, writer)
+    tell_call(work, done, outcome.code, worker.monitor)
+    return state
 
 
 def _approve(state: TurnState, calls: Sequence[Call], execution: Execution) -> TurnState:
@@ -320,6 +332,13 @@ def _approve(state: TurnState, calls: Sequence[Call], execution: Execution) -> T
 
 
 def _close(state: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
+    """Store and report ends of calls that no tool gave."""
+    state = _store(state, calls, execution, writer)
+    tell_closed(calls, state.turn, execution.runtime, execution.worker.monitor)
+    return state
+
+
+def _store(state: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
     """Store ends of calls; where another result came first, that one stays and is found at the next entry."""
     for call in calls:
         if execution.worker.calls.close(state.turn.id, call) is None:
@@ -331,6 +350,7 @@ def _close(state: TurnState, calls: Sequence[Call], execution: Execution, writer
 def _give_up(state: TurnState, dead: Sequence[Verdict], execution: Execution) -> TurnState:
     if not execution.worker.verdicts.give_up(state.claim, dead):
         raise Interrupted(f"A judge of turn {state.turn.id} gave its verdict after all.")
+    tell_given_up(dead, state.turn, execution.worker.monitor)
     return state.with_verdicts(dead)
 
 
@@ -340,7 +360,7 @@ def _conclude(state: TurnState, found: Conclusion, execution: Execution, writer:
     verdicts = [verdict.as_json(threshold) for verdict in state.verdicts_on(found.answer.n)]
     state = state.concluded(found.answer, found.judgement, verdicts=verdicts, correction=found.correction)
     writer.emit("judge.verdict", {**(state.judge or {}), "is_last": not found.correction})
-    log.info("turn judged", extra={"turn": state.turn.id, "status": str(found.judgement.score)})
+    log.info("judge.verdict", extra={"status": str(found.judgement.score)})
     crash_points.reached("judge.concluded")
     return state
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, TypeVar
 
+from loom_worker.core.monitor import UNMONITORED, Monitor
 from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.stopping import Stopping, retry_until_stored
 from loom_worker.core.values.agents import Agent, Alone, Content
@@ -29,6 +30,7 @@ from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.verdicts import Verdicts
 from loom_worker.tools.execution import ToolExecutor
+from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.turn.agent_runtime import AgentRuntime, AgentRuntimes, PromptKnowledge
 from loom_worker.turn.context import HISTORY_MESSAGES, rom_of
 from loom_worker.turn.control import CancelRequests, Ownership
@@ -96,9 +98,12 @@ class TurnWorker:
     waits: WaitTeller
     bodies: WebhookBodies
     stopping: Stopping
+    traces: Flusher | NoTraces = field(default_factory=NoTraces)
+    """Is told of traces that are to be exported."""
     flusher: EventFlusher = field(default_factory=EventFlusher)
     content: Content = field(default_factory=Alone)
     """Compares this process' content of agents with what others have accepted."""
+    monitor: Monitor = UNMONITORED
     is_isolated: bool = False
     """True in the process of a last attempt."""
     clock_ms: Callable[[], int] = field(default=now_ms)

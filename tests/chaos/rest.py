@@ -12,7 +12,7 @@ from tests.chaos.client import Clients
 from tests.chaos.world import World
 from tests.support.until import within
 
-QUEUES = ("turn", "tool", "judge", "webhook", "summary")
+QUEUES = ("turn", "tool", "judge", "webhook", "summary", "trace")
 SOON_MS = 40_000
 """A delivery that is due later is asked for anew: the third attempt comes after five minutes."""
 AHEAD_S = 600.0

@@ -170,7 +170,7 @@ class World:
         for n in range(self.plan.turn_workers):
             self.start_worker(f"turns-{n + 1}", "turn,judge", **environ)
         for n in range(self.plan.tool_workers):
-            self.start_worker(f"tools-{n + 1}", "tool,webhook,summary", **environ)
+            self.start_worker(f"tools-{n + 1}", "tool,webhook,summary,trace", **environ)
         until(lambda: self.all_beat() or self._cannot_start(), READY_S, "all workers are alive")
 
     def start_worker(self, name: str, queues: str, **environ: str) -> None:
@@ -191,7 +191,7 @@ class World:
         Args:
             faketime: path of that library.
         """
-        arguments = ("worker", "--queues", "turn,judge,tool,webhook,summary", "--name", name)
+        arguments = ("worker", "--queues", "turn,judge,tool,webhook,summary,trace", "--name", name)
         environ = {"LD_PRELOAD": faketime, "FAKETIME": "+3600s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
         command = (sys.executable, "-m", "tests.chaos.process", *arguments)
         self.crew.start(name, command, is_loom=False, environ=environ)

@@ -6,7 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from flower.urls import handlers
 from redis import Redis
 
 from loom_worker.core.settings import embedded_socket
+from loom_worker.runtime.flower import READ_ONLY
 from loom_worker.supervisor import home, valkey
 from loom_worker.supervisor.ready import listens
 from loom_worker.supervisor.specs import loom_command
+from loom_worker.tasks.app import QUEUES
 from tests.support.processes import killed_at_the_end
 from tests.support.shipped_patterns import share_index
 from tests.support.until import until
@@ -25,6 +28,18 @@ from tests.support.webhook_receiver import unused_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.takes(12)]
 HOST = "127.0.0.1"
+ASKING, CHANGING = ("GET",), ("POST", "PUT", "PATCH", "DELETE")
+READABLE = {
+    *("/", "/workers", "/tasks", "/broker", "/metrics", "/healthcheck", "/logout"),
+    *("/api/workers", "/api/tasks", "/api/task/types", "/api/queues/length"),
+}
+WEBSOCKET = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+Asking = Callable[..., urllib3.BaseHTTPResponse]
 
 
 class Machine:
@@ -43,10 +58,10 @@ class Machine:
         until(lambda: valkey.is_open(socket_path), 10, "Valkey takes connections")
         self.redis = Redis(unix_socket_path=str(socket_path), decode_responses=True, socket_timeout=5)
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, **settings: str) -> subprocess.Popen[bytes]:
         with (self.home / "output").open("ab") as output:
-            command = [*loom_command(), *arguments]
-            return subprocess.Popen(command, env=self.env, cwd=self.cwd, stdout=output, stderr=output)
+            command, env = [*loom_command(), *arguments], {**self.env, **settings}
+            return subprocess.Popen(command, env=env, cwd=self.cwd, stdout=output, stderr=output)
 
     def output(self) -> str:
         return (self.home / "output").read_text()
@@ -130,29 +145,80 @@ def test_beat_keeps_no_schedule_on_disk_and_ends_with_0(machine: Machine) -> Non
     assert list(machine.cwd.iterdir()) == []
 
 
+@contextmanager
+def flower_of(machine: Machine, *, password: str | None, **settings: str) -> Iterator[Asking]:
+    """`loom flower` as the settings say, asked by whoever has this password."""
+    port = unused_port()
+    process = machine.start("flower", LOOM_FLOWER_PORT=str(port), **settings)
+    headers = urllib3.make_headers(basic_auth=f"loom:{password}") if password else {}
+    with killed_at_the_end(process.pid), urllib3.PoolManager(retries=False, headers=headers) as web:
+        until(lambda: listens(HOST, port), 30, f"Flower listens: {machine.output()}")
+        yield lambda way, path, more=(): web.request(
+            way, f"http://{HOST}:{port}{path}", headers={**headers, **dict(more)}
+        )
+        assert machine.stop(process) == 0
+
+
 @pytest.mark.heavy
 def test_flower_tells_nothing_without_its_password_but_that_it_is_up_and_writes_nothing(machine: Machine) -> None:
-    port = unused_port()
-    url = f"http://{HOST}:{port}"
-    flower = machine.start("flower", "--port", str(port))
-    with killed_at_the_end(flower.pid), urllib3.PoolManager(retries=False) as web:
-        until(lambda: listens(HOST, port), 30, f"Flower listens: {machine.output()}")
-        ways = [(way, path) for path in flower_paths() for way in ("GET", "POST")]
-        asked = {(way, path): web.request(way, url + path) for way, path in ways}
+    with flower_of(machine, password=None) as ask:
+        asked = {(way, path): ask(way, path) for path in flower_paths() for way in (*ASKING, *CHANGING)}
         answered = {key: answer.data for key, answer in asked.items() if answer.status == 200}
         assert set(answered) == {("GET", "/healthcheck"), ("GET", "/logout")}
         assert answered["GET", "/healthcheck"] == b"OK"
-        assert {answer.status for answer in asked.values()} == {200, 401, 403, 404, 405}
-        assert {asked["GET", path].status for path in ("/", "/tasks", "/api/workers", "/metrics")} == {401}
-        wrong, right = (urllib3.make_headers(basic_auth=f"loom:{it}") for it in ("guess", password(machine)))
-        assert {web.request("GET", url + path, headers=wrong).status for path in ("/metrics", "/api/task/types")} == {
-            401
-        }
-        assert web.request("GET", f"{url}/api/task/types", headers=right).status == 200
-        metrics = web.request("GET", f"{url}/metrics", headers=right)
-        assert (metrics.status, b"# TYPE flower_worker_online gauge" in metrics.data) == (200, True)
-        assert machine.stop(flower) == 0
+        assert {answer.status for answer in asked.values()} == {200, 401, 404, 405}
+        assert {asked[way, path].status for way in CHANGING for path in flower_paths()} == {401}
+        assert {asked["GET", path].status for path in ("/", "/tasks", "/api/workers", "/metrics", "/broker")} == {401}
+        wrong = urllib3.make_headers(basic_auth="loom:guess").items()
+        assert {ask("GET", path, wrong).status for path in ("/metrics", "/api/task/types", "/broker")} == {401}
+        upgraded = {ask("GET", path, WEBSOCKET.items()).status for path in flower_paths()}
+        assert upgraded <= {200, 401, 404, 405}
     assert list(machine.cwd.iterdir()) == []
+
+
+@pytest.mark.heavy
+def test_a_reader_of_flower_sees_every_page_and_changes_nothing(machine: Machine) -> None:
+    with flower_of(machine, password=password(machine)) as ask:
+        seen = {path: ask("GET", path).status for path in flower_paths()}
+        assert {path for path, status in seen.items() if status == 200} == READABLE
+        assert set(seen.values()) == {200, 400, 404, 405, 503}
+        assert [path for path, status in seen.items() if status == 503] == ["/api/task/result/x"]  # there are none
+        told = {(way, path): ask(way, path) for path in flower_paths() for way in CHANGING}
+        assert {answer.status for answer in told.values()} == {403}
+        assert {answer.data.decode() for answer in told.values()} == {READ_ONLY}
+        assert "LOOM_FLOWER_CONTROL=1" in READ_ONLY
+        assert "# TYPE flower_worker_online gauge" in ask("GET", "/metrics").data.decode()
+        queues = ask("GET", "/api/queues/length").json()["active_queues"]
+        assert [queue["name"] for queue in queues] == list(QUEUES)
+        page = ask("GET", "/broker").data.decode()
+        assert [queue for queue in QUEUES if f"<td>{queue}</td>" not in page] == []
+    assert list(machine.cwd.iterdir()) == []
+
+
+@pytest.mark.heavy
+def test_a_setting_lets_flowers_password_control_workers(machine: Machine) -> None:
+    with flower_of(machine, password=password(machine), LOOM_FLOWER_CONTROL="1") as ask:
+        assert ask("POST", "/api/worker/shutdown/nobody").status == 404
+        revoked = ask("POST", "/api/task/revoke/nothing")
+        assert (revoked.status, revoked.json()) == (200, {"message": "Revoked 'nothing'"})
+    with flower_of(machine, password=None, LOOM_FLOWER_CONTROL="1") as ask:
+        assert {ask("POST", path).status for path in flower_paths()} == {401, 403, 404, 405}
+
+
+@pytest.mark.heavy
+def test_flower_knows_a_worker_that_came_after_it_without_being_asked_for_it(machine: Machine) -> None:
+    with flower_of(machine, password=password(machine)) as ask:
+        worker = machine.start("worker", "--queues", "tool,webhook", "--name", "late", "--concurrency", "2")
+        with killed_at_the_end(worker.pid):
+
+            def queues() -> set[str]:
+                # Not /worker/<name>, which would have Flower ask.
+                workers = ask("GET", "/api/workers").json().items()
+                found = [info.get("active_queues", ()) for name, info in workers if name.startswith("late@")]
+                return {queue["name"] for queue in found[0]} if found else set()
+
+            until(lambda: queues() == {"tool", "webhook"}, 60, f"Flower knows its queues: {machine.output()}")
+            machine.stop(worker)
 
 
 def flower_paths() -> set[str]:

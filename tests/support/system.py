@@ -79,7 +79,10 @@ class System:
     """`loom up`, for ``with``; started again on the same home by ``start`` after ``stop`` or ``kill_supervisor``."""
 
     def __init__(self, home: Path, **environ: str) -> None:
-        """Args: environ: LOOM_* and ANTHROPIC_* variables; none of this process' own are handed on."""
+        """Args: environ: LOOM_* and ANTHROPIC_* variables; none of this process' own are handed on.
+
+        With LOOM_KEY requests show that key, as commands do.
+        """
         self.home = home
         self.url = ""
         self.run_by: tuple[str, ...] = ()
@@ -281,7 +284,9 @@ class System:
         return next((name for name, child in self.children.items() if child == pid), None)
 
     def _ask(self, method: str, path: str, body: Json | None, headers: Mapping[str, str] | None) -> Answer:
-        answer = self._pool.request(method, self.url + path, json=body, headers=headers, timeout=TURN_S)
+        key = {"Authorization": f"Bearer {self.environ['LOOM_KEY']}"} if "LOOM_KEY" in self.environ else {}
+        shown = {**key, **(headers or {})}
+        answer = self._pool.request(method, self.url + path, json=body, headers=shown, timeout=TURN_S)
         return Answer(answer.status, answer.headers, answer.data)
 
     def _has_ended(self) -> bool:

@@ -18,6 +18,8 @@ COMMANDS = "commands"
 """LOOM_KEY: what commands show; no process that runs on needs it."""
 WEBHOOKS = "webhooks"
 """LOOM_WEBHOOK_SECRET."""
+TRACES = "traces"
+"""LOOM_TRACE_HEADERS."""
 DATA = "data"
 """LOOM_BACKEND_URL."""
 
@@ -25,6 +27,7 @@ _GROUPS: Mapping[str, str] = {
     "LOOM_API_KEYS": CLIENTS,
     "LOOM_KEY": COMMANDS,
     "LOOM_WEBHOOK_SECRET": WEBHOOKS,
+    "LOOM_TRACE_HEADERS": TRACES,
     "LOOM_BACKEND_URL": DATA,
 }
 
@@ -33,7 +36,7 @@ Needs = frozenset[str]
 WEB: Needs = frozenset({NAMED, CLIENTS, DATA})
 """It lists the tools of agents, for which it may have to start MCP servers."""
 PREPARE: Needs = frozenset({DATA})
-EVERYTHING: Needs = frozenset({PROVIDER, NAMED, CLIENTS, WEBHOOKS, DATA})
+EVERYTHING: Needs = frozenset({PROVIDER, NAMED, CLIENTS, WEBHOOKS, TRACES, DATA})
 """`loom up`, which hands each process its own."""
 NOTHING: Needs = frozenset()
 """Beat, Flower, the Redis server."""
@@ -43,6 +46,7 @@ _OF_QUEUES: Mapping[str, Needs] = {
     "judge": frozenset({PROVIDER, NAMED, DATA}),
     "summary": frozenset({PROVIDER, NAMED, DATA}),
     "webhook": frozenset({WEBHOOKS}),
+    "trace": frozenset({TRACES}),
 }
 
 INHERITED = frozenset(
@@ -106,6 +110,7 @@ def handed_on(settings: Settings) -> dict[str, str]:
         "LOOM_DATABASE_URL": settings.database_url,
         "LOOM_BACKEND_URL": settings.backend_url,
         "LOOM_WEBHOOK_SECRET": settings.webhook.secret,
+        "LOOM_TRACE_ENDPOINT": settings.trace.endpoint,
         **{NAMED_PREFIX + name: value for name, value in settings.secrets.items()},
     }
     return {name: value for name, value in given.items() if value}
@@ -119,6 +124,7 @@ def _with(settings: Settings, needs: Needs) -> Settings:
         web=settings.web if CLIENTS in needs else replace(settings.web, api_keys={}),
         key=settings.key if COMMANDS in needs else None,
         webhook=settings.webhook if WEBHOOKS in needs else replace(settings.webhook, secret=None),
+        trace=settings.trace if TRACES in needs else replace(settings.trace, headers={}),
     )
 
 

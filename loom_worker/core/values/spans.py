@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, Self
 
 from loom_worker.core.values.json import Json, rfc3339_us
 
@@ -69,6 +69,26 @@ class TraceSpan:
             "status": self.status,
             "status_message": self.status_message,
         }
+
+    def as_row(self) -> Json:
+        """The span as it is stored."""
+        events = [{"name": event.name, "at_us": event.at_us, "attributes": event.attributes} for event in self.events]
+        return {**{name: getattr(self, name) for name in self.__slots__}, "events": events}
+
+    @classmethod
+    def of_row(cls, row: Json) -> Self:
+        """Read what ``as_row`` wrote."""
+        return cls(**{**row, "events": tuple(SpanEvent(**event) for event in row["events"])})
+
+
+@dataclass(frozen=True, slots=True)
+class LaterSpans:
+    """Spans of what follows a turn's end, or goes on beside it; they are stored as such."""
+
+    turn_id: str
+    spans: tuple[TraceSpan, ...]
+    is_exported: bool = False
+    """True: they are exported, too, unless the client records no trace of the turn."""
 
 
 def span_id_of(turn_id: str, *part: str) -> str:

@@ -1,5 +1,4 @@
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -13,16 +12,14 @@ from click.testing import CliRunner
 from loom_worker.cli.main import main
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
+from tests.support.log_lines import logging_as_it_was
 
 
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
     """Commands that run processes set logging up for the whole process; here that is the tests' own."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    with logging_as_it_was():
+        yield
 
 
 @pytest.mark.parametrize(

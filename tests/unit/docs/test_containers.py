@@ -21,7 +21,7 @@ OURS = sorted(name for name, service in SERVICES.items() if service["image"] == 
 ONE_SHOT = "prepare"
 CONTAINERS_OWN = {
     *("LOOM_HOME", "LOOM_DATABASE_URL", "LOOM_BLOB_DIR", "LOOM_REDIS_URL", "LOOM_PROVIDER", "LOOM_HOST", "LOOM_PORT"),
-    *("LOOM_AGENTS_DIR", "LOOM_PATTERNS_DIR", "LOOM_WORKSPACES_DIR"),
+    *("LOOM_AGENTS_DIR", "LOOM_PATTERNS_DIR", "LOOM_WORKSPACES_DIR", "LOOM_FLOWER_ADDRESS", "LOOM_FLOWER_PORT"),
 }
 """What is not handed on, as it follows from the containers; all else is."""
 NEEDS = {
@@ -77,6 +77,7 @@ def test_what_listens_to_strangers_insists_on_keys_and_what_sends_webhooks_on_a_
     [sender] = [name for name in OURS if "webhook" in str(SERVICES[name]["command"])]
     assert SERVICES[sender]["environment"]["LOOM_WEBHOOK_SECRET"].startswith("${LOOM_WEBHOOK_SECRET:?")
     assert SERVICES["web"]["environment"]["LOOM_HOST"] == "0.0.0.0"
+    assert SERVICES["flower"]["environment"]["LOOM_FLOWER_ADDRESS"] == "0.0.0.0"
     ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
     assert ports
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
@@ -133,6 +134,7 @@ def test_every_setting_that_the_docs_name_reaches_each_container_that_may_have_i
     needs = process_env.of_worker(options[1].split(",")) if command == "worker" else NEEDS[command]
     may_have = set(process_env.of_process(dict.fromkeys(told, "x"), needs)) | {"LOOM_BACKEND_URL"}
     listening = {"LOOM_HOST", "LOOM_PORT"} if command != "web" else set()
+    listening |= {key for key in KNOWN if key.startswith("LOOM_FLOWER_")} if command != "flower" else set()
     given = SERVICES[name]["environment"]
     assert sorted(may_have - listening - set(given)) == []
     handed_on = {key: value for key, value in given.items() if value.startswith("${") and key != "LOOM_PROVIDER"}

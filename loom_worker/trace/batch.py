@@ -1,0 +1,78 @@
+"""Spans as they leave, as many together as one request may have. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from loom_worker.core.values.spans import TraceSpan
+from loom_worker.store.trace_outbox import TraceEntry
+from loom_worker.trace import otlp
+from loom_worker.trace.limits import fitted
+from loom_worker.trace.redact import redacted_span
+
+MOST_SPANS = 100
+MOST_BYTES = 1_000_000
+"""Of one request, before it is compressed."""
+ENVELOPE_BYTES = 4_000
+"""Kept free for what stands around the spans."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A span as it leaves."""
+
+    span: TraceSpan
+    encoded: bytes
+    """In JSON."""
+
+    @classmethod
+    def of(cls, span: TraceSpan) -> "Prepared":
+        """Redacted, small enough, encoded."""
+        small = fitted(redacted_span(span), lambda each: len(otlp.encoded_span(each)))
+        return cls(small, otlp.encoded_span(small))
+
+
+@dataclass(slots=True)
+class Batch:
+    """The spans of one request."""
+
+    spans: list[Prepared] = field(default_factory=list)
+    done: list[int] = field(default_factory=list)
+    """Entries of the outbox of which all spans are in this batch or an earlier one."""
+    partial: int | None = None
+    """The entry of which more spans follow."""
+    following: int = 0
+    """How many."""
+    size_bytes: int = ENVELOPE_BYTES
+
+    def has_room_for(self, each: Prepared) -> bool:
+        """True if it fits in."""
+        return len(self.spans) < MOST_SPANS and self.size_bytes + len(each.encoded) + 1 <= MOST_BYTES
+
+    def add(self, each: Prepared) -> None:
+        """Add a span."""
+        self.spans.append(each)
+        self.size_bytes += len(each.encoded) + 1
+
+
+def batches(entries: Sequence[TraceEntry], made: Mapping[str, tuple[TraceSpan, ...]]) -> Iterator[Batch]:
+    """All spans of these entries; each once, though a turn's end and a later span may both name it.
+
+    Args:
+        made: the spans of each turn.
+    """
+    batch, seen = Batch(), set[tuple[str, str]]()
+    for entry in entries:
+        own = made.get(entry.turn_id, ()) if entry.later is None else (entry.later,)
+        new = {(span.trace_id, span.span_id): span for span in own if span.end_us is not None}
+        left = [span for key, span in new.items() if key not in seen]
+        seen.update(new)
+        for position, span in enumerate(left):
+            each = Prepared.of(span)
+            if not batch.has_room_for(each):
+                if position:
+                    batch.partial, batch.following = entry.n, len(left) - position
+                yield batch
+                batch = Batch()
+            batch.add(each)
+        batch.done.append(entry.n)
+    yield batch

@@ -1,0 +1,118 @@
+"""One request to the collector, and what its answer means; whatever the collector does ends within the deadline."""
+
+import gzip
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from loom_worker.core.errors import Invalid, Transient
+from loom_worker.core.settings import TraceSettings
+from loom_worker.guard.net.address import Lookup, Target, target
+from loom_worker.guard.net.dial import Deadline, resolve_in_time
+from loom_worker.guard.net.http import HttpRequest, HttpResponse, retry_after_s, send_request
+
+PATH = "/v1/traces"
+TIMEOUT_S = 10.0
+"""Of one request: name server, connection, TLS, answer. OpenTelemetry's own exporters have the same default."""
+GZIP_BYTES = 4 * 1024
+"""From this size on a body is compressed, which every OTLP server must take (OTLP, Binary Protobuf Encoding)."""
+GZIP_LEVEL = 1
+MAX_RESPONSE_BYTES = 64 * 1024
+_AGAIN = frozenset({408, 429})
+_TYPES = {"json": "application/json", "protobuf": "application/x-protobuf"}
+
+Loss = Literal["unreachable", "unavailable", "refused"]
+"""Why spans were not taken: nothing answered, it answered that it cannot now, or that it never will."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one request."""
+
+    loss: Loss | None = None
+    """None: the collector took the spans."""
+    detail: str = ""
+    """Why it did not, for people."""
+    rejected: int = 0
+    """Spans of the request that it took otherwise, and threw away."""
+    retry_after_s: float | None = None
+    """The pause that the collector asks for."""
+
+    @property
+    def may_retry(self) -> bool:
+        """True if another try may help."""
+        return self.loss in ("unreachable", "unavailable")
+
+
+class Collector:
+    """Posts bodies to the address of the settings, which is the operator's own and may be a private one."""
+
+    def __init__(
+        self, settings: TraceSettings, *, timeout_s: float = TIMEOUT_S, lookup: Lookup = socket.getaddrinfo
+    ) -> None:
+        self._settings = settings
+        self._timeout_s = timeout_s
+        self._lookup = lookup
+
+    def post(self, body: bytes, *, now_s: float) -> Outcome:
+        """Post an ExportTraceServiceRequest once, without following redirects or using a proxy.
+
+        Args:
+            now_s: seconds since 1970; a date in Retry-After counts from it.
+        """
+        deadline = Deadline(self._timeout_s)
+        try:
+            receiver = self._target()
+            addresses = resolve_in_time(receiver, deadline, allow_private=True, lookup=self._lookup)
+            request = self._request(receiver, body)
+            response = send_request(receiver, addresses, request, deadline=deadline, max_bytes=MAX_RESPONSE_BYTES)
+        except Invalid as error:
+            return Outcome("refused", str(error))
+        except Transient as error:
+            return Outcome("unreachable", str(error))
+        return self._outcome(response, now_s=now_s)
+
+    def _target(self) -> Target:
+        base = (self._settings.endpoint or "").rstrip("/")
+        return target(base if base.endswith(PATH) else base + PATH, allow_private=True)
+
+    def _request(self, receiver: Target, body: bytes) -> HttpRequest:
+        headers = {**self._settings.headers, "Content-Type": _TYPES[self._settings.protocol]}
+        if len(body) >= GZIP_BYTES:
+            headers["Content-Encoding"] = "gzip"
+            body = gzip.compress(body, GZIP_LEVEL)
+        return HttpRequest("POST", receiver.path, headers, body)
+
+    def _outcome(self, response: HttpResponse, *, now_s: float) -> Outcome:
+        status = response.status
+        if 200 <= status < 300:
+            return Outcome(rejected=self._rejected(response))
+        detail = f"HTTP {status}"
+        if status in _AGAIN or status >= 500:
+            pause_s = retry_after_s(response.headers.get("Retry-After"), now_s=now_s)
+            return Outcome("unavailable", detail, retry_after_s=pause_s)
+        if 300 <= status < 400:
+            detail += "; redirects are not followed"
+        return Outcome("refused", detail)
+
+    def _rejected(self, response: HttpResponse) -> int:
+        if self._settings.protocol == "protobuf" and not _is_json(response.headers):
+            from loom_worker.trace import otlp_protobuf
+
+            return max(0, otlp_protobuf.rejected_spans(response.body))
+        return rejected_spans(response.body)
+
+
+def rejected_spans(body: bytes) -> int:
+    """How many spans the JSON of an answer says were not taken; 0 for an answer that cannot be read."""
+    try:
+        answer: Any = json.loads(body)
+        return max(0, int(answer["partialSuccess"]["rejectedSpans"]))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return 0
+
+
+def _is_json(headers: Mapping[str, str]) -> bool:
+    return (headers.get("Content-Type") or "").startswith("application/json")

@@ -1,0 +1,194 @@
+"""Flower shows each turn, tool call, judge and delivery with its own outcome, and nothing that a user wrote."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.journeys.conftest import paid
+from tests.support.flower_client import FlowerClient, Json
+from tests.support.messages_server import Hang, MessagesServer, Say, failure
+from tests.support.messages_wire import WireCall, answer, sse
+from tests.support.system import System
+from tests.support.until import until
+from tests.support.webhook_receiver import Answer, WebhookReceiver
+
+pytestmark = [pytest.mark.journey, pytest.mark.takes(30)]
+
+SECRET = "chrysanthemum"
+"""Stands in all that users, models and tools of these tests say."""
+HALF = sse(answer("the first half and the second half"))
+
+
+@pytest.fixture
+def flower(system: System) -> Iterator[FlowerClient]:
+    with FlowerClient.of(system.state["flower_url"], system.home) as client:
+        yield client
+
+
+def shown(flower: FlowerClient, task_id: str, *states: str) -> Json:
+    """A task once Flower shows it in one of these states, by default a final one."""
+    task = until(lambda: flower.task(task_id, *states), 20, f"Flower shows {task_id}")
+    assert task is not None
+    return task
+
+
+def call_of(flower: FlowerClient, turn_id: str) -> Json:
+    """The one tool call of a turn, once it has ended."""
+
+    def ended() -> Json | None:
+        found = flower.parts_of(turn_id, "loom.tool.call")
+        return found[0] if [task["state"] for task in found if task["state"] != "STARTED"] else None
+
+    task = until(ended, 20, "Flower shows the call")
+    assert task is not None
+    return task
+
+
+def test_a_completed_turn_is_a_success_with_its_ids_and_its_own_times(
+    server: MessagesServer, system: System, flower: FlowerClient
+) -> None:
+    server.then(Say("", [WireCall("toolu_count", "count", {"n": 1})]), Say(f"Two, {SECRET}."))
+    turn = system.ended(system.submit("flower-good", f"Count, {SECRET}.", agent="payer"))
+    task = shown(flower, turn["id"])
+    assert (task["name"], task["state"], task["result"]) == ("loom.turn.run", "SUCCESS", "completed")
+    assert task["args"] == repr((turn["id"], "flower-good"))
+    assert task["runtime"] * 1000 == pytest.approx(turn["timings"]["run_ms"])
+    assert task["started"] - task["received"] == pytest.approx(turn["timings"]["queued_ms"] / 1000, abs=0.002)
+    call = call_of(flower, turn["id"])
+    assert (call["state"], call["result"], call["kwargs"]) == ("SUCCESS", "completed", "{'tool': 'count'}")
+    assert call["args"] == repr((turn["id"], "flower-good", "toolu_count"))
+    assert call["uuid"] in flower.page(f"/task/{turn['id']}")
+
+
+def test_a_turn_that_its_provider_refuses_is_a_failure_with_the_reason(
+    server: MessagesServer, system: System, flower: FlowerClient
+) -> None:
+    server.then(failure(403, "permission_error", f"not with this {SECRET}"))
+    turn = system.ended(system.submit("flower-refused", f"May I, {SECRET}?"))
+    task = shown(flower, turn["id"])
+    assert (task["state"], task["result"]) == ("FAILURE", None)
+    assert task["exception"] == f"failed: provider ({turn['error']['error_id']})"
+    assert "failed: provider" in flower.page(f"/task/{turn['id']}")
+    assert "badge text-bg-danger" in flower.page(f"/task/{turn['id']}")
+
+
+def test_a_turn_without_budget_is_a_failure(server: MessagesServer, system: System, flower: FlowerClient) -> None:
+    turn = system.ended(system.submit("flower-poor", f"Tell me, {SECRET}.", budget={"tokens": 1}))
+    assert turn["status"] == "incomplete"
+    task = shown(flower, turn["id"])
+    assert (task["state"], task["exception"]) == ("FAILURE", "incomplete: budget")
+
+
+def test_a_turn_that_waits_for_a_person_is_no_success_and_stays_the_same_task(
+    server: MessagesServer, system: System, flower: FlowerClient
+) -> None:
+    server.then(Say("", [WireCall("toolu_pay", "pay", {"amount": 7, "to": SECRET})]), Say("Paid."))
+    turn_id = system.submit("flower-asks", f"Pay {SECRET}.", agent="payer")
+    until(lambda: system.turn(turn_id)["status"] == "requires_action", 20, "it waits")
+    waits = shown(flower, turn_id, "RETRY")
+    assert (waits["result"], waits["exception"]) == ("waits for a person", None)
+    assert system.post(f"/v1/turns/{turn_id}/approvals/toolu_pay", {"decision": "approve"}).status == 200
+    system.ended(turn_id)
+    task = shown(flower, turn_id)
+    assert (task["state"], task["result"], task["started"]) == ("SUCCESS", "completed", waits["started"])
+    assert paid(system, "flower-asks") == [7]
+    assert call_of(flower, turn_id)["state"] == "SUCCESS"
+
+
+def test_a_cancelled_turn_is_revoked(server: MessagesServer, system: System, flower: FlowerClient) -> None:
+    server.then(Hang(threading.Event(), HALF, after_bytes=len(HALF) // 2))
+    turn_id = system.submit("flower-stop", f"What is it, {SECRET}?")
+    shown(flower, turn_id, "STARTED")
+    assert system.post(f"/v1/turns/{turn_id}/cancel").status == 202
+    system.ended(turn_id)
+    task = shown(flower, turn_id)
+    assert (task["state"], task["result"]) == ("REVOKED", "cancelled: interrupt")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "why"),
+    [("broken", {}, "failed"), ("count", {"n": -1}, "failed: INVALID_INPUT"), (SECRET, {}, "failed")],
+)
+def test_a_tool_call_that_fails_is_a_failure_of_its_own(
+    server: MessagesServer, system: System, flower: FlowerClient, name: str, arguments: Json, why: str
+) -> None:
+    server.then(Say("", [WireCall("toolu_1", name, arguments)]), Say("It did not work."))
+    turn = system.ended(system.submit(f"flower-{len(name)}", f"Try {SECRET}.", agent="payer"))
+    assert turn["tool_calls"][0]["status"] == "failed"
+    call = call_of(flower, turn["id"])
+    assert (call["state"], call["exception"], call["result"]) == ("FAILURE", why, None)
+    assert shown(flower, turn["id"])["state"] == "SUCCESS"
+
+
+def test_each_attempt_at_a_delivery_is_a_task_with_its_own_outcome(
+    server: MessagesServer, system: System, flower: FlowerClient
+) -> None:
+    with WebhookReceiver() as receiver:
+        receiver.answer_with(Answer(status=503, body=SECRET.encode()), Answer())
+        server.then(Say("Told."))
+        turn_id = system.submit("flower-told", "hello", webhook=f"{receiver.url}/{SECRET}")
+        receiver.wait_for(2, timeout_s=60)
+
+        def attempts() -> list[Json]:
+            found = flower.parts_of(turn_id, "loom.webhook.deliver")
+            return found if [task["state"] for task in found].count("SUCCESS") == 1 else []
+
+        first, second = sorted(until(attempts, 20, "Flower shows both"), key=lambda task: str(task["uuid"]))
+    assert (first["state"], first["exception"]) == ("FAILURE", "HTTP 503; tried again later")
+    assert (second["state"], second["result"]) == ("SUCCESS", "HTTP 200")
+    assert turn_id in first["args"]
+
+
+@pytest.mark.heavy
+def test_a_turn_whose_worker_is_killed_goes_on_as_the_same_task_on_another(
+    server: MessagesServer, system: System, flower: FlowerClient
+) -> None:
+    server.then(Hang(threading.Event(), HALF, after_bytes=0), Say("At last."))
+    turn_id = system.submit("flower-killed", f"hello {SECRET}")
+    started = shown(flower, turn_id, "STARTED")
+    name = until(lambda: system.holder(turn_id), 10, "somebody runs it")
+    assert name is not None
+    system.kill(name)
+    assert system.ended(turn_id)["output_text"] == "At last."
+    task = shown(flower, turn_id)
+    assert (task["state"], task["started"], task["received"]) == ("SUCCESS", started["started"], started["received"])
+
+
+@pytest.mark.heavy
+def test_a_turn_that_kills_its_workers_is_a_failure_that_says_so(
+    server: MessagesServer, system: System, flower: FlowerClient
+) -> None:
+    server.then(Hang(threading.Event(), HALF, after_bytes=0))
+    turn_id = system.submit("flower-dead", f"hello {SECRET}", max_attempts=1)
+    name = until(lambda: system.holder(turn_id), 10, "somebody runs it")
+    assert name is not None
+    system.kill(name)
+    assert system.ended(turn_id)["reason"] == "dead"
+    assert shown(flower, turn_id)["exception"].startswith("failed: dead")
+
+
+def test_nothing_that_a_user_a_model_or_a_tool_wrote_stands_in_flower(
+    server: MessagesServer, system: System, flower: FlowerClient
+) -> None:
+    server.then(Say("", [WireCall("toolu_1", "connect", {"shop": SECRET})]), Say(f"No {SECRET}."))
+    turn_id = system.submit("flower-hush", f"Ask {SECRET}.", agent="payer", metadata={"for": SECRET})
+    system.ended(turn_id)
+    shown(flower, turn_id)
+    tasks = flower.tasks()
+    workers = sorted({task["worker"] for task in tasks.values()})
+    table = "/tasks/datatable?draw=1&start=0&length=1000&order[0][column]=0&columns[0][data]=name"
+    paths = ["/", "/tasks", "/broker", "/metrics", "/api/tasks", "/api/workers", table]
+    paths += [f"/worker/{name}" for name in workers] + [f"/task/{each}" for each in tasks]
+    for path in paths:
+        assert SECRET not in flower.page(path), path
+    assert turn_id in flower.page(table)
+    assert len(workers) >= 2
+
+
+def test_no_task_of_a_message_is_shown_and_none_stays_behind(system: System, flower: FlowerClient) -> None:
+    states = {task["state"] for task in flower.tasks().values() if "flower-" in task["args"]}
+    assert states <= {"SUCCESS", "FAILURE", "REVOKED"}
+    lanes = [lane for (lane,) in system.rows("SELECT lane FROM sessions")]
+    listed = flower.page("/api/tasks")
+    assert [lane for lane in lanes if lane in listed.replace("summary:" + lane, "")] == []
