@@ -18,7 +18,7 @@ from loom_worker.runtime.components import Components
 from loom_worker.runtime.installation import Inspection
 from loom_worker.runtime.sweeping import keep_logging
 from loom_worker.tasks.app import app, configure
-from loom_worker.tasks.repairs import CalmEvents
+from loom_worker.tasks.calm_events import CalmEvents
 
 log = logging.getLogger(__name__)
 
