@@ -151,14 +151,14 @@ def test_a_worker_is_asked_once_it_is_heard_of_until_it_is_known(state: LoomStat
 
 def test_the_rest_is_sent_over_the_broker_when_no_loop_runs(app: Celery, valkey: redis.Redis) -> None:
     read: list[dict[str, Any]] = []
-    with app.connection_for_read() as connection:
-        receiver = EventReceiver(connection, handlers={"*": read.append}, app=app)
-        with receiver.consumer_context() as (_, _channel, _consumers):
+    with app.connection_for_read() as given:
+        receiver = EventReceiver(given, handlers={"*": read.append}, app=app)
+        with receiver.consumer_context() as (connection, _channel, _consumers):
 
             def listens() -> bool:
                 with contextlib.suppress(TimeoutError):
                     connection.drain_events(timeout=0.01)
-                return bool(valkey.pubsub_numpat())
+                return bool(valkey.pubsub_numpat() or valkey.pubsub_channels())
 
             until(listens, 10, "the receiver listens")
             events = TaskEvents()
