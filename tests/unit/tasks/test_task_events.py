@@ -8,6 +8,7 @@ import redis
 from celery import Celery
 from celery.events import EventReceiver
 from celery.events.dispatcher import EventDispatcher
+from flower.inspector import Inspector
 from kombu import Connection
 
 from loom_worker.core.monitor import Work
@@ -140,12 +141,15 @@ def test_a_worker_is_asked_once_it_is_heard_of_until_it_is_known(state: LoomStat
         state.event(event)
 
     heard("worker-heartbeat")
+    flower.workers["w@host"] = {"conf": {}}
     heard("worker-heartbeat")
     assert flower.asked == ["w@host", "w@host"]
-    flower.workers["w@host"] = {}
+    flower.workers["w@host"] = dict.fromkeys(Inspector.inspect_methods)
     heard("worker-heartbeat")
     assert len(flower.asked) == 2
     heard("worker-online")
+    assert (flower.workers, len(flower.asked)) == ({}, 2)
+    heard("worker-heartbeat")
     assert len(flower.asked) == 3
 
 
