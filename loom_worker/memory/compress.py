@@ -220,7 +220,8 @@ class Compressor:
             return None
         metrics.COMPRESSIONS.count(change.kind, "heuristic" if change.by == "heuristic" else "model")
         log.info("memory.%s", change.kind, extra={"session": session_id, **change.as_json()})
-        work.made.append(f"{change.kind} by {change.by}")
+        has_failed = change.by == summarize.HEURISTIC and work.rules.model is not None
+        work.made.append(f"{change.kind} by {change.by}" + (", as the model failed" if has_failed else ""))
         return step.after
 
     def _next(self, lane: str, state: MemoryState, rules: CompressionRules) -> _Step | None:
