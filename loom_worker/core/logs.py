@@ -20,10 +20,10 @@ from loom_worker.core.settings import LogSettings
 log = logging.getLogger(__name__)
 
 IDS = (
-    *("trace_id", "span_id", "workspace", "session", "turn", "call", "lane", "request", "delivery", "task", "worker"),
-    *("error_id", "tool_name", "judge", "key", "rotated_from"),
+    *("workspace", "session", "turn", "call", "tool_name", "judge", "error_id", "delivery", "key", "rotated_from"),
     *("status", "duration_ms", "attempt", "http_status", "late", "lost", "due", "sessions", "keys"),
     *("kind", "messages", "from_tokens", "to_tokens", "by"),
+    *("request", "lane", "task", "worker", "trace_id", "span_id"),
 )
 """Extra fields that are written if a record or its thread (``log_context``) has them."""
 MOST_ID_CHARS = 200
