@@ -56,16 +56,15 @@ def turn_ids(turn: Turn, *part: str) -> dict[str, object]:
     return {**owner, **trace_ids(turn.trace_id, turn.id, *part)}
 
 
-def caller_ids(caller: Caller, trace_id: str | None, *part: str) -> dict[str, object]:
-    """The ids of a line about a tool call, or about what a judge does for a turn.
+def caller_ids(caller: Caller, *part: str) -> dict[str, object]:
+    """The ids of a line about what is done on behalf of a turn, such as a tool call.
 
     Args:
-        trace_id: of the turn.
-        part: the span of the call, see ``span_id_of``; empty for a judge, whose lines are about the turn.
+        part: its span, see ``span_id_of``.
     """
     owner = {"session": caller.session_id, "turn": caller.turn_id, "lane": caller.lane}
-    call = {"call": caller.call_id} if part else {}
-    return {**owner, **call, **trace_ids(trace_id, caller.turn_id, *part)}
+    call = {"call": caller.call_id} if part[:1] == ("tool",) else {}
+    return {**owner, **call, **trace_ids(caller.trace_id, caller.turn_id, *part)}
 
 
 def trace_ids(trace_id: str | None, turn_id: str, *part: str) -> dict[str, object]:

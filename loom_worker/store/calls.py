@@ -18,7 +18,7 @@ from loom_worker.store.claims import RULES, check_fence
 from loom_worker.store.database import Database
 from loom_worker.store.schema import agent_errors, blobs, calls, sessions, turns, unfinished
 
-_DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval", "guard")
+_DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval", "guard", "trace")
 """Columns that the end of a call sets."""
 HOUR_MS = 3600 * 1000
 
@@ -34,8 +34,6 @@ class CallOwner:
     caller: Caller
     rules: Rules = NO_RULES
     """Of its workspace."""
-    trace_id: str | None = None
-    """Of its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +122,9 @@ class Calls:
             row = tx.execute(_OWNER, {"of_turn": turn_id, "at": position}).mappings().one_or_none()
         if row is None:
             return None
-        caller = Caller(row["lane"], row["session_id"], row["workspace"], turn_id, row["id"], row["agent"])
-        rules, trace_id = Rules.of(row["rules"]), rows.trace_id(row["traceparent"])
-        return CallOwner(row["agent"], rows.choice(row), row["name"], row["reply_n"], caller, rules, trace_id)
+        trace_id = rows.trace_id(row["traceparent"])
+        caller = Caller(row["lane"], row["session_id"], row["workspace"], turn_id, row["id"], row["agent"], trace_id)
+        return CallOwner(row["agent"], rows.choice(row), row["name"], row["reply_n"], caller, Rules.of(row["rules"]))
 
 
 def tool_counts(database: Database, *, now_ms: int) -> Json:

@@ -107,8 +107,6 @@ class JudgedAnswer:
     """The tools that were called before it, each with what the model read of its result."""
     rules: Rules = NO_RULES
     """Of its workspace."""
-    trace_id: str | None = None
-    """Of its turn."""
 
 
 class Verdicts:
@@ -147,12 +145,14 @@ class Verdicts:
         return JudgedAnswer(
             agent=row["agent"],
             choice=rows.choice(row),
-            caller=Caller(row["lane"], row["session_id"], row["workspace"], turn_id, "judge", row["agent"]),
+            caller=Caller(
+                *(row["lane"], row["session_id"], row["workspace"], turn_id, "judge", row["agent"]),
+                rows.trace_id(row["traceparent"]),
+            ),
             question=row["input"],
             answer=joined(step.payload["text"] for step in said),
             results=tuple((name, content or "") for name, content in results),
             rules=Rules.of(row["rules"]),
-            trace_id=rows.trace_id(row["traceparent"]),
         )
 
     def claim(

@@ -14,7 +14,6 @@ from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call, Claim
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.store.claims import Idle
-from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.control import CancelRequests, Ownership
 from loom_worker.turn.ending import leave
 from loom_worker.turn.filtering import allowed
@@ -78,7 +77,8 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
             is_isolated=worker.is_isolated,
         )
         session = SessionContext(worker, runtime, claim)
-        watch = ModelWatch(claim.turn, worker.waits, asked=_asked(runtime, worker), clock_ms=worker.clock_ms)
+        provider, model = runtime.agent.provider or worker.settings.llm.provider, runtime.model.name
+        watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model, clock_ms=worker.clock_ms)
         execution = Execution(
             worker, claim, runtime, held, began_s, claim.turn.run_ms, ownership, cancel_requests, watch, session
         )
@@ -109,11 +109,6 @@ def _run_isolated(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         leave(held, turn, worker)
 
 
-def _asked(runtime: AgentRuntime, worker: TurnWorker) -> str:
-    """The model, for the log."""
-    return f"{runtime.model.name} ({runtime.agent.provider or worker.settings.llm.provider})"
-
-
 def _run_ms(claim: Claim, began_s: float) -> int:
     """Milliseconds the turn has run, over all its owners."""
     return claim.turn.run_ms + int((time.monotonic() - began_s) * 1000)
@@ -124,7 +119,7 @@ def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> No
     owner = worker.calls.owner_of(turn_id, position)
     if owner is None:
         return
-    log_context.add(log_context.caller_ids(owner.caller, owner.trace_id, "tool", owner.caller.call_id))
+    log_context.add(log_context.caller_ids(owner.caller, "tool", owner.caller.call_id))
     worker.content.catch_up()
     runtime = worker.agents.runtime(owner.agent, owner.choice, owner.caller.workspace)
     tool = runtime.tool(owner.tool)
@@ -163,7 +158,7 @@ def serve_verdict(turn_id: str, reply_n: int, position: int, send: int, worker: 
     answer = worker.verdicts.answer(turn_id, reply_n)
     if answer is None:
         return
-    log_context.add(log_context.caller_ids(answer.caller, answer.trace_id))
+    log_context.add(log_context.caller_ids(answer.caller, "judge", str(reply_n), str(position)))
     worker.content.catch_up()
     runtime = worker.agents.runtime(answer.agent, answer.choice, answer.caller.workspace)
     by, now_ms = worker.name, worker.clock_ms()

@@ -18,10 +18,12 @@ from loom_worker.core.errors import (
     Unavailable,
 )
 from loom_worker.core.text import fence
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Caller
+from loom_worker.core.values.traces import Interval
 from loom_worker.core.values.turns import Call, Claim, Ending
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.events.rebuild import rebuild
@@ -168,7 +170,10 @@ def park(parked: Parked, execution: Execution, writer: EventWriter) -> None:
     state, verdicts = _marked_verdicts(state, parked.verdicts, execution, now_ms)
     log_wait(state, worker.waits, now_ms=now_ms)
     asks = {"status": "requires_action"} if any(call.is_waiting for call in state.calls) else {}
-    save(state, execution, writer, {"held_by": None, "parked_until_ms": now_ms + parked.wait_ms, **asks})
+    trace = state.claim.trace_until(now_us(), "parked").as_json()
+    save(
+        state, execution, writer, {"held_by": None, "parked_until_ms": now_ms + parked.wait_ms, "trace": trace, **asks}
+    )
     writer.flush()  # before others write: tool workers tell of their results
     must_wake = worker.lanes.park(execution.held.lease, wait_ms=parked.wait_ms)
     # An alert that our lease renewer has taken is not in the lane any more, even if nobody has reacted yet.
@@ -287,12 +292,15 @@ def _is_bounded(name: str, execution: Execution) -> bool:
 
 
 def _match(state: TurnState, execution: Execution, writer: EventWriter) -> TurnState:
+    began_us = now_us()
     found = execution.worker.knowledge.prompt_context(state.turn, execution.runtime)
+    took = Interval(began_us, now_us())
     if found.patterns:
         writer.emit("pattern.matched", {"patterns": list(found.patterns)})
     if found.skills:
         writer.emit("skill.used", {"skills": list(found.skills)})
-    return state.matched(found.text, as_text(execution.session.memory.recalled, fence), found.patterns)
+    recalled = as_text(execution.session.memory.recalled, fence)
+    return state.matched(found.text, recalled, found.patterns, took=took)
 
 
 def _call_here(state: TurnState, call: Call, execution: Execution, writer: EventWriter) -> TurnState:
@@ -305,7 +313,7 @@ def _call_here(state: TurnState, call: Call, execution: Execution, writer: Event
     if running is None or tool is None:
         raise Interrupted(f"Call {call.id} was taken by another worker.")
     turn = state.turn
-    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent)
+    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent, turn.trace_id)
     outcome = allowed(worker.tools.run(tool, call.arguments, caller), execution.guardrails.tool_result)
     done = replace(worker.tools.with_outcome(running, outcome, caller), finished_ms=worker.clock_ms())
     return _close(state, (done,), execution, writer)

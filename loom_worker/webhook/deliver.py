@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from loom_worker.core import crash_points, log_context
 from loom_worker.core.settings import WebhookSettings
-from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.ids import now_ms, now_us
+from loom_worker.core.values.traces import Interval
 from loom_worker.store.outbox import Outbox
+from loom_worker.trace.later import attempt_part, of_attempt
 from loom_worker.webhook.schedule import after
 from loom_worker.webhook.send import send
 
@@ -34,19 +36,20 @@ class Deliverer:
         delivery = self.outbox.take(delivery_id, now_ms=now_ms(), hold_ms=hold_ms)
         if delivery is None:
             return
+        began_us = now_us()
         told = {"delivery": delivery.id, "turn": delivery.turn_id, "workspace": delivery.workspace}
-        trace_id = self.outbox.trace_id(delivery)
-        log_context.add({**told, **log_context.trace_ids(trace_id, delivery.turn_id)})
+        span = log_context.trace_ids(delivery.trace_id, delivery.turn_id, *attempt_part(delivery, began_us))
+        log_context.add({**told, **span})
         attempt = send(
             delivery,
             secret=self.settings.secret or "",
             timeout_s=self.settings.timeout_s,
             allow_private=self.settings.allow_private,
-            now_s=now_ms() // 1000,
+            now_us=began_us,
         )
         crash_points.reached("webhook.sent")
         tried = after(attempt, delivery, now_ms=now_ms(), chance=random.random())  # noqa: S311  # jitter
-        self.outbox.save(tried)
+        self.outbox.save(tried, of_attempt(tried, Interval(began_us, now_us()), error=attempt.error))
         level, why = (logging.INFO, "") if attempt.is_delivered else (logging.WARNING, f": {attempt.error}")
         extra = {"attempt": tried.attempts, "http_status": attempt.status}
         log.log(level, "webhook.%s%s", tried.status, why, extra=extra)
