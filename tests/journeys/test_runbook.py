@@ -32,6 +32,7 @@ def test_a_stuck_lane_is_found_and_freed_as_the_runbook_says(
     assert system.ended(turn_id)["status"] == "cancelled"
     assert system.ended(behind)["output_text"] == "Here."
     follow(system, "stuck lane, logs", TURN=turn_id)
+    follow(system, "slow turn, trace", TURN=behind)
 
 
 @pytest.mark.heavy
