@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 IDS = (
     *("workspace", "session", "turn", "call", "tool_name", "judge", "error_id", "delivery", "key", "rotated_from"),
-    *("status", "duration_ms", "attempt", "http_status", "late", "lost", "due", "sessions", "keys"),
+    *("status", "duration_ms", "attempt", "http_status", "late", "lost", "due", "full", "sessions", "keys"),
     *("kind", "messages", "from_tokens", "to_tokens", "by"),
-    *("request", "lane", "task", "worker", "trace_id", "span_id"),
+    *("request", "lane", "task", "trace_id", "span_id"),
 )
 """Extra fields that are written if a record or its thread (``log_context``) has them."""
 MOST_ID_CHARS = 200
