@@ -182,7 +182,7 @@ def serve_verdict(turn_id: str, reply_n: int, position: int, send: int, worker: 
     answer = worker.verdicts.answer(turn_id, reply_n)
     if answer is None:
         return
-    log_context.add(log_context.caller_ids(answer.caller))
+    log_context.add(log_context.caller_ids(answer.caller, "judge", str(reply_n), str(position)))
     worker.content.catch_up()
     runtime = worker.agents.runtime(answer.agent, answer.choice, answer.caller.workspace)
     by, now_ms = worker.name, worker.clock_ms()
