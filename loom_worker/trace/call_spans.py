@@ -54,7 +54,7 @@ class Frame:
             parent_id=self.id(*parent),
             name=name,
             start_us=at.began_us,
-            end_us=at.ended_us,
+            end_us=max(at.began_us, at.ended_us),  # a clock may step back
             attributes=known,
             status=status,
             status_message=error or "",
