@@ -139,8 +139,8 @@ def of_tools(frame: Frame, calls: Sequence[Call], replied_us: dict[int, int]) ->
         replied_us: when the reply of a step had come, by the number of the step.
     """
     for call in calls:
-        if call.approval is not None:
-            yield _approval(frame, call, replied_us.get(call.reply_n))
+        if call.approval is not None and call.reply_n in replied_us:
+            yield _approval(frame, call, replied_us[call.reply_n])
         began_ms = call.finished_ms if call.started_ms is None else call.started_ms
         if began_ms is None:
             continue
@@ -178,10 +178,10 @@ def _executed(frame: Frame, call: Call, began_ms: int) -> TraceSpan:
     return made if call.finished_ms is not None else going_on(made)
 
 
-def _approval(frame: Frame, call: Call, replied_us: int | None) -> TraceSpan:
-    decided_ms = call.sent_ms if call.approval in ("approved", "edited") else call.finished_ms
-    began_us = replied_us or (decided_ms or 0) * 1000
-    at = Interval(began_us, max(began_us, (decided_ms or 0) * 1000))
+def _approval(frame: Frame, call: Call, replied_us: int) -> TraceSpan:
+    was_sent = call.approval in ("approved", "edited") and call.sent_ms is not None
+    decided_ms = call.sent_ms if was_sent else call.finished_ms
+    at = Interval(replied_us, (decided_ms or 0) * 1000)
     attributes = {names.TOOL_NAME: call.name, names.TOOL_CALL_ID: call.id, "loom.approval": call.approval}
     made = frame.span(("approval", call.id), names.APPROVAL_WAIT, at, attributes)
     return made if decided_ms is not None else going_on(made)
