@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.cutting import dump
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.spans import SpanEvent, SpanStatus, TraceSpan, span_id_of
@@ -170,7 +171,7 @@ def _executed(frame: Frame, call: Call, began_ms: int) -> TraceSpan:
         "loom.tool.queue_ms": (call.started_ms or 0) - (call.sent_ms or 0) if was_taken else None,
         "loom.error_id": call.error_id,
         "loom.ref": call.ref,
-        **frame.content(names.TOOL_ARGUMENTS, str(call.arguments)),
+        **frame.content(names.TOOL_ARGUMENTS, dump(call.arguments)),
         **frame.content(names.TOOL_RESULT, call.content),
     }
     at = Interval(began_ms * 1000, (call.finished_ms or began_ms) * 1000)
