@@ -105,11 +105,21 @@ def _call(
         yield frame.span(("context", number, unlike), names.CONTEXT_BUILD, times.built, built, parent=parent)
     last = len(times.tries) - 1
     for n, one in enumerate(times.tries):
-        # Errors that are stored name the last one so (turn/ending.py).
+        # Stored errors name it so: ``last_request``.
         is_final = n == last and (reply is not None or unlike == "last")
         part = ("llm", number) if is_final else ("llm", number, f"{unlike}.{n}")
         said = reply if n == last else None
         yield _request(frame, times, one, part, said=said, parent=parent)
+
+
+def last_request(steps: Sequence[Step], failed_call: Json | None) -> tuple[str, ...]:
+    """What the id of a turn's last request to its model is made of, if it led to no reply; empty if there is none."""
+    replies = sum(step.kind == "reply" for step in steps)
+    if failed_call is not None:
+        return ("llm", str(replies)) if failed_call["tries"] else ()
+    last = next((step for step in reversed(steps) if step.kind in ("reply", "waited")), None)
+    times = CallTimes.of(last.payload.get("times")) if last is not None and last.kind == "waited" else None
+    return ("llm", str(replies), f"{last.n}.{len(times.tries) - 1}") if last and times and times.tries else ()
 
 
 def _request(
