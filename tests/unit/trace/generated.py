@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.judges import Verdict, VerdictStatus
-from loom_worker.core.values.memory import Change, Summary
+from loom_worker.core.values.memory import Change, Level, Summary
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.core.values.traces import CallTimes, Interval, Run, RunEnd, TracedTurn, Try, TurnTrace
@@ -180,7 +180,7 @@ def _later(draw: st.DrawFn) -> list[TraceSpan]:
         told = of_attempt(tried, at, error=draw(st.none() | st.just("no answer")))
         found += told.spans if told else ()
     for version, at in enumerate(draw(st.lists(intervals, max_size=2))):
-        level = draw(st.none() | st.just("warning"))
+        level = draw(st.sampled_from([None, *get_args(Level)]))
         change = Change(version, "compressed", level, 3, 500, 50, by="small")
         summary = Summary(SECRET, "small", draw(usages), asked="small")
         found += of_compression(TracedTurn("turn_1", TRACE_ID), change, summary, at).spans

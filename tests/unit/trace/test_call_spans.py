@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.spans import TraceSpan, span_id_of
 from loom_worker.core.values.traces import Interval, TurnTrace
 from loom_worker.core.values.turns import Step
@@ -201,9 +202,7 @@ def approval(**fields: object) -> list[TraceSpan]:
     ],
     ids=["approved", "edited", "rejected", "expired", "approved, but cancelled before it was sent", "waiting"],
 )
-def test_a_call_waits_for_a_person_from_the_reply_until_the_decision(
-    fields: dict[str, object], end_us: int | None
-) -> None:
+def test_a_call_waits_for_a_person_from_the_reply_until_the_decision(fields: Json, end_us: int | None) -> None:
     (span,) = approval(**fields)
     assert (span.start_us, span.end_us) == (AT_US + 20_000, end_us)
     assert span.attributes["loom.approval"] == fields["approval"]
@@ -238,7 +237,7 @@ def test_a_judge_is_told_with_its_score_and_what_its_model_used() -> None:
         ({"status": "pending", "score": None, "started_ms": None, "finished_ms": None}, "", 0),
     ],
 )
-def test_a_judge_without_a_score(fields: dict[str, object], status: str, count: int) -> None:
+def test_a_judge_without_a_score(fields: Json, status: str, count: int) -> None:
     is_over = fields.get("finished_ms", 1) is not None
     made = record(ENDED, turn=turn(status="completed" if is_over else "in_progress"), verdicts=(verdict(**fields),))
     found = named(spans_of(made), "judge.score")
