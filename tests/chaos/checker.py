@@ -1,12 +1,12 @@
 """Loom's promises, checked from outside: out of what client, model server, receiver and tools saw, and the database.
 
-``check`` gives every violation of I1 to I15, each check's docstring says what exactly is compared; ``figures`` gives
+``check`` gives every violation of I1 to I16, each check's docstring says what exactly is compared; ``figures`` gives
 the numbers a report should show. Both read ``loom.db`` and change nothing. All of Loom must have come to rest.
 
 checks_turns.py I1-I3 in the database · checks_calls.py I3, I6, I7 at the model · checks_told.py I4, I5 ·
 checks_repeats.py I8, with excuses.py · checks_rest.py I9, I10 · checks_memory.py I11 in the database ·
 checks_summaries.py I8, I11 at the model · checks_people.py I12 · checks_results.py I13 · checks_judges.py I8, I14 ·
-checks_accounts.py I9, I15 · facts.py reads the database
+checks_accounts.py I9, I15 · checks_traces.py I16 · facts.py reads the database
 """
 
 from collections import Counter
@@ -27,6 +27,7 @@ from tests.chaos.checks_rest import check_children, check_progress, check_rest
 from tests.chaos.checks_results import check_previews, check_results
 from tests.chaos.checks_summaries import check_covered, check_summaries, repeated_summaries, summary_stages
 from tests.chaos.checks_told import check_read, check_shown, check_webhooks
+from tests.chaos.checks_traces import check_traces
 from tests.chaos.checks_turns import check_accepted, check_messages, check_order
 from tests.chaos.facts import Facts, read_facts
 from tests.chaos.records import Evidence
@@ -63,6 +64,7 @@ CHECKS = (
     check_rejected,
     check_ledger,
     check_budgets,
+    check_traces,
 )
 
 

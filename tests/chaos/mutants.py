@@ -188,6 +188,11 @@ def _generous_refund() -> None:
     Settlement.changes = generous  # type: ignore[method-assign]
 
 
+def _forgotten_run() -> None:
+    """Nobody writes down that a worker had the turn and died."""
+    claims._trace_of = lambda row, _now_us: row["trace"] or {}
+
+
 MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "no_fence": (("I2", "I4"), _no_fence),
     "wrong_order": (("I3",), _wrong_order),
@@ -202,5 +207,6 @@ MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "cut_result": (("I13",), _cut_result),
     "forgotten_verdict": (("I8",), _forgotten_verdict),
     "generous_refund": (("I15",), _generous_refund),
+    "forgotten_run": (("I16",), _forgotten_run),
 }
 """Name to the invariants of which at least one must be seen broken, and how the bug is planted."""
