@@ -190,7 +190,11 @@ def _generous_refund() -> None:
 
 def _forgotten_run() -> None:
     """Nobody writes down that a worker had the turn and died."""
-    claims._trace_of = lambda row, _now_us: row["trace"] or {}
+
+    def forgetful(row: dict[str, Any], now_us: int) -> dict[str, Any]:
+        return dict(row["trace"] or {})
+
+    claims._trace_of = forgetful
 
 
 MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {

@@ -273,8 +273,8 @@ def _messages(work: TurnState) -> Iterator[Message]:
 
 def _delivery(turn: Turn) -> Delivery:
     body = completed(turn, now_ms=NOW_MS + 100, url=f"http://127.0.0.1/v1/turns/{turn.id}")
-    known = (f"whd_{turn.id}", WORKSPACE, turn.id, HOOK_URL, None, body, "pending", 0, NOW_MS + 100)
-    return Delivery(*known, next_ms=NOW_MS + 100, trace_id=turn.trace_id)
+    made = Delivery(f"whd_{turn.id}", WORKSPACE, turn.id, HOOK_URL, None, body, "pending", 0, NOW_MS + 100)
+    return replace(made, next_ms=NOW_MS + 100, trace_id=turn.trace_id)
 
 
 def assert_found(evidence: Evidence, invariant: str, text: str) -> None:
