@@ -140,7 +140,8 @@ def _request(
             attributes[names.FIRST_CHUNK_S] = max(0, times.first_text_us - one.at.began_us) / 1e6
     error = one.error or one.error_type if one.error_type else None
     made = frame.span(part, names.LLM_COMPLETION, one.at, attributes, parent=parent, error=error)
-    return replace(made, kind="client")
+    is_given_up = said is None and error is None
+    return replace(made, kind="client", status="Unset" if is_given_up else made.status)
 
 
 def of_tools(frame: Frame, calls: Sequence[Call], replied_us: dict[int, int]) -> Iterator[TraceSpan]:

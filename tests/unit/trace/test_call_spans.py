@@ -98,6 +98,11 @@ def test_a_request_that_ended_the_turn_has_the_id_of_the_reply_that_it_owes() ->
     assert len({span.span_id for span in spans}) == 3
 
 
+def test_a_request_that_was_given_up_with_its_turn_is_neither_well_nor_an_error() -> None:
+    (span,) = of_steps(trace=replace(ENDED, failed_call=times(tried(30, 40))))
+    assert (span.status, "error.type" in span.attributes) == ("Unset", False)
+
+
 def test_building_a_context_is_told_with_its_tokens_also_where_nothing_was_asked() -> None:
     built = times(built=between(6, 9), tokens=1234)
     spans = spans_of(record(replace(ENDED, failed_call=built)))
