@@ -12,13 +12,15 @@ ROOT = Path(__file__).parents[1]
 LAYERS = {
     **dict.fromkeys("core".split(), 0),
     **dict.fromkeys("store lanes blobs".split(), 1),
-    **dict.fromkeys("agents llm tools backends patterns skills memory guard judge webhook events demo".split(), 2),
+    **dict.fromkeys(
+        "agents llm tools backends patterns skills memory guard judge webhook trace events demo".split(), 2
+    ),
     **dict.fromkeys("turn".split(), 3),
     **dict.fromkeys("runtime tasks service".split(), 4),
     **dict.fromkeys("web cli supervisor".split(), 5),
 }
 WEB_MAY_IMPORT = {"service", "core", "__version__"}
-MOST_PACKAGES = 23
+MOST_PACKAGES = 25
 FACE = "loom_worker/__init__.py"  # gives names of higher layers to users' files, and imports none before it is asked
 
 

@@ -5,6 +5,6 @@
 the views; ``auth``, ``caller``, ``rate_limits`` and ``connection_limits`` decide who is served; ``strict_json``,
 ``check``, ``query`` and ``bodies`` read what clients send; ``answers`` and ``problems`` write what they get;
 ``openapi``, ``operations``, ``admin_operations``, ``api_operation``, ``parameters``, ``request_schemas``,
-``answer_schemas``, ``judge_schemas``, ``workspace_schemas``, ``audit_schemas``, ``schemas`` and ``docs`` describe it;
-``serve``, ``connections``, ``loop``, ``channel`` and ``parser`` run it.
+``answer_schemas``, ``judge_schemas``, ``workspace_schemas``, ``audit_schemas``, ``trace_schemas``, ``schemas`` and
+``docs`` describe it; ``serve``, ``connections``, ``loop``, ``channel`` and ``parser`` run it.
 """

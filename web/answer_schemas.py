@@ -35,6 +35,7 @@ from web.schemas import (
     or_null,
     ref,
 )
+from web.trace_schemas import TRACE_SPAN
 from web.workspace_schemas import CHANNEL, KEY, MADE_KEY, PAIRING, SPENDING, WORKSPACE
 
 _SHORT: Schema = {"type": "string", "maxLength": 200}
@@ -342,6 +343,7 @@ LISTS = (
     "Pairing",
     "AuditRow",
     "PatternMatch",
+    "TraceSpan",
 )
 """Answers that come in pages, too."""
 ANSWERS: dict[str, Schema] = {
@@ -363,6 +365,7 @@ ANSWERS: dict[str, Schema] = {
     "Pairing": PAIRING,
     "AuditRow": AUDIT_ROW,
     "DeletedUser": DELETED_USER,
+    "TraceSpan": TRACE_SPAN,
     "Agent": _AGENT,
     "Pattern": _PATTERN,
     "PatternList": _PATTERN_LIST,

@@ -6,6 +6,8 @@ from flask import Flask, Response, g, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from loom_worker.core.settings import WebSettings
+from loom_worker.core.values.ids import now_us
+from loom_worker.core.values.traces import TurnTrace
 from web import auth, problems, rate_limits
 from web.audit import AuditViews
 from web.auth import require_scope
@@ -82,6 +84,7 @@ def limiter_of(app: Flask) -> ConnectionLimiter:
 
 def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: ConnectionLimiter) -> None:
     """Name the request, then decide whether it is served."""
+    received_us = now_us()
     g.request_id = request_id_of(request.headers)
     g.traceparent = traceparent_of(request.headers)
     if request.path in _PROBES:
@@ -93,7 +96,8 @@ def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: Connec
         auth.require_page_reader(request, web, keys)
         return
     holder = auth.holder_of(request, web, keys)
-    g.caller = ApiCaller(holder, g.request_id, g.traceparent, group_of(request.remote_addr or ""))
+    trace = TurnTrace(received_us, has_client_span=g.traceparent == request.headers.get("traceparent"))
+    g.caller = ApiCaller(holder, g.request_id, g.traceparent, trace, group_of(request.remote_addr or ""))
     rate_limits.admit(limits.take_request(holder))
     require_scope(operation_of(request), holder)
     if limiter.is_draining and request.method == "POST":

@@ -202,6 +202,7 @@ def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
         idempotency_key=key,
         fingerprint=None if key is None else fingerprint(caller.workspace, session_id, body),
         traceparent=caller.traceparent,
+        trace=caller.trace,
         request_id=caller.request_id,
         key_id=caller.holder.key_id,
         user=body.get("user"),
@@ -221,6 +222,7 @@ def retry(turn_id: str, caller: ApiCaller) -> Retry:
         idempotency_key=key,
         fingerprint=None if key is None else fingerprint(caller.workspace, f"/v1/turns/{turn_id}/retry", {}),
         traceparent=caller.traceparent,
+        trace=caller.trace,
         request_id=caller.request_id,
         key_id=caller.holder.key_id,
     )

@@ -11,6 +11,7 @@ from werkzeug.datastructures import Headers
 from loom_worker.core.values.api_keys import KeyHolder
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.tenants import Tenant
+from loom_worker.core.values.traces import NO_TRACE, TurnTrace
 
 _REQUEST_ID = re.compile(r"[\x20-\x7e]{1,128}")
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -23,6 +24,8 @@ class ApiCaller:
     holder: KeyHolder
     request_id: str
     traceparent: str
+    trace: TurnTrace = NO_TRACE
+    """When the request came, and whether the traceparent is the client's own."""
     address: str = ""
     """Of the client, as far as trusted proxies tell it."""
 

@@ -155,6 +155,16 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         scope="read",
     ),
     ApiOperation(
+        "GET",
+        "/v1/turns/{turn_id}/trace",
+        "List the spans of a turn's trace, while it runs and after",
+        "turns",
+        {200: "TraceSpanList"},
+        (404,),
+        parameters=PAGE,
+        scope="read",
+    ),
+    ApiOperation(
         "POST",
         "/v1/turns/{turn_id}/cancel",
         "Ask a turn to end; one that has ended is answered as it is",

@@ -8,7 +8,7 @@ from flask import Response, request
 from loom_worker.core.errors import NotFound, Transient
 from loom_worker.core.values.turns import Turn, TurnStatus
 from web import rate_limits
-from web.answers import Route, is_id, json_answer, page_answer
+from web.answers import Route, is_id, json_answer, listed, page_answer
 from web.bodies import cancel_action, decision, json_body, new_turn, preferred_wait_s, retry
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
@@ -35,6 +35,7 @@ class TurnViews:
             Route("GET", "/v1/sessions/<session_id>/turns", self.list_of_session),
             Route("GET", "/v1/turns", self.list),
             Route("GET", "/v1/turns/<turn_id>", self.get),
+            Route("GET", "/v1/turns/<turn_id>/trace", self.trace),
             Route("POST", "/v1/turns/<turn_id>/cancel", self.cancel),
             Route("POST", "/v1/turns/<turn_id>/retry", self.retry),
             Route("POST", "/v1/turns/<turn_id>/approvals/<call_id>", self.decide),
@@ -55,6 +56,11 @@ class TurnViews:
         wait_s = min(whole_argument("wait", 0), self._max_wait_s)
         turn = self._service.turn(caller().tenant, known_turn_id(turn_id))
         return json_answer(self._ended(turn, wait_s)[0].as_json())
+
+    def trace(self, turn_id: str) -> Response:
+        """List the spans of a turn, while it runs and after."""
+        spans = self._service.traces.of_turn(caller().tenant, known_turn_id(turn_id))
+        return json_answer(listed((span.as_json() for span in spans), "span_id"))
 
     def cancel(self, turn_id: str) -> Response:
         """Cancel a turn; one that has ended is returned as it is."""

@@ -26,7 +26,7 @@ from loom_worker.runtime.components import components
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Final, Journal
-from loom_worker.store.memory import Memories, NewSnapshot
+from loom_worker.store.memory import Memories, NewMemory, NewSnapshot
 from loom_worker.store.prepare import prepare
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
@@ -115,7 +115,7 @@ def _evict(past: Past) -> None:
     """A full L2 becomes a snapshot, and the session goes on with a digest."""
     state = past.memories.load(past.lane, limit=1).state
     full = NewSnapshot(new_id("snap_"), state.l2_text, L2_CHARS // 4, state.l2_from_n, state.first_n - 1)
-    past.memories.apply(past.lane, state, state, snapshot=full, charge=None, now_ms=now_ms())
+    past.memories.apply(past.lane, state, NewMemory(state, snapshot=full), now_ms=now_ms())
 
 
 def _grown(database: Database) -> str:
@@ -130,7 +130,7 @@ def _grown(database: Database) -> str:
     assert held is not None
     begin = memories.load(lane, limit=10).history[0].n
     after = replace(MemoryState(), version=1, first_n=begin, l2_text=prose(3, L2_CHARS), l2_from_n=1)
-    assert memories.apply(lane, held.state, after, snapshot=None, charge=None, now_ms=now_ms())
+    assert memories.apply(lane, held.state, NewMemory(after), now_ms=now_ms())
     memories.release(lane, "bench", is_done=True, seen_due_ms=held.due_ms)
     return lane
 

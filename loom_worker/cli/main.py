@@ -25,6 +25,7 @@ COMMANDS = {
     "chat": "loom_worker.cli.chat",
     "sessions": "loom_worker.cli.sessions",
     "turns": "loom_worker.cli.turns",
+    "trace": "loom_worker.cli.trace",
     "agents": "loom_worker.cli.agents",
     "tools": "loom_worker.cli.show",
     "patterns": "loom_worker.cli.patterns",

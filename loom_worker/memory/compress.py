@@ -15,9 +15,10 @@ from loom_worker.core.errors import Interrupted, Unavailable
 from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import Payer, Settlement
-from loom_worker.core.values.ids import new_id, now_ms
+from loom_worker.core.values.ids import new_id, now_ms, now_us
 from loom_worker.core.values.memory import Change, MemoryPolicy, MemoryState, Summary
 from loom_worker.core.values.sessions import Message, Session
+from loom_worker.core.values.traces import Interval
 from loom_worker.lanes.lease_renewer import LiveWorkers
 from loom_worker.llm.meter import OnBudget
 from loom_worker.llm.model import Revocable
@@ -28,7 +29,8 @@ from loom_worker.memory.pressure import Batch, batch, l2_is_full
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.ledger import Charge
-from loom_worker.store.memory import Memories, MemoryClaim, NewSnapshot
+from loom_worker.store.memory import Memories, MemoryClaim, NewMemory, NewSnapshot
+from loom_worker.trace.later import of_compression
 
 log = logging.getLogger(__name__)
 
@@ -194,20 +196,19 @@ class Compressor:
 
     def _advance(self, work: _Work, state: MemoryState) -> MemoryState | None:
         """Take one step; the state it led to, or None if none was due or somebody else changed the memory."""
-        lane, session_id = work.lane, work.held.session.id
+        lane, session_id, began_us = work.lane, work.held.session.id, now_us()
         step = self._next(lane, state, work.rules)
         if step is None:
             return None
         crash_points.reached("summary.made")
-        charge = work.charge(step.summary)
-        is_applied = self.memories.apply(
-            lane, state, step.after, snapshot=step.snapshot, charge=charge, now_ms=self.clock_ms()
-        )
+        change, turn = step.after.changes[-1], work.held.turn
+        told = of_compression(turn, change, step.summary, Interval(began_us, now_us())) if turn else None
+        new = NewMemory(step.after, step.snapshot, work.charge(step.summary), told)
+        is_applied = self.memories.apply(lane, state, new, now_ms=self.clock_ms())
         crash_points.reached("summary.applied")
         if not is_applied:
             log.info("summary came too late", extra={"session": session_id})
             return None
-        change = step.after.changes[-1]
         log.info("memory.%s", change.kind, extra={"session": session_id, **change.as_json()})
         has_failed = change.by == summarize.HEURISTIC and work.rules.model is not None
         work.made.append(f"{change.kind} by {change.by}" + (", as the model failed" if has_failed else ""))

@@ -1,19 +1,19 @@
 """The database: everything that must survive a crash, over SQLAlchemy.
 
 Foundations: ``database`` connections and transactions, ``schema`` the tables (with ``audit_tables``,
-``workspace_tables`` and ``table_parts``), ``rows`` rows to values, ``prepare`` schema versions (with ``migrations/``),
-``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
+``workspace_tables``, ``trace_tables`` and ``table_parts``), ``rows`` rows to values, ``prepare`` schema versions (with
+``migrations/``), ``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``journal`` records its steps and its end, ``calls`` its
 tool calls, ``verdicts`` those of judges, ``approvals`` a person's decisions, ``cancel`` cancel requests, ``turns``
-reads them.
+reads them, ``turn_records`` reads all that their traces tell, ``later_spans`` adds what no journal tells.
 
 Sessions: ``sessions``, their ``messages`` and ``memory``; ``search`` finds messages (``search_words`` parses the
 question, ``search_rank`` orders the hits).
 
 Other tables: ``outbox`` webhook deliveries, ``ledger`` costs, ``budgets`` what may be spent, ``workspaces`` their
 rules, ``api_keys`` (``usable_keys`` counts them before anything starts), ``pairings`` who is who in channels,
-``agent_errors``, ``blobs`` large results, ``shared_memory``, ``patterns`` their outcomes. ``audit`` says who did
-what. ``removal`` deletes a session, ``users`` all of a user; ``purge`` removes the rows of deleted sessions,
-``retention`` and ``idle`` what is too old. ``tenants`` says which rows a client may reach.
+``agent_errors``, ``blobs`` large results, ``shared_memory``, ``patterns`` their outcomes. ``audit`` says who did what.
+``removal`` deletes a session, ``users`` all of a user; ``purge`` removes the rows of deleted sessions, ``retention``
+and ``idle`` what is too old. ``tenants`` says which rows a client may reach.
 """

@@ -18,7 +18,7 @@ from loom_worker.store.claims import RULES, check_fence
 from loom_worker.store.database import Database
 from loom_worker.store.schema import agent_errors, blobs, calls, sessions, turns, unfinished
 
-_DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval", "guard")
+_DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval", "guard", "trace")
 """Columns that the end of a call sets."""
 HOUR_MS = 3600 * 1000
 
@@ -122,7 +122,8 @@ class Calls:
             row = tx.execute(_OWNER, {"of_turn": turn_id, "at": position}).mappings().one_or_none()
         if row is None:
             return None
-        caller = Caller(row["lane"], row["session_id"], row["workspace"], turn_id, row["id"], row["agent"])
+        trace_id = rows.trace_id(row["traceparent"])
+        caller = Caller(row["lane"], row["session_id"], row["workspace"], turn_id, row["id"], row["agent"], trace_id)
         return CallOwner(row["agent"], rows.choice(row), row["name"], row["reply_n"], caller, Rules.of(row["rules"]))
 
 
@@ -205,7 +206,7 @@ _LEFT = select(
 ).where(calls.c.turn_id == bindparam("of_turn"), _is_open())
 """Calls without a result, those that were sent and those that were not."""
 _OWNER = (
-    select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent)
+    select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent, turns.c.traceparent)
     .add_columns(calls.c.id, calls.c.name, calls.c.reply_n, *(sessions.c[name] for name in rows.CHOSEN))
     .add_columns(RULES)
     .join(calls, calls.c.turn_id == turns.c.id)

@@ -13,7 +13,10 @@ from sqlalchemy import Connection, Select, String, Update, and_, bindparam, or_,
 
 from loom_worker.core.errors import Fenced, Overruled
 from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.ids import now_us
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
+from loom_worker.core.values.traces import Run, TurnTrace
 from loom_worker.core.values.turns import CancelAction, Claim
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
@@ -50,7 +53,7 @@ _WITH_SESSION = (
 _HEAD = _WITH_SESSION.where(turns.c.lane == bindparam("our_lane"), unfinished()).order_by(turns.c.seq)
 _OURS = _WITH_SESSION.where(*_IS_OURS)
 _DISABLED = select(workspaces.c.name).where(workspaces.c.name == turns.c.workspace, workspaces.c.is_disabled).exists()
-_CLAIMED = ("status", "fence", "held_by", "deaths", "started_ms", "parked_until_ms")
+_CLAIMED = ("status", "fence", "held_by", "deaths", "started_ms", "parked_until_ms", "claimed_us", "trace")
 _CLAIM = update(turns).where(turns.c.id == bindparam("our_id")).values({name: bindparam(name) for name in _CLAIMED})
 _STEPS = select(steps).where(steps.c.turn_id == bindparam("our_id")).order_by(steps.c.n)
 _VERDICTS = (
@@ -96,6 +99,7 @@ class Claims:
                 return Idle.EMPTY
             if _must_wait(row, now_ms):
                 return Idle.PAUSED
+            claimed_us = now_us()
             changes = {
                 "status": "in_progress",
                 "fence": row["fence"] + 1,
@@ -103,6 +107,8 @@ class Claims:
                 "deaths": row["deaths"] + (row["held_by"] is not None),
                 "started_ms": row["started_ms"] or now_ms,
                 "parked_until_ms": None,
+                "claimed_us": claimed_us,
+                "trace": _trace_of(row, claimed_us),
             }
             tx.execute(_CLAIM, {"our_id": row["id"], **changes})
             return _claim(tx, {**row, **changes})
@@ -187,7 +193,8 @@ class Claims:
 
     def _let_go(self, claim: Claim, *, parked_until_ms: int | None, run_ms: int) -> None:
         with self._database.write() as tx:
-            values = {"held_by": None, "parked_until_ms": parked_until_ms, "run_ms": run_ms}
+            trace = claim.trace_until(now_us(), "released" if parked_until_ms is None else "parked").as_json()
+            values = {"held_by": None, "parked_until_ms": parked_until_ms, "run_ms": run_ms, "trace": trace}
             fenced_update(tx, claim, values)
 
 
@@ -267,7 +274,17 @@ def _claim(tx: Connection, row: dict[str, Any]) -> Claim:
         budget=row["session_budget"],
         rules=Rules.of(row["rules"]),
         verdicts=() if is_new else read_verdicts(tx, row["id"]),
+        claimed_us=row["claimed_us"] or 0,
+        trace=TurnTrace.of(row["trace"]),
     )
+
+
+def _trace_of(row: dict[str, Any], now_us: int) -> Json:
+    """What a turn's trace knows when it is claimed: also when its last owner was found dead, if it has died."""
+    known = TurnTrace.of(row["trace"])
+    if row["held_by"] is not None and row["claimed_us"] is not None:
+        known = known.with_run(Run(row["fence"], row["held_by"], row["claimed_us"], now_us, "died"))
+    return known.as_json()
 
 
 def read_verdicts(tx: Connection, turn_id: str) -> tuple[Verdict, ...]:

@@ -13,11 +13,13 @@ from loom_worker.core.values.audit import AuditEntry, turn_ended
 from loom_worker.core.values.budgets import Settlement
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_ms as moment_ms
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import OPEN_VERDICT, Verdict, cost_by_model
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import Message
+from loom_worker.core.values.traces import NO_TRACE, Interval, TurnTrace
 from loom_worker.core.values.turns import CANCELLED, OPEN_CALL, Call, CancelAction, Claim, Ending, Step
 from loom_worker.store import rows
 from loom_worker.store.audit import append
@@ -27,7 +29,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, enter, total_with
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.patterns import enter_uses
-from loom_worker.store.schema import calls, memory, messages, sessions, steps, verdicts
+from loom_worker.store.schema import calls, memory, messages, sessions, steps, turns, verdicts
 from loom_worker.store.verdicts import insert_verdicts
 
 _INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), insert(messages)
@@ -42,6 +44,7 @@ _CANCEL_VERDICTS = (
     .where(verdicts.c.turn_id == bindparam("our_id"), verdicts.c.status.in_(OPEN_VERDICT))
     .values(status="cancelled", finished_ms=bindparam("now_ms"))
 )
+_SET_TRACE = update(turns).where(turns.c.id == bindparam("our_id")).values(trace=bindparam("known"))
 _sent_rom = bindparam("sent_rom", type_=Text)
 _IS_FIRST_ROM = and_(
     sessions.c.rom.is_(None),
@@ -117,6 +120,8 @@ class Final:
     """All calls of the turn as they ended, for the audit."""
     verdicts: Sequence[Verdict] = ()
     """All verdicts on its answers, as its owner knows them; those that are open are cancelled with the turn."""
+    trace: TurnTrace = NO_TRACE
+    """As the turn's row keeps it, but for the run that ends, and the time of storing it."""
     decisions: Sequence[Json] = ()
     """What guards and judges decided, for the audit: ``{kind, name, outcome}`` each."""
 
@@ -163,7 +168,7 @@ class Journal:
             Interrupted: a call that was to be cancelled has got its result; nothing was written.
             Unavailable: the database did not answer.
         """
-        now_ms, answer = final.progress["completed_ms"], _answer(final)
+        now_ms, answer, began_us = final.progress["completed_ms"], _answer(final), now_us()
         with self._database.write(durable=True) as tx:
             columns = {**final.progress, **_ended(final, answer), "held_by": None, "parked_until_ms": None}
             final_update(tx, claim, columns, known_cancel=final.known_cancel)
@@ -183,6 +188,7 @@ class Journal:
             if final.delivery is not None:
                 enqueue_delivery(tx, final.delivery)
             append(tx, _audited(claim, final))
+            _set_trace(tx, claim, final.trace, began_us=began_us)
             crash_points.reached("turn.committing")
 
 
@@ -255,6 +261,13 @@ def _count_uses(tx: Connection, workspace: str, final: Final, *, now_ms: int) ->
         tokens=spent.tokens,
         now_ms=now_ms,
     )
+
+
+def _set_trace(tx: Connection, claim: Claim, known: TurnTrace, *, began_us: int) -> None:
+    """Last of all, so that it tells how long all of it took."""
+    stored = Interval(began_us, now_us())
+    trace = replace(known, runs=claim.trace_until(stored.ended_us, "ended").runs, stored=stored)
+    tx.execute(_SET_TRACE, {"our_id": claim.turn.id, "known": trace.as_json()})
 
 
 def _audited(claim: Claim, final: Final) -> AuditEntry:

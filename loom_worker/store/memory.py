@@ -21,11 +21,14 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryState, Remembered, Snapshot
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.sessions import Message, Session
+from loom_worker.core.values.spans import LaterSpans
 from loom_worker.core.values.tenants import Tenant
+from loom_worker.core.values.traces import TracedTurn
 from loom_worker.core.values.turns import Claim
 from loom_worker.store import ledger, rows
 from loom_worker.store.claims import check_fence
 from loom_worker.store.database import Database
+from loom_worker.store.later_spans import add_spans, last_ended
 from loom_worker.store.ledger import Charge
 from loom_worker.store.messages import clear_recalled, messages_with_ids, recall
 from loom_worker.store.schema import memory, memory_snapshots, messages
@@ -84,6 +87,8 @@ class MemoryClaim:
     state: MemoryState
     due_ms: int | None
     """Since when it is due."""
+    turn: TracedTurn | None = None
+    """The turn with whose end it became due, whose trace tells of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,18 @@ class NewSnapshot:
     to_n: int
     """Numbers of the first and the last message that it summarises."""
     snapshot_type: str = "l2_summary"
+
+
+@dataclass(frozen=True, slots=True)
+class NewMemory:
+    """A memory that was made from an earlier one, with what belongs to it."""
+
+    state: MemoryState
+    snapshot: NewSnapshot | None = None
+    charge: Charge | None = None
+    """What making it cost."""
+    told: LaterSpans | None = None
+    """What the trace of a turn tells of making it."""
 
 
 class Memories:
@@ -161,8 +178,9 @@ class Memories:
             if row is not None and row["held_by"] != worker and row["held_by"] in alive:
                 return None
             tx.execute(_HOLD, {"lane": lane, "held_by": worker, "held_ms": now_ms})
-        state, due_ms = (rows.memory_state(row), row["due_ms"]) if row is not None else (MemoryState(), None)
-        return MemoryClaim(rows.session(owner), state, due_ms)
+            state, due_ms = (rows.memory_state(row), row["due_ms"]) if row is not None else (MemoryState(), None)
+            turn = last_ended(tx, lane, until_ms=due_ms or now_ms)
+        return MemoryClaim(rows.session(owner), state, due_ms, turn)
 
     def release(self, lane: str, worker: str, *, is_done: bool, seen_due_ms: int | None) -> bool:
         """Give the right to compress back, if this worker still has it.
@@ -199,20 +217,19 @@ class Memories:
         self,
         lane: str,
         before: MemoryState,
-        after: MemoryState,
+        new: NewMemory,
         *,
-        snapshot: NewSnapshot | None,
-        charge: Charge | None,
         now_ms: int,
     ) -> bool:
         """Replace a memory with the one that was made from it, and store the snapshot that belongs to it.
 
-        Recalled messages stay as they are. The charge is written in any case: the money is spent.
+        Recalled messages stay as they are. Charge and spans are written in any case: the money is spent.
 
         Returns:
-            False if the memory has changed since ``before``, or the session is deleted: only the charge was written.
+            False if the memory has changed since ``before``, or the session is deleted.
         """
-        change = {"our_lane": lane, "old_version": before.version, **rows.memory_columns(after)}
+        snapshot, charge = new.snapshot, new.charge
+        change = {"our_lane": lane, "old_version": before.version, **rows.memory_columns(new.state)}
         with self._database.write(durable=True) as tx:
             is_applied = tx.execute(_APPLY, change).rowcount == 1
             if is_applied and snapshot is not None:
@@ -222,6 +239,8 @@ class Memories:
                 tx.execute(_INSERT_SNAPSHOT, values)
             if charge is not None:
                 ledger.charge(tx, lane, charge, now_ms=now_ms)
+            if new.told is not None:
+                add_spans(tx, new.told, now_ms=now_ms)
         return is_applied
 
     def promote(

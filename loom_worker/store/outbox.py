@@ -4,12 +4,15 @@ from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.audit import AuditEntry
+from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page, page_of
+from loom_worker.core.values.spans import LaterSpans
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.store import rows
 from loom_worker.store.audit import append
 from loom_worker.store.database import Database
+from loom_worker.store.later_spans import add_spans
 from loom_worker.store.schema import kept_delivery, outbox, turns
 from loom_worker.store.tenants import of_session, ours
 from loom_worker.store.turns import checked_cursor
@@ -48,12 +51,14 @@ class Outbox:
                 return None
             return rows.delivery(tx.execute(select(outbox).where(outbox.c.id == delivery_id)).mappings().one())
 
-    def save(self, delivery: Delivery) -> None:
-        """Store the state after an attempt."""
+    def save(self, delivery: Delivery, told: LaterSpans | None = None) -> None:
+        """Store the state after an attempt, and the span of the attempt."""
         names = ("status", "attempts", "next_ms", "delivered_ms", "last_status", "last_error")
         with self._database.write() as tx:
             values = {name: getattr(delivery, name) for name in names}
             tx.execute(update(outbox).where(outbox.c.id == delivery.id).values(**values))
+            if told is not None:
+                add_spans(tx, told, now_ms=moment_ms())
 
     def replay(self, tenant: Tenant, delivery_id: str, *, now_ms: int, by: Actor = LOCAL) -> Delivery:
         """Make a delivery due now, with all its attempts anew.

@@ -33,6 +33,7 @@ from loom_worker.store.schema import (
     verdicts,
 )
 from loom_worker.store.space import give_back
+from loom_worker.store.trace_tables import spans
 
 BATCHES = 10
 """Batches of each kind in one sweep."""
@@ -40,6 +41,8 @@ ROWS = 50
 """Turns or deliveries that a batch looks at."""
 BATCH_BYTES = 100_000
 """Most bytes that a batch removes, unless one row alone has more: each page of them is overwritten."""
+SPAN_BYTES = 64 * 1024 * 1024
+"""Most that spans take which are stored as such; a turn with a webhook and a compression has some 2 kB of them."""
 PAUSE_MS = 10 * 60 * 1000
 """Pause after a walk through a whole table."""
 MESSAGES = 100
@@ -73,6 +76,7 @@ class Retention:
         kinds: tuple[tuple[_Expiry, int], ...] = (
             (_Journals(database), settings.journal_days),
             (_Deliveries(database), settings.journal_days),
+            (_Spans(database), settings.journal_days),
             (_Accounts(database), ACCOUNT_DAYS),
             (_Conversations(database), settings.conversation_days),
             (_Audit(database), settings.audit_days),
@@ -165,6 +169,25 @@ class _Deliveries:
             with self._database.write() as tx:
                 tx.execute(delete(outbox).where(outbox.c.id.in_(ids), *is_done))
         return found[-1][0] if len(found) == ROWS else ""
+
+
+class _Spans:
+    """Spans that are stored as such, with age; and the oldest of more than SPAN_BYTES."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def remove_some(self, after: str, before_ms: int) -> str:
+        """As ``_Expiry``; the key says only that there may be more."""
+        size = func.sum(func.length(cast(spans.c.body, Text)))
+        oldest = select(spans.c.n, spans.c.added_ms).order_by(spans.c.n).limit(ROWS)
+        with self._database.read() as tx:
+            is_full = (tx.execute(select(size)).scalar() or 0) > SPAN_BYTES
+            old = [row.n for row in tx.execute(oldest) if is_full or row.added_ms < before_ms]
+        if old:
+            with self._database.write() as tx:
+                tx.execute(delete(spans).where(spans.c.n.in_(old)))
+        return "more" if len(old) == ROWS else ""
 
 
 class _Accounts:

@@ -24,10 +24,10 @@ from sqlalchemy import (
 )
 
 from loom_worker.core.values.turns import UNFINISHED
-from loom_worker.store import audit_tables, workspace_tables  # noqa: F401 - their tables belong to the schema, too
+from loom_worker.store import audit_tables, trace_tables, workspace_tables  # noqa: F401 - they belong to it, too
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0015"
+VERSION = "0016"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -114,6 +114,8 @@ turns = Table(
     Column("output_parts", JSON_OR_NULL),  # the answer as messages of the channel
     Column("guard", JSON_OR_NULL),  # what was decided on the input
     Column("judge", JSON_OR_NULL),  # what judges made of the latest answer that all of them have looked at
+    Column("claimed_us", BigInteger),  # when its owner, or its last one, took it
+    Column("trace", JSON_OR_NULL),  # what its trace needs to know and no other column tells (values/traces.py)
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
     Index("turns_open_by_workspace", "workspace", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
@@ -153,6 +155,7 @@ calls = Table(
     Column("approval", String(16)),
     Column("approve_by_ms", BigInteger),
     Column("guard", JSON_OR_NULL),  # what was decided on the result
+    Column("trace", JSON_OR_NULL),  # as of a turn
 )
 
 verdicts = Table(  # one judge on one answer; of no use once the turn has ended
@@ -307,9 +310,7 @@ outbox = Table(
     Column("id", String(40), primary_key=True),
     Column("workspace", String(64), nullable=False),
     Column("turn_id", ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
-    Column("url", Text, nullable=False),
-    Column("secret", Text),
-    Column("body", Text, nullable=False),
+    *(Column(name, Text, nullable=name == "secret") for name in ("url", "secret", "body")),
     Column("status", String(16), nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("next_ms", BigInteger),
@@ -317,6 +318,7 @@ outbox = Table(
     Column("last_error", Text),
     Column("created_ms", BigInteger, nullable=False),
     Column("delivered_ms", BigInteger),
+    Column("trace_id", String(32)),
     Index(
         "outbox_due", "next_ms", sqlite_where=text("status = 'pending'"), postgresql_where=text("status = 'pending'")
     ),
@@ -334,11 +336,8 @@ usage = Table(
     Column("turn_id", String(40), nullable=False),
     Column("agent", String(128), nullable=False),
     Column("model", String(128), nullable=False),
-    Column("input_tokens", Integer, nullable=False),
-    Column("output_tokens", Integer, nullable=False),
-    Column("cache_read_tokens", Integer, nullable=False),
-    Column("cache_write_tokens", Integer, nullable=False),
-    Column("llm_calls", Integer, nullable=False),
+    *(Column(name, Integer, nullable=False) for name in ("input_tokens", "output_tokens")),
+    *(Column(name, Integer, nullable=False) for name in ("cache_read_tokens", "cache_write_tokens", "llm_calls")),
     Column("at_ms", BigInteger, nullable=False),
     Column("kind", String(16), nullable=False, server_default="turn"),  # what for: turn, summary, rerank
     Column("tool_calls", Integer, nullable=False, server_default="0"),

@@ -12,7 +12,7 @@ from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.budgets import Payer, has_usd
 from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import Usage
-from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.ids import new_id, now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
@@ -190,6 +190,7 @@ def _again(failed: Any, asked: Retry) -> NewTurn:
         idempotency_key=asked.idempotency_key,
         fingerprint=asked.fingerprint,
         traceparent=asked.traceparent,
+        trace=asked.trace,
         request_id=asked.request_id,
         retry_of=failed["id"],
         key_id=asked.key_id,
@@ -330,6 +331,7 @@ def _insert(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn, *, 
         "channel": new.channel.as_json() if new.channel else None,
         "guard": new.guard,
         "created_ms": now_ms,
+        "trace": replace(new.trace, accepted_us=now_us()).as_json(),
     }
     tx.execute(_COUNT_ON, {"our_lane": owner["lane"], "now_ms": now_ms})
     tx.execute(_INSERT, row)

@@ -24,6 +24,7 @@ from loom_worker.core import child_process
 from loom_worker.core.errors import BadFile
 from loom_worker.core.isolation import landlock
 from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.tools import outcome, targets
@@ -94,8 +95,9 @@ class ToolServer:
 
         # An error while building the tool is reported like one while running it.
         whole = Tool(ToolSpec(request["tool"], "", {}), run)
-        caller = Caller(**request["caller"])
-        return asdict(outcome.run(whole, request["arguments"], caller, max_bytes=request["max_bytes"]))
+        caller, began_us = Caller(**request["caller"]), now_us()
+        answer = asdict(outcome.run(whole, request["arguments"], caller, max_bytes=request["max_bytes"]))
+        return {**answer, "process": {"pid": os.getpid(), "at": [began_us, now_us()]}}
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from loom_worker.core.errors import Interrupted, ToolFailed
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.text import clean
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call
@@ -82,10 +83,13 @@ class ToolExecutor:
 
     def with_outcome(self, call: Call, outcome: Outcome, caller: Caller) -> Call:
         """The call with what the model reads of its outcome, and where the whole outcome is kept."""
-        call = replace(call, guard=list(outcome.guard) or None)
+        trace: Json = {"process": outcome.process} if outcome.process else {}
+        call = replace(call, guard=list(outcome.guard) or None, trace=trace or None)
         if outcome.status != "completed":
+            began_us = now_us()
             content, error_id = self.failures.keep(caller, call.name, outcome)
-            return replace(call, status=outcome.status, content=content, error_id=error_id)
+            trace["error_stored"] = [began_us, now_us()]
+            return replace(call, status=outcome.status, content=content, error_id=error_id, trace=trace)
         text, most_bytes = clean(outcome.content), self.settings.tools.reference_bytes
         if len(text.encode()) < most_bytes:
             return replace(call, status="completed", content=text)

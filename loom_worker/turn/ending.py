@@ -7,13 +7,14 @@ from functools import partial
 
 from loom_worker.core import crash_points
 from loom_worker.core.values.channels import Channel
-from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.ids import new_id, now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.spans import span_id_of
 from loom_worker.core.values.tools import Outcome
+from loom_worker.core.values.traces import Interval, TurnTrace
 from loom_worker.core.values.turns import CANCELLED, CancelAction, Ending, Turn
 from loom_worker.events.writer import EventWriter
 from loom_worker.lanes.lease_renewer import HeldLease
@@ -44,7 +45,9 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     worker = execution.worker
     now_ms = worker.clock_ms()
     state = replace(state, patterns=patterns_of(state, worker.knowledge.version_of))
+    began_us = now_us()
     ending = with_error_id(state, _in_parts(ending, state.turn.channel), execution)
+    error_stored = Interval(began_us, now_us()) if ending.error else None
     turn = finished(state, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.run_ms)
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
     last = state.last_reply
@@ -72,6 +75,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         all_calls=turn.calls,
         verdicts=state.verdicts,
         decisions=[*(each for reply in state.replies for each in reply.payload.get("guard", ())), *_judged(state)],
+        trace=replace(_trace(state, execution), error_stored=error_stored),
     )
     execution.write(partial(worker.journal.finish, state.claim, final))
     crash_points.reached("turn.ended")
@@ -84,6 +88,18 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         worker.dispatcher.deliver(delivery.id)
     if is_full:
         worker.dispatcher.summarize(turn.lane)
+
+
+def _trace(state: TurnState, execution: Execution) -> TurnTrace:
+    """What the turn's trace will know, but for the time of storing it."""
+    claim = state.claim
+    total = claim.spent + state.usage
+    session = {
+        "turns": state.turn.seq,
+        "tokens": total.tokens,
+        "cost_usd": None if total.cost_usd is None else float(total.cost_usd),
+    }
+    return replace(claim.trace, failed_call=execution.watch.calls.left(), session=session)
 
 
 def _in_parts(ending: Ending, channel: Channel | None) -> Ending:

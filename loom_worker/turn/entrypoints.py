@@ -15,7 +15,6 @@ from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call, Claim
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.store.claims import Idle
-from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.control import CancelRequests, Ownership
 from loom_worker.turn.ending import leave
 from loom_worker.turn.filtering import allowed
@@ -81,7 +80,8 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
             is_isolated=worker.is_isolated,
         )
         session = SessionContext(worker, runtime, claim)
-        watch = ModelWatch(claim.turn, worker.waits, asked=_asked(runtime, worker), clock_ms=worker.clock_ms)
+        provider, model = runtime.agent.provider or worker.settings.llm.provider, runtime.model.name
+        watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model, clock_ms=worker.clock_ms)
         execution = Execution(
             worker, claim, runtime, held, began_s, claim.turn.run_ms, ownership, cancel_requests, watch, session
         )
@@ -126,11 +126,6 @@ def _tell_handover(work: Work, claim: Claim, began_s: float, worker: TurnWorker,
         worker.monitor.waits(work, "another worker", run_ms=run_ms)
     else:
         worker.monitor.cancelled(work, "taken over, or deleted with its session", run_ms=run_ms)
-
-
-def _asked(runtime: AgentRuntime, worker: TurnWorker) -> str:
-    """The model, for the log."""
-    return f"{runtime.model.name} ({runtime.agent.provider or worker.settings.llm.provider})"
 
 
 def _run_ms(claim: Claim, began_s: float) -> int:

@@ -27,6 +27,7 @@ from loom_worker.core.values.chat import (
     ToolUse,
     Usage,
 )
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.turns import Call, Step
 from loom_worker.events.writer import EventWriter
 from loom_worker.llm.meter import BudgetMeter
@@ -60,7 +61,9 @@ def ask(state: TurnState, execution: Execution, writer: EventWriter, *, may_call
     _tell_changes(state, execution, writer)
     ratio = over_bound(execution.runtime, state.correction)
     for _ in range(REFITS):
+        began_us = now_us()
         context = _context(state, execution, ratio)
+        execution.watch.calls.built(began_us, sum(context.tokens.values()))
         meter = _meter(execution, context, ratio)
         try:
             return _ask(state, execution, writer, _Question(context, may_call_tools, meter))
@@ -113,6 +116,7 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
     try:
         reply, first_token_ms = _listen(stream, state, execution, writer, sent_tokens=sum(shown.values()))
     except (Transient, ProviderFailed) as error:
+        execution.watch.calls.failed(error)
         if writer.drop_deltas(reply_n=state.next_n):
             retell(state, writer, str(error))
         raise
@@ -131,7 +135,8 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
     tell_closed(refused, state.turn, execution.runtime, execution.worker.monitor)
     estimated = round(estimate(execution.runtime, context))
     note = used_up(len(state.calls) + len(calls), len(state.replies) + 1, execution.limits) if calls else ""
-    return state.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, note=note, bill=bill)
+    notes = {"note": note, "times": execution.watch.calls.take()}
+    return state.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, bill=bill, notes=notes)
 
 
 def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -> None:
@@ -221,6 +226,7 @@ def _listen(
             match event:
                 case TextDelta(text):
                     first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
+                    execution.watch.calls.text()
                     _tell(text, said, state, writer)
                     crash_points.reached("llm.streaming")
                 case Restarted(why):

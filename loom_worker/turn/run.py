@@ -18,10 +18,12 @@ from loom_worker.core.errors import (
     Unavailable,
 )
 from loom_worker.core.text import fence
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Caller
+from loom_worker.core.values.traces import Interval
 from loom_worker.core.values.turns import Call, Claim, Ending
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.events.rebuild import rebuild
@@ -144,6 +146,7 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
                 state = _call_here(saved(state, execution, writer), call, execution, writer)
             case Close(calls):
                 state = _close(saved(state, execution, writer), calls, execution, writer)
+                tell_closed(calls, state.turn, execution.runtime, worker.monitor)
             case Approve(calls):
                 state = _approve(saved(state, execution, writer), calls, execution)
             case FanOut(calls):
@@ -169,7 +172,10 @@ def park(parked: Parked, execution: Execution, writer: EventWriter) -> None:
     state, verdicts = _marked_verdicts(state, parked.verdicts, execution, now_ms)
     log_wait(state, worker.waits, now_ms=now_ms)
     asks = {"status": "requires_action"} if any(call.is_waiting for call in state.calls) else {}
-    save(state, execution, writer, {"held_by": None, "parked_until_ms": now_ms + parked.wait_ms, **asks})
+    trace = state.claim.trace_until(now_us(), "parked").as_json()
+    save(
+        state, execution, writer, {"held_by": None, "parked_until_ms": now_ms + parked.wait_ms, "trace": trace, **asks}
+    )
     tell_wait(state, parked.wait_ms, execution)
     writer.flush()  # before others write: tool workers tell of their results
     must_wake = worker.lanes.park(execution.held.lease, wait_ms=parked.wait_ms)
@@ -289,12 +295,15 @@ def _is_bounded(name: str, execution: Execution) -> bool:
 
 
 def _match(state: TurnState, execution: Execution, writer: EventWriter) -> TurnState:
+    began_us = now_us()
     found = execution.worker.knowledge.prompt_context(state.turn, execution.runtime)
+    took = Interval(began_us, now_us())
     if found.patterns:
         writer.emit("pattern.matched", {"patterns": list(found.patterns)})
     if found.skills:
         writer.emit("skill.used", {"skills": list(found.skills)})
-    return state.matched(found.text, as_text(execution.session.memory.recalled, fence), found.patterns)
+    recalled = as_text(execution.session.memory.recalled, fence)
+    return state.matched(found.text, recalled, found.patterns, took=took)
 
 
 def _call_here(state: TurnState, call: Call, execution: Execution, writer: EventWriter) -> TurnState:
@@ -307,12 +316,12 @@ def _call_here(state: TurnState, call: Call, execution: Execution, writer: Event
     if running is None or tool is None:
         raise Interrupted(f"Call {call.id} was taken by another worker.")
     turn = state.turn
-    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent)
+    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent, turn.trace_id)
     work = call_work(running, caller, is_known=True)
     worker.monitor.started(work)
     outcome = allowed(worker.tools.run(tool, call.arguments, caller), execution.guardrails.tool_result)
     done = replace(worker.tools.with_outcome(running, outcome, caller), finished_ms=worker.clock_ms())
-    state = _store(state, (done,), execution, writer)
+    state = _close(state, (done,), execution, writer)
     tell_call(work, done, outcome.code, worker.monitor)
     return state
 
@@ -326,13 +335,6 @@ def _approve(state: TurnState, calls: Sequence[Call], execution: Execution) -> T
 
 
 def _close(state: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
-    """Store and report ends of calls that no tool gave."""
-    state = _store(state, calls, execution, writer)
-    tell_closed(calls, state.turn, execution.runtime, execution.worker.monitor)
-    return state
-
-
-def _store(state: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
     """Store ends of calls; where another result came first, that one stays and is found at the next entry."""
     for call in calls:
         if execution.worker.calls.close(state.turn.id, call) is None:

@@ -7,6 +7,7 @@ from loom_worker.core.values.budgets import Amount, Reservation
 from loom_worker.core.values.chat import Reply, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Judgement, Verdict
+from loom_worker.core.values.traces import Interval
 from loom_worker.core.values.turns import Call, Claim, Step, Turn, joined, standing
 from loom_worker.store.journal import Entries
 from loom_worker.store.rows import use_json
@@ -235,13 +236,17 @@ class TurnState:
         """True if the journal must have something before anything else is done: a reply, or what judges made of it."""
         return any(step.kind in ("reply", "judged") for step in self.unsaved_steps)
 
-    def matched(self, context: str, recalled: str, patterns: Sequence[Json]) -> "TurnState":
+    def matched(
+        self, context: str, recalled: str, patterns: Sequence[Json], *, took: Interval | None = None
+    ) -> "TurnState":
         """Patterns were looked up; context is added to the user's message from now on.
 
         Args:
             recalled: what is added to it in this turn only.
+            took: the look, for the trace.
         """
-        step = Step(self.next_n, "matched", {"context": context, "recalled": recalled})
+        times = {"times": {"run": self.turn.fence, "at": took.as_json()}} if took else {}
+        step = Step(self.next_n, "matched", {"context": context, "recalled": recalled, **times})
         return replace(self, steps=(*self.steps, step), patterns=tuple(patterns))
 
     def replied(
@@ -251,17 +256,18 @@ class TurnState:
         *,
         first_token_ms: int | None,
         estimated: int,
-        note: str = "",
         bill: Bill = UNLIMITED,
+        notes: Json | None = None,
     ) -> "TurnState":
         """The model answered, perhaps with tool calls.
 
         Args:
             estimated: tokens of what it was sent, estimated as before the first reply.
-            note: what it is told in addition to the results of its calls.
+            notes: what else the step keeps: ``note``, which the model is told in addition to the results of its calls,
+                and ``times``, for the trace.
         """
         by_budget = {"narrowed": bill.narrowed, "refused": bill.refused}
-        known = {"estimated": estimated, "note": note, **{name: why for name, why in by_budget.items() if why}}
+        known = {"estimated": estimated, **(notes or {}), **{name: why for name, why in by_budget.items() if why}}
         step = Step(self.next_n, "reply", {**reply_payload(reply), **known})
         return replace(
             self,

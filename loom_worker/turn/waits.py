@@ -11,6 +11,7 @@ from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.guard.tolerant import Tolerant
 from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
 from loom_worker.llm.anthropic_errors import is_rate_limit
+from loom_worker.turn.call_times import CallRecorder
 from loom_worker.turn.state import TurnState
 
 log = logging.getLogger(__name__)
@@ -42,16 +43,20 @@ class WaitTeller:
 class ModelWatch:
     """A Watch (values/chat.py) for one owner of a turn; ``begin`` it before each reply. For the turn's thread alone."""
 
-    def __init__(self, turn: Turn, teller: WaitTeller, *, asked: str, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, turn: Turn, teller: WaitTeller, *, provider: str, model: str, clock_ms: Callable[[], int]
+    ) -> None:
         """Watch nothing yet.
 
         Args:
-            asked: the model and its provider, for the log.
+            provider, model: that are asked.
         """
         self._turn = turn
         self._teller = teller
-        self.model = asked
+        self.model = f"{model} ({provider})"
         """The model and its provider, for logs and errors."""
+        self.calls = CallRecorder(turn.fence, provider=provider, model=model)
+        """Takes down their times."""
         self._clock_ms = clock_ms
         self._waiting = Waiting("model", 0, attempt=0)
         self._is_told = False
@@ -60,6 +65,7 @@ class ModelWatch:
 
     def begin(self, state: TurnState) -> None:
         """A reply is needed; what was tried for it before, by whomever, counts."""
+        self.calls.begin()
         now_ms = self._clock_ms()
         earlier = state.waited_last or {}
         self._waiting = Waiting(
@@ -71,6 +77,7 @@ class ModelWatch:
 
     def asked(self) -> None:
         """See Watch."""
+        self.calls.asked()
         self._change(waits_for="model", attempt=self._tries + 1)
         if self._shown_ms is not None:
             self._show()
@@ -88,6 +95,7 @@ class ModelWatch:
 
     def failed(self, error: LoomError, wait_s: float) -> None:
         """See Watch."""
+        self.calls.failed(error)
         next_ms = self._clock_ms() + int(wait_s * 1000)
         self._change(waits_for=_for(error), next_try_ms=next_ms, last_error=self._cause(error))
         self._show()
@@ -106,6 +114,7 @@ class ModelWatch:
             "since_ms": waiting.since_ms,
             "tries": self._tries,
             "last_error": waiting.last_error,
+            "times": self.calls.take(),
         }
 
     @property

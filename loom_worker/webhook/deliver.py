@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from loom_worker.core import crash_points
 from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.settings import WebhookSettings
-from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.ids import now_ms, now_us
 from loom_worker.core.values.notifications import Delivery
+from loom_worker.core.values.traces import Interval
 from loom_worker.store.outbox import Outbox
+from loom_worker.trace.later import of_attempt
 from loom_worker.webhook.schedule import Attempt, after
 from loom_worker.webhook.send import send
 
@@ -34,18 +36,18 @@ class Deliverer:
         delivery = self.outbox.take(delivery_id, now_ms=now_ms(), hold_ms=hold_ms)
         if delivery is None:
             return
-        work = _work(delivery, began_ms=now_ms())
+        work, began_us = _work(delivery, began_ms=now_ms()), now_us()
         self.monitor.started(work)
         attempt = send(
             delivery,
             secret=self.settings.secret or "",
             timeout_s=self.settings.timeout_s,
             allow_private=self.settings.allow_private,
-            now_s=now_ms() // 1000,
+            now_us=began_us,
         )
         crash_points.reached("webhook.sent")
         tried = after(attempt, delivery, now_ms=now_ms(), chance=random.random())  # noqa: S311  # jitter
-        self.outbox.save(tried)
+        self.outbox.save(tried, of_attempt(tried, Interval(began_us, now_us()), error=attempt.error))
         self._tell(work, attempt, tried)
 
     def _tell(self, work: Work, attempt: Attempt, tried: Delivery) -> None:

@@ -8,6 +8,7 @@ from loom_worker.core.values.turns import Webhook
 from loom_worker.guard.net.address import Lookup, Private, target
 from loom_worker.guard.net.dial import Deadline, resolve_in_time
 from loom_worker.guard.net.http import HttpRequest, retry_after_s, send_request
+from loom_worker.trace.later import traceparent
 from loom_worker.webhook.schedule import Attempt
 from loom_worker.webhook.sign import check_secret, headers
 
@@ -48,7 +49,7 @@ def send(
     secret: str,
     timeout_s: float,
     allow_private: bool,
-    now_s: float,
+    now_us: int,
     lookup: Lookup = socket.getaddrinfo,
 ) -> Attempt:
     """Post the body once, to an address that was checked, without following redirects or using a proxy.
@@ -56,14 +57,16 @@ def send(
     Args:
         secret: signs the body if the delivery has no secret of its own.
         timeout_s: for the whole attempt: name server, connection, TLS, response.
-        now_s: seconds since 1970; it is signed, and a date in Retry-After counts from it.
+        now_us: microseconds since 1970; it is signed in seconds, and a date in Retry-After counts from it.
     """
-    deadline = Deadline(timeout_s)
+    deadline, now_s = Deadline(timeout_s), now_us // 1_000_000
     body = delivery.body.encode()
     try:
         receiver = target(delivery.url, allow_private=allow_private)
-        signature = headers(delivery.id, int(now_s), body=body, secret=delivery.secret or secret)
-        request = HttpRequest("POST", receiver.path, {"Content-Type": "application/json", **signature}, body)
+        signature = headers(delivery.id, now_s, body=body, secret=delivery.secret or secret)
+        parent = traceparent(delivery, now_us)
+        sent = {"Content-Type": "application/json", **signature, **({"traceparent": parent} if parent else {})}
+        request = HttpRequest("POST", receiver.path, sent, body)
         addresses = resolve_in_time(receiver, deadline, allow_private=allow_private, lookup=lookup)
         response = send_request(receiver, addresses, request, deadline=deadline, max_bytes=MAX_RESPONSE_BYTES)
     except Invalid as error:

@@ -4,6 +4,7 @@ import difflib
 import functools
 import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 from loom_worker.backends.rest import answer, auth, document, openapi
@@ -103,8 +104,10 @@ class RestBackend:
             group=f"rest:{self._client.base.host}",
         )
 
-    def _call(self, operation: openapi.Operation, arguments: Json, _caller: Caller) -> object:
+    def _call(self, operation: openapi.Operation, arguments: Json, caller: Caller) -> object:
         asked = question(operation, arguments, prefix=self._prefix)
+        if caller.traceparent is not None:
+            asked = replace(asked, headers={**asked.headers, "traceparent": caller.traceparent})
         try:
             answered = self._client.ask(asked)
         except ToolFailed as failed:  # a redirect's target may repeat the secret

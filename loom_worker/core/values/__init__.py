@@ -5,6 +5,6 @@
 (whose data a request may reach, and who acts), ``audit`` (who did what), ``notifications`` (events and webhook
 deliveries), ``budgets`` (amounts, limits, what is set aside), ``usage`` (how it is looked at), ``guardrails`` (what
 texts are searched for), ``judges`` (who looks at answers), ``workspaces`` (their rules) and ``problems`` (of an
-installation). ``ids``, ``spans`` (ids in traces), ``json``, ``pages`` and ``cutting`` (shortening JSON) are the forms
-they have in common.
+installation). ``traces`` is what journals keep for ``spans``. ``ids``, ``json``, ``pages`` and ``cutting`` (shortening
+JSON) are the forms they have in common.
 """

@@ -50,3 +50,8 @@ def new_id(prefix: str) -> str:
 def now_ms() -> int:
     """Milliseconds since 1970, the unit of every time in the store."""
     return time.time_ns() // 1_000_000
+
+
+def now_us() -> int:
+    """Microseconds since 1970, the unit of the times of spans."""
+    return time.time_ns() // 1_000

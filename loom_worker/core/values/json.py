@@ -19,6 +19,12 @@ def rfc3339(moment_ms: int | None) -> str | None:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment_ms % 1000:03d}Z"
 
 
+def rfc3339_us(moment_us: int) -> str:
+    """Microseconds since 1970 as ``2026-11-21T09:30:00.123456Z``."""
+    moment = datetime.fromtimestamp(moment_us // 1_000_000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment_us % 1_000_000:06d}Z"
+
+
 def from_rfc3339(text: str) -> int | None:
     """A time of RFC 3339 in milliseconds since 1970, cut to the millisecond; None if the text is none."""
     parts = _MOMENT.fullmatch(text)

@@ -31,6 +31,8 @@ class Delivery:
     last_status: int | None = None
     """HTTP status of the last attempt; None if there was no answer."""
     last_error: str | None = None
+    trace_id: str | None = None
+    """Of the turn's trace, which goes on with the receiver."""
 
     @classmethod
     def of(cls, turn: Turn, body: str, *, now_ms: int) -> "Delivery | None":
@@ -51,6 +53,7 @@ class Delivery:
             status="pending",
             attempts=0,
             created_ms=now_ms,
+            trace_id=turn.trace_id,
             next_ms=turn.created_ms,  # long due: by the clock of a worker that is ahead it would be due much later
         )
 

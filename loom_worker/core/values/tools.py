@@ -7,6 +7,7 @@ from typing import Literal
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit
 from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.spans import span_id_of
 
 Occasion = Literal["always", "reference", "error", "earlier", "seldom"]
 """When a tool can be of use: once there is a reference to a large result, or a stored error, or something that has left
@@ -25,6 +26,15 @@ class Caller:
     call_id: str
     agent: str = "default"
     """The agent's name; what agents keep for themselves is kept under it."""
+    trace_id: str | None = None
+    """Of the turn's trace."""
+
+    @property
+    def traceparent(self) -> str | None:
+        """W3C Trace Context of the call, for what the tool asks of other services; None: the turn has no trace."""
+        if self.trace_id is None:
+            return None
+        return f"00-{self.trace_id}-{span_id_of(self.turn_id, 'tool', self.call_id)}-01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,8 @@ class Outcome:
     """True where the tool itself failed, and not what it was asked: it counts for the circuit breaker."""
     guard: tuple[Json, ...] = ()
     """What guardrails decided on it, as the audit keeps it."""
+    process: Json | None = None
+    """Of a call that ran in a child process: its ``pid``, and ``at``, from when to when in us since 1970."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.judges import Verdict, shortened
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tenants import LOCAL, Actor
+from loom_worker.core.values.traces import NO_TRACE, Run, RunEnd, TurnTrace
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 
@@ -81,6 +82,8 @@ class NewTurn:
     fingerprint: str | None = None
     """SHA-256 of the request, to recognize a different request with the same idempotency key."""
     traceparent: str | None = None
+    trace: TurnTrace = NO_TRACE
+    """When its request came, and from whom its trace is."""
     request_id: str | None = None
     retry_of: str | None = None
     key_id: str | None = None
@@ -100,6 +103,7 @@ class Retry:
     idempotency_key: str | None = None
     fingerprint: str | None = None
     traceparent: str | None = None
+    trace: TurnTrace = NO_TRACE
     request_id: str | None = None
     key_id: str | None = None
 
@@ -134,6 +138,8 @@ class Call:
     """A call that waits for a person is decided by the agent's policy from then on."""
     guard: list[Json] | None = None
     """What guardrails decided on its result, as the audit keeps it; None: nothing."""
+    trace: Json | None = None
+    """From when to when its parts went on: ``process`` (the child process it ran in), ``error_stored``."""
 
     @property
     def is_waiting(self) -> bool:
@@ -329,11 +335,20 @@ class Claim:
     """What the workspace's administrator has set."""
     verdicts: tuple[Verdict, ...] = ()
     """On its answers so far."""
+    claimed_us: int = 0
+    """When it was claimed, in microseconds since 1970."""
+    trace: TurnTrace = NO_TRACE
+    """As of that moment."""
 
     def payer(self, agent_budget: Json | None) -> Payer:
         """On whose budgets its calls are made."""
         turn = self.turn
         return Payer(turn.workspace, turn.lane, turn.agent, agent_budget, turn.id)
+
+    def trace_until(self, now_us: int, end: RunEnd) -> TurnTrace:
+        """The turn's trace with the run that began with this claim, and ends now."""
+        turn = self.turn
+        return self.trace.with_run(Run(turn.fence, turn.held_by or "", self.claimed_us, now_us, end))
 
     def is_limited(self, agent_budget: Json | None) -> bool:
         """True if any budget limited the turn when it was claimed."""

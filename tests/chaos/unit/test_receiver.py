@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from standardwebhooks.webhooks import Webhook
 
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.webhook.schedule import Attempt
 from loom_worker.webhook.send import send
@@ -30,7 +31,7 @@ class Server:
 
     def post(self, path: str, webhook_id: str, *, secret: str = SECRET) -> Attempt:
         delivery = Delivery(webhook_id, "w", "turn_1", f"{self.url}{path}", secret, BODY, "pending", 0, 1)
-        return send(delivery, secret=SECRET, timeout_s=5, allow_private=True, now_s=time.time())
+        return send(delivery, secret=SECRET, timeout_s=5, allow_private=True, now_us=now_us())
 
     def hooks(self, webhook_id: str) -> list[Hook]:
         return [hook for hook in receiver.read(self.log) if hook.id == webhook_id]

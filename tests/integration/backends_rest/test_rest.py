@@ -14,6 +14,7 @@ from loom_worker.backends.rest.backend import RestBackend
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.agents import Auth, Backend
 from loom_worker.core.values.chat import ToolUse
+from loom_worker.core.values.spans import span_id_of
 from loom_worker.core.values.tools import Caller
 from loom_worker.tools.registry import Registry
 from tests.integration.backends_rest.api import DOCUMENT, FILE, Api, serving
@@ -21,7 +22,7 @@ from tests.integration.backends_rest.api import DOCUMENT, FILE, Api, serving
 pytestmark = pytest.mark.integration
 
 SECRET = 'k3y/with"odd signs'
-CALLER = Caller("lane", "sess_1", "default", "turn_1", "call_1")
+CALLER = Caller("lane", "sess_1", "default", "turn_1", "call_1", trace_id="a" * 32)
 ALL = tuple(
     node["operationId"] for item in DOCUMENT["paths"].values() for name, node in item.items() if name != "parameters"
 )
@@ -89,6 +90,7 @@ def test_what_arrives_is_what_the_document_asks_for(
     assert api.headers[0]["x-key"] == SECRET
     assert api.headers[0]["host"] == api.url.split("/")[2]
     assert "cookie" not in api.headers[0]
+    assert api.headers[0]["traceparent"] == f"00-{'a' * 32}-{span_id_of('turn_1', 'tool', 'call_1')}-01"
 
 
 def test_all_operations_are_tools_and_none_shows_the_document_around_it(api: Api) -> None:

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from loom_worker.backends.rest.backend import RestBackend
 from loom_worker.core.errors import BadSettings, ToolFailed
 from loom_worker.core.values.agents import Backend
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Caller
 from loom_worker.webhook.send import send
@@ -62,7 +62,7 @@ def run(backend: RestBackend, name: str) -> object:
 
 def delivered(url: str, *, allow_private: bool, lookup: Any) -> str | None:
     delivery = Delivery("whd_1", "default", "turn_1", url, SECRET, "{}", "pending", 0, 0)
-    attempt = send(delivery, secret="", timeout_s=5, allow_private=allow_private, now_s=time.time(), lookup=lookup)
+    attempt = send(delivery, secret="", timeout_s=5, allow_private=allow_private, now_us=now_us(), lookup=lookup)
     assert attempt.is_delivered == (attempt.error is None)
     return attempt.error
 

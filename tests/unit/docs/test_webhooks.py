@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.webhook.send import send
 from loom_worker.webhook.sign import new_secret
@@ -23,11 +24,10 @@ def receive() -> Callable[[str, dict[str, str], bytes, set[str]], int]:
 @pytest.fixture(scope="module")
 def delivered() -> Received:
     """A delivery as it came over the wire."""
-    import time
 
     with WebhookReceiver() as receiver:
         delivery = Delivery("whd_1", "default", "turn_1", receiver.url, SECRET, BODY, "pending", 0, 0)
-        assert send(delivery, secret="", timeout_s=5, allow_private=True, now_s=time.time()).is_delivered
+        assert send(delivery, secret="", timeout_s=5, allow_private=True, now_us=now_us()).is_delivered
         return receiver.wait_for(1, timeout_s=60)[0]
 
 

@@ -12,7 +12,7 @@ from loom_worker.core.values.sessions import Message
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger
-from loom_worker.store.memory import AHEAD_MS, Memories, MemoryClaim, NewSnapshot
+from loom_worker.store.memory import AHEAD_MS, Memories, MemoryClaim, NewMemory, NewSnapshot
 from loom_worker.store.messages import Messages
 from loom_worker.store.rows import CHANGES
 from loom_worker.store.sessions import Sessions
@@ -43,7 +43,7 @@ def compressed(
     memories, claim = Memories(database), held(database, lane)
     before = claim.state
     after = replace(before, first_n=first_n, l2_text=text, changes=(*before.changes, change(before.version + 1)))
-    assert memories.apply(lane, before, after, snapshot=new, charge=None, now_ms=NOW_MS + before.version)
+    assert memories.apply(lane, before, NewMemory(after, snapshot=new), now_ms=NOW_MS + before.version)
     memories.release(lane, "w1", is_done=False, seen_due_ms=claim.due_ms)
     return memories.load(lane, limit=1).state
 
@@ -77,7 +77,7 @@ def test_a_memory_comes_back_as_it_was_applied(database: Database) -> None:
         refs=("ref_1",),
         changes=(change(1), replace(change(1), kind="snapshot", level=None, snapshot_id="snap_1")),
     )
-    assert Memories(database).apply(lane, before, after, snapshot=None, charge=None, now_ms=NOW_MS)
+    assert Memories(database).apply(lane, before, NewMemory(after), now_ms=NOW_MS)
     remembered = Memories(database).load(lane, limit=9)
     assert remembered.state == replace(after, version=1)
     assert remembered.history == stored(database)[2:]
@@ -202,7 +202,7 @@ def test_nobody_claims_the_memory_of_a_deleted_session(database: Database) -> No
     assert memories.claim(lane, worker="w2", alive=NOBODY, now_ms=NOW_MS) is None
     assert memories.claim("no such lane", worker="w2", alive=NOBODY, now_ms=NOW_MS) is None
     assert memories.due(due_before_ms=NOW_MS + 1, limit=9) == ()
-    assert not memories.apply(lane, before, before, snapshot=None, charge=CHARGE, now_ms=NOW_MS)
+    assert not memories.apply(lane, before, NewMemory(before, snapshot=None, charge=CHARGE), now_ms=NOW_MS)
     assert not memories.release(lane, "w1", is_done=True, seen_due_ms=NOW_MS)
     assert counts(database)["memory"] == 0
     assert [row["key"] for row in Ledger(database).totals(WORKSPACE, group_by="model")] == ["m1", "small"]
@@ -213,8 +213,8 @@ def test_of_two_summaries_of_one_memory_the_second_is_not_applied_but_charged(da
     before, memories = held(database, lane).state, Memories(database)
     first, second = (replace(before, first_n=n, l2_text=f"by {n}", l2_from_n=1) for n in (3, 5))
     new = snapshot(1, stored(database)[:2]), snapshot(2, stored(database)[:4])
-    assert memories.apply(lane, before, first, snapshot=new[0], charge=CHARGE, now_ms=NOW_MS)
-    assert not memories.apply(lane, before, second, snapshot=new[1], charge=CHARGE, now_ms=NOW_MS)
+    assert memories.apply(lane, before, NewMemory(first, snapshot=new[0], charge=CHARGE), now_ms=NOW_MS)
+    assert not memories.apply(lane, before, NewMemory(second, snapshot=new[1], charge=CHARGE), now_ms=NOW_MS)
     assert memories.load(lane, limit=1).state == replace(first, version=1)
     assert [one.id for one in memories.snapshots(WORKSPACE, "s1", limit=9, after=None).items] == ["snap_0001"]
     used = Sessions(database).get(WORKSPACE, "s1").usage
@@ -229,11 +229,11 @@ def test_a_change_is_all_or_nothing(database: Database) -> None:
     memories, taken = Memories(database), snapshot(1, stored(database))
     for each in (lane, other):
         held(database, each)
-    assert memories.apply(other, MemoryState(), MemoryState(), snapshot=taken, charge=None, now_ms=NOW_MS)
+    assert memories.apply(other, MemoryState(), NewMemory(MemoryState(), snapshot=taken), now_ms=NOW_MS)
     used = Sessions(database).get(WORKSPACE, "s1").usage
     after = MemoryState(first_n=9, l2_text="lost")
     with pytest.raises(Exception, match="UNIQUE"):
-        memories.apply(lane, MemoryState(), after, snapshot=taken, charge=CHARGE, now_ms=NOW_MS)
+        memories.apply(lane, MemoryState(), NewMemory(after, snapshot=taken, charge=CHARGE), now_ms=NOW_MS)
     assert memories.load(lane, limit=1).state == MemoryState()
     assert Sessions(database).get(WORKSPACE, "s1").usage == used
 
@@ -247,7 +247,7 @@ def test_of_many_that_apply_at_once_one_does(database: Database) -> None:
         barrier.wait()
         after = replace(before, first_n=number, l2_text=str(number))
         new = snapshot(number, stored(database)[:2])
-        if memories.apply(lane, before, after, snapshot=new, charge=CHARGE, now_ms=NOW_MS):
+        if memories.apply(lane, before, NewMemory(after, snapshot=new, charge=CHARGE), now_ms=NOW_MS):
             with lock:
                 applied.append(number)
 
@@ -274,7 +274,7 @@ def test_what_is_promoted_meanwhile_outlives_a_change(database: Database) -> Non
     before, memories = held(database, lane).state, Memories(database)
     promoted = stored(database)[0]
     memories.promote_in_lane(lane, [promoted.id], budget_tokens=9, tokens=len)
-    assert memories.apply(lane, before, replace(before, first_n=3), snapshot=None, charge=None, now_ms=NOW_MS)
+    assert memories.apply(lane, before, NewMemory(replace(before, first_n=3)), now_ms=NOW_MS)
     remembered = memories.load(lane, limit=9)
     assert (remembered.state.promoted, remembered.recalled) == ((promoted.id,), (promoted,))
 
@@ -306,7 +306,7 @@ def test_a_mark_that_is_set_while_somebody_compresses_is_not_lost(database: Data
     claim = held(database, lane)
     assert claim.due_ms == (NOW_MS if was_due else None)
     due(database, at_ms=NOW_MS)
-    assert memories.apply(lane, claim.state, claim.state, snapshot=None, charge=None, now_ms=NOW_MS)
+    assert memories.apply(lane, claim.state, NewMemory(claim.state), now_ms=NOW_MS)
     assert memories.release(lane, "w1", is_done=True, seen_due_ms=claim.due_ms)
     assert memories.due(due_before_ms=NOW_MS + 1, limit=9) == (lane,)
     again = held(database, lane)
@@ -318,10 +318,10 @@ def test_a_worker_that_was_taken_for_dead_takes_nothing_from_its_successor(datab
     lane, memories = due(database), Memories(database)
     first = held(database, lane, "w1")
     second = held(database, lane, "w2")
-    assert memories.apply(lane, first.state, first.state, snapshot=None, charge=None, now_ms=NOW_MS)
+    assert memories.apply(lane, first.state, NewMemory(first.state), now_ms=NOW_MS)
     assert not memories.release(lane, "w1", is_done=True, seen_due_ms=first.due_ms)
     assert memories.claim(lane, worker="w3", alive=frozenset({"w2"}), now_ms=NOW_MS) is None
-    assert not memories.apply(lane, second.state, second.state, snapshot=None, charge=None, now_ms=NOW_MS)
+    assert not memories.apply(lane, second.state, NewMemory(second.state), now_ms=NOW_MS)
 
 
 def test_an_end_that_is_not_written_marks_nothing(database: Database) -> None:

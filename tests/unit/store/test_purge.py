@@ -16,7 +16,7 @@ from loom_worker.store.claims import Claims, Idle
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.ledger import Ledger
-from loom_worker.store.memory import Memories, NewSnapshot
+from loom_worker.store.memory import Memories, NewMemory, NewSnapshot
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.purge import BATCH_CHARACTERS
@@ -54,7 +54,7 @@ def ended(database: Database) -> Turn:
     held = Memories(database).claim(claim.turn.lane, worker="w", alive=frozenset(), now_ms=NOW_MS)
     assert held is not None
     new = NewSnapshot("snap_1", "notes", 1, 1, 1)
-    Memories(database).apply(claim.turn.lane, held.state, held.state, snapshot=new, charge=None, now_ms=NOW_MS)
+    Memories(database).apply(claim.turn.lane, held.state, NewMemory(held.state, snapshot=new), now_ms=NOW_MS)
     return Turns(database).get(WORKSPACE, claim.turn.id)
 
 
@@ -166,7 +166,7 @@ def test_rows_go_in_batches_of_a_bounded_size_and_others_stay(database: Database
         "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0, "pattern_uses": 0, "api_keys": 0,
         "usage": spent,
         "memory": 1, "memory_snapshots": 0, "spending": 0, "workspaces": 0, "user_deletions": 0,
-        "pairings": 0, "guard_actions": 0, "verdicts": 0,
+        "pairings": 0, "guard_actions": 0, "verdicts": 0, "spans": 0, "trace_outbox": 0, "metric_values": 0,
     }  # fmt: skip
     assert Sessions(database).purge() == 0
 

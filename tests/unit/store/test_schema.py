@@ -16,7 +16,7 @@ from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Ledger
-from loom_worker.store.memory import Memories, NewSnapshot
+from loom_worker.store.memory import Memories, NewMemory, NewSnapshot
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.schema import metadata, unfinished
 from loom_worker.store.search import Search
@@ -65,7 +65,7 @@ def compressed(database: Database) -> None:
     held = memories.claim(lane, worker="w", alive=frozenset(), now_ms=NOW_MS)
     assert held is not None
     new = NewSnapshot("snap_1", "notes", 1, 1, 1)
-    assert memories.apply(lane, held.state, held.state, snapshot=new, charge=None, now_ms=NOW_MS)
+    assert memories.apply(lane, held.state, NewMemory(held.state, snapshot=new), now_ms=NOW_MS)
     memories.release(lane, "w", is_done=True, seen_due_ms=held.due_ms)
     assert memories.snapshots(WORKSPACE, "s1", limit=9, after="snap_2").items
 

@@ -13,6 +13,7 @@ from loom_worker.core.values.memory import Change, MemoryPolicy
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Turn
+from loom_worker.store.memory import NewMemory
 from loom_worker.store.schema import memory
 from loom_worker.tools.registry import Registry
 from tests.support.models import says, wants
@@ -53,7 +54,7 @@ def test_a_turn_is_sent_the_summary_and_the_messages_behind_it_and_readers_are_t
     change = Change(1, "compressed", "normal", 2, 100, 10, "heuristic")
     begin = stage.memories.load(lane, limit=10).history[2].n
     after = replace(held.state, version=1, first_n=begin, l2_text="They spoke of tea.", changes=(change,))
-    assert stage.memories.apply(lane, held.state, after, snapshot=None, charge=None, now_ms=1)
+    assert stage.memories.apply(lane, held.state, NewMemory(after), now_ms=1)
 
     stage.model.scenes = [says("Fourth."), says("Fifth.")]
     told = [stage.serve(fourth, stage.worker("w9"))]
@@ -151,7 +152,7 @@ def test_an_agent_without_swap_is_not_told_to_search(stage: Stage) -> None:
         held = stage.memories.claim(lane, worker="w", alive=frozenset(), now_ms=1)
         assert held is not None
         after = replace(held.state, version=1, l2_text="Tea.")
-        stage.memories.apply(lane, held.state, after, snapshot=None, charge=None, now_ms=1)
+        stage.memories.apply(lane, held.state, NewMemory(after), now_ms=1)
         stage.model.scenes = [says("Yes.")]
         stage.serve(stage.submit(session=session), stage.worker(session))
         hints.append("search_conversation" in stage.model.asked[-1].memory)
@@ -193,7 +194,7 @@ def remember(stage: Stage, session: str, l2_text: str) -> None:
     held = stage.memories.claim(lane, worker="w", alive=frozenset(), now_ms=1)
     assert held is not None
     after = replace(held.state, version=held.state.version + 1, l2_text=l2_text)
-    assert stage.memories.apply(lane, held.state, after, snapshot=None, charge=None, now_ms=1)
+    assert stage.memories.apply(lane, held.state, NewMemory(after), now_ms=1)
 
 
 @pytest.mark.parametrize("has_tools", [True, False])

@@ -12,6 +12,7 @@ from standardwebhooks import Webhook
 
 from loom_worker import __version__
 from loom_worker.core.errors import Invalid
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.guard.net.address import Lookup
 from loom_worker.webhook.schedule import Attempt
@@ -80,7 +81,12 @@ def names(*addresses: str) -> Lookup:
 
 def try_it(url: str, *, timeout_s: float = 60.0, lookup: Lookup = socket.getaddrinfo) -> Attempt:
     return send(
-        a_delivery(url), secret=SECRET, timeout_s=timeout_s, allow_private=True, now_s=time.time(), lookup=lookup
+        a_delivery(url),
+        secret=SECRET,
+        timeout_s=timeout_s,
+        allow_private=True,
+        now_us=now_us(),
+        lookup=lookup,
     )
 
 
@@ -96,7 +102,7 @@ def test_a_delivery_arrives_byte_for_byte_and_another_implementation_verifies_it
         secret=SECRET,
         timeout_s=60.0,
         allow_private=True,
-        now_s=time.time(),
+        now_us=now_us(),
     )
     assert attempt == Attempt(200)
     (request,) = receiver.wait_for(1, timeout_s=60)
@@ -110,7 +116,7 @@ def test_a_delivery_arrives_byte_for_byte_and_another_implementation_verifies_it
 
 def test_a_delivery_with_its_own_secret_is_signed_with_that(receiver: WebhookReceiver) -> None:
     delivery = a_delivery(receiver.url, secret=OTHER_SECRET)
-    send(delivery, secret=SECRET, timeout_s=60.0, allow_private=True, now_s=time.time())
+    send(delivery, secret=SECRET, timeout_s=60.0, allow_private=True, now_us=now_us())
     (request,) = receiver.wait_for(1, timeout_s=60)
     assert Webhook(OTHER_SECRET).verify(request.body, dict(request.headers))
 
@@ -235,7 +241,7 @@ def test_a_name_with_a_private_address_is_refused_and_not_called(
         secret=SECRET,
         timeout_s=60.0,
         allow_private=False,
-        now_s=time.time(),
+        now_us=now_us(),
         lookup=names(*addresses),
     )
     assert attempt.status is None
@@ -244,7 +250,7 @@ def test_a_name_with_a_private_address_is_refused_and_not_called(
 
 
 def test_a_private_url_is_refused_at_the_attempt_too(receiver: WebhookReceiver) -> None:
-    attempt = send(a_delivery(receiver.url), secret=SECRET, timeout_s=60.0, allow_private=False, now_s=time.time())
+    attempt = send(a_delivery(receiver.url), secret=SECRET, timeout_s=60.0, allow_private=False, now_us=now_us())
     assert "refused" in str(attempt.error)
     assert receiver.received == ()
 
@@ -288,7 +294,7 @@ def test_an_unknown_name_is_an_attempt_without_status() -> None:
 
 def test_a_malformed_secret_is_an_attempt_without_status(receiver: WebhookReceiver) -> None:
     delivery = a_delivery(receiver.url, secret="whsec_short")
-    attempt = send(delivery, secret=SECRET, timeout_s=60.0, allow_private=True, now_s=time.time())
+    attempt = send(delivery, secret=SECRET, timeout_s=60.0, allow_private=True, now_us=now_us())
     assert "secret" in str(attempt.error)
     assert receiver.received == ()
 

@@ -19,7 +19,7 @@ from loom_worker.memory.layers import Count
 from loom_worker.memory.recall_tools import RecallParts, recall_tools
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
-from loom_worker.store.memory import Memories
+from loom_worker.store.memory import Memories, NewMemory
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.tools.execution import call_tool
@@ -70,7 +70,7 @@ class Talk:
         self.memories.claim(self.lane, worker="w9", alive=frozenset(), now_ms=NOW_MS)
         before = self.memories.load(self.lane, limit=0).state
         after = replace(before, version=before.version + 1, first_n=kept[0].n if kept else page[-1].n + 1)
-        assert self.memories.apply(self.lane, before, after, snapshot=None, charge=None, now_ms=NOW_MS)
+        assert self.memories.apply(self.lane, before, NewMemory(after), now_ms=NOW_MS)
 
     @property
     def state(self) -> MemoryState:

@@ -19,7 +19,7 @@ from loom_worker.store import rows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
-from loom_worker.store.memory import Memories
+from loom_worker.store.memory import Memories, NewMemory
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions
 from tests.support.notes import Notes
@@ -177,7 +177,10 @@ def test_a_worker_that_dies_before_it_applies_leaves_the_session_to_the_next(roo
     room.compressor.compress(session.lane)
     assert len(room.l1(session)) == 10
     assert not room.compressor.memories.apply(
-        session.lane, dead.state, replace(dead.state, version=1, first_n=99), snapshot=None, charge=None, now_ms=NOW_MS
+        session.lane,
+        dead.state,
+        NewMemory(replace(dead.state, version=1, first_n=99)),
+        now_ms=NOW_MS,
     )
     assert len(room.l1(session)) == 10
 

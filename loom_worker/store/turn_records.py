@@ -1,0 +1,86 @@
+"""What is stored of a turn and its trace tells of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, select
+
+from loom_worker.core.values.judges import Verdict
+from loom_worker.core.values.spans import TraceSpan, span_id_of
+from loom_worker.core.values.tenants import Tenant
+from loom_worker.core.values.traces import TurnTrace
+from loom_worker.core.values.turns import Step, Turn
+from loom_worker.store import rows
+from loom_worker.store.claims import read_verdicts
+from loom_worker.store.database import Database
+from loom_worker.store.schema import steps, turn_columns, turns
+from loom_worker.store.trace_tables import spans
+from loom_worker.store.turns import read_calls, turn_row
+
+LATER_SPANS = 200
+"""Of one turn, the latest: a delivery that is replayed again and again must not fill the database."""
+
+_TURN = select(*turn_columns()).where(turns.c.id == bindparam("our_id"))
+_STEPS = select(steps).where(steps.c.turn_id == bindparam("our_id")).order_by(steps.c.n)
+_LATER = (
+    select(spans.c.body).where(spans.c.turn_id == bindparam("our_id")).order_by(spans.c.n.desc()).limit(LATER_SPANS)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """All that is stored of a turn and that its trace tells of."""
+
+    turn: Turn
+    trace_id: str
+    """Of its ``traceparent``; one that follows from its id, where it has none."""
+    parent_id: str | None
+    """The 16 digits of its ``traceparent`` that name a span; None: it has none."""
+    claimed_us: int | None
+    """When its owner, or its last one, took it."""
+    trace: TurnTrace
+    steps: Sequence[Step] = ()
+    verdicts: Sequence[Verdict] = ()
+    later: Sequence[TraceSpan] = ()
+    """Spans that are stored as such, in the order in which they ended."""
+
+
+class TurnRecords:
+    """Reads turns for their traces."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, tenant: Tenant, turn_id: str) -> TurnRecord:
+        """What is stored of a tenant's turn.
+
+        Raises:
+            NotFound: the tenant has no such turn.
+        """
+        with self._database.read() as tx:
+            return _record(tx, turn_row(tx, tenant, turn_id))
+
+    def of(self, turn_ids: Sequence[str]) -> Mapping[str, TurnRecord]:
+        """What is stored of these turns, by id; those that are gone are missing."""
+        found: dict[str, TurnRecord] = {}
+        with self._database.read() as tx:
+            for turn_id in turn_ids:
+                row = tx.execute(_TURN, {"our_id": turn_id}).mappings().first()
+                if row is not None:
+                    found[turn_id] = _record(tx, row)
+        return found
+
+
+def _record(tx: Connection, row: rows.Row) -> TurnRecord:
+    parts = (row["traceparent"] or "").split("-")
+    ours = {"our_id": row["id"]}
+    return TurnRecord(
+        turn=rows.turn(row, calls=read_calls(tx, row["id"])),
+        trace_id=parts[1] if parts[1:] else span_id_of(row["id"], "trace") + span_id_of(row["id"]),
+        parent_id=parts[2] if parts[2:] else None,
+        claimed_us=row["claimed_us"],
+        trace=TurnTrace.of(row["trace"]),
+        steps=tuple(rows.step(step) for step in tx.execute(_STEPS, ours).mappings()),
+        verdicts=read_verdicts(tx, row["id"]),
+        later=tuple(TraceSpan.of_row(body) for body in reversed(tx.execute(_LATER, ours).scalars().all())),
+    )

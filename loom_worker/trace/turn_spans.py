@@ -1,0 +1,186 @@
+"""All spans of a turn, made from what its journal tells. Pure.
+
+No span is made while a turn runs: each step leaves its times in the journal, in the transaction that stores the step.
+So a trace is complete whoever died meanwhile, is the same whenever it is made, and costs a running turn nothing. Ids
+follow from what a span stands for.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.spans import SpanStatus, TraceSpan
+from loom_worker.core.values.traces import CallTimes, Interval, Run
+from loom_worker.core.values.turns import Turn
+from loom_worker.store.turn_records import TurnRecord
+from loom_worker.trace import names
+from loom_worker.trace.call_spans import Frame, error_stored, going_on, of_judges, of_model, of_tools
+
+ERROR_CHARS = 200
+
+
+def spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceSpan, ...]:
+    """Every span of a turn, each after its parent and those that began earlier.
+
+    There is one root: the HTTP request, or ``agent.chat`` of a turn that did not come by HTTP; where the client sent a
+    ``traceparent``, that span's parent is the client's. A turn that goes on has spans without an end.
+
+    Args:
+        shows_content: True: attributes hold what user, model and tools wrote, cut to some thousand characters.
+    """
+    frame = Frame(record.turn.id, record.trace_id, shows_content)
+    root = _chat(frame, record)
+    rest = (
+        *_waited(frame, record),
+        *_runs(frame, record),
+        *_steps(frame, record),
+        *of_tools(frame, record.turn.calls, _replied_us(record)),
+        *of_judges(frame, record.verdicts),
+        *_end(frame, record),
+        *record.later,
+    )
+    return (*_request(frame, record), root, *sorted(rest, key=lambda span: span.start_us))
+
+
+def exported_spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceSpan, ...]:
+    """Those of an ended turn that its journal tells; spans that are stored as such are exported one by one."""
+    return spans_of(replace(record, later=()), shows_content=shows_content)
+
+
+def _request(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:
+    """The HTTP request, until its turn was stored; the answer left right after."""
+    trace, turn = record.trace, record.turn
+    if trace.received_us is None or trace.accepted_us is None:
+        return
+    attributes = {
+        "http.request.method": "POST",
+        "http.route": "/v1/turns/{turn_id}/retry" if turn.retry_of else "/v1/sessions/{session_id}/turns",
+        "http.response.status_code": 202,
+        "loom.request_id": turn.request_id,
+    }
+    at = Interval(trace.received_us, trace.accepted_us)
+    made = frame.span(("http",), names.HTTP_REQUEST, at, attributes)
+    parent_id = record.parent_id if trace.has_client_span else None
+    span_id = made.span_id if trace.has_client_span else record.parent_id or made.span_id
+    yield replace(made, span_id=span_id, parent_id=parent_id, kind="server")
+
+
+def _chat(frame: Frame, record: TurnRecord) -> TraceSpan:
+    """The whole turn, from its acceptance to its end."""
+    turn, trace = record.turn, record.trace
+    began_us = trace.accepted_us or turn.created_ms * 1000
+    is_over = turn.is_finished
+    ended_us = trace.stored.ended_us if trace.stored else (turn.completed_ms or 0) * 1000
+    made = frame.span((), names.AGENT_CHAT, Interval(began_us, max(began_us, ended_us)), _of_turn(frame, record))
+    status, message = _status(turn)
+    has_request = trace.received_us is not None and trace.accepted_us is not None
+    parent_id = record.parent_id if trace.has_client_span or has_request else None
+    if has_request and (trace.has_client_span or parent_id is None):
+        parent_id = frame.id("http")
+    made = replace(made, parent_id=parent_id, status=status, status_message=message, kind="consumer")
+    return made if is_over else going_on(made)
+
+
+def _of_turn(frame: Frame, record: TurnRecord) -> Json:
+    turn, session = record.turn, record.trace.session or {}
+    replies = [step.payload.get("times") for step in record.steps if step.kind == "reply"]
+    asked = CallTimes.of(replies[-1] if replies else record.trace.failed_call)
+    return {
+        names.OPERATION: "invoke_agent",
+        names.AGENT: turn.agent,
+        names.CONVERSATION: turn.session_id,
+        names.PROVIDER: names.provider(asked.provider) if asked else None,
+        names.REQUEST_MODEL: asked.model if asked else None,
+        names.MODEL: asked.model if asked else None,
+        **names.usage(turn.usage),
+        names.TURNS: session.get("turns"),
+        names.TOKENS_TOTAL: session.get("tokens"),
+        names.COST_TOTAL: session.get("cost_usd"),
+        names.ERROR_TYPE: (turn.error or {}).get("type") or (turn.reason if turn.status == "failed" else None),
+        "loom.workspace": turn.workspace,
+        "loom.turn.id": turn.id,
+        "loom.turn.seq": turn.seq,
+        "loom.turn.status": turn.status,
+        "loom.turn.reason": turn.reason,
+        "loom.turn.attempt": turn.attempt,
+        "loom.turn.run_ms": turn.run_ms,
+        "loom.error_id": (turn.error or {}).get("error_id"),
+        **frame.content(names.INPUT_MESSAGES, turn.input),
+        **frame.content(names.OUTPUT_MESSAGES, turn.output_text),
+    }
+
+
+def _status(turn: Turn) -> tuple[SpanStatus, str]:
+    if turn.status in ("failed", "incomplete"):
+        message = str((turn.error or {}).get("message") or "")[:ERROR_CHARS]
+        return "Error", ": ".join(filter(None, (turn.reason or turn.status, message)))
+    return ("OK" if turn.status == "completed" else "Unset"), ""
+
+
+def _waited(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:
+    """In the queue, until a worker first took it."""
+    turn, trace = record.turn, record.trace
+    began_us = trace.accepted_us or turn.created_ms * 1000
+    first_us = trace.runs[0].began_us if trace.runs else record.claimed_us
+    ended_us = first_us or (turn.completed_ms or 0) * 1000
+    made = frame.span(("wait",), names.LANE_WAIT, Interval(began_us, max(began_us, ended_us)), {})
+    yield made if ended_us else going_on(made)
+
+
+def _runs(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:
+    """Each worker's time with the turn; one that died is an error, and ends when its successor came."""
+    for run in record.trace.runs:
+        error = "the worker died" if run.end == "died" else None
+        attributes = {"loom.worker": run.worker, "loom.run.end": run.end, "loom.run.fence": run.fence}
+        yield frame.span(
+            ("run", str(run.fence)), names.TURN_RUN, Interval(run.began_us, run.ended_us), attributes, error=error
+        )
+    current = _current(record)
+    if current is not None:
+        attributes = {"loom.worker": current.worker, "loom.run.fence": current.fence}
+        at = Interval(current.began_us, current.began_us)
+        yield going_on(frame.span(("run", str(current.fence)), names.TURN_RUN, at, attributes))
+
+
+def _current(record: TurnRecord) -> Run | None:
+    """The run that goes on."""
+    turn = record.turn
+    if turn.held_by is None or turn.is_finished or record.claimed_us is None:
+        return None
+    return Run(turn.fence, turn.held_by, record.claimed_us, record.claimed_us, "parked")
+
+
+def _steps(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:
+    """The look for patterns, contexts, and requests to the model."""
+    current = _current(record)
+    runs = frozenset((*(run.fence for run in record.trace.runs), *((current.fence,) if current else ())))
+    for step in record.steps:
+        times = step.payload.get("times") if step.kind == "matched" else None
+        at = Interval.of(times["at"]) if times else None
+        if times and at:
+            patterns = [str(pattern["id"]) for pattern in record.turn.patterns if pattern.get("how") != "loaded"]
+            attributes = {"loom.patterns": patterns or None, "loom.patterns.count": len(patterns)}
+            parent = ("run", str(times["run"])) if times["run"] in runs else ()
+            yield frame.span(("match",), names.PATTERN_MATCH, at, attributes, parent=parent)
+    yield from of_model(frame, record.steps, record.trace.failed_call, runs)
+
+
+def _replied_us(record: TurnRecord) -> dict[int, int]:
+    """When each reply had come, by the number of its step."""
+    found: dict[int, int] = {}
+    for step in record.steps:
+        times = CallTimes.of(step.payload.get("times")) if step.kind == "reply" else None
+        if times is not None and times.tries:
+            found[step.n] = times.tries[-1].at.ended_us
+    return found
+
+
+def _end(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:
+    """What storing the turn's end took, and storing why it failed."""
+    trace, turn = record.trace, record.turn
+    error_id = (turn.error or {}).get("error_id")
+    if trace.error_stored is not None and error_id is not None:
+        yield error_stored(frame, trace.error_stored, str(error_id), None)
+    if trace.stored is not None:
+        parent = ("run", str(trace.runs[-1].fence)) if trace.runs else ()
+        yield frame.span(("finish",), names.STORE_FINISH, trace.stored, {}, parent=parent)
