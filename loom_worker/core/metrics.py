@@ -187,7 +187,7 @@ SPANS_EXPORTED = Counter(
 SPANS_DROPPED = Counter(
     "loom_spans_dropped_total",
     "Spans that were given up and reach no receiver, by reason.",
-    (Label("reason", ("unreachable", "unavailable", "refused", "rejected", "backlog")),),
+    (Label("reason", ("unreachable", "unavailable", "refused", "rejected", "backlog", "internal")),),
 )
 COMMITS = Histogram(
     "loom_sqlite_commit_seconds",

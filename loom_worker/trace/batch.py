@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.trace_outbox import TraceEntry
-from loom_worker.trace import otlp
+from loom_worker.trace import limits, otlp
 from loom_worker.trace.limits import fitted
 from loom_worker.trace.redact import redacted_span
 
 MOST_SPANS = 100
 MOST_BYTES = 1_000_000
 """Of one request, before it is compressed."""
+MOST_BYTES_OF_SPAN = limits.MOST_BYTES
 ENVELOPE_BYTES = 4_000
 """Kept free for what stands around the spans."""
 
@@ -27,7 +28,11 @@ class Prepared:
     @classmethod
     def of(cls, span: TraceSpan) -> "Prepared":
         """Redacted, small enough, encoded."""
-        small = fitted(redacted_span(span), lambda each: len(otlp.encoded_span(each)))
+        whole = redacted_span(span)
+        encoded = otlp.encoded_span(whole)
+        if len(encoded) <= MOST_BYTES_OF_SPAN:
+            return cls(whole, encoded)
+        small = fitted(whole, lambda each: len(otlp.encoded_span(each)), most=MOST_BYTES_OF_SPAN)
         return cls(small, otlp.encoded_span(small))
 
 

@@ -7,7 +7,6 @@ its entries there, too, and the same spans, with the same ids, are sent again.
 
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.trace_outbox import TraceEntry, TraceOutbox
-from loom_worker.trace import otlp
+from loom_worker.trace import otlp, pace
 from loom_worker.trace.batch import Batch, batches
 from loom_worker.trace.collector import Collector, Outcome
 
@@ -37,8 +36,6 @@ PAUSES_S = (1.0, 2.0, 4.0)
 """Before the second, third and fourth try."""
 MOST_PAUSE_S = 15.0
 """The longest pause that a collector may ask for."""
-NICENESS = 10
-"""Of the thread that exports: where processor time is short, turns have it first."""
 
 
 class TurnSpans(Protocol):
@@ -60,7 +57,7 @@ class SpanCounts(Protocol):
         """Count ``exported`` spans, or lost ones by the reason.
 
         Args:
-            outcome: exported, unreachable, unavailable, refused, rejected (by partialSuccess) or backlog.
+            outcome: exported, unreachable, unavailable, refused, rejected (by partialSuccess), backlog or internal.
         """
         ...
 
@@ -81,13 +78,13 @@ class Exporter:
     _at_work: threading.Lock = field(default_factory=threading.Lock)
 
     def serve(self) -> None:
-        """Export all that waits, in a thread of low priority; return at once if another thread does so already."""
+        """Export all that waits; return at once if another thread of this process does so already."""
         if self.settings.endpoint is None or not self._at_work.acquire(blocking=False):
             return
         try:
-            thread = threading.Thread(target=self._run, name="loom-trace-export", daemon=True)
-            thread.start()
-            thread.join()
+            self.drain()
+        except LoomError as error:
+            log.warning("traces are not exported, the sweep will ask again: %s", error)
         finally:
             self._at_work.release()
 
@@ -97,19 +94,15 @@ class Exporter:
         Raises:
             Unavailable: the database did not answer.
         """
+        processors, before = os.cpu_count() or 1, pace.now()
         while not self.stopping.is_asked:
             entries = self.outbox.take(most=ENTRIES, now_ms=now_ms(), hold_ms=HOLD_MS)
             if not entries or not self._export(entries):
                 return
-
-    def _run(self) -> None:
-        _step_back()
-        try:
-            self.drain()
-        except LoomError as error:
-            log.warning("traces are not exported, the sweep will ask again: %s", error)
-        except Exception:  # the top of a thread: one span that cannot be made must not end what comes after it
-            log.exception("traces are not exported")
+            after = pace.now()
+            if self.stopping.pause(pace.pause_s(before, after, processors=processors)):
+                return
+            before = after
 
     def _export(self, entries: Sequence[TraceEntry]) -> bool:
         """Post what was taken; False if a batch was lost or the process is to stop."""
@@ -125,6 +118,13 @@ class Exporter:
                 held.remove([*batch.done, *torn])
                 if outcome.loss is not None:
                     return False
+            return True
+        except LoomError:
+            raise
+        except Exception:  # a trace that cannot be made would stand in the way of all others, again and again
+            log.exception("%d traces are lost", len(held.ns))
+            self.counts.add("internal", len(held.ns))
+            held.remove(sorted(held.ns))
             return True
         finally:
             self.outbox.release(sorted(held.ns))
@@ -187,9 +187,3 @@ class Held:
         """Be done with some."""
         self.outbox.remove(ns)
         self.ns.difference_update(ns)
-
-
-def _step_back() -> None:
-    """Lower this thread's priority; nowhere but on Linux does a thread have one of its own."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -1,5 +1,6 @@
 """An outbox in a real database, with turns whose spans are known."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,6 @@ from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.database import Database
 from loom_worker.store.trace_outbox import TraceOutbox, enqueue_trace
 from loom_worker.trace.collector import Collector
-from loom_worker.trace.counts import SpanTotals
 from loom_worker.trace.export import Exporter
 from tests.support.webhook_receiver import WebhookReceiver
 from tests.unit.store import made as rows
@@ -29,6 +29,19 @@ class MadeSpans:
         return {turn_id: self.by_turn[turn_id] for turn_id in turn_ids if turn_id in self.by_turn}
 
 
+class Totals:
+    """Spans by what became of them."""
+
+    def __init__(self) -> None:
+        self._totals: Counter[str] = Counter()
+
+    def add(self, outcome: str, n: int) -> None:
+        self._totals[outcome] += n
+
+    def totals(self) -> dict[str, int]:
+        return dict(self._totals)
+
+
 @dataclass
 class Bench:
     """An exporter with all it works with."""
@@ -36,7 +49,7 @@ class Bench:
     database: Database
     outbox: TraceOutbox
     spans: MadeSpans
-    totals: SpanTotals
+    totals: Totals
     stopping: Stopping
     receiver: WebhookReceiver
 
@@ -59,4 +72,4 @@ class Bench:
 @pytest.fixture
 def bench(database: Database) -> Iterator[Bench]:
     with WebhookReceiver() as receiver:
-        yield Bench(database, TraceOutbox(database), MadeSpans(), SpanTotals(), Stopping(1.0), receiver)
+        yield Bench(database, TraceOutbox(database), MadeSpans(), Totals(), Stopping(1.0), receiver)

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import threading
 from dataclasses import replace
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import pytest
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.trace.export import ENTRIES, HOLD_MS, NICENESS, RENEW_MS, Held
-from tests.support.until import AT_ONCE_S, until
+from loom_worker.trace.export import ENTRIES, HOLD_MS, RENEW_MS, Held
+from tests.support.until import AT_ONCE_S
 from tests.support.webhook_receiver import Answer, Received, unused_port
 from tests.unit.trace.conftest import Bench
+from tests.unit.trace.made import span
 
 
 def request_of(request: Received) -> Any:
@@ -145,6 +145,18 @@ def test_a_process_that_is_to_stop_gives_back_what_it_could_not_send(bench: Benc
     assert len(bench.outbox.take(most=9, now_ms=0, hold_ms=1)) == 1
 
 
+def test_a_trace_that_cannot_be_made_is_in_nobodys_way(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    broken = bench.ended()
+    bench.spans.by_turn[broken] = (span(trace_id="not hexadecimal", attributes=None),)
+    exporter = bench.exporter()
+    exporter.serve()
+    assert "1 traces are lost" in caplog.text
+    assert bench.totals.totals() == {"internal": 1}
+    bench.ended(first=10)
+    exporter.serve()
+    assert bench.totals.totals() == {"internal": 1, "exported": 3}
+
+
 def test_entries_are_held_for_longer_while_a_collector_is_slow(bench: Bench) -> None:
     bench.ended()
     (entry,) = bench.outbox.take(most=9, now_ms=0, hold_ms=HOLD_MS)
@@ -181,19 +193,3 @@ def test_a_database_that_does_not_answer_ends_the_task_and_loses_nothing(
     replace(bench.exporter(), spans=Away()).serve()
     assert "the sweep will ask again: the database is busy" in caplog.text
     assert len(bench.outbox.take(most=9, now_ms=0, hold_ms=1)) == 1
-
-
-def test_its_thread_has_a_low_priority_and_the_tasks_own_has_not(bench: Bench) -> None:
-    hold = threading.Event()
-    bench.receiver.answer_with(Answer(hold=hold))
-    bench.ended()
-    thread = threading.Thread(target=bench.exporter().serve)
-    thread.start()
-    bench.receiver.wait_for(1, timeout_s=AT_ONCE_S)
-    exporting = next(each for each in threading.enumerate() if each.name == "loom-trace-export")
-    usual = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    until(lambda: exporting.native_id is not None, AT_ONCE_S, "the thread runs")
-    assert os.getpriority(os.PRIO_PROCESS, exporting.native_id or 0) == max(usual, NICENESS)
-    assert os.getpriority(os.PRIO_PROCESS, thread.native_id or 0) == usual
-    hold.set()
-    thread.join()
