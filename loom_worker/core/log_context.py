@@ -57,13 +57,13 @@ def turn_ids(turn: Turn, *part: str) -> dict[str, object]:
 
 
 def caller_ids(caller: Caller, *part: str) -> dict[str, object]:
-    """The ids of a line about a tool call, or about what a judge does for a turn.
+    """The ids of a line about what is done on behalf of a turn, such as a tool call.
 
     Args:
-        part: the span of the call, see ``span_id_of``; empty for a judge, whose lines are about the turn.
+        part: its span, see ``span_id_of``.
     """
     owner = {"session": caller.session_id, "turn": caller.turn_id, "lane": caller.lane}
-    call = {"call": caller.call_id} if part else {}
+    call = {"call": caller.call_id} if part[:1] == ("tool",) else {}
     return {**owner, **call, **trace_ids(caller.trace_id, caller.turn_id, *part)}
 
 

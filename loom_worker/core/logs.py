@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TextIO
 
@@ -20,10 +21,10 @@ from loom_worker.core.settings import LogSettings
 log = logging.getLogger(__name__)
 
 IDS = (
-    *("trace_id", "span_id", "workspace", "session", "turn", "call", "lane", "request", "delivery", "task", "worker"),
-    *("error_id", "tool_name", "judge", "key", "rotated_from"),
-    *("status", "duration_ms", "attempt", "http_status", "late", "lost", "due", "sessions", "keys"),
+    *("workspace", "session", "turn", "call", "tool_name", "judge", "error_id", "delivery", "key", "rotated_from"),
+    *("status", "duration_ms", "attempt", "http_status", "late", "lost", "due", "full", "sessions", "keys"),
     *("kind", "messages", "from_tokens", "to_tokens", "by"),
+    *("request", "lane", "task", "trace_id", "span_id"),
 )
 """Extra fields that are written if a record or its thread (``log_context``) has them."""
 MOST_ID_CHARS = 200
@@ -86,6 +87,18 @@ class Console(logging.Formatter):
         return "\n".join([line, *(f"{_INDENT}{escaped(part)}" for part in trace.split("\n") if part)])
 
 
+class Lines(logging.StreamHandler[TextIO]):
+    """Writes lines; of one that cannot be written it says so, without what was to be said."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name that logging calls
+        """In place of Python's own text, which holds the message's arguments in lines of plain text."""
+        error = sys.exc_info()[0]
+        where, why = f"{record.pathname}:{record.lineno}", error.__name__ if error else "unknown"
+        told = logging.LogRecord(__name__, logging.ERROR, "", 0, "a line of %s was not logged: %s", (where, why), None)
+        with suppress(Exception):  # what cannot be written at all is lost, as with any full disk
+            self.stream.write(f"{self.format(told)}\n")
+
+
 def set_up(settings: LogSettings, redact: Redactor = str) -> None:
     """Send all that this process logs to standard error, in the chosen form.
 
@@ -94,7 +107,7 @@ def set_up(settings: LogSettings, redact: Redactor = str) -> None:
     Args:
         redact: removes secrets from what libraries and tracebacks say.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = Lines(sys.stderr)
     handler.setFormatter(JsonLines(redact) if settings.format == "json" else Console(redact))
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -106,6 +119,7 @@ def set_up(settings: LogSettings, redact: Redactor = str) -> None:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
+    sys.unraisablehook = _unraisable
     warnings.showwarning = _warned
 
 
@@ -127,6 +141,10 @@ def _uncaught_in_thread(ended: threading.ExceptHookArgs) -> None:
     name = ended.thread.name if ended.thread else "that is gone"
     found = (ended.exc_type, ended.exc_value, ended.exc_traceback)
     log.error("thread %s ended by an error that nothing caught", name, exc_info=found)
+
+
+def _unraisable(ended: "sys.UnraisableHookArgs") -> None:
+    log.error("%s", ended.err_msg or "an error where none can be raised", exc_info=ended.exc_value)
 
 
 def _warned(

@@ -156,8 +156,7 @@ class Compressor:
             held = self.memories.claim(lane, worker=self.worker, alive=self.workers.alive(), now_ms=self.clock_ms())
             if held is None:
                 return False
-            owner = held.session
-            with log_context.about({"lane": lane, "session": owner.id, "workspace": owner.workspace}):
+            with log_context.about(_log_ids(lane, held)):
                 return self._compress(lane, held)
         finally:
             self.in_progress.discard(lane)
@@ -220,7 +219,8 @@ class Compressor:
             return None
         metrics.COMPRESSIONS.count(change.kind, "heuristic" if change.by == "heuristic" else "model")
         log.info("memory.%s", change.kind, extra={"session": session_id, **change.as_json()})
-        work.made.append(f"{change.kind} by {change.by}")
+        has_failed = change.by == summarize.HEURISTIC and work.rules.model is not None
+        work.made.append(f"{change.kind} by {change.by}" + (", as the model failed" if has_failed else ""))
         return step.after
 
     def _next(self, lane: str, state: MemoryState, rules: CompressionRules) -> _Step | None:
@@ -253,6 +253,13 @@ def _monitored(lane: str, held: MemoryClaim, *, began_ms: int) -> Work:
         started_ms=began_ms,
         names={"agent": held.session.agent},
     )
+
+
+def _log_ids(lane: str, held: MemoryClaim) -> log_context.Ids:
+    """Of the session, and of the turn whose trace tells of it."""
+    ids = {"lane": lane, "session": held.session.id, "workspace": held.session.workspace}
+    turn = held.turn
+    return {**ids, "turn": turn.turn_id, **log_context.trace_ids(turn.trace_id, turn.turn_id)} if turn else ids
 
 
 def _with_backlog(found: Batch, history: Sequence[Message], policy: MemoryPolicy) -> Batch:

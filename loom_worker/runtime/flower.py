@@ -9,6 +9,7 @@ from typing import Any
 from flower.api.tasks import GetQueueLengths
 from flower.app import Flower
 from flower.events import EventsState
+from flower.inspector import Inspector
 from flower.options import options
 from flower.urls import settings as site
 from flower.views import BaseHandler, monitor
@@ -99,10 +100,14 @@ class LoomState(EventsState):
         self._look_at(event)
 
     def _look_at(self, event: Json) -> None:
-        """Ask a worker for its queues and tasks when it is first heard of; Flower's own start comes before theirs."""
+        """Ask a worker for its queues and the like until all is known; Flower asks once, before most have started."""
         kind, name = event["type"], event["hostname"]
-        if kind == "worker-online" or (kind == "worker-heartbeat" and name not in self._flower.workers):
-            self._flower.update_workers(name)
+        if kind == "worker-online":
+            self._flower.workers.pop(name, None)  # of its predecessor; it cannot answer yet
+        elif kind == "worker-heartbeat":
+            known = self._flower.workers.get(name, ())
+            if not all(method in known for method in Inspector.inspect_methods):
+                self._flower.update_workers(name)
 
 
 def run_flower(settings: Settings, *, password: str) -> None:

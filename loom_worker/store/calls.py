@@ -34,7 +34,6 @@ class CallOwner:
     caller: Caller
     rules: Rules = NO_RULES
     """Of its workspace."""
-    """Of its turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ BATCH_BYTES = 100_000
 """Most bytes that a batch removes, unless one row alone has more: each page of them is overwritten."""
 SPAN_BYTES = 64 * 1024 * 1024
 """Most that spans take which are stored as such; a turn with a webhook and a compression has some 2 kB of them."""
+FOR_EVER_DAYS = 1_000_000
 PAUSE_MS = 10 * 60 * 1000
 """Pause after a walk through a whole table."""
 MESSAGES = 100
@@ -76,12 +77,13 @@ class Retention:
         kinds: tuple[tuple[_Expiry, int], ...] = (
             (_Journals(database), settings.journal_days),
             (_Deliveries(database), settings.journal_days),
-            (_Spans(database), settings.journal_days),
             (_Accounts(database), ACCOUNT_DAYS),
             (_Conversations(database), settings.conversation_days),
             (_Audit(database), settings.audit_days),
         )
         self._walks = [_Walk(expiry, days * DAY_MS) for expiry, days in kinds if days]
+        spans_days = settings.journal_days or FOR_EVER_DAYS  # they are bounded by their size, too
+        self._walks.append(_Walk(_Spans(database), spans_days * DAY_MS))
         self._walks.append(_Walk(IdleSessions(database), 0))  # each workspace says how many days
 
     def once(self, now_ms: int) -> None:

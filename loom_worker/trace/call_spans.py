@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.cutting import dump
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.spans import SpanEvent, SpanStatus, TraceSpan, span_id_of
@@ -54,7 +55,7 @@ class Frame:
             parent_id=self.id(*parent),
             name=name,
             start_us=at.began_us,
-            end_us=at.ended_us,
+            end_us=max(at.began_us, at.ended_us),  # a clock may step back
             attributes=known,
             status=status,
             status_message=error or "",
@@ -104,11 +105,21 @@ def _call(
         yield frame.span(("context", number, unlike), names.CONTEXT_BUILD, times.built, built, parent=parent)
     last = len(times.tries) - 1
     for n, one in enumerate(times.tries):
-        # Errors that are stored name the last one so (turn/ending.py).
+        # Stored errors name it so: ``last_request``.
         is_final = n == last and (reply is not None or unlike == "last")
         part = ("llm", number) if is_final else ("llm", number, f"{unlike}.{n}")
         said = reply if n == last else None
         yield _request(frame, times, one, part, said=said, parent=parent)
+
+
+def last_request(steps: Sequence[Step], failed_call: Json | None) -> tuple[str, ...]:
+    """What the id of a turn's last request to its model is made of, if it led to no reply; empty if there is none."""
+    replies = sum(step.kind == "reply" for step in steps)
+    if failed_call is not None:
+        return ("llm", str(replies)) if failed_call["tries"] else ()
+    last = next((step for step in reversed(steps) if step.kind in ("reply", "waited")), None)
+    times = CallTimes.of(last.payload.get("times")) if last is not None and last.kind == "waited" else None
+    return ("llm", str(replies), f"{last.n}.{len(times.tries) - 1}") if last and times and times.tries else ()
 
 
 def _request(
@@ -129,7 +140,8 @@ def _request(
             attributes[names.FIRST_CHUNK_S] = max(0, times.first_text_us - one.at.began_us) / 1e6
     error = one.error or one.error_type if one.error_type else None
     made = frame.span(part, names.LLM_COMPLETION, one.at, attributes, parent=parent, error=error)
-    return replace(made, kind="client")
+    is_given_up = said is None and error is None
+    return replace(made, kind="client", status="Unset" if is_given_up else made.status)
 
 
 def of_tools(frame: Frame, calls: Sequence[Call], replied_us: dict[int, int]) -> Iterator[TraceSpan]:
@@ -139,8 +151,8 @@ def of_tools(frame: Frame, calls: Sequence[Call], replied_us: dict[int, int]) ->
         replied_us: when the reply of a step had come, by the number of the step.
     """
     for call in calls:
-        if call.approval is not None:
-            yield _approval(frame, call, replied_us.get(call.reply_n))
+        if call.approval is not None and call.reply_n in replied_us:
+            yield _approval(frame, call, replied_us[call.reply_n])
         began_ms = call.finished_ms if call.started_ms is None else call.started_ms
         if began_ms is None:
             continue
@@ -170,7 +182,7 @@ def _executed(frame: Frame, call: Call, began_ms: int) -> TraceSpan:
         "loom.tool.queue_ms": (call.started_ms or 0) - (call.sent_ms or 0) if was_taken else None,
         "loom.error_id": call.error_id,
         "loom.ref": call.ref,
-        **frame.content(names.TOOL_ARGUMENTS, str(call.arguments)),
+        **frame.content(names.TOOL_ARGUMENTS, dump(call.arguments)),
         **frame.content(names.TOOL_RESULT, call.content),
     }
     at = Interval(began_ms * 1000, (call.finished_ms or began_ms) * 1000)
@@ -178,10 +190,10 @@ def _executed(frame: Frame, call: Call, began_ms: int) -> TraceSpan:
     return made if call.finished_ms is not None else going_on(made)
 
 
-def _approval(frame: Frame, call: Call, replied_us: int | None) -> TraceSpan:
-    decided_ms = call.sent_ms if call.approval in ("approved", "edited") else call.finished_ms
-    began_us = replied_us or (decided_ms or 0) * 1000
-    at = Interval(began_us, max(began_us, (decided_ms or 0) * 1000))
+def _approval(frame: Frame, call: Call, replied_us: int) -> TraceSpan:
+    was_sent = call.approval in ("approved", "edited") and call.sent_ms is not None
+    decided_ms = call.sent_ms if was_sent else call.finished_ms
+    at = Interval(replied_us, (decided_ms or 0) * 1000)
     attributes = {names.TOOL_NAME: call.name, names.TOOL_CALL_ID: call.id, "loom.approval": call.approval}
     made = frame.span(("approval", call.id), names.APPROVAL_WAIT, at, attributes)
     return made if decided_ms is not None else going_on(made)

@@ -48,13 +48,14 @@ def _line(span: Json, depth: int, offset_s: float) -> str:
 
 def duration(seconds: float) -> str:
     """A time in the unit that suits it: ``340 us``, ``12.4 ms``, ``3.20 s``, ``4 min 5 s``."""
-    if seconds < 0.001:
+    if round(seconds, 6) < 0.001:
         return f"{seconds * 1e6:.0f} us"
-    if seconds < 1:
+    if round(seconds, 4) < 1:
         return f"{seconds * 1000:.1f} ms"
-    if seconds < 100:
+    if round(seconds, 2) < 100:
         return f"{seconds:.2f} s"
-    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
 
 
 def _moment(text: str) -> datetime:

@@ -5,7 +5,7 @@ So a trace is complete whoever died meanwhile, is the same whenever it is made, 
 follow from what a span stands for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from loom_worker.core.values.json import Json
@@ -39,12 +39,24 @@ def spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceS
         *_end(frame, record),
         *record.later,
     )
-    return (*_request(frame, record), root, *sorted(rest, key=lambda span: span.start_us))
+    return (*_request(frame, record), root, *_in_order(rest))
 
 
 def exported_spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceSpan, ...]:
     """Those of an ended turn that its journal tells; spans that are stored as such are exported one by one."""
     return spans_of(replace(record, later=()), shows_content=shows_content)
+
+
+def _in_order(spans: Sequence[TraceSpan]) -> Sequence[TraceSpan]:
+    """By their beginning; also where a clock stepped back, none before its parent."""
+    known = {span.span_id: span for span in spans}
+
+    def place(span: TraceSpan) -> tuple[int, int]:
+        parent = known.get(span.parent_id or "")
+        began_us, depth = (0, 0) if parent is None else place(parent)
+        return max(began_us, span.start_us), depth + 1
+
+    return sorted(spans, key=place)
 
 
 def _request(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:

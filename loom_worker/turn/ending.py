@@ -21,6 +21,7 @@ from loom_worker.events.writer import EventWriter
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
+from loom_worker.trace.call_spans import last_request
 from loom_worker.turn.channel import parts_of
 from loom_worker.turn.context import is_pressed
 from loom_worker.turn.measuring import measure
@@ -126,8 +127,9 @@ def with_error_id(state: TurnState, ending: Ending, execution: Execution) -> End
     """
     if ending.status != "failed" or ending.error is None:
         return ending
-    part = ("llm", str(len(state.replies))) if ending.reason == "provider" else ()
-    detail = f"Model: {execution.watch.model}" if part else ""
+    watch, is_models = execution.watch, ending.reason == "provider"
+    part = last_request(state.steps, watch.calls.left()) if is_models else ()
+    detail = f"Model: {watch.model}" if is_models else ""
     why = Outcome("failed", ending.error["message"], code=ending.error["type"], detail=detail)
     failures = execution.worker.tools.failures
     error_id = failures.keep_turn(state.turn, why, span_id=span_id_of(state.turn.id, *part))

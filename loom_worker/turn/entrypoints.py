@@ -9,6 +9,7 @@ from functools import partial
 
 from loom_worker.core import crash_points, log_context
 from loom_worker.core.errors import Fenced, Interrupted, LoomError, Unavailable
+from loom_worker.core.monitor import Work
 from loom_worker.core.stopping import retry_until_stored
 from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call, Claim
@@ -88,13 +89,12 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         advance(claim, execution)
     except Interrupted as error:
         log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
-        _quietly(lambda: worker.claims.release(claim, run_ms=_run_ms(claim, began_s)))
-        worker.monitor.waits(work, "another worker", run_ms=_run_ms(claim, began_s))
+        is_ours = _quietly(lambda: worker.claims.release(claim, run_ms=_run_ms(claim, began_s)))
+        _tell_handover(work, claim, began_s, worker, is_ours=is_ours)
         _wake_if(worker.lanes.release(lease), lane, worker)
     except Fenced as error:
         log.warning("fenced off: %s", error, extra={"turn": claim.turn.id})
-        # Should another worker have it, what that one reports takes the place of this.
-        worker.monitor.cancelled(work, "taken over, or deleted with its session", run_ms=_run_ms(claim, began_s))
+        _tell_handover(work, claim, began_s, worker, is_ours=False)
         _wake_if(worker.lanes.release(lease), lane, worker)
     except Unavailable as error:
         log.warning("turn given back: %s", error, extra={"turn": claim.turn.id})
@@ -118,6 +118,15 @@ def _run_isolated(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         _wake_if(worker.lanes.release(held.lease), turn.lane, worker)
     elif worker.claims.resume(turn.id, fence=turn.fence) is None:
         leave(held, turn, worker)
+
+
+def _tell_handover(work: Work, claim: Claim, began_s: float, worker: TurnWorker, *, is_ours: bool) -> None:
+    """Report that this worker leaves a turn; should another one have it by now, its reports take the place of this."""
+    run_ms = _run_ms(claim, began_s)
+    if is_ours:
+        worker.monitor.waits(work, "another worker", run_ms=run_ms)
+    else:
+        worker.monitor.cancelled(work, "taken over, or deleted with its session", run_ms=run_ms)
 
 
 def _run_ms(claim: Claim, began_s: float) -> int:
@@ -173,7 +182,7 @@ def serve_verdict(turn_id: str, reply_n: int, position: int, send: int, worker: 
     answer = worker.verdicts.answer(turn_id, reply_n)
     if answer is None:
         return
-    log_context.add(log_context.caller_ids(answer.caller))
+    log_context.add(log_context.caller_ids(answer.caller, "judge", str(reply_n), str(position)))
     worker.content.catch_up()
     runtime = worker.agents.runtime(answer.agent, answer.choice, answer.caller.workspace)
     by, now_ms = worker.name, worker.clock_ms()
@@ -213,9 +222,11 @@ def _wake_if(is_needed: bool, lane: str, worker: TurnWorker) -> None:
         worker.dispatcher.wake(lane)
 
 
-def _quietly(action: Callable[[], object]) -> None:
-    """For what another remedy makes good: the sweep, or the journal."""
+def _quietly(action: Callable[[], object]) -> bool:
+    """For what another remedy makes good: the sweep, or the journal; False if it failed."""
     try:
         action()
     except LoomError as error:
         log.warning("%s", error)
+        return False
+    return True

@@ -13,6 +13,7 @@ from collections import Counter
 
 from tests.chaos.checks_accounts import check_budgets, check_ledger
 from tests.chaos.checks_calls import check_budget, check_history, check_overlap, check_wellformed
+from tests.chaos.checks_exports import check_exported, check_requests
 from tests.chaos.checks_judges import (
     check_judged,
     check_rejected,
@@ -27,7 +28,7 @@ from tests.chaos.checks_rest import check_children, check_progress, check_rest
 from tests.chaos.checks_results import check_previews, check_results
 from tests.chaos.checks_summaries import check_covered, check_summaries, repeated_summaries, summary_stages
 from tests.chaos.checks_told import check_read, check_shown, check_webhooks
-from tests.chaos.checks_traces import check_exported, check_requests
+from tests.chaos.checks_traces import check_traces
 from tests.chaos.checks_turns import check_accepted, check_messages, check_order
 from tests.chaos.facts import Facts, read_facts
 from tests.chaos.records import Evidence
@@ -66,6 +67,7 @@ CHECKS = (
     check_budgets,
     check_exported,
     check_requests,
+    check_traces,
 )
 
 

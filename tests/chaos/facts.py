@@ -33,6 +33,7 @@ ORPHANS = {
         "outbox": "id",
         "usage": "turn_id",
         "verdicts": "turn_id || '/' || reply_n || '/' || position",
+        "spans": "n",
     }.items()
 }
 """Rows of turns that do not exist: messages and usage carry no foreign key that would forbid them."""
@@ -59,6 +60,8 @@ class TurnFact:
     """Of the ledger, in the order they were written."""
     verdicts: tuple[Row, ...] = ()
     """By answer and judge."""
+    later: tuple[Row, ...] = ()
+    """Spans that are stored as such."""
 
     @property
     def id(self) -> str:
@@ -217,6 +220,7 @@ _ORDERS = {
     "blobs": "id",
     "verdicts": "turn_id, reply_n, position",
     "spending": "level, key, window",
+    "spans": "n",
 }
 
 
@@ -230,6 +234,7 @@ def _turn(row: Row, hanging: Mapping[str, Mapping[Any, tuple[Row, ...]]]) -> Tur
         deliveries=mine["outbox"],
         usage=mine["usage"],
         verdicts=mine["verdicts"],
+        later=mine["spans"],
     )
 
 

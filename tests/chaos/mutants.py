@@ -188,6 +188,15 @@ def _generous_refund() -> None:
     Settlement.changes = generous  # type: ignore[method-assign]
 
 
+def _forgotten_run() -> None:
+    """Nobody writes down that a worker had the turn and died."""
+
+    def forgetful(row: dict[str, Any], now_us: int) -> dict[str, Any]:
+        return dict(row["trace"] or {})
+
+    claims._trace_of = forgetful
+
+
 MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "no_fence": (("I2", "I4"), _no_fence),
     "wrong_order": (("I3",), _wrong_order),
@@ -202,5 +211,6 @@ MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "cut_result": (("I13",), _cut_result),
     "forgotten_verdict": (("I8",), _forgotten_verdict),
     "generous_refund": (("I15",), _generous_refund),
+    "forgotten_run": (("I16",), _forgotten_run),
 }
 """Name to the invariants of which at least one must be seen broken, and how the bug is planted."""

@@ -154,6 +154,11 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
         "cut_result": (plan(24, sessions=6, seed=seed, mix=Mix({"tools=report": 1})), ("kill",), 0.1),
         "forgotten_verdict": (plan(24, sessions=6, seed=seed, mix=Mix(plain, webhooks=0, judged=1.0)), ("kill",), 0.1),
         "generous_refund": (plan(24, sessions=6, seed=seed, mix=Mix(plain, webhooks=0, thrifty=1.0)), ("kill",), 0.1),
+        "forgotten_run": (
+            plan(36, sessions=12, seed=seed, mix=Mix({"slow=1.5": 1}, webhooks=0)),
+            ("kill",) * 3,
+            1.5,
+        ),
         "memory_hole": (plan(40, sessions=4, seed=seed, mix=Mix(plain, webhooks=0)), ("kill",), 0.1),
     }
     return {

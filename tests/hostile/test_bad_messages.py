@@ -41,7 +41,8 @@ def sound_message(system: System) -> dict[str, Any]:
 
 
 def dropped(system: System) -> dict[str, int]:
-    return {queue: int(count) for queue, count in DROPPED.findall(system.get("/metrics").text)}
+    counts = {queue: int(count) for queue, count in DROPPED.findall(system.get("/metrics").text)}
+    return {queue: count for queue, count in counts.items() if count}
 
 
 def logs(system: System) -> str:

@@ -22,6 +22,13 @@ AGENTS: dict[str, Json] = {
     "payer": {"backend": False, "tools": ["handmade.py"]},
     "maker": {"backend": False, "tools": ["handmade.py"]},
     "narrow": {"backend": False, "tools": ["handmade.py:letter"]},
+    "watched": {
+        "backend": False,
+        "tools": ["handmade.py:count"],
+        "guardrails": {"input": {"card": "redact"}},
+        "judges": {"members": [{"name": "watched-polite", "type": "contains", "criteria": {"none": ["damn"]}}]},
+        "memory": {"memory_compression": {"max_l1_messages": 2}},
+    },
     "brief": {"backend": False, "tools": ["handmade.py:count"], "config": {"max_tool_executions": 8}},
 }
 

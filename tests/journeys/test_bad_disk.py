@@ -1,6 +1,5 @@
 """A disk that is full, and a file that is damaged, under a Loom that runs."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from tests.support.disks import filled, small_disk, spoil
 from tests.support.hanging import Hanging
 from tests.support.messages_server import MessagesServer
+from tests.support.runbook import follow
 from tests.support.system import System, plain_agent
 from tests.support.until import until
 
@@ -66,7 +66,7 @@ def test_a_file_that_is_damaged_under_a_running_loom_is_told_kept_and_replaced_b
         first = system.ended(system.submit("s", "hello"))
         running = system.submit("waits", "Wait.")
         until(lambda: system.holder(running), 20, "the turn runs")
-        assert system.run("backup", str(file)).returncode == 0
+        follow(system, "backup", BACKUP=str(file))
         lost = system.ended(system.submit("s", "after the backup"))
         database = home / "loom.db"
         spoil(database, "turns")
@@ -87,12 +87,9 @@ def test_a_file_that_is_damaged_under_a_running_loom_is_told_kept_and_replaced_b
         assert "restore a backup" in doctor.stdout
         assert system.run("backup", str(file), "--force").returncode == 1
 
-        system.stop()
-        assert database.read_bytes() == spoiled
-        for path in (database, home / "loom.db-wal", home / "loom.db-shm"):
-            path.unlink(missing_ok=True)
-        shutil.rmtree(home / "valkey")
-        shutil.copy(file, database)
+        follow(system, "restore", BACKUP=str(file))
+        system.stopped()
+        assert (home / "loom.db.damaged").read_bytes() == spoiled
         system.start()
         assert system.turn(first["id"]) == first
         assert system.ended(running)["status"] == "completed"

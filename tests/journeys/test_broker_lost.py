@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.messages_server import Hang, MessagesServer, Say
 from tests.support.messages_wire import WireCall, answer, sse
+from tests.support.runbook import follow
 from tests.support.system import Json, System, spoken
 from tests.support.until import until
 
@@ -51,6 +52,7 @@ def test_all_turns_complete_in_order_when_the_embedded_server_is_killed(server: 
     assert "valkey ended (SIGKILL); restarting" in system.output.removeprefix(before)
     first = running_answer(system, turns)
     assert (first["output_text"], first["attempt"], first["usage"]["llm_calls"]) == ("slow but sure", 1, 1)
+    follow(system, "redis restart, status")
 
 
 @pytest.mark.heavy

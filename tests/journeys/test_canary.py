@@ -102,6 +102,12 @@ def processes(run: Run) -> Iterator[tuple[str, str]]:
     yield from run.processes.items()
 
 
+def trace(run: Run) -> Iterator[tuple[str, str]]:
+    """What the API tells of the turn's spans, and the command prints."""
+    yield "spans", run.system.get(f"/v1/turns/{run.turn['id']}/trace").text
+    yield "tree", run.system.run("trace", run.turn["id"]).stdout
+
+
 @dataclass(frozen=True)
 class Source:
     """A place where somebody may look."""
@@ -120,6 +126,7 @@ SOURCES = [
     Source(flower, r"loom\.tool\.call"),
     Source(error_summaries, r"\[redacted\]", has_words=True),
     Source(processes, r"LOOM_HOME="),
+    Source(trace, r"tool\.execute"),
 ]
 
 

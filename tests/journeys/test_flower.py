@@ -141,11 +141,12 @@ def test_each_attempt_at_a_delivery_is_a_task_with_its_own_outcome(
 
 
 @pytest.mark.heavy
-def test_a_turn_whose_worker_is_killed_goes_on_as_the_same_task_on_another(
-    server: MessagesServer, system: System, flower: FlowerClient
+@pytest.mark.parametrize("max_attempts", [3, 2], ids=["another worker", "a process of its own"])
+def test_a_turn_whose_worker_is_killed_goes_on_as_the_same_task_elsewhere(
+    server: MessagesServer, system: System, flower: FlowerClient, max_attempts: int
 ) -> None:
     server.then(Hang(threading.Event(), HALF, after_bytes=0), Say("At last."))
-    turn_id = system.submit("flower-killed", f"hello {SECRET}")
+    turn_id = system.submit(f"flower-killed-{max_attempts}", f"hello {SECRET}", max_attempts=max_attempts)
     started = shown(flower, turn_id, "STARTED")
     name = until(lambda: system.holder(turn_id), 10, "somebody runs it")
     assert name is not None
@@ -153,6 +154,7 @@ def test_a_turn_whose_worker_is_killed_goes_on_as_the_same_task_on_another(
     assert system.ended(turn_id)["output_text"] == "At last."
     task = shown(flower, turn_id)
     assert (task["state"], task["started"], task["received"]) == ("SUCCESS", started["started"], started["received"])
+    assert task["worker"].partition("@")[0] in system.children
 
 
 @pytest.mark.heavy

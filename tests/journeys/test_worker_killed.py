@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.messages_server import Hang, MessagesServer, Say
 from tests.support.messages_wire import WireCall, answer, sse
+from tests.support.runbook import follow
 from tests.support.system import System, alone, kill, spoken
 from tests.support.until import until
 
@@ -82,6 +83,11 @@ def test_a_turn_that_kills_every_worker_is_given_up_and_the_next_one_of_its_sess
     assert "2 attempts" in turn["error"]["message"]
     assert system.ended(next_id)["status"] == "completed"
     assert [dead["id"] for dead in system.get("/v1/turns?status=failed&reason=dead").json["data"]] == [turn_id]
+    for block in ("dead turn, list", "dead turn, why", "poison turn, look"):
+        follow(system, block, TURN=turn_id)
+    server.then(Say("Answered after all."))
+    again = follow(system, "dead turn, retry", TURN=turn_id).split()[2]
+    assert system.ended(again)["output_text"] == "Answered after all."
 
 
 def asked(server: MessagesServer, text: str) -> int:

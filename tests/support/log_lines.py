@@ -21,7 +21,7 @@ def logging_as_it_was() -> Iterator[None]:
     root = logging.getLogger()
     handlers = root.handlers[:]
     levels = {name: logging.getLogger(name).level for name in ("", *OWN, *QUIET)}
-    hooks = sys.excepthook, threading.excepthook, warnings.showwarning
+    hooks = sys.excepthook, threading.excepthook, sys.unraisablehook, warnings.showwarning
     ids = log_context.ids()
     try:
         yield
@@ -29,7 +29,7 @@ def logging_as_it_was() -> Iterator[None]:
         root.handlers[:] = handlers
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
-        sys.excepthook, threading.excepthook, warnings.showwarning = hooks
+        sys.excepthook, threading.excepthook, sys.unraisablehook, warnings.showwarning = hooks
         log_context.begin(ids)
 
 

@@ -88,6 +88,7 @@ class PlayedWorker:
             spent={"played": SPENT} if said else {},
             delivery=Delivery.of(claim.turn, WebhookBodies("http://loom").of(claim.turn), now_ms=now_ms()),
             known_cancel=self._claims.cancel_action(claim),
+            trace=claim.trace,
         )
         self._journal.finish(claim, final)
         del self._held[turn_id]

@@ -147,6 +147,11 @@ class System:
         self._process.terminate()
         assert self._process.wait(timeout=STOP_S) == 0, self.output
 
+    def stopped(self) -> None:
+        """Wait for the end that somebody else asked for, as `loom stop` does; the exit status must be 0."""
+        assert self._process is not None
+        assert self._process.wait(timeout=STOP_S) == 0, self.output
+
     def kill_supervisor(self) -> None:
         """SIGKILL to `loom up` itself."""
         assert self._process is not None

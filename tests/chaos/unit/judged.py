@@ -89,7 +89,8 @@ def again(run: Run, work: TurnState) -> TurnState:
 def sent(run: Run, work: TurnState) -> TurnState:
     """Judges are asked, and the turn is parked."""
     work = work.asked_judges(planned(PANEL, work.replies[-1], now_ms=NOW_MS))
-    columns = {**progress(work), "held_by": None, "parked_until_ms": NOW_MS}
+    trace = work.claim.trace_until(NOW_MS * 1000, "parked").as_json()
+    columns = {**progress(work), "held_by": None, "parked_until_ms": NOW_MS, "trace": trace}
     Journal(run.database).save(work.claim, work.unsaved, columns)
     return work.saved()
 

@@ -15,6 +15,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import Message, NewSession
+from loom_worker.core.values.traces import CallTimes, Interval, Try, TurnTrace
 from loom_worker.core.values.turns import Claim, Decision, Ending, NewTurn, Turn, Webhook
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import Assembly
@@ -29,6 +30,7 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.submit import submit
 from loom_worker.store.turns import Turns
+from loom_worker.trace.later import of_attempt
 from loom_worker.turn.ending import finished
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import Checked, planned
@@ -43,6 +45,9 @@ NOW_MS = 1_800_000_000_000
 SPECS = tuple(ToolSpec(name, "Does it.", {"type": "object"}) for name in ("note", "charge", "refund", "report"))
 HOOK_URL = "http://127.0.0.1:9/ok"
 UNCOMPRESSED = MemoryPolicy(max_l1_messages=100_000, min_l1_messages=100_000)
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+MOMENT = Interval(NOW_MS * 1000, NOW_MS * 1000 + 5000)
+TIMES: Json = {"times": CallTimes(1, "anthropic", MODEL, tries=(Try(MOMENT),)).as_json()}
 MARKS = ("T00001", "T00002", "T00003", "T00004")
 
 
@@ -91,7 +96,15 @@ class Run:
         """A turn that was answered 202 and is claimed."""
         mark = text.split()[0]
         hook = Webhook(HOOK_URL) if webhook else None
-        new = NewTurn(text, webhook=hook, budget=budget, idempotency_key=f"key-{mark}", fingerprint=mark)
+        new = NewTurn(
+            text,
+            webhook=hook,
+            budget=budget,
+            idempotency_key=f"key-{mark}",
+            fingerprint=mark,
+            traceparent=TRACEPARENT,
+            trace=TurnTrace(NOW_MS * 1000),
+        )
         owner = (WORKSPACE, NewSession(id=session))
         turn, _ = submit(self.database, LimitSettings(), owner, new, now_ms=NOW_MS)
         order = sum(sent.session == session for sent in self.submitted)
@@ -126,7 +139,7 @@ class Run:
             position=len(work.calls),
             reply_n=work.next_n,
         )
-        work = work.replied(reply, new, first_token_ms=3, estimated=100)
+        work = work.replied(reply, new, first_token_ms=3, estimated=100, notes=TIMES)
         settlement = Settlement(self.payer(work.claim), work.unsaved_spending, held)
         Journal(self.database).save(work.claim, work.unsaved, progress(work), settlement=settlement)
         return work.saved()
@@ -175,12 +188,14 @@ class Run:
         known = {**progress(work), "run_ms": 40, "completed_ms": NOW_MS + 100}
         entries, spent = Entries(work.unsaved_steps), work.usage_by_model
         final = Final(ending, known, entries, said=messages, delivery=delivery, spent=spent, verdicts=work.verdicts)
+        final = replace(final, trace=work.claim.trace)
         Journal(self.database).finish(work.claim, final)
         shown = Turns(self.database).get(WORKSPACE, turn.id)
         self.polled.append(Polled(turn.id, json.dumps(shown.as_json()).encode(), self.now_s()))
         if delivery is not None:
             self.hooks.append(Hook(delivery.id, turn.id, delivery.body.encode(), self.now_s(), True, 204))
-            Outbox(self.database).save(replace(delivery, status="delivered", attempts=1, next_ms=None))
+            tried = replace(delivery, status="delivered", attempts=1, next_ms=None)
+            Outbox(self.database).save(tried, of_attempt(tried, MOMENT, error=None))
         return shown
 
     def evidence(self, **changed: Any) -> Evidence:
@@ -258,9 +273,8 @@ def _messages(work: TurnState) -> Iterator[Message]:
 
 def _delivery(turn: Turn) -> Delivery:
     body = completed(turn, now_ms=NOW_MS + 100, url=f"http://127.0.0.1/v1/turns/{turn.id}")
-    return Delivery(
-        f"whd_{turn.id}", WORKSPACE, turn.id, HOOK_URL, None, body, "pending", 0, NOW_MS + 100, next_ms=NOW_MS + 100
-    )
+    made = Delivery(f"whd_{turn.id}", WORKSPACE, turn.id, HOOK_URL, None, body, "pending", 0, NOW_MS + 100)
+    return replace(made, next_ms=NOW_MS + 100, trace_id=turn.trace_id)
 
 
 def assert_found(evidence: Evidence, invariant: str, text: str) -> None:

@@ -12,7 +12,7 @@ from loom_worker.trace import collector as sender
 from loom_worker.trace.otlp import encoded_span, request_body
 from tests.chaos import collector
 from tests.chaos.unit.served import serving
-from tests.unit.trace.made import TRACE_ID, span
+from tests.unit.trace.made_spans import TRACE_ID, span
 
 SHORT_S = 0.5
 

@@ -47,11 +47,12 @@ def test_a_line_about_a_turn_leads_to_its_span() -> None:
 
 
 def test_a_line_about_a_call_leads_to_the_span_of_the_call() -> None:
-    caller = Caller("lane_1", "s1", "acme", "turn_1", "c1")
-    of_call = log_context.caller_ids(caller, "a" * 32, "tool", "c1")
+    caller = Caller("lane_1", "s1", "acme", "turn_1", "c1", trace_id="a" * 32)
+    of_call = log_context.caller_ids(caller, "tool", "c1")
     assert (of_call["call"], of_call["span_id"]) == ("c1", span_id_of("turn_1", "tool", "c1"))
-    of_judge = log_context.caller_ids(caller, None)
-    assert of_judge == {"session": "s1", "turn": "turn_1", "lane": "lane_1", "span_id": span_id_of("turn_1")}
+    of_judge = log_context.caller_ids(caller, "judge", "3", "0")
+    assert of_judge["span_id"] == span_id_of("turn_1", "judge", "3", "0")
+    assert "call" not in of_judge
 
 
 def test_a_thread_has_the_ids_of_the_one_that_gave_it_its_work_and_no_others() -> None:

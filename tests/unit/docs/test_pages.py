@@ -7,7 +7,7 @@ import pytest
 
 from loom_worker import __version__
 from loom_worker.agents import load as agents
-from loom_worker.blobs import counters, memory
+from loom_worker.blobs import memory
 from loom_worker.cli import chat
 from loom_worker.cli.main import COMMANDS, main
 from loom_worker.guard import breaker, rate
@@ -15,7 +15,7 @@ from loom_worker.lanes import keys
 from loom_worker.patterns import events, library, lint
 from loom_worker.store import schema
 from tests.unit.docs.pages import PROMISE, ROOT, block_after, command_lines, pages, text
-from web import metrics, openapi
+from web import openapi
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 LOOM = re.compile(r"(?:^|(?<=\s)|(?<=/))loom ([a-z]+)(.*)")
@@ -76,12 +76,6 @@ def test_every_endpoint_is_shown_and_every_shown_one_exists() -> None:
     assert sorted(served - shown) == [("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json")]
 
 
-def test_every_metric_is_in_the_docs() -> None:
-    families = {figure.name for figure in metrics.GAUGES} | set(metrics.LABELLED)
-    page = text("docs/http.md")
-    assert sorted(name for name in families if f"`{name}" not in page) == []
-
-
 def test_the_example_agent_loads_with_every_field_understood(tmp_path: Path) -> None:
     (tmp_path / "agent.yaml").write_text(block_after("docs/agents.md", "agent"), encoding="utf-8")
     found = agents.load(tmp_path)
@@ -104,8 +98,8 @@ def test_the_architecture_names_every_table_and_every_key() -> None:
     names = [keys.LEASES, keys.WORKERS, keys.MEMORY_SINCE, keys.SWEEP, keys.lane("<lane>"), keys.lease("<lane>")]
     names += [keys.sent("<what>"), keys.worker("<worker>"), keys.UNCLAIMED]
     names += [f"{breaker.HASH}<name>", breaker.NAMES, f"{rate.TIMES}<name>", "loom:mcp:<key>"]
-    names += [f"{memory.PREFIX}<ref>", memory.INDEX, memory.TOTAL, counters.KEY]
-    names += [f"{events.AT}<process>", events.RELOADS]
+    names += [f"{memory.PREFIX}<ref>", memory.INDEX, memory.TOTAL]
+    names += [f"{events.AT}<process>"]
     assert [name for name in names if f"| `{name}` |" not in page] == []
 
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import func, select, update
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import RetentionSettings, Settings
@@ -16,9 +16,10 @@ from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.messages import Messages
-from loom_worker.store.retention import DAY_MS, PAUSE_MS, Retention
+from loom_worker.store.retention import DAY_MS, PAUSE_MS, SPAN_BYTES, Retention
 from loom_worker.store.schema import memory, outbox, sessions, turns
 from loom_worker.store.search import Search
+from loom_worker.store.trace_tables import spans
 from loom_worker.store.turns import Turns
 from tests.unit.store.made import NOW_MS, WORKSPACE, counts, delivery, final, purged, running, said, submitted
 
@@ -107,6 +108,36 @@ def test_deliveries_go_when_they_are_done_and_those_that_are_pending_stay(
     journals.once(OVER_MS + PAUSE_MS)
     with database.read() as tx:
         assert tx.execute(outbox.select()).mappings().one()["status"] == "pending"
+
+
+def spans_of(database: Database, turn_id: str, *added_ms: int, body: str = "") -> None:
+    """Spans of a turn that were stored at these moments."""
+    with database.write() as tx:
+        for at_ms in added_ms:
+            tx.execute(spans.insert(), {"turn_id": turn_id, "added_ms": at_ms, "body": {"name": body}})
+
+
+def test_spans_go_after_their_days(database: Database, journals: Retention) -> None:
+    turn_id = ended(database)
+    spans_of(database, turn_id, *range(NOW_MS, NOW_MS + 60), OVER_MS)
+    journals.once(LATER_MS)
+    assert counts(database)["spans"] == 61
+    journals.once(OVER_MS + PAUSE_MS)
+    assert counts(database)["spans"] == 1
+
+
+@pytest.mark.parametrize("days", [0, DAYS], ids=["for ever", "some days"])
+def test_the_oldest_spans_go_where_all_take_too_many_bytes(database: Database, days: int) -> None:
+    turn_id, megabyte = ended(database), "x" * 1024 * 1024
+    spans_of(database, turn_id, *range(NOW_MS, NOW_MS + 60))
+    spans_of(database, turn_id, *range(NOW_MS + 60, NOW_MS + 60 + SPAN_BYTES // len(megabyte)), body=megabyte)
+    retention = Retention(database, RetentionSettings(journal_days=days))
+    retention.once(NOW_MS + 1000)
+    with database.read() as tx:
+        left = tx.execute(select(func.min(spans.c.added_ms), func.max(spans.c.added_ms), func.count())).one()
+    assert tuple(left) == (NOW_MS + 100, NOW_MS + 123, 24)
+    retention.once(NOW_MS + 1000 + PAUSE_MS)
+    assert counts(database)["spans"] == 24
 
 
 def test_rows_of_the_audit_go_after_their_days(database: Database) -> None:

@@ -74,6 +74,20 @@ def test_a_taken_port_that_was_asked_for_starts_nothing(tmp_path: Path) -> None:
     assert not home.is_held(tmp_path)
 
 
+def test_a_taken_port_that_was_asked_for_flower_starts_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = int(server.getsockname()[1])
+        way_out = f"^port {port} is taken on 127.0.0.1; choose another with LOOM_FLOWER_PORT={port + 1}$"
+        with pytest.raises(PortTaken, match=way_out):
+            run(tmp_path, [], LOOM_FLOWER_PORT=str(port))
+    assert not home.is_held(tmp_path)
+
+
+def test_an_address_that_flower_cannot_listen_on_is_named_as_its_own(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match=r"^LOOM_FLOWER_ADDRESS='192\.0\.2\.1'"):
+        run(tmp_path, [], LOOM_FLOWER_ADDRESS="192.0.2.1")
+
+
 def test_a_host_that_nobody_can_listen_on_starts_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     with pytest.raises(BadSettings, match=r"^LOOM_HOST='192\.0\.2\.1'"):

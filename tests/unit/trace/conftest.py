@@ -16,7 +16,7 @@ from loom_worker.trace.collector import Collector
 from loom_worker.trace.export import Exporter
 from tests.support.webhook_receiver import WebhookReceiver
 from tests.unit.store import made as rows
-from tests.unit.trace.made import span
+from tests.unit.trace.made_spans import span
 
 
 @dataclass

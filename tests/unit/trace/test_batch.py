@@ -4,7 +4,7 @@ from loom_worker.store.trace_outbox import TraceEntry
 from loom_worker.trace.batch import MOST_BYTES, MOST_SPANS, Prepared, batches
 from loom_worker.trace.limits import TRUNCATED
 from loom_worker.trace.otlp import request_body
-from tests.unit.trace.made import span
+from tests.unit.trace.made_spans import span
 
 
 def entry(n: int) -> TraceEntry:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from loom_worker.core.values.spans import SpanEvent, TraceSpan
 from loom_worker.trace import otlp
 from loom_worker.trace.limits import MOST_BYTES, TRUNCATED, fitted
-from tests.unit.trace.made import START_US, span
+from tests.unit.trace.made_spans import START_US, span
 
 
 def size(each: TraceSpan) -> int:

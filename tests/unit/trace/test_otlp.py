@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from loom_worker import __version__
 from loom_worker.core.values.spans import SpanEvent, TraceSpan
 from loom_worker.trace import otlp, otlp_protobuf
-from tests.unit.trace.made import START_US, TRACE_ID, span
+from tests.unit.trace.made_spans import START_US, TRACE_ID, span
 
 RESOURCE = {"service.name": "loom", "service.version": __version__}
 

@@ -17,7 +17,7 @@ from loom_worker.trace.redact import (
     redacted_span,
     redacted_text,
 )
-from tests.unit.trace.made import START_US, TRACE_ID, span
+from tests.unit.trace.made_spans import START_US, TRACE_ID, span
 
 STEMS = (
     "api key", "password", "passwd", "passphrase", "secret", "client secret", "access token", "auth token", "token",

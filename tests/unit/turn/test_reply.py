@@ -1,10 +1,14 @@
 """One call of the model."""
 
-from loom_worker.core.errors import StreamBroken
+from loom_worker.core.errors import ProviderFailed, StreamBroken
 from loom_worker.core.values.chat import TextDelta
+from loom_worker.core.values.spans import span_id_of
+from loom_worker.store.agent_errors import AgentErrors
+from loom_worker.store.turn_records import TurnRecords
+from loom_worker.trace.turn_spans import spans_of
 from loom_worker.turn.decide import MAX_WAITS
 from tests.support.models import says, wants
-from tests.support.stage import Stage
+from tests.support.stage import WORKSPACE, Stage
 
 
 def test_a_stream_that_ends_without_a_reply_is_never_an_answer(stage: Stage) -> None:
@@ -25,10 +29,24 @@ def test_a_broken_stream_leaves_no_text_in_the_journal(stage: Stage) -> None:
 def test_a_stream_that_always_breaks_fails_the_turn(stage: Stage) -> None:
     turn, worker = stage.submit(), stage.worker("w1")
     for _ in range(MAX_WAITS + 1):
-        stage.model.scenes = [[TextDelta("Half"), StreamBroken("cut")]]
+        stage.model.scenes = [
+            [lambda: stage.model.asked[-1].watch.asked(), TextDelta("Half"), StreamBroken("cut")],
+        ]
         turn = stage.serve(turn, worker)
         stage.lapse(turn)
-    assert (turn.status, turn.reason) == ("failed", "provider")
+    assert (turn.status, turn.reason, turn.error is not None) == ("failed", "provider", True)
+    spans = spans_of(TurnRecords(stage.database).get(WORKSPACE, turn.id))
+    asked = [span for span in spans if span.name == "llm.completion"]
+    assert (len(asked), {span.status_message for span in asked}) == (MAX_WAITS, {"cut"})
+    error = AgentErrors(stage.database).get(WORKSPACE, (turn.error or {})["error_id"])
+    assert error.span_id == asked[-1].span_id
+
+
+def test_an_error_of_a_model_that_could_not_be_asked_is_that_of_the_turn(stage: Stage) -> None:
+    stage.model.scenes = [[ProviderFailed("There is no key.")]]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    error = AgentErrors(stage.database).get(WORKSPACE, (turn.error or {})["error_id"])
+    assert error.span_id == span_id_of(turn.id)
 
 
 def test_every_stream_is_closed(stage: Stage) -> None:

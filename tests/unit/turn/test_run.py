@@ -22,7 +22,7 @@ def limit(stage: Stage, **limits: int) -> None:
 
 
 def test_a_provider_that_refuses_fails_the_turn_with_its_words(stage: Stage) -> None:
-    stage.model.scenes = [[ProviderFailed("The key is not valid.")]]
+    stage.model.scenes = [[lambda: stage.model.asked[-1].watch.asked(), ProviderFailed("The key is not valid.")]]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
     assert (turn.status, turn.reason) == ("failed", "provider")
     assert turn.error is not None

@@ -22,6 +22,7 @@ from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories, NewMemory
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions
+from tests.support.notes import Notes
 from tests.unit.memory.summary.conversation import BY_NUMBER, Says, count, means, talk
 
 NOW_MS = 1_760_000_000_000
@@ -251,6 +252,27 @@ def test_a_place_is_given_back_when_the_database_fails(room: Room) -> None:
         compressor.serve(session.lane)
     replace(compressor, agents=room.compressor.agents).serve(session.lane)
     assert len(room.l1(session)) == 10
+
+
+def test_each_compression_is_reported_with_what_was_made_of_it(room: Room) -> None:
+    session, notes = room.session("s1", turns=7), Notes()
+    room.mark_due(session)
+
+    def fail(_: Session) -> CompressionRules:
+        raise Unavailable("what a user wrote")
+
+    for error in (Interrupted("stopping"), ProviderFailed("no key")):
+        rules = room.with_rules(lambda _, error=error: means(Says(lambda _: error)))
+        replace(rules, monitor=notes).compress(session.lane)
+    with pytest.raises(Unavailable):
+        replace(room.with_rules(fail), monitor=notes).compress(session.lane)
+    assert [(how, words) for how, _, words in notes.of("summary")] == [
+        *(("started", ""), ("waits", "another worker")),
+        *(("started", ""), ("succeeded", "summaries: compressed by heuristic, as the model failed")),
+        *(("started", ""), ("failed", "Unavailable")),
+    ]
+    first, *_, last = [note.work for note in notes.all]
+    assert (first.ids, first.id, last.id) == (("s1",), f"summary:{session.lane}:0", f"summary:{session.lane}:1")
 
 
 def test_a_policy_of_large_batches_takes_them(room: Room) -> None:

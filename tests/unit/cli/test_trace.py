@@ -1,0 +1,107 @@
+"""`loom trace` against the real front end over the real service."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from loom_worker.cli.main import main
+from loom_worker.core.settings import Settings
+from loom_worker.core.values.spans import LaterSpans, TraceSpan
+from loom_worker.core.values.turns import NewTurn, Turn
+from loom_worker.store.later_spans import add_spans
+from tests.support.fake_loom import TURN, FakeLoom
+from tests.support.http_server import serving
+from tests.support.web_stage import WebStage, stages
+from web.serve import HttpServer
+
+Loom = Callable[..., Result]
+
+
+@pytest.fixture
+def stage(settings: Settings, valkey: redis.Redis) -> Iterator[WebStage]:
+    with stages(settings, valkey) as make:
+        yield make()
+
+
+@pytest.fixture
+def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
+    """`loom trace …`, asking a server on loopback."""
+    server = HttpServer(stage.service)
+    server.start()
+    env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": f"http://127.0.0.1:{server.port}", "LOOM_API_KEYS": None}
+    yield lambda *arguments: CliRunner().invoke(main, ["trace", *arguments], env=env)
+    server.drain(grace_s=2)
+    server.stop()
+
+
+def asked(stage: WebStage) -> Turn:
+    new = NewTurn("Why?", traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
+    return stage.service.submit("default", "s", new, agent=None)[0]
+
+
+def test_a_trace_is_a_tree_below_its_id(loom: Loom, stage: WebStage) -> None:
+    turn = asked(stage)
+    stage.worker.finish(turn.id, "So.")
+    result = loom(turn.id)
+    assert result.exit_code == 0, result.output
+    first, *lines = result.stdout.splitlines()
+    assert first == f"trace {turn.trace_id}"
+    assert [line.split("  +")[0].rstrip() for line in lines] == [
+        *("agent.chat", "  lane.wait", "  turn.run", "    store.finish"),
+    ]
+    assert "5 tokens" in lines[0]
+
+
+def test_a_turn_that_goes_on_shows_what_it_has_done_so_far(loom: Loom, stage: WebStage) -> None:
+    turn = asked(stage)
+    stage.worker.start(turn.id)
+    lines = loom(turn.id).stdout.splitlines()
+    assert [line.split()[0] for line in lines if "goes on" in line] == ["agent.chat", "turn.run"]
+
+
+def test_as_json_it_is_what_the_api_lists(loom: Loom, stage: WebStage) -> None:
+    turn = asked(stage)
+    stage.worker.finish(turn.id, "So.")
+    told = json.loads(loom(turn.id, "--json").stdout)
+    spans = stage.service.traces.of_turn("default", turn.id)
+    assert told == {"object": "list", "data": [span.as_json() for span in spans]}
+
+
+def test_a_trace_of_several_pages_is_shown_whole(loom: Loom, stage: WebStage) -> None:
+    turn = asked(stage)
+    stage.worker.finish(turn.id, "So.")
+    wide = {f"loom.note.{n}": "x" * 4000 for n in range(4)}
+    more = tuple(TraceSpan("a" * 32, f"{n:016x}", None, "webhook.deliver", n, n + 1, wide) for n in range(150))
+    with stage.database.write() as tx:
+        add_spans(tx, LaterSpans(turn.id, more), now_ms=1)
+    assert stage.service.traces.of_turn("default", turn.id)[-1].end_us is not None
+    result = loom(turn.id)
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) == 1 + 4 + 150
+
+
+def test_a_turn_that_is_not_there_exits_1(loom: Loom) -> None:
+    result = loom("turn_none")
+    assert (result.exit_code, result.stderr) == (1, "loom: 404 Not found: There is no turn 'turn_none'.\n")
+
+
+def test_what_a_provider_said_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    span = TraceSpan("a" * 32, "b" * 16, None, "llm.completion", 1_000_000, 2_000_000, {}, (), "Error", "\x1b[2Jgone")
+    fake = FakeLoom(pages={f"/v1/turns/{TURN}/trace": {"data": [span.as_json()], "has_more": False, "next": None}})
+    with serving(fake) as url:
+        env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": url, "LOOM_API_KEYS": None}
+        result = CliRunner().invoke(main, ["trace", TURN], env=env)
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.stdout
+    assert "gone" in result.stdout
+
+
+def test_a_turn_without_spans_says_so(tmp_path: Path) -> None:
+    fake = FakeLoom(pages={f"/v1/turns/{TURN}/trace": {"data": [], "has_more": False, "next": None}})
+    with serving(fake) as url:
+        env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": url, "LOOM_API_KEYS": None}
+        assert CliRunner().invoke(main, ["trace", TURN], env=env).stdout == "no spans\n"

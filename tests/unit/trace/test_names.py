@@ -1,0 +1,69 @@
+"""What the conventions call something is called so, in the version that is named."""
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import opentelemetry.semconv
+import pytest
+from opentelemetry.semconv.schemas import Schemas
+
+from loom_worker.core.values.chat import Usage
+from loom_worker.trace import names
+
+PACKAGE = Path(names.__file__).parent
+THEIRS = ("gen_ai.", "error.", "http.", "process.", "server.", "url.")
+"""How names of the conventions begin."""
+
+
+def conventions() -> frozenset[str]:
+    """The names of all attributes that the installed conventions have."""
+    root, found = Path(opentelemetry.semconv.__path__[0]), set[str]()
+    for path in root.rglob("*_attributes.py"):
+        parts = path.relative_to(root).with_suffix("").parts
+        known = vars(importlib.import_module(".".join(("opentelemetry.semconv", *parts))))
+        found |= {text for name, text in known.items() if name.isupper() and isinstance(text, str)}
+    return frozenset(found)
+
+
+def used() -> Iterator[str]:
+    """The names of the conventions that the package uses."""
+    for path in PACKAGE.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and re.fullmatch(r"[a-z_.]*[a-z]", text) and text.startswith(THEIRS):
+                yield text
+
+
+def test_every_attribute_that_is_named_after_the_conventions_is_one_of_them() -> None:
+    known, ours = conventions(), frozenset(used()) - {names.HTTP_REQUEST}  # the name of a span
+    assert len(ours) > 20
+    assert sorted(ours - known) == []
+
+
+def test_the_version_that_is_named_is_one_of_the_conventions() -> None:
+    assert names.SCHEMA_URL in {schema.value for schema in Schemas}
+
+
+def test_a_provider_is_called_as_the_conventions_call_it_where_they_know_it() -> None:
+    from opentelemetry.semconv._incubating.attributes.gen_ai_attributes import GenAiProviderNameValues
+
+    known = {value.value for value in GenAiProviderNameValues}
+    assert {names.provider("anthropic"), names.provider("bedrock")} <= known
+    assert names.provider("ollama") == "ollama"
+
+
+@pytest.mark.parametrize(
+    ("usage", "missing"),
+    [
+        (Usage(5, 1), {"gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_creation.input_tokens"}),
+        (Usage(5, 1, 2, 3, None), {"loom.cost_usd"}),
+        (Usage(5, 1, 2, 3), set()),
+    ],
+)
+def test_what_is_not_known_of_usage_is_left_out(usage: Usage, missing: set[str]) -> None:
+    whole = set(names.usage(Usage(5, 1, 2, 3)))
+    assert whole - set(names.usage(usage)) == missing
+    assert names.usage(usage)["gen_ai.usage.input_tokens"] == usage.sent_tokens
