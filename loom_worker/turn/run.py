@@ -146,6 +146,7 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
                 state = _call_here(saved(state, execution, writer), call, execution, writer)
             case Close(calls):
                 state = _close(saved(state, execution, writer), calls, execution, writer)
+                tell_closed(calls, state.turn, execution.runtime, worker.monitor)
             case Approve(calls):
                 state = _approve(saved(state, execution, writer), calls, execution)
             case FanOut(calls):
@@ -318,7 +319,7 @@ def _call_here(state: TurnState, call: Call, execution: Execution, writer: Event
     worker.monitor.started(work)
     outcome = allowed(worker.tools.run(tool, call.arguments, caller), execution.guardrails.tool_result)
     done = replace(worker.tools.with_outcome(running, outcome, caller), finished_ms=worker.clock_ms())
-    state = _store(state, (done,), execution, writer)
+    state = _close(state, (done,), execution, writer)
     tell_call(work, done, outcome.code, worker.monitor)
     return state
 
@@ -332,13 +333,6 @@ def _approve(state: TurnState, calls: Sequence[Call], execution: Execution) -> T
 
 
 def _close(state: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
-    """Store and report ends of calls that no tool gave."""
-    state = _store(state, calls, execution, writer)
-    tell_closed(calls, state.turn, execution.runtime, execution.worker.monitor)
-    return state
-
-
-def _store(state: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
     """Store ends of calls; where another result came first, that one stays and is found at the next entry."""
     for call in calls:
         if execution.worker.calls.close(state.turn.id, call) is None:

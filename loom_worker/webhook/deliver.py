@@ -85,9 +85,9 @@ def _answer(attempt: Attempt) -> str:
 
 
 def _work(delivery: Delivery, *, began_ms: int) -> Work:
-    """One attempt: each of them has an outcome of its own."""
+    """One attempt: each of them has an outcome of its own; their number begins anew when a delivery is replayed."""
     return Work(
-        id=f"{delivery.id}:{delivery.attempts + 1}",
+        id=f"{delivery.id}:{began_ms}",
         kind="webhook",
         ids=(delivery.id, delivery.turn_id),
         entry=began_ms,

@@ -138,6 +138,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         "LOOM_KEY": planted("client"),
         "LOOM_WEBHOOK_SECRET": "whsec_" + base64.b64encode(planted("webhook").encode()).decode(),
         "LOOM_SECRET_CRM": planted("crm"),
+        "AWS_SECRET_ACCESS_KEY": planted("aws"),
     }
     judges = {"members": [{"name": "own", "type": "python", "criteria": "judges.py:fails"}]}
     agents = written(place / "agents", {"witness": {"tools": ["handmade.py", "execute_sql"], "judges": judges}})

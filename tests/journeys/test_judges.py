@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.flower_client import FlowerClient
 from tests.support.messages_server import MessagesServer, Say
 from tests.support.messages_wire import WireCall
 from tests.support.system import Json, System, spoken
+from tests.support.until import until
 
 pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(30)]
 
@@ -142,3 +144,20 @@ def test_doctor_tells_of_a_function_that_cannot_judge(system: System, tmp_path: 
     finally:
         bad.unlink()
     assert "spec.judges.members[3].criteria: judges.py:nothing: there is no 'nothing'" in told
+
+
+@pytest.mark.usefixtures("ended")
+def test_flower_shows_each_judge_of_each_answer_with_its_score(system: System) -> None:
+    turn_id = system.submit("flower", "How many?", agent="careful")
+    system.ended(turn_id)
+    with FlowerClient.of(system.state["flower_url"], system.home) as flower:
+
+        def judges() -> list[Json]:
+            found = [task for task in flower.parts_of(turn_id, "loom.judge.score") if task["state"] == "SUCCESS"]
+            return found if len(found) == 8 else []
+
+        shown = until(judges, 20, "Flower shows four judges of two answers")
+    results = sorted(task["result"] for task in shown)
+    assert results == ["scored 0", "scored 0.1", "scored 0.1", "scored 0.9", "scored 0.9", *["scored 1"] * 3]
+    assert {task["args"] for task in shown} == {repr((turn_id, "flower"))}
+    assert "{'judge': 'own', 'type': 'python'}" in {task["kwargs"] for task in shown}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.flower_client import FlowerClient
 from tests.support.messages_server import Behaviour, MessagesServer, Say
 from tests.support.messages_wire import WireCall
 from tests.support.system import Json, System, plain_agent
@@ -57,3 +58,13 @@ def test_what_left_the_context_is_summarized_by_a_worker_after_the_first_was_kil
         assert FACT not in json.dumps(asked["messages"][:-1])
         assert system.messages("s")[0]["content"] == FACT
         assert system.rows("SELECT count(*), count(DISTINCT n) FROM messages") == [(22, 22)]
+
+        with FlowerClient.of(system.state["flower_url"], system.home) as flower:
+            until(lambda: summaries(flower), 20, "Flower shows a summary")
+            assert {task["args"] for task in summaries(flower)} == {repr(("s",))}
+
+
+def summaries(flower: FlowerClient) -> list[Json]:
+    """Those tasks of Flower's that made some."""
+    tasks = [task for task in flower.tasks().values() if task["name"] == "loom.summary.compress"]
+    return [task for task in tasks if task["state"] == "SUCCESS" and "compressed by claude" in task["result"]]

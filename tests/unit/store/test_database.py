@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from loom_worker.core.errors import Unavailable
@@ -314,3 +314,10 @@ def test_the_write_ahead_log_gives_back_what_a_large_transaction_took(settings: 
         assert wal.stat().st_size <= WAL_BYTES
     finally:
         database.close()
+
+
+def test_the_text_of_an_error_does_not_hold_what_was_to_be_written(database: Database) -> None:
+    insert = text("INSERT INTO sessions (lane, id) VALUES (:lane, :words)")
+    with pytest.raises(IntegrityError) as caught, database.write() as tx:
+        tx.execute(insert, {"lane": "l1", "words": "what a user wrote"})
+    assert "what a user wrote" not in str(caught.value)

@@ -45,7 +45,8 @@ def test_a_delivery_that_arrives_has_succeeded(database: Database, enqueue: Call
         notes = attempted(database, sent)
     assert told(notes) == [("started", ""), ("succeeded", "HTTP 200")]
     work = notes.all[0].work
-    assert (work.id, work.ids, work.part_of) == (f"{sent.id}:1", (sent.id, sent.turn_id), sent.turn_id)
+    assert (work.id, work.ids) == (f"{sent.id}:{work.started_ms}", (sent.id, sent.turn_id))
+    assert (work.part_of, work.names) == (sent.turn_id, {"attempt": "1"})
 
 
 def test_an_attempt_that_is_refused_has_failed_and_the_next_one_is_another(
@@ -55,11 +56,13 @@ def test_an_attempt_that_is_refused_has_failed_and_the_next_one_is_another(
     with WebhookReceiver() as receiver:
         receiver.answer_with(Answer(status=503, body=b"what somebody wrote"), Answer(status=410))
         sent = enqueue(receiver.url)
-        assert told(attempted(database, sent)) == [("started", ""), ("failed", "HTTP 503; tried again later")]
+        first = attempted(database, sent)
+        assert told(first) == [("started", ""), ("failed", "HTTP 503; tried again later")]
         box.save(replace(sent, attempts=1, next_ms=0))
         second = attempted(database, sent)
     assert told(second)[-1] == ("failed", "HTTP 410; disabled")
-    assert second.all[0].work.id == f"{sent.id}:2"
+    assert second.all[0].work.names == {"attempt": "2"}
+    assert second.all[0].work.id != first.all[0].work.id
 
 
 def test_of_a_receiver_that_is_not_there_the_url_is_not_told(
