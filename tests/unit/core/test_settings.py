@@ -74,6 +74,7 @@ SET: dict[str, tuple[str, str, object]] = {
     "LOOM_ALLOW_PRIVATE_WEBHOOKS": ("Yes", "webhook.allow_private", True),
     "LOOM_WEBHOOK_TIMEOUT_S": ("0.1", "webhook.timeout_s", 0.1),
     "LOOM_TRACE_ENDPOINT": ("https://c.example/otlp", "trace.endpoint", "https://c.example/otlp"),
+    "LOOM_TRACE_CONTENT": ("1", "trace.shows_content", True),
     "LOOM_TRACE_PROTOCOL": ("Protobuf", "trace.protocol", "protobuf"),
     "LOOM_TRACE_HEADERS": (
         "authorization=Basic%20eA==, x-team = a%2Cb,",
@@ -108,6 +109,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         "localhost:4318", "grpc://h:4317", "http://", "http://h?key=x", "http://user:pw@h", "http://h#x", "http://h:0",
     ),
     "LOOM_TRACE_PROTOCOL": ("grpc", "http/json"),
+    "LOOM_TRACE_CONTENT": ("2",),
     "LOOM_TRACE_HEADERS": (
         "key", "=x", "a b=c", "é=x", "x-key=a%0d%0aEvil: 1", "Host=h", "content-type=text/plain", "x=é",
     ),

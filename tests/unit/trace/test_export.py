@@ -13,7 +13,7 @@ from loom_worker.trace.export import ENTRIES, HOLD_MS, RENEW_MS, Held
 from tests.support.until import AT_ONCE_S
 from tests.support.webhook_receiver import Answer, Received, unused_port
 from tests.unit.trace.conftest import Bench
-from tests.unit.trace.made import span
+from tests.unit.trace.made_spans import span
 
 
 def request_of(request: Received) -> Any:
