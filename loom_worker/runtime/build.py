@@ -172,7 +172,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         monitor=events,
     )
     exporter = links.traces.exporter(process=links.name, stopping=stopping)
-    own = Worker(turns, Deliverer(links.outbox, settings.webhook, traces, events), compressor, exporter, events)
+    own = Worker(turns, Deliverer(links.outbox, settings.webhook, events, traces), compressor, exporter, events)
     return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring), traces)
 
 

@@ -28,9 +28,9 @@ class Deliverer:
 
     outbox: Outbox
     settings: WebhookSettings
+    monitor: Monitor = UNMONITORED
     traces: Flusher | NoTraces = field(default_factory=NoTraces)
     """Is told of spans that are to be exported."""
-    monitor: Monitor = UNMONITORED
 
     def deliver(self, delivery_id: str) -> None:
         """Make one attempt if it is due; the outbox says when the next one is, and the sweep sends that.
