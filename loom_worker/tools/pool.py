@@ -6,10 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 from loom_worker.core.errors import Interrupted
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Outcome, Tool
+from loom_worker.core.values.traces import Interval
 from loom_worker.tools.child import Child, Dead, Late, Program
 from loom_worker.tools.outcome import BUSY, DIED, NO_PROCESS, failed, timed_out
 
@@ -54,14 +57,16 @@ class CallRequest:
             "max_bytes": self.max_bytes,
             "tells_start": not is_known,
         }
+        began_us = now_us()
         child.ask(request, BUILD_S)
         message = self._answer(child, self.timeout_s if is_known else BUILD_S)
         if "status" not in message:
             child.knows.add(self.key)
             message = self._answer(child, self.timeout_s)
         try:
-            # What guardrails decide is decided here, never by the code in a child.
-            return Outcome(**{**message, "guard": ()})
+            # What guardrails decide is decided here, never by the code in a child; it may say only when it ran.
+            process = {"pid": child.pid, "at": _within(Interval(began_us, now_us()), message.get("process")).as_json()}
+            return Outcome(**{**message, "guard": (), "process": process})
         except TypeError as error:
             raise Dead(f"not an outcome: {error}") from error
 
@@ -73,6 +78,12 @@ class CallRequest:
     def _answer(self, child: Child, timeout_s: float) -> Json:
         # Content and detail, each twice as long if every character is escaped.
         return child.answer(timeout_s, most_bytes=4 * self.max_bytes + _OVERHEAD_BYTES)
+
+
+def _within(whole: Interval, told: Any) -> Interval:
+    """When a child says that it ran a tool, if that can be; else the whole time until its answer."""
+    at = Interval.of(told.get("at")) if isinstance(told, dict) else None
+    return at if at and whole.began_us <= at.began_us <= at.ended_us <= whole.ended_us else whole
 
 
 IDLE_S = 60.0

@@ -39,12 +39,18 @@ def spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceS
         *_end(frame, record),
         *record.later,
     )
-    return (*_request(frame, record), root, *_in_order(rest))
+    return (*_request(frame, record), root, *_in_order(_adopted(rest, root)))
 
 
 def exported_spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceSpan, ...]:
     """Those of an ended turn that its journal tells; spans that are stored as such are exported one by one."""
     return spans_of(replace(record, later=()), shows_content=shows_content)
+
+
+def _adopted(spans: Sequence[TraceSpan], root: TraceSpan) -> Sequence[TraceSpan]:
+    """None without a parent: of many spans that are stored as such only the latest are read."""
+    known = {root.span_id, *(span.span_id for span in spans)}
+    return [span if span.parent_id in known else replace(span, parent_id=root.span_id) for span in spans]
 
 
 def _in_order(spans: Sequence[TraceSpan]) -> Sequence[TraceSpan]:

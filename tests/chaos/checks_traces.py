@@ -24,8 +24,9 @@ def check_traces(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     effects = {effect.nonce for effect in evidence.effects}
     for turn in facts.turns:
         if turn.turn.is_finished:
-            spans = spans_of(_record(turn))
-            flaws = (*_shape(spans), *_runs(turn, spans), *_parts(turn, spans, effects))
+            record = _record(turn)
+            spans = spans_of(record)
+            flaws = (*_shape(spans), *_stored(record, spans), *_runs(turn, spans), *_parts(turn, spans, effects))
             yield from (Violation("I16", f"{turn.name}: its trace {flaw}") for flaw in flaws)
 
 
@@ -54,6 +55,13 @@ def _shape(spans: Sequence[TraceSpan]) -> Iterator[str]:
         yield f"has no end of {sorted(endless)}"
     if early := {span.name for span in spans if span.end_us is not None and span.end_us < span.start_us}:
         yield f"has an end before the beginning of {sorted(early)}"
+
+
+def _stored(record: TurnRecord, spans: Sequence[TraceSpan]) -> Iterator[str]:
+    """Spans are shown below the turn where their parent is missing; here none may be."""
+    ids = {span.span_id for span in spans}
+    if lost := {span.name for span in record.later if span.parent_id not in ids}:
+        yield f"has no parent of {sorted(lost)}"
 
 
 def _runs(turn: TurnFact, spans: Sequence[TraceSpan]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from tests.support.system import Json, System
 from tests.support.until import until
 from tests.support.webhook_receiver import WebhookReceiver
 
-pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(45)]
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(60)]
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "tracing.md"
 POINTS = ("llm.streaming", "tool.ran", "judge.scored", "turn.committing", "turn.ended", "summary.made")

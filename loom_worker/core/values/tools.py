@@ -62,7 +62,7 @@ class Outcome:
     """True where the tool itself failed, and not what it was asked: it counts for the circuit breaker."""
     guard: tuple[Json, ...] = ()
     """What guardrails decided on it, as the audit keeps it."""
-    process: Json | None = None
+    process: Json | None = field(default=None, compare=False)
     """Of a call that ran in a child process: its ``pid``, and ``at``, from when to when in us since 1970."""
 
 

@@ -68,7 +68,7 @@ def test_an_id_that_is_there_twice_is_found(run: Run) -> None:
 def test_a_span_without_a_parent_is_found(run: Run) -> None:
     change = json.dumps({"parent_id": "f" * 16})
     run.sql("UPDATE spans SET body = json_patch(body, ?) WHERE turn_id = ?", change, run.id_of("T00002"))
-    assert_found(run.evidence(), "I16", "has the roots ['http.request', 'webhook.deliver']")
+    assert_found(run.evidence(), "I16", "has no parent of ['webhook.deliver']")
 
 
 def test_a_span_without_an_end_is_found(run: Run) -> None:

@@ -19,6 +19,15 @@ def pid() -> int:
 
 
 @tool
+def lie() -> str:
+    """Say that all this was at a time that no calendar has."""
+    from loom_worker.tools import child_main
+
+    child_main.now_us = lambda: 10**30
+    return "done"
+
+
+@tool
 def hang_in_c(note: str) -> str:
     """Backtrack for ever in C, without ever letting go of the interpreter."""
     import re

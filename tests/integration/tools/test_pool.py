@@ -14,6 +14,7 @@ import pytest
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.core.errors import Interrupted
 from loom_worker.core.isolation import process_env
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.tools import Outcome
 from loom_worker.tools import child_main, targets
 from loom_worker.tools.child import Program
@@ -63,6 +64,28 @@ def test_a_result_comes_back_and_the_same_child_serves_again(pool: Pool) -> None
     first, second = run(pool, "pid"), run(pool, "pid")
     assert first == second == Outcome("completed", first.content, "application/json")
     assert first.content != str(os.getpid())
+
+
+def test_it_is_told_when_a_call_ran_and_in_which_process(pool: Pool) -> None:
+    before_us = now_us()
+    found = run(pool, "pid")
+    assert found.process is not None
+    assert str(found.process["pid"]) == found.content
+    began_us, ended_us = found.process["at"]
+    assert before_us <= began_us <= ended_us <= now_us()
+
+
+def test_a_tool_cannot_make_up_when_it_ran() -> None:
+    pool, before_us = Pool(child_main.command(), most=1, environ=os.environ), now_us()
+    try:
+        honest, lying = run(pool, "pid"), run(pool, "lie")
+        assert honest.process is not None
+        assert lying.process is not None
+        assert lying.process["pid"] == honest.process["pid"]
+        began_us, ended_us = lying.process["at"]
+        assert before_us <= began_us <= ended_us <= now_us()
+    finally:
+        pool.close()
 
 
 def test_a_failure_comes_back_whole(pool: Pool) -> None:

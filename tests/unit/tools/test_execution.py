@@ -134,6 +134,20 @@ def test_a_store_that_is_full_costs_the_rest_of_a_result_and_says_so(
     assert "only the beginning of 50.0 KB is shown" in str(done.content)
 
 
+def test_a_call_keeps_when_its_process_ran_and_when_its_error_was_stored(
+    executor: ToolExecutor, caller: Caller
+) -> None:
+    process = {"pid": 7, "at": [1, 2]}
+    done = executor.with_outcome(CALL, Outcome("completed", "4", process=process), caller)
+    assert done.trace == {"process": process}
+    assert executor.with_outcome(CALL, Outcome("completed", "4"), caller).trace is None
+    failed = executor.with_outcome(CALL, Outcome("failed", "no", process=process), caller)
+    assert failed.trace is not None
+    assert failed.trace["process"] == process
+    began_us, ended_us = failed.trace["error_stored"]
+    assert began_us <= ended_us
+
+
 def test_a_failure_is_told_in_a_line_with_the_id_of_the_whole(
     executor: ToolExecutor, caller: Caller, database: Database
 ) -> None:

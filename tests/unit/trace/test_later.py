@@ -11,7 +11,7 @@ from loom_worker.core.values.traces import TracedTurn
 from loom_worker.trace.later import of_attempt, of_compression, traceparent
 from loom_worker.trace.turn_spans import spans_of
 from tests.unit.trace.generated import DELIVERY, SECRET
-from tests.unit.trace.made import AT_US, TRACE_ID, USAGE, between, record
+from tests.unit.trace.made import AT_US, TRACE_ID, USAGE, between, call, record, turn
 
 CHANGE = Change(4, "compressed", "warning", 6, from_tokens=500, to_tokens=50, by="small")
 TURN = TracedTurn("turn_1", TRACE_ID)
@@ -73,6 +73,19 @@ def test_a_compression_without_a_model_asks_none() -> None:
     told = of_compression(TURN, replace(CHANGE, level=None), Summary(SECRET, "heuristic"), AT)
     assert [span.name for span in told.spans] == ["memory.compress"]
     assert "loom.memory.level" not in told.spans[0].attributes
+
+
+def test_what_a_model_was_asked_stands_below_the_turn_where_its_compression_is_too_long_ago() -> None:
+    _, asked = of_compression(TURN, CHANGE, Summary("", "small", Usage.from_json(USAGE), asked="small"), AT).spans
+    spans = spans_of(record(later=(asked,)))
+    assert spans[-1] == replace(asked, parent_id=span_id_of("turn_1"))
+
+
+def test_a_stored_span_stays_below_the_call_that_made_it() -> None:
+    attempt = of_attempt(DELIVERY, AT, error=None)
+    assert attempt is not None
+    made = replace(attempt.spans[0], name="made by a tool", parent_id=span_id_of("turn_1", "tool", "toolu_0"))
+    assert made in spans_of(record(turn=turn(calls=(call(),)), later=(made,)))
 
 
 def test_attempts_and_compressions_stand_in_the_trace_below_the_turn() -> None:

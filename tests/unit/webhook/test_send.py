@@ -4,6 +4,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from loom_worker.core.errors import Invalid
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.guard.net.address import Lookup
+from loom_worker.trace.later import traceparent
 from loom_worker.webhook.schedule import Attempt
 from loom_worker.webhook.send import check_url, send
 from loom_worker.webhook.sign import new_secret
@@ -93,6 +95,16 @@ def try_it(url: str, *, timeout_s: float = 60.0, lookup: Lookup = socket.getaddr
 def assert_over_at_the_deadline(started_s: float) -> None:
     """Not before it; without one the receiver, which never ends, would hang the test."""
     assert time.monotonic() - started_s >= SHORT_S * 0.9
+
+
+def test_the_receiver_can_go_on_with_the_turns_trace_where_it_has_one(receiver: WebhookReceiver) -> None:
+    traced = replace(a_delivery(receiver.url), trace_id="4bf92f3577b34da6a3ce929d0e0e4736")
+    for delivery in (traced, a_delivery(receiver.url)):
+        assert send(delivery, secret=SECRET, timeout_s=60.0, allow_private=True, now_us=5_000_000).is_delivered
+    first, second = receiver.wait_for(2, timeout_s=60)
+    assert first.headers["traceparent"] == traceparent(traced, 5_000_000)
+    assert first.headers["webhook-timestamp"] == "5"
+    assert "traceparent" not in second.headers
 
 
 def test_a_delivery_arrives_byte_for_byte_and_another_implementation_verifies_it(receiver: WebhookReceiver) -> None:
