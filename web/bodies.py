@@ -11,10 +11,11 @@ from werkzeug.datastructures import Headers
 from loom_worker.core.errors import Flaw
 from loom_worker.core.values.api_keys import KeyLimits, NewKey
 from loom_worker.core.values.channels import Channel
+from loom_worker.core.values.decisions import ApprovalVerdict, Decision
 from loom_worker.core.values.guardrails import by_stage
 from loom_worker.core.values.json import Json, from_rfc3339
 from loom_worker.core.values.sessions import NewSession, SessionPatch
-from loom_worker.core.values.turns import ApprovalVerdict, CancelAction, Decision, NewTurn, Retry, Webhook, is_blank
+from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Webhook, is_blank
 from web import request_schemas
 from web.caller import ApiCaller
 from web.check import Checker

@@ -5,8 +5,9 @@ from typing import get_args
 from loom_worker.core.values.agents import PROVIDERS
 from loom_worker.core.values.api_keys import SCOPES
 from loom_worker.core.values.channels import LEAST_CHARS, MOST_CHARS, ChannelFormat
+from loom_worker.core.values.decisions import ApprovalVerdict
 from loom_worker.core.values.guardrails import ACTIONS, OTHER_WORDS, STAGES, Stage, kinds_at
-from loom_worker.core.values.turns import ApprovalVerdict, CancelAction
+from loom_worker.core.values.turns import CancelAction
 from web.schemas import TIME, Schema, or_null
 
 NOT_BLANK = r"\S"

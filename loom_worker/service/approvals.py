@@ -6,9 +6,10 @@ from dataclasses import replace
 from loom_worker.core import log_context
 from loom_worker.core.errors import Flaw, Invalid
 from loom_worker.core.values.chat import ToolUse
+from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.tenants import Tenant
-from loom_worker.core.values.turns import Decision, Turn
+from loom_worker.core.values.turns import Turn
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store import approvals

@@ -12,25 +12,9 @@ from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit,
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.judges import Verdict, shortened
 from loom_worker.core.values.sessions import Choice
-from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.core.values.traces import NO_TRACE, Run, RunEnd, TurnTrace
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.core.values.workspaces import NO_RULES, Rules
-
-ApprovalVerdict = Literal["approve", "reject", "edit"]
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What a person says to a call."""
-
-    verdict: ApprovalVerdict
-    arguments: Json | None = None
-    """Of an edited call: all of them, in place of those the model gave."""
-    reason: str | None = None
-    """Why it is rejected; the model reads it."""
-    by: Actor = LOCAL
-
 
 TurnStatus = Literal["queued", "in_progress", "requires_action", "completed", "failed", "cancelled", "incomplete"]
 UNFINISHED: tuple[TurnStatus, ...] = ("queued", "in_progress", "requires_action")

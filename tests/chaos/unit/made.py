@@ -11,12 +11,13 @@ from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.budgets import CallCost, Payer, Reservation, Settlement, usd
 from loom_worker.core.values.chat import Reply, Request, ToolSpec
+from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import Message, NewSession
 from loom_worker.core.values.traces import CallTimes, Interval, Try, TurnTrace
-from loom_worker.core.values.turns import Claim, Decision, Ending, NewTurn, Turn, Webhook
+from loom_worker.core.values.turns import Claim, Ending, NewTurn, Turn, Webhook
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import Assembly
 from loom_worker.memory.kernel import memory_text

@@ -8,8 +8,9 @@ from loom_worker.agents import load as agent_files
 from loom_worker.core.errors import Conflict, Invalid, NotFound
 from loom_worker.core.values.agents import Agent, ApprovalPolicy
 from loom_worker.core.values.chat import ToolUse
+from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import Decision, Turn
+from loom_worker.core.values.turns import Turn
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.approvals import Approvals
 from loom_worker.service.service import Service

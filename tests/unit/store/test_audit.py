@@ -12,9 +12,10 @@ from loom_worker.core.errors import Conflict, Invalid, Overruled
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.values.audit import AuditEntry, AuditFilter, AuditRow
+from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
-from loom_worker.core.values.turns import Decision, Ending
+from loom_worker.core.values.turns import Ending
 from loom_worker.store import approvals
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.audit import AuditRows, append

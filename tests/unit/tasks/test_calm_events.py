@@ -31,7 +31,7 @@ def told(hub: Hub | None, dispatcher: Any) -> None:
 @pytest.fixture
 def reports() -> TaskEvents:
     events, none = TaskEvents(), cast("Any", None)
-    worker.begin(Worker(none, none, none, events))
+    worker.begin(Worker(none, none, none, none, events))
     return events
 
 

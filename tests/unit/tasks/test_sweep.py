@@ -7,9 +7,9 @@ import redis
 
 from loom_worker.core.errors import Fenced
 from loom_worker.core.settings import LaneSettings
+from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.sessions import SessionPatch
-from loom_worker.core.values.turns import Decision
 from loom_worker.events.log import EventLog
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes

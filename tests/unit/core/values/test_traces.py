@@ -28,6 +28,7 @@ traces = st.builds(
     st.none() | moments,
     st.none() | moments,
     st.booleans(),
+    st.booleans(),
     st.lists(runs, max_size=4).map(tuple),
     st.none() | call_times.map(CallTimes.as_json),
     st.none() | st.just({"turns": 1, "tokens": 2, "cost_usd": None}),
