@@ -4,6 +4,5 @@
 new project) and ``env_file`` (its settings). Talking to a running Loom over ``http`` and ``sse``: ``ask``, ``chat``
 (both print through ``talk``), ``turns``, ``trace``, ``sessions``, ``agents``, ``patterns``, and ``show`` for all of
 them. ``skill`` manages skills, ``keys`` API keys, ``users`` deletes a user, ``audit`` shows who did what. Looking
-after an installation: ``doctor`` with ``checks``, ``setting_checks`` and ``growth``; ``backup``, ``flush`` and
-``bench``.
+after an installation: ``doctor`` with ``checks``, ``setting_checks`` and ``growth``; ``backup`` and ``bench``.
 """

@@ -35,7 +35,6 @@ COMMANDS = {
     "users": "loom_worker.cli.users",
     "audit": "loom_worker.cli.audit",
     "doctor": "loom_worker.cli.doctor",
-    "flush": "loom_worker.cli.flush",
     "backup": "loom_worker.cli.backup",
     "bench": "loom_worker.cli.bench",
     "prepare": "loom_worker.cli.process",

@@ -1,5 +1,6 @@
 """The spans of what a turn called: models, tools with their processes, people, judges. Pure."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,7 @@ CONTENT_CHARS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class SpanFrame:
     """What all spans of one turn have in common."""
 
     turn_id: str
@@ -65,9 +66,15 @@ class Frame:
         """An attribute that holds what somebody wrote, where that is shown."""
         return {name: text[:CONTENT_CHARS]} if self.shows_content and text else {}
 
+    def message(self, name: str, role: str, text: str | None) -> Json:
+        """The same for a message, in the JSON of OpenTelemetry's conventions."""
+        parts = [{"type": "text", "content": (text or "")[:CONTENT_CHARS]}]
+        told = json.dumps([{"role": role, "parts": parts}], ensure_ascii=False)
+        return {name: told} if self.shows_content and text else {}
+
 
 def of_model(
-    frame: Frame, steps: Sequence[Step], failed_call: Json | None, runs: frozenset[int]
+    frame: SpanFrame, steps: Sequence[Step], failed_call: Json | None, runs: frozenset[int]
 ) -> Iterator[TraceSpan]:
     """Contexts that were built and requests to the model, failed ones included.
 
@@ -90,7 +97,7 @@ def of_model(
 
 
 def _call(
-    frame: Frame, times: CallTimes, place: tuple[str, str], reply: Json | None, runs: frozenset[int]
+    frame: SpanFrame, times: CallTimes, place: tuple[str, str], reply: Json | None, runs: frozenset[int]
 ) -> Iterator[TraceSpan]:
     """One reply's context and tries.
 
@@ -123,7 +130,7 @@ def last_request(steps: Sequence[Step], failed_call: Json | None) -> tuple[str, 
 
 
 def _request(
-    frame: Frame, times: CallTimes, one: Try, part: tuple[str, ...], *, said: Json | None, parent: tuple[str, ...]
+    frame: SpanFrame, times: CallTimes, one: Try, part: tuple[str, ...], *, said: Json | None, parent: tuple[str, ...]
 ) -> TraceSpan:
     attributes: Json = {
         names.OPERATION: "chat",
@@ -135,7 +142,9 @@ def _request(
     }
     if said is not None:
         attributes |= {names.RESPONSE_MODEL: said["model"], names.FINISH_REASONS: [said["stop_reason"]]}
-        attributes |= names.usage(Usage.from_json(said["usage"])) | frame.content(names.OUTPUT_MESSAGES, said["text"])
+        attributes |= names.usage(Usage.from_json(said["usage"])) | frame.message(
+            names.OUTPUT_MESSAGES, "assistant", said["text"]
+        )
         if times.first_text_us is not None:
             attributes[names.FIRST_CHUNK_S] = max(0, times.first_text_us - one.at.began_us) / 1e6
     error = one.error or one.error_type if one.error_type else None
@@ -144,7 +153,7 @@ def _request(
     return replace(made, kind="client", status="Unset" if is_given_up else made.status)
 
 
-def of_tools(frame: Frame, calls: Sequence[Call], replied_us: dict[int, int]) -> Iterator[TraceSpan]:
+def of_tools(frame: SpanFrame, calls: Sequence[Call], replied_us: dict[int, int]) -> Iterator[TraceSpan]:
     """Calls of tools, what of them ran in a process of its own, and the waits for people who decided on them.
 
     Args:
@@ -168,7 +177,7 @@ def of_tools(frame: Frame, calls: Sequence[Call], replied_us: dict[int, int]) ->
             yield error_stored(frame, stored, call.error_id, call.name, parent=("tool", call.id))
 
 
-def _executed(frame: Frame, call: Call, began_ms: int) -> TraceSpan:
+def _executed(frame: SpanFrame, call: Call, began_ms: int) -> TraceSpan:
     failed = None if call.status in ("completed", "running") else call.status
     was_taken = call.started_ms is not None and call.sent_ms is not None
     attributes: Json = {
@@ -190,7 +199,7 @@ def _executed(frame: Frame, call: Call, began_ms: int) -> TraceSpan:
     return made if call.finished_ms is not None else going_on(made)
 
 
-def _approval(frame: Frame, call: Call, replied_us: int) -> TraceSpan:
+def _approval(frame: SpanFrame, call: Call, replied_us: int) -> TraceSpan:
     was_sent = call.approval in ("approved", "edited") and call.sent_ms is not None
     decided_ms = call.sent_ms if was_sent else call.finished_ms
     at = Interval(replied_us, (decided_ms or 0) * 1000)
@@ -200,7 +209,7 @@ def _approval(frame: Frame, call: Call, replied_us: int) -> TraceSpan:
 
 
 def error_stored(
-    frame: Frame, at: Interval, error_id: str, tool: str | None, *, parent: tuple[str, ...] = ()
+    frame: SpanFrame, at: Interval, error_id: str, tool: str | None, *, parent: tuple[str, ...] = ()
 ) -> TraceSpan:
     """That an error was stored."""
     told = {"loom.error_id": error_id, **({names.TOOL_NAME: tool} if tool else {})}
@@ -209,7 +218,7 @@ def error_stored(
     return replace(made, events=(event,))
 
 
-def of_judges(frame: Frame, verdicts: Sequence[Verdict]) -> Iterator[TraceSpan]:
+def of_judges(frame: SpanFrame, verdicts: Sequence[Verdict]) -> Iterator[TraceSpan]:
     """What judges did, and what the models among them were asked."""
     for verdict in verdicts:
         if verdict.started_ms is None:
@@ -231,7 +240,7 @@ def of_judges(frame: Frame, verdicts: Sequence[Verdict]) -> Iterator[TraceSpan]:
             yield asked_model(frame, part, at, verdict.model, verdict.usage)
 
 
-def asked_model(frame: Frame, part: tuple[str, ...], at: Interval, model: str | None, used: Usage) -> TraceSpan:
+def asked_model(frame: SpanFrame, part: tuple[str, ...], at: Interval, model: str | None, used: Usage) -> TraceSpan:
     """What a model did for a part of a turn other than its answer; all its tries together."""
     attributes: Json = {
         names.OPERATION: "chat",

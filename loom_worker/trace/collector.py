@@ -1,6 +1,5 @@
 """One request to the collector, and what its answer means; whatever the collector does ends within the deadline."""
 
-import gzip
 import json
 import socket
 from collections.abc import Mapping
@@ -16,9 +15,6 @@ from loom_worker.guard.net.http import HttpRequest, HttpResponse, retry_after_s,
 PATH = "/v1/traces"
 TIMEOUT_S = 10.0
 """Of one request: name server, connection, TLS, answer. OpenTelemetry's own exporters have the same default."""
-GZIP_BYTES = 4 * 1024
-"""From this size on a body is compressed, which every OTLP server must take (OTLP, Binary Protobuf Encoding)."""
-GZIP_LEVEL = 1
 MAX_RESPONSE_BYTES = 64 * 1024
 _AGAIN = frozenset({408, 429})
 _TYPES = {"json": "application/json", "protobuf": "application/x-protobuf"}
@@ -80,9 +76,7 @@ class Collector:
 
     def _request(self, receiver: Target, body: bytes) -> HttpRequest:
         headers = {**self._settings.headers, "Content-Type": _TYPES[self._settings.protocol]}
-        if len(body) >= GZIP_BYTES:
-            headers["Content-Encoding"] = "gzip"
-            body = gzip.compress(body, GZIP_LEVEL)
+        # Not compressed: collectors are near, and not every receiver of OTLP unpacks what it gets.
         return HttpRequest("POST", receiver.path, headers, body)
 
     def _outcome(self, response: HttpResponse, *, now_s: float) -> Outcome:

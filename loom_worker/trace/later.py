@@ -8,7 +8,7 @@ from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.spans import LaterSpans, SpanEvent, span_id_of
 from loom_worker.core.values.traces import Interval, TracedTurn
 from loom_worker.trace import names
-from loom_worker.trace.call_spans import Frame, asked_model
+from loom_worker.trace.call_spans import SpanFrame, asked_model
 
 
 def attempt_part(delivery: Delivery, began_us: int) -> tuple[str, ...]:
@@ -40,14 +40,14 @@ def of_attempt(tried: Delivery, at: Interval, *, error: str | None) -> LaterSpan
         "loom.delivery.status": tried.status,
         names.ERROR_TYPE: None if error is None else str(tried.last_status or "no_response"),
     }
-    frame = Frame(tried.turn_id, tried.trace_id)
+    frame = SpanFrame(tried.turn_id, tried.trace_id)
     made = frame.span(attempt_part(tried, at.began_us), names.WEBHOOK_DELIVER, at, attributes, error=error)
     return LaterSpans(tried.turn_id, (replace(made, kind="client"),))
 
 
 def of_compression(turn: TracedTurn, change: Change, summary: Summary, at: Interval) -> LaterSpans:
     """What a step of compression leaves in the trace of the turn with which it became due."""
-    frame, part = Frame(turn.turn_id, turn.trace_id), ("memory", str(change.version), str(at.began_us))
+    frame, part = SpanFrame(turn.turn_id, turn.trace_id), ("memory", str(change.version), str(at.began_us))
     attributes: Json = {
         "loom.memory.kind": change.kind,
         "loom.memory.level": change.level,

@@ -14,7 +14,7 @@ from loom_worker.core.values.traces import CallTimes, Interval, Run
 from loom_worker.core.values.turns import Turn
 from loom_worker.store.turn_records import TurnRecord
 from loom_worker.trace import names
-from loom_worker.trace.call_spans import Frame, error_stored, going_on, of_judges, of_model, of_tools
+from loom_worker.trace.call_spans import SpanFrame, error_stored, going_on, of_judges, of_model, of_tools
 
 ERROR_CHARS = 200
 
@@ -28,7 +28,7 @@ def spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceS
     Args:
         shows_content: True: attributes hold what user, model and tools wrote, cut to some thousand characters.
     """
-    frame = Frame(record.turn.id, record.trace_id, shows_content)
+    frame = SpanFrame(record.turn.id, record.trace_id, shows_content)
     root = _chat(frame, record)
     rest = (
         *_waited(frame, record),
@@ -65,7 +65,7 @@ def _in_order(spans: Sequence[TraceSpan]) -> Sequence[TraceSpan]:
     return sorted(spans, key=place)
 
 
-def _request(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:
+def _request(frame: SpanFrame, record: TurnRecord) -> Iterator[TraceSpan]:
     """The HTTP request, until its turn was stored; the answer left right after."""
     trace, turn = record.trace, record.turn
     if trace.received_us is None or trace.accepted_us is None:
@@ -83,7 +83,7 @@ def _request(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:
     yield replace(made, span_id=span_id, parent_id=parent_id, kind="server")
 
 
-def _chat(frame: Frame, record: TurnRecord) -> TraceSpan:
+def _chat(frame: SpanFrame, record: TurnRecord) -> TraceSpan:
     """The whole turn, from its acceptance to its end."""
     turn, trace = record.turn, record.trace
     began_us = trace.accepted_us or turn.created_ms * 1000
@@ -99,7 +99,7 @@ def _chat(frame: Frame, record: TurnRecord) -> TraceSpan:
     return made if is_over else going_on(made)
 
 
-def _of_turn(frame: Frame, record: TurnRecord) -> Json:
+def _of_turn(frame: SpanFrame, record: TurnRecord) -> Json:
     turn, session = record.turn, record.trace.session or {}
     replies = [step.payload.get("times") for step in record.steps if step.kind == "reply"]
     asked = CallTimes.of(replies[-1] if replies else record.trace.failed_call)
@@ -123,8 +123,8 @@ def _of_turn(frame: Frame, record: TurnRecord) -> Json:
         "loom.turn.attempt": turn.attempt,
         "loom.turn.run_ms": turn.run_ms,
         "loom.error_id": (turn.error or {}).get("error_id"),
-        **frame.content(names.INPUT_MESSAGES, turn.input),
-        **frame.content(names.OUTPUT_MESSAGES, turn.output_text),
+        **frame.message(names.INPUT_MESSAGES, "user", turn.input),
+        **frame.message(names.OUTPUT_MESSAGES, "assistant", turn.output_text),
     }
 
 
@@ -135,7 +135,7 @@ def _status(turn: Turn) -> tuple[SpanStatus, str]:
     return ("OK" if turn.status == "completed" else "Unset"), ""
 
 
-def _waited(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:
+def _waited(frame: SpanFrame, record: TurnRecord) -> Iterator[TraceSpan]:
     """In the queue, until a worker first took it."""
     turn, trace = record.turn, record.trace
     began_us = trace.accepted_us or turn.created_ms * 1000
@@ -145,7 +145,7 @@ def _waited(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:
     yield made if ended_us else going_on(made)
 
 
-def _runs(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:
+def _runs(frame: SpanFrame, record: TurnRecord) -> Iterator[TraceSpan]:
     """Each worker's time with the turn; one that died is an error, and ends when its successor came."""
     for run in record.trace.runs:
         error = "the worker died" if run.end == "died" else None
@@ -168,7 +168,7 @@ def _current(record: TurnRecord) -> Run | None:
     return Run(turn.fence, turn.held_by, record.claimed_us, record.claimed_us, "parked")
 
 
-def _steps(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:
+def _steps(frame: SpanFrame, record: TurnRecord) -> Iterator[TraceSpan]:
     """The look for patterns, contexts, and requests to the model."""
     current = _current(record)
     runs = frozenset((*(run.fence for run in record.trace.runs), *((current.fence,) if current else ())))
@@ -193,7 +193,7 @@ def _replied_us(record: TurnRecord) -> dict[int, int]:
     return found
 
 
-def _end(frame: Frame, record: TurnRecord) -> Iterator[TraceSpan]:
+def _end(frame: SpanFrame, record: TurnRecord) -> Iterator[TraceSpan]:
     """What storing the turn's end took, and storing why it failed."""
     trace, turn = record.trace, record.turn
     error_id = (turn.error or {}).get("error_id")

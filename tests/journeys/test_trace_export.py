@@ -78,7 +78,7 @@ def test_a_turns_trace_arrives_as_the_api_shows_it_and_without_what_is_secret(
 
 def test_on_request_traces_are_exported_at_once(system: System, collector: WebhookReceiver) -> None:
     turn = system.ended(system.submit("asked", "hello"))
-    done = system.run("flush", "--json")
+    done = system.run("trace", "--flush", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["waiting"] >= 0
     assert arrived(collector, turn)

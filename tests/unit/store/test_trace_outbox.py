@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from loom_worker.core.values.spans import TraceSpan
+from loom_worker.core.values.traces import TurnTrace
 from loom_worker.store.database import Database
 from loom_worker.store.trace_outbox import TraceEntry, TraceOutbox, enqueue_trace
 from loom_worker.store.trace_tables import spans, trace_outbox
@@ -44,6 +45,15 @@ def test_entries_are_taken_in_their_order_and_held(database: Database, box: Trac
     assert box.take(most=2, now_ms=NOW_MS, hold_ms=HOLD_MS) == (TraceEntry(3, first, LATER),)
     assert box.take(most=2, now_ms=NOW_MS + HOLD_MS - 1, hold_ms=HOLD_MS) == ()
     assert box.waiting() == 3
+
+
+def test_a_turn_that_no_worker_took_waits_unless_its_client_records_no_trace(
+    database: Database, box: TraceOutbox
+) -> None:
+    told, untold = submitted(database), submitted(database, trace=TurnTrace(is_unsampled=True))
+    for turn_id in (told.id, untold.id, "turn_gone"):
+        box.add_ended(turn_id, now_ms=NOW_MS)
+    assert box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS) == (TraceEntry(1, told.id),)
 
 
 def test_what_a_dead_process_held_is_taken_again(database: Database, box: TraceOutbox) -> None:

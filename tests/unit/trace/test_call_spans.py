@@ -1,5 +1,6 @@
 """What models, tools, people and judges leave in a trace."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -125,7 +126,8 @@ def test_a_reply_is_shown_where_contents_are_and_cut() -> None:
     (hidden,) = of_steps(reply(0, times(tried(10, 20)), text="y" * 9_000))
     assert "gen_ai.output.messages" not in hidden.attributes
     (shown,) = of_steps(reply(0, times(tried(10, 20)), text="y" * 9_000), shows_content=True)
-    assert shown.attributes["gen_ai.output.messages"] == "y" * CONTENT_CHARS
+    [told] = json.loads(shown.attributes["gen_ai.output.messages"])
+    assert told == {"role": "assistant", "parts": [{"type": "text", "content": "y" * CONTENT_CHARS}]}
 
 
 def test_a_tool_call_lasts_from_its_claim_to_its_result() -> None:
