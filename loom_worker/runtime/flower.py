@@ -63,7 +63,7 @@ class Changes(Matcher):
         return None if request.method in ("GET", "HEAD", "OPTIONS") else {}
 
 
-class Refused(BaseHandler):
+class ControlRefused(BaseHandler):
     """Answers requests that would change something; without the password 401, as everywhere."""
 
     @authenticated
@@ -154,7 +154,7 @@ def _flower(own: FlowerSettings, password: str) -> Flower:
         ("/api/queues/length", AllQueueLengths),
     ]
     if not own.may_control:
-        handlers.insert(0, Rule(Changes(), Refused))
+        handlers.insert(0, Rule(Changes(), ControlRefused))
     flower.add_handlers(".*", handlers)  # these are asked before Flower's own
     return flower
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_worker import __version__
+from loom_worker.core import metrics
 from loom_worker.core.settings import Settings, TraceSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.store.database import Database
@@ -11,10 +12,20 @@ from loom_worker.store.trace_outbox import TraceOutbox
 from loom_worker.store.turn_records import TurnRecords
 from loom_worker.tasks.dispatch import CeleryDispatcher
 from loom_worker.trace.collector import Collector
-from loom_worker.trace.counts import SpanTotals
 from loom_worker.trace.export import Exporter, SpanCounts, TurnSpans
 from loom_worker.trace.flush import Flusher, NoTraces, TraceCall, TraceSweep
 from loom_worker.trace.turn_traces import TurnTraces
+
+
+class SpanTotals:
+    """Counts what became of spans, among the metrics of this process."""
+
+    def add(self, outcome: str, n: int) -> None:
+        """See SpanCounts."""
+        if outcome == "exported":
+            metrics.SPANS_EXPORTED.count(by=n)
+        else:
+            metrics.SPANS_DROPPED.count(outcome, by=n)
 
 
 def turn_traces(settings: TraceSettings, database: Database) -> TurnTraces:

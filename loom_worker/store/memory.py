@@ -28,11 +28,11 @@ from loom_worker.core.values.turns import Claim
 from loom_worker.store import ledger, rows
 from loom_worker.store.claims import check_fence
 from loom_worker.store.database import Database
-from loom_worker.store.later_spans import add_spans, last_ended
 from loom_worker.store.ledger import Charge
 from loom_worker.store.messages import clear_recalled, messages_with_ids, recall
 from loom_worker.store.schema import memory, memory_snapshots, messages
 from loom_worker.store.sessions import find_lane, found, of_lane
+from loom_worker.store.turn_records import add_spans, last_ended
 from loom_worker.store.turns import checked_cursor
 
 AHEAD_MS = 60_000

@@ -12,9 +12,9 @@ from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.store import rows
 from loom_worker.store.audit import append
 from loom_worker.store.database import Database
-from loom_worker.store.later_spans import add_spans
 from loom_worker.store.schema import kept_delivery, outbox, turns
 from loom_worker.store.tenants import of_session, ours
+from loom_worker.store.turn_records import add_spans
 from loom_worker.store.turns import checked_cursor
 
 _INSERT = insert(outbox)

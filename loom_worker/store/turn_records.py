@@ -1,19 +1,20 @@
-"""What is stored of a turn and its trace tells of."""
+"""What is stored of a turn and its trace tells of; and the spans that are stored as such, for no journal tells them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, insert, select
 
 from loom_worker.core.values.judges import Verdict
-from loom_worker.core.values.spans import TraceSpan, span_id_of
+from loom_worker.core.values.spans import LaterSpans, TraceSpan, span_id_of
 from loom_worker.core.values.tenants import Tenant
-from loom_worker.core.values.traces import TurnTrace
+from loom_worker.core.values.traces import TracedTurn, TurnTrace
 from loom_worker.core.values.turns import Step, Turn
 from loom_worker.store import rows
 from loom_worker.store.claims import read_verdicts
 from loom_worker.store.database import Database
 from loom_worker.store.schema import steps, turn_columns, turns
+from loom_worker.store.trace_outbox import enqueue_trace
 from loom_worker.store.trace_tables import spans
 from loom_worker.store.turns import read_calls, turn_row
 
@@ -25,6 +26,14 @@ _STEPS = select(steps).where(steps.c.turn_id == bindparam("our_id")).order_by(st
 _LATER = (
     select(spans.c.body).where(spans.c.turn_id == bindparam("our_id")).order_by(spans.c.n.desc()).limit(LATER_SPANS)
 )
+_ADD = insert(spans).returning(spans.c.n)
+_LAST_ENDED = (
+    select(turns.c.id, turns.c.traceparent)
+    .where(turns.c.lane == bindparam("our_lane"), turns.c.completed_ms <= bindparam("until_ms"))
+    .order_by(turns.c.seq.desc())
+    .limit(1)
+)
+_TRACE = select(turns.c.trace).where(turns.c.id == bindparam("our_id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +93,21 @@ def _record(tx: Connection, row: rows.Row) -> TurnRecord:
         verdicts=read_verdicts(tx, row["id"]),
         later=tuple(TraceSpan.of_row(body) for body in reversed(tx.execute(_LATER, ours).scalars().all())),
     )
+
+
+def add_spans(tx: Connection, told: LaterSpans, *, now_ms: int) -> None:
+    """Store spans in the transaction that stores what they tell of; none of a turn that is gone."""
+    turn = tx.execute(_TRACE, {"our_id": told.turn_id}).first()
+    if turn is None:
+        return
+    for span in told.spans:
+        row = {"turn_id": told.turn_id, "added_ms": now_ms, "body": span.as_row()}
+        span_n = tx.execute(_ADD, row).scalar_one()
+        if told.is_exported and not TurnTrace.of(turn.trace).is_unsampled:
+            enqueue_trace(tx, told.turn_id, span_n=span_n, now_ms=now_ms)
+
+
+def last_ended(tx: Connection, lane: str, *, until_ms: int) -> TracedTurn | None:
+    """The last turn of a lane that had ended by then; None if there is none, or it has no trace."""
+    row = tx.execute(_LAST_ENDED, {"our_lane": lane, "until_ms": until_ms}).first()
+    return None if row is None or not row.traceparent else TracedTurn(row.id, row.traceparent.split("-")[1])

@@ -95,7 +95,7 @@ class Expiry(Protocol):
 class TraceWatch(Protocol):
     """Traces that wait to be exported (``trace/flush.py``: TraceSweep, NoTraces)."""
 
-    def once(self) -> None:
+    def once(self, moment_ms: int) -> None:
         """Send for those that have waited for long, and drop the oldest of too many."""
         ...
 
@@ -131,7 +131,7 @@ class Sweep:
         # By the clock that is behind: a worker that is an hour ahead would remove what was stored just now.
         self.expiry.remove_expired(min(self.clock_ms(), redis_s * 1000))
         swept = Swept(len(late) + self._wake_answered(), self._wake_lost(), self._send_due(), self._compress_due())
-        self.traces.once()
+        self.traces.once(self.clock_ms())
         return swept
 
     def _date_back(self, now_s: int) -> None:

@@ -6,6 +6,5 @@ text
 
 ``export`` empties the outbox · ``pace`` how fast · ``flush`` says when · ``batch`` the spans of one request ·
 ``redact`` takes out what must not leave · ``limits`` fits a span into its size · ``otlp`` spans as OTLP has them, in
-JSON · ``otlp_protobuf`` the same in protobuf · ``collector`` one request to the collector and what its answer means ·
-``counts`` what became of spans
+JSON · ``otlp_protobuf`` the same in protobuf · ``collector`` one request to the collector and what its answer means
 """

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.trace_outbox import TraceEntry
@@ -18,7 +19,7 @@ ENVELOPE_BYTES = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class EncodedSpan:
     """A span as it leaves."""
 
     span: TraceSpan
@@ -26,7 +27,7 @@ class Prepared:
     """In JSON."""
 
     @classmethod
-    def of(cls, span: TraceSpan) -> "Prepared":
+    def of(cls, span: TraceSpan) -> "EncodedSpan":
         """Redacted, small enough, encoded."""
         whole = redacted_span(span)
         encoded = otlp.encoded_span(whole)
@@ -37,10 +38,10 @@ class Prepared:
 
 
 @dataclass(slots=True)
-class Batch:
+class SpanBatch:
     """The spans of one request."""
 
-    spans: list[Prepared] = field(default_factory=list)
+    spans: list[EncodedSpan] = field(default_factory=list)
     done: list[int] = field(default_factory=list)
     """Entries of the outbox of which all spans are in this batch or an earlier one."""
     partial: int | None = None
@@ -49,35 +50,38 @@ class Batch:
     """How many."""
     size_bytes: int = ENVELOPE_BYTES
 
-    def has_room_for(self, each: Prepared) -> bool:
+    def has_room_for(self, each: EncodedSpan) -> bool:
         """True if it fits in."""
         return len(self.spans) < MOST_SPANS and self.size_bytes + len(each.encoded) + 1 <= MOST_BYTES
 
-    def add(self, each: Prepared) -> None:
+    def add(self, each: EncodedSpan) -> None:
         """Add a span."""
         self.spans.append(each)
         self.size_bytes += len(each.encoded) + 1
 
+    def cut(self, entry: TraceEntry, *, following: int) -> Self:
+        """The batch itself, which ends in the middle of an entry; so many of its spans follow."""
+        self.partial, self.following = entry.n, following
+        return self
 
-def batches(entries: Sequence[TraceEntry], made: Mapping[str, tuple[TraceSpan, ...]]) -> Iterator[Batch]:
+
+def batches(entries: Sequence[TraceEntry], made: Mapping[str, tuple[TraceSpan, ...]]) -> Iterator[SpanBatch]:
     """All spans of these entries; each once, though a turn's end and a later span may both name it.
 
     Args:
         made: the spans of each turn.
     """
-    batch, seen = Batch(), set[tuple[str, str]]()
+    batch, seen = SpanBatch(), set[tuple[str, str]]()
     for entry in entries:
         own = made.get(entry.turn_id, ()) if entry.later is None else (entry.later,)
         new = {(span.trace_id, span.span_id): span for span in own if span.end_us is not None}
         left = [span for key, span in new.items() if key not in seen]
         seen.update(new)
         for position, span in enumerate(left):
-            each = Prepared.of(span)
+            each = EncodedSpan.of(span)
             if not batch.has_room_for(each):
-                if position:
-                    batch.partial, batch.following = entry.n, len(left) - position
-                yield batch
-                batch = Batch()
+                yield batch.cut(entry, following=len(left) - position) if position else batch
+                batch = SpanBatch()
             batch.add(each)
         batch.done.append(entry.n)
     yield batch

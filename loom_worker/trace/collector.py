@@ -24,7 +24,7 @@ Loss = Literal["unreachable", "unavailable", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PostResult:
     """What came of one request."""
 
     loss: Loss | None = None
@@ -52,7 +52,7 @@ class Collector:
         self._timeout_s = timeout_s
         self._lookup = lookup
 
-    def post(self, body: bytes, *, now_s: float) -> Outcome:
+    def post(self, body: bytes, *, now_s: float) -> PostResult:
         """Post an ExportTraceServiceRequest once, without following redirects or using a proxy.
 
         Args:
@@ -65,9 +65,9 @@ class Collector:
             request = self._request(receiver, body)
             response = send_request(receiver, addresses, request, deadline=deadline, max_bytes=MAX_RESPONSE_BYTES)
         except Invalid as error:
-            return Outcome("refused", str(error))
+            return PostResult("refused", str(error))
         except Transient as error:
-            return Outcome("unreachable", str(error))
+            return PostResult("unreachable", str(error))
         return self._outcome(response, now_s=now_s)
 
     def _target(self) -> Target:
@@ -79,17 +79,17 @@ class Collector:
         # Not compressed: collectors are near, and not every receiver of OTLP unpacks what it gets.
         return HttpRequest("POST", receiver.path, headers, body)
 
-    def _outcome(self, response: HttpResponse, *, now_s: float) -> Outcome:
+    def _outcome(self, response: HttpResponse, *, now_s: float) -> PostResult:
         status = response.status
         if 200 <= status < 300:
-            return Outcome(rejected=self._rejected(response))
+            return PostResult(rejected=self._rejected(response))
         detail = f"HTTP {status}"
         if status in _AGAIN or status >= 500:
             pause_s = retry_after_s(response.headers.get("Retry-After"), now_s=now_s)
-            return Outcome("unavailable", detail, retry_after_s=pause_s)
+            return PostResult("unavailable", detail, retry_after_s=pause_s)
         if 300 <= status < 400:
             detail += "; redirects are not followed"
-        return Outcome("refused", detail)
+        return PostResult("refused", detail)
 
     def _rejected(self, response: HttpResponse) -> int:
         if self._settings.protocol == "protobuf" and not _is_json(response.headers):

@@ -21,8 +21,8 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.trace_outbox import TraceEntry, TraceOutbox
 from loom_worker.trace import otlp, pace
-from loom_worker.trace.batch import Batch, batches
-from loom_worker.trace.collector import Collector, Outcome
+from loom_worker.trace.batch import SpanBatch, batches
+from loom_worker.trace.collector import Collector, PostResult
 
 log = logging.getLogger(__name__)
 
@@ -129,10 +129,10 @@ class Exporter:
         finally:
             self.outbox.release(sorted(held.ns))
 
-    def _post(self, batch: Batch, held: "Held") -> Outcome | None:
+    def _post(self, batch: SpanBatch, held: "Held") -> PostResult | None:
         """Post until it is taken or given up, and count; None: the process is to stop first."""
         if not batch.spans:
-            return Outcome()
+            return PostResult()
         body = self._body(batch)
         held.keep(now_ms())
         outcome = self.collector.post(body, now_s=time.time())
@@ -147,14 +147,14 @@ class Exporter:
         self._count(outcome, batch)
         return outcome
 
-    def _body(self, batch: Batch) -> bytes:
+    def _body(self, batch: SpanBatch) -> bytes:
         if self.settings.protocol == "json":
             return otlp.request_body([each.encoded for each in batch.spans], self.resource)
         from loom_worker.trace import otlp_protobuf  # 70 ms, for those alone who need it
 
         return otlp_protobuf.request_body([each.span for each in batch.spans], self.resource)
 
-    def _count(self, outcome: Outcome, batch: Batch) -> None:
+    def _count(self, outcome: PostResult, batch: SpanBatch) -> None:
         n = len(batch.spans)
         if outcome.loss is not None:
             log.warning("%d spans are lost: %s", n + batch.following, outcome.detail)

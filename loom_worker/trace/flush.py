@@ -6,13 +6,11 @@ few of them, whether a collector or the workers of the queue are alive or not.
 
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from loom_worker.core.errors import LoomError
 from loom_worker.core.redis_client import translate_redis_errors
-from loom_worker.core.values.ids import now_ms
 from loom_worker.lanes import keys
 from loom_worker.store.trace_outbox import MOST_ROWS, TraceOutbox
 from loom_worker.trace.export import SpanCounts, TurnSpans
@@ -142,16 +140,14 @@ class TraceSweep:
     spans: TurnSpans
     counts: SpanCounts
     most: int = MOST_ROWS
-    clock_ms: Callable[[], int] = field(default=now_ms)
 
-    def once(self) -> None:
-        """Look once.
+    def once(self, moment_ms: int) -> None:
+        """Look once, at a moment in milliseconds since 1970.
 
         Raises:
             Unavailable: the database or Redis did not answer.
         """
         self._trim()
-        moment_ms = self.clock_ms()
         if self.outbox.is_late(added_before_ms=moment_ms - LATE_MS, now_ms=moment_ms):
             self.call.send()
 
@@ -183,5 +179,5 @@ class NoTraces:
     def stop(self) -> None:
         """Nothing to end."""
 
-    def once(self) -> None:
+    def once(self, moment_ms: int) -> None:
         """Nothing to look at."""

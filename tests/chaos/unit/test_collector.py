@@ -28,7 +28,7 @@ def url(log: Path) -> Iterator[str]:
         yield started
 
 
-def post(url: str, spans: int, timeout_s: float = 10.0) -> sender.Outcome:
+def post(url: str, spans: int, timeout_s: float = 10.0) -> sender.PostResult:
     body = request_body([encoded_span(span(n, name=f"n {n}")) for n in range(spans)], {"service.name": "loom"})
     return sender.Collector(TraceSettings(url), timeout_s=timeout_s).post(body, now_s=time.time())
 
@@ -39,7 +39,7 @@ def set_mode(url: str, mode: str) -> None:
 
 @pytest.mark.parametrize("spans", [1, 100])
 def test_what_is_taken_is_logged(url: str, log: Path, spans: int) -> None:
-    assert post(url, spans) == sender.Outcome()
+    assert post(url, spans) == sender.PostResult()
     (export,) = collector.read(log)
     assert export.spans == tuple((TRACE_ID, span(n).span_id, f"n {n}") for n in range(spans))
     assert export.size_bytes > 100 * spans
@@ -54,4 +54,4 @@ def test_it_misbehaves_until_it_is_told_to_stop(url: str, log: Path, mode: str, 
     assert post(url, 1, SHORT_S).loss == loss
     assert list(collector.read(log)) == []
     set_mode(url, "")
-    assert post(url, 1) == sender.Outcome()
+    assert post(url, 1) == sender.PostResult()

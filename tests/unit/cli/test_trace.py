@@ -12,7 +12,7 @@ from loom_worker.cli.main import main
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.spans import LaterSpans, TraceSpan
 from loom_worker.core.values.turns import NewTurn, Turn
-from loom_worker.store.later_spans import add_spans
+from loom_worker.store.turn_records import add_spans
 from tests.support.fake_loom import TURN, FakeLoom
 from tests.support.http_server import serving
 from tests.support.web_stage import WebStage, stages

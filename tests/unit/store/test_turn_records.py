@@ -9,8 +9,7 @@ from loom_worker.core.values.turns import Step
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal
-from loom_worker.store.later_spans import LaterSpans, add_spans
-from loom_worker.store.turn_records import LATER_SPANS, TurnRecords
+from loom_worker.store.turn_records import LATER_SPANS, LaterSpans, TurnRecords, add_spans
 from tests.unit.store.made import NOW_MS, WORKSPACE, call, claimed, final, running, submitted
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

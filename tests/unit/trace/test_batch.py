@@ -1,7 +1,7 @@
 import json
 
 from loom_worker.store.trace_outbox import TraceEntry
-from loom_worker.trace.batch import MOST_BYTES, MOST_SPANS, Prepared, batches
+from loom_worker.trace.batch import MOST_BYTES, MOST_SPANS, EncodedSpan, batches
 from loom_worker.trace.limits import TRUNCATED
 from loom_worker.trace.otlp import request_body
 from tests.unit.trace.made_spans import span
@@ -50,7 +50,7 @@ def test_a_turn_that_is_gone_is_done() -> None:
 
 
 def test_a_span_is_redacted_before_it_is_cut() -> None:
-    prepared = Prepared.of(span(attributes={"text": "ann@example.com " * 2_000, "password": "hunter2"}))
+    prepared = EncodedSpan.of(span(attributes={"text": "ann@example.com " * 2_000, "password": "hunter2"}))
     assert b"ann@" not in prepared.encoded
     assert b"hunter2" not in prepared.encoded
     assert prepared.span.attributes[TRUNCATED] is True

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from loom_worker.core.settings import TraceSettings
-from loom_worker.trace.collector import MAX_RESPONSE_BYTES, Collector, Outcome, rejected_spans
+from loom_worker.trace.collector import MAX_RESPONSE_BYTES, Collector, PostResult, rejected_spans
 from tests.support.webhook_receiver import Answer, WebhookReceiver, unused_port
 
 NOW_S = 1_800_000_000.0
@@ -30,7 +30,7 @@ def collector(receiver: WebhookReceiver, *, timeout_s: float = 10.0, **fields: A
 
 def test_a_body_is_posted_with_its_type_and_the_operators_headers(receiver: WebhookReceiver) -> None:
     headers = {"Authorization": "Bearer xyz", "x-team": "a"}
-    assert collector(receiver, headers=headers).post(BODY, now_s=NOW_S) == Outcome()
+    assert collector(receiver, headers=headers).post(BODY, now_s=NOW_S) == PostResult()
     (request,) = receiver.received
     assert (request.method, request.path, request.body) == ("POST", "/v1/traces", BODY)
     assert request.headers["content-type"] == "application/json"
@@ -44,7 +44,7 @@ def test_a_body_is_posted_with_its_type_and_the_operators_headers(receiver: Webh
 )
 def test_the_path_is_added_unless_it_is_there(receiver: WebhookReceiver, path: str, wanted: str) -> None:
     settings = TraceSettings(f"http://localhost:{receiver.port}{path}")
-    assert Collector(settings).post(BODY, now_s=NOW_S) == Outcome()
+    assert Collector(settings).post(BODY, now_s=NOW_S) == PostResult()
     assert receiver.received[0].path == wanted
 
 
@@ -59,22 +59,22 @@ def test_a_body_arrives_as_it_is_whatever_its_size(receiver: WebhookReceiver) ->
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [
-        (Answer(202), Outcome()),
-        (Answer(200, body=b"<html>"), Outcome()),
-        (Answer(200, body=b'{"partialSuccess":{"rejectedSpans":"3","errorMessage":"x"}}'), Outcome(rejected=3)),
-        (Answer(301, {"Location": "/other"}), Outcome("refused", "HTTP 301; redirects are not followed")),
-        (Answer(400), Outcome("refused", "HTTP 400")),
-        (Answer(401), Outcome("refused", "HTTP 401")),
-        (Answer(413), Outcome("refused", "HTTP 413")),
-        (Answer(408), Outcome("unavailable", "HTTP 408")),
-        (Answer(429, {"Retry-After": "7"}), Outcome("unavailable", "HTTP 429", retry_after_s=7.0)),
-        (Answer(503, {"Retry-After": "never"}), Outcome("unavailable", "HTTP 503")),
-        (Answer(500), Outcome("unavailable", "HTTP 500")),
-        (Answer(raw=b""), Outcome("unreachable", "closed without an answer")),
-        (Answer(raw=b"SSH-2.0-OpenSSH_9.2\r\n"), Outcome("unreachable", "the answer is not HTTP")),
+        (Answer(202), PostResult()),
+        (Answer(200, body=b"<html>"), PostResult()),
+        (Answer(200, body=b'{"partialSuccess":{"rejectedSpans":"3","errorMessage":"x"}}'), PostResult(rejected=3)),
+        (Answer(301, {"Location": "/other"}), PostResult("refused", "HTTP 301; redirects are not followed")),
+        (Answer(400), PostResult("refused", "HTTP 400")),
+        (Answer(401), PostResult("refused", "HTTP 401")),
+        (Answer(413), PostResult("refused", "HTTP 413")),
+        (Answer(408), PostResult("unavailable", "HTTP 408")),
+        (Answer(429, {"Retry-After": "7"}), PostResult("unavailable", "HTTP 429", retry_after_s=7.0)),
+        (Answer(503, {"Retry-After": "never"}), PostResult("unavailable", "HTTP 503")),
+        (Answer(500), PostResult("unavailable", "HTTP 500")),
+        (Answer(raw=b""), PostResult("unreachable", "closed without an answer")),
+        (Answer(raw=b"SSH-2.0-OpenSSH_9.2\r\n"), PostResult("unreachable", "the answer is not HTTP")),
     ],
 )
-def test_an_answer_means_one_thing(receiver: WebhookReceiver, answer: Answer, outcome: Outcome) -> None:
+def test_an_answer_means_one_thing(receiver: WebhookReceiver, answer: Answer, outcome: PostResult) -> None:
     receiver.answer_with(answer)
     assert collector(receiver).post(BODY, now_s=NOW_S) == outcome
     assert outcome.may_retry == (outcome.loss in ("unreachable", "unavailable"))
@@ -94,17 +94,17 @@ def test_one_that_hangs_or_drips_ends_at_the_deadline(receiver: WebhookReceiver,
 
 def test_a_body_without_end_does_not_undo_what_its_status_says(receiver: WebhookReceiver) -> None:
     receiver.answer_with(Answer(200, drip="body"))
-    assert collector(receiver, timeout_s=SHORT_S).post(BODY, now_s=NOW_S) == Outcome()
+    assert collector(receiver, timeout_s=SHORT_S).post(BODY, now_s=NOW_S) == PostResult()
 
 
 def test_a_huge_answer_is_not_read_to_its_end(receiver: WebhookReceiver) -> None:
     receiver.answer_with(Answer(200, body=b" " * (MAX_RESPONSE_BYTES * 50)))
-    assert collector(receiver).post(BODY, now_s=NOW_S) == Outcome()
+    assert collector(receiver).post(BODY, now_s=NOW_S) == PostResult()
 
 
 def test_a_port_at_which_nothing_listens_is_unreachable() -> None:
     outcome = Collector(TraceSettings(f"http://127.0.0.1:{unused_port()}")).post(BODY, now_s=NOW_S)
-    assert outcome == Outcome("unreachable", "connection refused")
+    assert outcome == PostResult("unreachable", "connection refused")
 
 
 def test_a_name_server_that_never_answers_ends_at_the_deadline() -> None:
@@ -115,7 +115,7 @@ def test_a_name_server_that_never_answers_ends_at_the_deadline() -> None:
         return []
 
     asked = Collector(TraceSettings("http://collector.example:4318"), timeout_s=SHORT_S, lookup=lookup)
-    assert asked.post(BODY, now_s=NOW_S) == Outcome("unreachable", "the name server did not answer in time")
+    assert asked.post(BODY, now_s=NOW_S) == PostResult("unreachable", "the name server did not answer in time")
     hang.set()
 
 
@@ -133,7 +133,7 @@ def test_what_was_rejected_is_read_in_protobuf_too(
     receiver: WebhookReceiver, response: bytes, kind: str, rejected: int
 ) -> None:
     receiver.answer_with(Answer(200, {"Content-Type": f"application/{kind}"}, response))
-    assert collector(receiver, protocol="protobuf").post(BODY, now_s=NOW_S) == Outcome(rejected=rejected)
+    assert collector(receiver, protocol="protobuf").post(BODY, now_s=NOW_S) == PostResult(rejected=rejected)
 
 
 @pytest.mark.parametrize(

@@ -144,25 +144,25 @@ def test_a_broker_that_is_dead_costs_nobody_anything(dispatcher: Counted) -> Non
 
 
 def sweep_of(bench: Bench, call: TraceCall) -> TraceSweep:
-    return TraceSweep(bench.outbox, call, bench.spans, bench.totals, clock_ms=lambda: NOW_MS)
+    return TraceSweep(bench.outbox, call, bench.spans, bench.totals)
 
 
 def test_the_sweep_sends_for_what_was_forgotten(bench: Bench, call: TraceCall, dispatcher: Counted) -> None:
     sweep = sweep_of(bench, call)
-    sweep.once()
+    sweep.once(NOW_MS)
     bench.ended(added_ms=NOW_MS - LATE_MS + 1)
-    sweep.once()
+    sweep.once(NOW_MS)
     assert dispatcher.sent == 0
     bench.ended(added_ms=NOW_MS - LATE_MS - 1, first=10)
     bench.outbox.remove([1])
-    sweep.once()
+    sweep.once(NOW_MS)
     assert dispatcher.sent == 1
 
 
 def test_the_sweep_drops_the_oldest_of_too_many_and_counts_their_spans(bench: Bench, call: TraceCall) -> None:
     for n in range(7):
         bench.ended(spans=n + 1, first=n * 10, added_ms=NOW_MS)
-    replace(sweep_of(bench, call), most=4).once()
+    replace(sweep_of(bench, call), most=4).once(NOW_MS)
     assert bench.totals.totals() == {"backlog": 1 + 2 + 3}
     assert bench.outbox.waiting() == 4
 
@@ -172,5 +172,5 @@ def test_where_nothing_is_exported_nothing_happens() -> None:
     nothing.start()
     nothing.added(5)
     nothing.flush()
-    nothing.once()
+    nothing.once(NOW_MS)
     nothing.stop()

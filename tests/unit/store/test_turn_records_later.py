@@ -9,11 +9,10 @@ from loom_worker.core.values.spans import LaterSpans, SpanEvent, TraceSpan
 from loom_worker.core.values.traces import TracedTurn
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
-from loom_worker.store.later_spans import add_spans, last_ended
 from loom_worker.store.memory import Memories, NewMemory
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.turn_records import TurnRecords
+from loom_worker.store.turn_records import TurnRecords, add_spans, last_ended
 from tests.unit.store.made import NOW_MS, WORKSPACE, counts, delivery, final, purged, running, submitted
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
