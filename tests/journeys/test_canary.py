@@ -50,6 +50,8 @@ class Run:
     """What was planted, and what was seen while the turn ran and after it."""
 
     system: System
+    collector: WebhookReceiver
+    """Where traces are exported to."""
     keys: Mapping[str, str]
     words: Mapping[str, str]
     turn: Json = field(default_factory=dict)
@@ -108,6 +110,13 @@ def trace(run: Run) -> Iterator[tuple[str, str]]:
     yield "tree", run.system.run("trace", run.turn["id"]).stdout
 
 
+def exported(run: Run) -> Iterator[tuple[str, str]]:
+    """What a collector of traces was sent."""
+    assert run.system.run("trace", "--flush").returncode == 0
+    until(lambda: any(run.turn["trace_id"].encode() in sent.body for sent in run.collector.received), 60, "the trace")
+    yield from ((sent.path, sent.body.decode()) for sent in run.collector.received)
+
+
 @dataclass(frozen=True)
 class Source:
     """A place where somebody may look."""
@@ -127,6 +136,7 @@ SOURCES = [
     Source(error_summaries, r"\[redacted\]", has_words=True),
     Source(processes, r"LOOM_HOME="),
     Source(trace, r"tool\.execute"),
+    Source(exported, r"tool\.execute"),
 ]
 
 
@@ -139,6 +149,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         "LOOM_WEBHOOK_SECRET": "whsec_" + base64.b64encode(planted("webhook").encode()).decode(),
         "LOOM_SECRET_CRM": planted("crm"),
         "AWS_SECRET_ACCESS_KEY": planted("aws"),
+        "LOOM_TRACE_HEADERS": f"x-api-key={planted('collector')}",
     }
     judges = {"members": [{"name": "own", "type": "python", "criteria": "judges.py:fails"}]}
     agents = written(place / "agents", {"witness": {"tools": ["handmade.py", "execute_sql"], "judges": judges}})
@@ -152,8 +163,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         "LOOM_ALLOW_PRIVATE_WEBHOOKS": "1",
         "LOOM_PATTERNS_SHIPPED": "0",
     }
-    with MessagesServer() as server, System(place / "home", ANTHROPIC_BASE_URL=server.url, **environ) as system:
-        found = Run(system, keys, {name: planted(name) for name in WORDS})
+    with WebhookReceiver() as collector, MessagesServer() as server:
+        environ |= {"ANTHROPIC_BASE_URL": server.url, "LOOM_TRACE_ENDPOINT": f"http://localhost:{collector.port}"}
+        yield from seen(System(place / "home", **environ), collector, server, keys)
+
+
+def seen(loom: System, collector: WebhookReceiver, server: MessagesServer, keys: Mapping[str, str]) -> Iterator[Run]:
+    """The run of the turn, on a system that runs until nobody looks any more."""
+    with loom as system:
+        found = Run(system, collector, keys, {name: planted(name) for name in WORDS})
         with RedisMonitor(embedded_socket(system.home)) as monitor:
             witnessed(found, server)
         found.commands = monitor.commands
@@ -212,8 +230,9 @@ def looked_at(system: System, tool: int) -> dict[str, str]:
 
 
 def secrets_of(run: Run) -> list[str]:
-    """What must be nowhere; of a webhook secret also what it stands for."""
-    return [*run.keys.values(), base64.b64decode(run.keys["LOOM_WEBHOOK_SECRET"].removeprefix("whsec_")).decode()]
+    """What must be nowhere; of a webhook secret also what it stands for, of a header what is secret of it."""
+    webhook = base64.b64decode(run.keys["LOOM_WEBHOOK_SECRET"].removeprefix("whsec_")).decode()
+    return [*run.keys.values(), webhook, run.keys["LOOM_TRACE_HEADERS"].partition("=")[2]]
 
 
 def test_the_turn_has_used_all_that_was_planted(run: Run) -> None:
