@@ -10,6 +10,9 @@ import pytest
 
 from loom_worker.core.sqlite_driver import sqlite3
 
+SPOILED = b"\xee" * 4096
+"""What a spoiled page holds, whatever its size."""
+
 
 def spoil(file: Path, name: str) -> None:
     """Overwrite the first page of a table or an index; nobody may be writing."""
@@ -19,7 +22,7 @@ def spoil(file: Path, name: str) -> None:
         page = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)).fetchone()[0]
     with file.open("r+b") as content:
         content.seek((page - 1) * size)
-        content.write(b"\xee" * size)
+        content.write(SPOILED[:1] * size)
 
 
 @contextmanager
