@@ -50,8 +50,9 @@ up: $(VENV)/.installed  ## run everything on this machine until Ctrl-C; PORT=800
 test: $(VENV)/.installed-dev  ## run the tests but for the slow ones; ARGS="tests/unit/turn -x" runs others
 	@exec $(PYTEST) $(or $(ARGS),$(TWO_AT_A_TIME) $(QUICK))
 
+# Three processes also on two cores: the whole systems that these tests start wait for each other most of their time.
 test-all: $(VENV)/.installed-dev  ## run all tests, with attacks and faults; those marked "long" are left out
-	@exec $(PYTEST) $(TWO_AT_A_TIME) tests
+	@exec $(PYTEST) $(subst -n 2,-n 3,$(TWO_AT_A_TIME)) tests
 
 lint: $(VENV)/.installed-dev  ## mend what ruff can mend, then check the rest and the types
 	$(BIN)/ruff check --fix .

@@ -17,6 +17,7 @@ MOST_ROWS = 100_000
 
 AHEAD_MS = 300_000
 """No process holds entries for so long."""
+NO_TURN = ""
 TRIMMED = 200
 """Entries dropped in one transaction."""
 
@@ -127,9 +128,12 @@ class TraceOutbox:
 def _entries(tx: Connection, found: Sequence[tuple[int, str, int | None]]) -> tuple[TraceEntry, ...]:
     """Rows as entries, the oldest first, with the later spans that they name."""
     wanted = [span_n for _, _, span_n in found if span_n is not None]
-    query = select(spans.c.n, spans.c.body).where(spans.c.n.in_(wanted))
-    later = {n: TraceSpan.of_row(body) for n, body in tx.execute(query)} if wanted else {}
-    return tuple(
-        TraceEntry(n, turn_id, None if span_n is None else later[span_n])
-        for n, turn_id, span_n in sorted(found, key=itemgetter(0))
-    )
+    query = select(spans.c.n, spans.c.turn_id, spans.c.body).where(spans.c.n.in_(wanted))
+    later = {(n, turn_id): TraceSpan.of_row(body) for n, turn_id, body in tx.execute(query)} if wanted else {}
+
+    def entry(n: int, turn_id: str, span_n: int | None) -> TraceEntry:
+        span = None if span_n is None else later.get((span_n, turn_id))
+        # A later span that is gone, perhaps with its turn, is an entry of no turn: nothing is to be sent.
+        return TraceEntry(n, turn_id if span_n is None or span else NO_TURN, span)
+
+    return tuple(entry(*row) for row in sorted(found, key=itemgetter(0)))

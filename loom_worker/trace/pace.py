@@ -1,4 +1,4 @@
-"""How fast to export: as fast as it goes while the processor has time left, else a few percent of it.
+"""How fast to export: as fast as it goes while half of the machine is idle, else with a part of what is.
 
 A lower priority would not do: a thread that is kept from running holds the interpreter's lock, and may hold the
 database's, and whoever waits for these waits with it.
@@ -9,10 +9,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-LEAST_SPARE = 0.15
-"""Share of the processors (0-1) that must be idle, or ours, to go on without a pause."""
-PAUSES = 19
-"""Where less is, a pause lasts so many times as long as the work before it took: 5 % of one processor."""
+AMPLE = 0.5
+"""Share of all processors (0-1) that must be idle, or ours, to go on without a pause."""
+PART_OF_SPARE = 0.1
+"""Of what is idle where less is: more would be felt, for turns also wait for the disk and for each other."""
+LEAST = 0.03
+"""Of one processor, which export gets however busy all of them are."""
 MOST_PAUSE_S = 2.0
 STAT = Path("/proc/stat")
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -48,4 +50,7 @@ def pause_s(before: Moment | None, after: Moment | None, *, processors: int) -> 
         return 0.0
     own_s = after.own_s - before.own_s
     spare = (after.idle_s - before.idle_s + own_s) / ((after.at_s - before.at_s) * processors)
-    return 0.0 if spare >= LEAST_SPARE else min(own_s * PAUSES, MOST_PAUSE_S)
+    if spare >= AMPLE:
+        return 0.0
+    share = max(LEAST, spare * processors * PART_OF_SPARE)
+    return min(own_s * (1 / share - 1), MOST_PAUSE_S)

@@ -6,7 +6,7 @@ from sqlalchemy import insert, select
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.core.values.traces import TurnTrace
 from loom_worker.store.database import Database
-from loom_worker.store.trace_outbox import TraceEntry, TraceOutbox, enqueue_trace
+from loom_worker.store.trace_outbox import NO_TURN, TraceEntry, TraceOutbox, enqueue_trace
 from loom_worker.store.trace_tables import spans, trace_outbox
 from tests.unit.store.made import NOW_MS, purged, submitted
 
@@ -124,13 +124,23 @@ def test_nothing_is_noted_if_the_transaction_fails(database: Database, box: Trac
     assert box.waiting() == 0
 
 
-def test_a_deleted_turn_waits_no_more(database: Database, box: TraceOutbox) -> None:
-    turn = submitted(database)
+def test_of_a_turn_that_is_deleted_meanwhile_nothing_is_left_to_send(database: Database, box: TraceOutbox) -> None:
+    turn_id = waiting_turn(database)
+    waiting_span(database, turn_id)
     with database.write() as tx:
-        enqueue_trace(tx, turn.id, now_ms=NOW_MS)
         tx.exec_driver_sql("DELETE FROM turns")
-    assert box.waiting() == 0
     assert purged(database) == 0
+    assert box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS) == (TraceEntry(1, turn_id), TraceEntry(2, NO_TURN))
+
+
+def test_the_number_of_a_span_that_is_gone_may_be_that_of_another_turns(database: Database, box: TraceOutbox) -> None:
+    waiting_span(database, waiting_turn(database))
+    with database.write() as tx:
+        tx.exec_driver_sql("DELETE FROM spans")
+    other = waiting_turn(database, "s2")
+    waiting_span(database, other)
+    later = box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS)
+    assert [(entry.turn_id, entry.later) for entry in later][1::2] == [(NO_TURN, None), (other, LATER)]
 
 
 def test_an_entry_is_late_unless_somebody_holds_it(database: Database, box: TraceOutbox) -> None:

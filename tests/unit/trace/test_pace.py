@@ -3,19 +3,18 @@ import sys
 import pytest
 
 from loom_worker.trace import pace
-from loom_worker.trace.pace import MOST_PAUSE_S, PAUSES, Moment, pause_s
+from loom_worker.trace.pace import MOST_PAUSE_S, Moment, pause_s
 
 
 @pytest.mark.parametrize(
     ("idle_s", "own_s", "pause"),
     [
         (1.0, 0.1, 0.0),  # half of two processors is idle
-        (0.0, 0.3, 0.0),  # all that is used is ours
-        (0.21, 0.1, 0.0),
-        (0.19, 0.1, 0.1 * PAUSES),
-        (0.0, 0.01, 0.01 * PAUSES),
+        (0.2, 0.8, 0.0),  # or would be without us
+        (0.7, 0.1, 0.1 * (1 / 0.08 - 1)),  # of 40 % of two processors a tenth
+        (0.0, 0.01, 0.01 * (1 / 0.03 - 1)),
         (0.0, 0.0, 0.0),
-        (0.0, 0.29, MOST_PAUSE_S),
+        (0.0, 0.2, MOST_PAUSE_S),
     ],
 )
 def test_it_pauses_only_where_others_want_the_processor(idle_s: float, own_s: float, pause: float) -> None:

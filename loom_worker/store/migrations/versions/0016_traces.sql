@@ -15,12 +15,8 @@ CREATE TABLE trace_outbox (
   turn_id VARCHAR(40) NOT NULL,
   span_n INTEGER,
   added_ms BIGINT NOT NULL,
-  held_until_ms BIGINT DEFAULT 0 NOT NULL,
-  FOREIGN KEY(turn_id) REFERENCES turns (id) ON DELETE CASCADE,
-  FOREIGN KEY(span_n) REFERENCES spans (n) ON DELETE CASCADE
+  held_until_ms BIGINT DEFAULT 0 NOT NULL
 );
-CREATE INDEX trace_outbox_by_turn ON trace_outbox (turn_id);
-CREATE INDEX trace_outbox_by_span ON trace_outbox (span_n) WHERE span_n IS NOT NULL;
 CREATE TABLE metric_values (
   series TEXT NOT NULL PRIMARY KEY,
   value FLOAT NOT NULL
