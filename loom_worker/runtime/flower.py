@@ -2,8 +2,6 @@
 
 import logging
 import signal
-import sys
-from types import FrameType
 from typing import Any
 
 from flower.api.tasks import GetQueueLengths
@@ -123,8 +121,9 @@ def run_flower(settings: Settings, *, password: str) -> None:
     """
     configure(settings, runs_tasks=False)
     flower = _flower(settings.flower, password)
+    # By the loop, between two of its callbacks: an exception out of a signal's handler can get lost in a finalizer.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)
+        flower.io_loop.asyncio_loop.add_signal_handler(number, flower.io_loop.stop)
     port, address = settings.flower.port, settings.flower.address
     try:
         flower.start_http_server()
@@ -157,7 +156,3 @@ def _flower(own: FlowerSettings, password: str) -> Flower:
         handlers.insert(0, Rule(Changes(), ControlRefused))
     flower.add_handlers(".*", handlers)  # these are asked before Flower's own
     return flower
-
-
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    sys.exit(0)

@@ -21,7 +21,7 @@ def hunt() -> dict[str, object]:
     """Look everywhere."""
     found, homes = set[str](), {Path(os.environ["LOOM_HOME"])}
     ours = _family()
-    for pid in _pids():
+    for pid in filter(_is_of_our_user, _pids()):  # others' command lines are no business of Loom's
         for name in ("environ", "cmdline", "auxv"):
             found |= _searched(f"/proc/{pid}/{name}", _content(Path(f"/proc/{pid}/{name}")))
         if pid == "self" or int(pid) in ours:
@@ -35,6 +35,13 @@ def hunt() -> dict[str, object]:
                 readable |= {name} if content else set()
                 found |= _searched(f"{folder}/{name}", content)
     return {"found": sorted(found), "readable": sorted(readable), "attached": [p for p in ours if _attached(p)]}
+
+
+def _is_of_our_user(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid == os.getuid()
+    except OSError:  # it has ended
+        return False
 
 
 def _pids() -> list[str]:
