@@ -49,7 +49,6 @@ from loom_worker.store.pairings import Pairings
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
-from loom_worker.store.trace_outbox import TraceOutbox
 from loom_worker.store.turn_records import TurnRecords
 from loom_worker.store.turns import Turns
 from loom_worker.tools.references import References
@@ -125,7 +124,6 @@ class Service:
         self.patterns = parts.patterns
         self.approvals = Approvals(database, agents=parts.runtimes, announcer=parts.announcer, waits=waiter.waits)
         self._ledger = Ledger(database)
-        self._trace_outbox = TraceOutbox(database)
         self.rate_limits = RateLimits(settings.web, parts.rates, self._ledger)
         self.workspaces = WorkspaceRules(database, parts.announcer)
         self.waiter = waiter
@@ -226,11 +224,11 @@ class Service:
         moment_ms = now_ms()
         done = cancel(
             self._database,
-            tenant,
-            turn_id,
+            (tenant, turn_id),
             action,
             now_ms=moment_ms,
             deliver=lambda turn: Delivery.of(turn, self._bodies.of(turn), now_ms=moment_ms),
+            is_exported=self.settings.trace.endpoint is not None,
         )
         if done.is_new:
             log_context.add(log_context.turn_ids(done.turn))
@@ -239,8 +237,6 @@ class Service:
                 self._announcer.alert(done.turn.lane)
             else:
                 self._announcer.ended(done.turn)
-                if self.settings.trace.endpoint is not None:
-                    self._trace_outbox.add_ended(done.turn.id, now_ms=moment_ms)
                 if done.delivery is not None:
                     self._announcer.deliver(done.delivery.id)
         return self._waits.with_wait(done.turn)

@@ -9,11 +9,13 @@ from sqlalchemy import ColumnElement, Connection, bindparam, case, literal, upda
 from loom_worker.core.values.audit import turn_ended
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tenants import Tenant
+from loom_worker.core.values.traces import TurnTrace
 from loom_worker.core.values.turns import STRENGTH, CancelAction, Turn
 from loom_worker.store.audit import append, user_of_lane
 from loom_worker.store.database import Database
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.schema import turns, unfinished
+from loom_worker.store.trace_outbox import enqueue_trace
 from loom_worker.store.turns import read_turn, turn_row
 
 _REQUEST = update(turns).where(turns.c.id == bindparam("our_id")).values(cancel=bindparam("action"))
@@ -50,22 +52,25 @@ class Cancelled:
 
 def cancel(
     database: Database,
-    tenant: Tenant,
-    turn_id: str,
+    asked_turn: tuple[Tenant, str],
     action: CancelAction,
     *,
     now_ms: int,
     deliver: Callable[[Turn], Delivery | None],
+    is_exported: bool = False,
 ) -> Cancelled:
     """Commit a client's cancel request.
 
     Args:
+        asked_turn: whose it is, and its id.
         deliver: makes the webhook delivery of a turn that ends here, if it wants one.
+        is_exported: True: its trace is exported if it ends here, unless the client records no trace of it.
 
     Raises:
         NotFound: the tenant has no such turn.
         Unavailable: the database did not answer; nothing was changed.
     """
+    tenant, turn_id = asked_turn
     with database.write(durable=True) as tx:
         row = turn_row(tx, tenant, turn_id)
         if row["completed_ms"] is not None or STRENGTH[row["cancel"]] >= STRENGTH[action]:
@@ -78,6 +83,8 @@ def cancel(
         turn = read_turn(tx, turn_row(tx, tenant, turn_id))
         if turn.is_finished:
             append(tx, turn_ended(turn, user=user_of_lane(tx, turn.lane)))
+            if is_exported and not TurnTrace.of(row["trace"]).is_unsampled:
+                enqueue_trace(tx, turn_id, now_ms=now_ms)
         delivery = deliver(turn) if turn.is_finished else None
         if delivery is not None:
             enqueue_delivery(tx, delivery)

@@ -7,9 +7,7 @@ from operator import itemgetter
 from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 
 from loom_worker.core.values.spans import TraceSpan
-from loom_worker.core.values.traces import TurnTrace
 from loom_worker.store.database import Database
-from loom_worker.store.schema import turns
 from loom_worker.store.trace_tables import spans, trace_outbox
 
 MOST_ROWS = 100_000
@@ -22,7 +20,6 @@ TRIMMED = 200
 """Entries dropped in one transaction."""
 
 _INSERT = insert(trace_outbox)
-_TRACE = select(turns.c.trace).where(turns.c.id == bindparam("our_id"))
 _ENTRY = (trace_outbox.c.n, trace_outbox.c.turn_id, trace_outbox.c.span_n)
 _FREE = or_(
     trace_outbox.c.held_until_ms <= bindparam("now_ms"),
@@ -63,13 +60,6 @@ class TraceOutbox:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def add_ended(self, turn_id: str, *, now_ms: int) -> None:
-        """Note a turn that ended before any worker took it, unless its client records no trace of it."""
-        with self._database.write() as tx:
-            row = tx.execute(_TRACE, {"our_id": turn_id}).first()
-            if row is not None and not TurnTrace.of(row.trace).is_unsampled:
-                enqueue_trace(tx, turn_id, now_ms=now_ms)
 
     def take(self, *, most: int, now_ms: int, hold_ms: int) -> tuple[TraceEntry, ...]:
         """Take the oldest entries that nobody holds.

@@ -274,8 +274,7 @@ class Stage:
         """
         done = cancel(
             self.database,
-            WORKSPACE,
-            turn.id,
+            (WORKSPACE, turn.id),
             action,
             now_ms=self.now_ms,
             deliver=lambda ended: Delivery.of(ended, "{}", now_ms=self.now_ms),

@@ -18,6 +18,7 @@ from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.service import Service
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
+from loom_worker.store.trace_outbox import TraceOutbox
 from tests.support.models import says, wants
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
@@ -274,6 +275,16 @@ def test_a_cancelled_turn_that_nobody_began_is_told_of_at_once(service: Service,
     assert len(out.delivered) == 1
     assert service.cancel(WORKSPACE, turn.id, "rollback") == ended
     assert (len(out.finished), len(out.delivered)) == (1, 1)
+
+
+@pytest.mark.parametrize(("endpoint", "waiting"), [("http://127.0.0.1:4318", 1), (None, 0)])
+def test_the_trace_of_a_cancelled_turn_that_nobody_began_waits_where_traces_are_exported(
+    stage: Stage, out: Out, endpoint: str | None, waiting: int
+) -> None:
+    stage.settings = replace(stage.settings, trace=replace(stage.settings.trace, endpoint=endpoint))
+    service = a_service(stage, out)
+    service.cancel(WORKSPACE, submit(service).id, "interrupt")
+    assert TraceOutbox(stage.database).waiting() == waiting
 
 
 def test_a_cancelled_turn_that_runs_is_alerted_once(service: Service, stage: Stage, out: Out) -> None:

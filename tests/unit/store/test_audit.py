@@ -85,7 +85,7 @@ def test_a_turn_of_a_user_s_session_names_the_user(database: Database) -> None:
 
 def test_an_end_that_is_overruled_leaves_no_row(database: Database) -> None:
     claim = running(database)
-    cancel(database, WORKSPACE, claim.turn.id, "rollback", now_ms=NOW_MS, deliver=lambda _: None)
+    cancel(database, (WORKSPACE, claim.turn.id), "rollback", now_ms=NOW_MS, deliver=lambda _: None)
     with pytest.raises(Overruled):
         Journal(database).finish(claim, final())
     assert listed(database) == []
@@ -93,7 +93,7 @@ def test_an_end_that_is_overruled_leaves_no_row(database: Database) -> None:
 
 def test_a_queued_turn_that_is_cancelled_leaves_a_row(database: Database) -> None:
     turn = submitted(database)
-    cancel(database, WORKSPACE, turn.id, "interrupt", now_ms=NOW_MS, deliver=lambda _: None)
+    cancel(database, (WORKSPACE, turn.id), "interrupt", now_ms=NOW_MS, deliver=lambda _: None)
     assert (newest(database).turn_id, newest(database).status) == (turn.id, "cancelled")
 
 

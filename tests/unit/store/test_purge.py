@@ -67,7 +67,7 @@ def test_what_is_deleted_is_found_by_nobody_though_its_rows_are_there(database: 
         lambda: Sessions(database).delete(WORKSPACE, "s1"),
         lambda: Turns(database).get(WORKSPACE, ended.id),
         lambda: Turns(database).page(WORKSPACE, {"session_id": "s1"}, limit=9, after=None),
-        lambda: cancel(database, WORKSPACE, ended.id, "interrupt", now_ms=NOW_MS, deliver=lambda _: None),
+        lambda: cancel(database, (WORKSPACE, ended.id), "interrupt", now_ms=NOW_MS, deliver=lambda _: None),
         lambda: retry(database, LimitSettings(), (WORKSPACE, ended.id), Retry(), now_ms=NOW_MS),
         lambda: Messages(database).page(WORKSPACE, "s1", limit=9, after=None),
         lambda: Search(database).session(WORKSPACE, "s1", "boat", limit=9),

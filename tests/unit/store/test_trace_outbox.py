@@ -3,12 +3,14 @@ import threading
 import pytest
 from sqlalchemy import insert, select
 
+from loom_worker.core.errors import NotFound
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.core.values.traces import TurnTrace
+from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
 from loom_worker.store.trace_outbox import NO_TURN, TraceEntry, TraceOutbox, enqueue_trace
 from loom_worker.store.trace_tables import spans, trace_outbox
-from tests.unit.store.made import NOW_MS, purged, submitted
+from tests.unit.store.made import NOW_MS, WORKSPACE, purged, running, submitted
 
 HOLD_MS = 60_000
 LATER = TraceSpan("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", None, "webhook.deliver", 5, 9)
@@ -32,6 +34,17 @@ def waiting_span(database: Database, turn_id: str, span: TraceSpan = LATER) -> i
     return n
 
 
+def cancelled(database: Database, turn_id: str, *, is_exported: bool) -> None:
+    cancel(
+        database,
+        (WORKSPACE, turn_id),
+        "interrupt",
+        now_ms=NOW_MS,
+        deliver=lambda _: None,
+        is_exported=is_exported,
+    )
+
+
 @pytest.fixture
 def box(database: Database) -> TraceOutbox:
     return TraceOutbox(database)
@@ -51,9 +64,24 @@ def test_a_turn_that_no_worker_took_waits_unless_its_client_records_no_trace(
     database: Database, box: TraceOutbox
 ) -> None:
     told, untold = submitted(database), submitted(database, trace=TurnTrace(is_unsampled=True))
-    for turn_id in (told.id, untold.id, "turn_gone"):
-        box.add_ended(turn_id, now_ms=NOW_MS)
+    for turn in (told, untold):
+        cancelled(database, turn.id, is_exported=True)
+    with pytest.raises(NotFound):
+        cancelled(database, "turn_gone", is_exported=True)
     assert box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS) == (TraceEntry(1, told.id),)
+
+
+def test_of_a_turn_that_no_worker_took_nothing_waits_where_nothing_is_exported(
+    database: Database, box: TraceOutbox
+) -> None:
+    cancelled(database, submitted(database).id, is_exported=False)
+    assert box.waiting() == 0
+
+
+def test_a_turn_that_is_cancelled_while_it_runs_does_not_wait_yet(database: Database, box: TraceOutbox) -> None:
+    claim = running(database)
+    cancelled(database, claim.turn.id, is_exported=True)
+    assert box.waiting() == 0
 
 
 def test_what_a_dead_process_held_is_taken_again(database: Database, box: TraceOutbox) -> None:
