@@ -5,9 +5,7 @@ from typing import get_args
 from loom_worker.core.values.spans import SpanEvent, SpanKind, SpanStatus, TraceSpan
 from web.schemas import FREE, NUMBER, TEXT, TIME, answer, array, described, members, or_null
 
-_EVENT = answer(
-    members(SpanEvent, "name time attributes", time=TIME, attributes=FREE), description="A moment of a span."
-)
+_EVENT = answer(members(SpanEvent, "name time attributes", time=TIME, attributes=FREE), description="A moment of it.")
 TRACE_SPAN = answer(
     members(
         TraceSpan,
@@ -17,11 +15,7 @@ TRACE_SPAN = answer(
         end_time=described(or_null(TIME), "Null while it goes on."),
         duration_ms=or_null(NUMBER),
         attributes=described(FREE, "Named as docs/tracing.md says."),
-        events=array(
-            answer(
-                members(SpanEvent, "name time attributes", time=TIME, attributes=FREE), description="A moment of it."
-            )
-        ),
+        events=array(_EVENT),
         status={"type": "string", "enum": list(get_args(SpanStatus))},
         status_message=described(TEXT, "Why it is an error."),
     )

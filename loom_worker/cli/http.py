@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import urllib3
 
@@ -82,6 +82,20 @@ class LoomClient:
             Rejected: Loom answered 4xx, the text is its problem's title and detail; or what answers is not Loom.
         """
         return self._answered(method, path, body=body, headers=headers or {})[0]
+
+    def every(self, path: str, query: Json | None = None) -> Iterator[Json]:
+        """The entries of all pages of a list, in its order; a page is asked for when it is needed.
+
+        Raises:
+            NotRunning, Transient, Rejected: as ``call``.
+        """
+        asked = query or {}
+        while True:
+            page = self.call("GET", f"{path}?{urlencode(asked)}" if asked else path)
+            yield from page["data"]
+            if not page["has_more"]:
+                return
+            asked = {**asked, "after": page["next"]}
 
     def call_once(self, path: str, *, key: str) -> tuple[Json, bool]:
         """POST under an Idempotency-Key, which does nothing the second time.

@@ -1,17 +1,15 @@
 """`loom trace`: where a turn's time went, as a tree; and export on request."""
 
 import json
-from collections.abc import Iterator
 
 import click
 
-from loom_worker.cli.http import LoomClient, client, in_path
+from loom_worker.cli.http import client, in_path
 from loom_worker.cli.show import common
 from loom_worker.cli.talk import printable
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import from_env
-from loom_worker.core.values.json import Json
 from loom_worker.trace import tree
 
 
@@ -30,7 +28,7 @@ def trace(turn_id: str | None, *, is_flushed: bool, url: str | None, as_json: bo
         waiting = _flushed()
         click.echo(json.dumps({"waiting": waiting}) if as_json else f"{waiting} waiting; their export was asked for")
         return
-    spans = list(_spans(client(from_env(), url), turn_id))
+    spans = list(client(from_env(), url).every(f"/v1/turns/{in_path(turn_id)}/trace"))
     if as_json:
         click.echo(json.dumps({"object": "list", "data": spans}, indent=2, ensure_ascii=False))
         return
@@ -53,13 +51,3 @@ def _flushed() -> int:
     finally:
         links.database.close()
     return waiting
-
-
-def _spans(loom: LoomClient, turn_id: str) -> Iterator[Json]:
-    after = ""
-    while True:
-        page = loom.call("GET", f"/v1/turns/{in_path(turn_id)}/trace{after}")
-        yield from page["data"]
-        if not page["has_more"]:
-            return
-        after = f"?after={page['next']}"

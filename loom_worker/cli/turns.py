@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from typing import Any, get_args
-from urllib.parse import urlencode
 
 import click
 
@@ -153,14 +152,7 @@ def _tell(outcome: Json) -> None:
 
 def _dead(loom: LoomClient, session: str | None) -> list[str]:
     """The ids of all dead turns, the newest first."""
-    found: list[str] = []
-    after: Json = {}
-    while True:
-        page = loom.call("GET", f"{_list_path(session)}?{urlencode(DEAD | after)}")
-        found += [turn["id"] for turn in page["data"]]
-        if not page["has_more"]:
-            return found
-        after = {"after": page["next"]}
+    return [turn["id"] for turn in loom.every(_list_path(session), DEAD)]
 
 
 def _state(turn: Json) -> str:

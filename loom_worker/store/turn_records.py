@@ -53,6 +53,11 @@ class TurnRecord:
     later: Sequence[TraceSpan] = ()
     """Spans that are stored as such, in the order in which they ended."""
 
+    @property
+    def accepted_us(self) -> int:
+        """When it was stored, in microseconds since 1970; turns of earlier versions know the millisecond."""
+        return self.trace.accepted_us or self.turn.created_ms * 1000
+
 
 class TurnRecords:
     """Reads turns for their traces."""
@@ -100,14 +105,16 @@ def add_spans(tx: Connection, told: LaterSpans, *, now_ms: int) -> None:
     turn = tx.execute(_TRACE, {"our_id": told.turn_id}).first()
     if turn is None:
         return
+    is_exported = told.is_exported and not TurnTrace.of(turn.trace).is_unsampled
     for span in told.spans:
         row = {"turn_id": told.turn_id, "added_ms": now_ms, "body": span.as_row()}
         span_n = tx.execute(_ADD, row).scalar_one()
-        if told.is_exported and not TurnTrace.of(turn.trace).is_unsampled:
+        if is_exported:
             enqueue_trace(tx, told.turn_id, span_n=span_n, now_ms=now_ms)
 
 
 def last_ended(tx: Connection, lane: str, *, until_ms: int) -> TracedTurn | None:
     """The last turn of a lane that had ended by then; None if there is none, or it has no trace."""
     row = tx.execute(_LAST_ENDED, {"our_lane": lane, "until_ms": until_ms}).first()
-    return None if row is None or not row.traceparent else TracedTurn(row.id, row.traceparent.split("-")[1])
+    trace_id = None if row is None else rows.trace_id(row.traceparent)
+    return None if row is None or trace_id is None else TracedTurn(row.id, trace_id)

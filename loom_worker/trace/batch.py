@@ -12,7 +12,7 @@ from loom_worker.trace.redact import redacted_span
 
 MOST_SPANS = 100
 MOST_BYTES = 1_000_000
-"""Of one request, before it is compressed."""
+"""Of one request."""
 MOST_BYTES_OF_SPAN = limits.MOST_BYTES
 ENVELOPE_BYTES = 4_000
 """Kept free for what stands around the spans."""

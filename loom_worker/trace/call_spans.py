@@ -68,9 +68,10 @@ class SpanFrame:
 
     def message(self, name: str, role: str, text: str | None) -> Json:
         """The same for a message, in the JSON of OpenTelemetry's conventions."""
-        parts = [{"type": "text", "content": (text or "")[:CONTENT_CHARS]}]
-        told = json.dumps([{"role": role, "parts": parts}], ensure_ascii=False)
-        return {name: told} if self.shows_content and text else {}
+        if not self.shows_content or not text:
+            return {}
+        parts = [{"type": "text", "content": text[:CONTENT_CHARS]}]
+        return {name: json.dumps([{"role": role, "parts": parts}], ensure_ascii=False)}
 
 
 def of_model(
@@ -191,7 +192,7 @@ def _executed(frame: SpanFrame, call: Call, began_ms: int) -> TraceSpan:
         "loom.tool.queue_ms": (call.started_ms or 0) - (call.sent_ms or 0) if was_taken else None,
         "loom.error_id": call.error_id,
         "loom.ref": call.ref,
-        **frame.content(names.TOOL_ARGUMENTS, dump(call.arguments)),
+        **frame.content(names.TOOL_ARGUMENTS, dump(call.arguments) if frame.shows_content else None),
         **frame.content(names.TOOL_RESULT, call.content),
     }
     at = Interval(began_ms * 1000, (call.finished_ms or began_ms) * 1000)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Change, Summary
 from loom_worker.core.values.notifications import Delivery
-from loom_worker.core.values.spans import LaterSpans, SpanEvent, span_id_of
+from loom_worker.core.values.spans import LaterSpans, SpanEvent, traceparent_of
 from loom_worker.core.values.traces import Interval, TracedTurn
 from loom_worker.trace import names
 from loom_worker.trace.call_spans import SpanFrame, asked_model
@@ -18,9 +18,7 @@ def attempt_part(delivery: Delivery, began_us: int) -> tuple[str, ...]:
 
 def traceparent(delivery: Delivery, began_us: int) -> str | None:
     """The ``traceparent`` that an attempt sends to the receiver; None: the turn has no trace."""
-    if delivery.trace_id is None:
-        return None
-    return f"00-{delivery.trace_id}-{span_id_of(delivery.turn_id, *attempt_part(delivery, began_us))}-01"
+    return traceparent_of(delivery.trace_id, delivery.turn_id, *attempt_part(delivery, began_us))
 
 
 def of_attempt(tried: Delivery, at: Interval, *, error: str | None) -> LaterSpans | None:
@@ -57,7 +55,6 @@ def of_compression(turn: TracedTurn, change: Change, summary: Summary, at: Inter
         "loom.memory.by": change.by,
     }
     made = frame.span(part, names.MEMORY_COMPRESS, at, attributes)
-    told = {key: value for key, value in attributes.items() if value is not None}
-    made = replace(made, events=(SpanEvent(names.L2_COMPRESSION_TRIGGERED, at.began_us, told),))
+    made = replace(made, events=(SpanEvent(names.L2_COMPRESSION_TRIGGERED, at.began_us, made.attributes),))
     asked = (asked_model(frame, part, at, summary.asked, summary.usage),) if summary.usage.llm_calls else ()
     return LaterSpans(turn.turn_id, (made, *asked))

@@ -29,7 +29,8 @@ def spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceS
         shows_content: True: attributes hold what user, model and tools wrote, cut to some thousand characters.
     """
     frame = SpanFrame(record.turn.id, record.trace_id, shows_content)
-    root = _chat(frame, record)
+    request = _request(frame, record)
+    root = _chat(frame, record, parent_id=request.span_id if request else _client_span(record))
     rest = (
         *_waited(frame, record),
         *_runs(frame, record),
@@ -39,7 +40,7 @@ def spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceS
         *_end(frame, record),
         *record.later,
     )
-    return (*_request(frame, record), root, *_in_order(_adopted(rest, root)))
+    return (*((request,) if request else ()), root, *_in_order(_adopted(rest, root)))
 
 
 def exported_spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceSpan, ...]:
@@ -65,11 +66,16 @@ def _in_order(spans: Sequence[TraceSpan]) -> Sequence[TraceSpan]:
     return sorted(spans, key=place)
 
 
-def _request(frame: SpanFrame, record: TurnRecord) -> Iterator[TraceSpan]:
-    """The HTTP request, until its turn was stored; the answer left right after."""
+def _client_span(record: TurnRecord) -> str | None:
+    """The span of the client that the trace hangs on."""
+    return record.parent_id if record.trace.has_client_span else None
+
+
+def _request(frame: SpanFrame, record: TurnRecord) -> TraceSpan | None:
+    """The HTTP request, until its turn was stored; the answer left right after. None: it did not come by HTTP."""
     trace, turn = record.trace, record.turn
     if trace.received_us is None or trace.accepted_us is None:
-        return
+        return None
     attributes = {
         "http.request.method": "POST",
         "http.route": "/v1/turns/{turn_id}/retry" if turn.retry_of else "/v1/sessions/{session_id}/turns",
@@ -78,25 +84,18 @@ def _request(frame: SpanFrame, record: TurnRecord) -> Iterator[TraceSpan]:
     }
     at = Interval(trace.received_us, trace.accepted_us)
     made = frame.span(("http",), names.HTTP_REQUEST, at, attributes)
-    parent_id = record.parent_id if trace.has_client_span else None
     span_id = made.span_id if trace.has_client_span else record.parent_id or made.span_id
-    yield replace(made, span_id=span_id, parent_id=parent_id, kind="server")
+    return replace(made, span_id=span_id, parent_id=_client_span(record), kind="server")
 
 
-def _chat(frame: SpanFrame, record: TurnRecord) -> TraceSpan:
+def _chat(frame: SpanFrame, record: TurnRecord, *, parent_id: str | None) -> TraceSpan:
     """The whole turn, from its acceptance to its end."""
     turn, trace = record.turn, record.trace
-    began_us = trace.accepted_us or turn.created_ms * 1000
-    is_over = turn.is_finished
     ended_us = trace.stored.ended_us if trace.stored else (turn.completed_ms or 0) * 1000
-    made = frame.span((), names.AGENT_CHAT, Interval(began_us, max(began_us, ended_us)), _of_turn(frame, record))
+    made = frame.span((), names.AGENT_CHAT, Interval(record.accepted_us, ended_us), _of_turn(frame, record))
     status, message = _status(turn)
-    has_request = trace.received_us is not None and trace.accepted_us is not None
-    parent_id = record.parent_id if trace.has_client_span or has_request else None
-    if has_request and (trace.has_client_span or parent_id is None):
-        parent_id = frame.id("http")
     made = replace(made, parent_id=parent_id, status=status, status_message=message, kind="consumer")
-    return made if is_over else going_on(made)
+    return made if turn.is_finished else going_on(made)
 
 
 def _of_turn(frame: SpanFrame, record: TurnRecord) -> Json:
@@ -138,10 +137,9 @@ def _status(turn: Turn) -> tuple[SpanStatus, str]:
 def _waited(frame: SpanFrame, record: TurnRecord) -> Iterator[TraceSpan]:
     """In the queue, until a worker first took it."""
     turn, trace = record.turn, record.trace
-    began_us = trace.accepted_us or turn.created_ms * 1000
     first_us = trace.runs[0].began_us if trace.runs else record.claimed_us
     ended_us = first_us or (turn.completed_ms or 0) * 1000
-    made = frame.span(("wait",), names.LANE_WAIT, Interval(began_us, max(began_us, ended_us)), {})
+    made = frame.span(("wait",), names.LANE_WAIT, Interval(record.accepted_us, ended_us), {})
     yield made if ended_us else going_on(made)
 
 

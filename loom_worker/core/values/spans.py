@@ -101,3 +101,8 @@ def span_id_of(turn_id: str, *part: str) -> str:
         part: of the turn, such as ``("tool", call_id)``; empty: the whole turn.
     """
     return blake2b("\0".join((turn_id, *part)).encode(), digest_size=8).hexdigest()
+
+
+def traceparent_of(trace_id: str | None, turn_id: str, *part: str) -> str | None:
+    """The W3C ``traceparent`` that names a part of a turn to another service; None: the turn has no trace."""
+    return None if trace_id is None else f"00-{trace_id}-{span_id_of(turn_id, *part)}-01"

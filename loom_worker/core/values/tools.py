@@ -7,7 +7,7 @@ from typing import Literal
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit
 from loom_worker.core.values.json import Json, rfc3339
-from loom_worker.core.values.spans import span_id_of
+from loom_worker.core.values.spans import traceparent_of
 
 Occasion = Literal["always", "reference", "error", "earlier", "seldom"]
 """When a tool can be of use: once there is a reference to a large result, or a stored error, or something that has left
@@ -32,9 +32,7 @@ class Caller:
     @property
     def traceparent(self) -> str | None:
         """W3C Trace Context of the call, for what the tool asks of other services; None: the turn has no trace."""
-        if self.trace_id is None:
-            return None
-        return f"00-{self.trace_id}-{span_id_of(self.turn_id, 'tool', self.call_id)}-01"
+        return traceparent_of(self.trace_id, self.turn_id, "tool", self.call_id)
 
 
 @dataclass(frozen=True, slots=True)

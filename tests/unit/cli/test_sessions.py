@@ -16,8 +16,8 @@ from loom_worker.cli.sessions import ASCII, BLOCKS, WIDEST, Strokes, bar, drawn,
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.turns import NewTurn
 from tests.support.callers import a_tool
+from tests.support.cli_server import asked_by_commands
 from tests.support.web_stage import WebStage, stages
-from web.serve import HttpServer
 
 Loom = Callable[..., Result]
 
@@ -34,16 +34,12 @@ def stage(settings: Settings, valkey: redis.Redis) -> Iterator[WebStage]:
 @pytest.fixture
 def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
     """`loom sessions …` on a terminal of this character set, asking a server on loopback."""
-    server = HttpServer(stage.service)
-    server.start()
-    env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": f"http://127.0.0.1:{server.port}", "LOOM_API_KEYS": None}
+    with asked_by_commands(stage, tmp_path) as env:
 
-    def run(*arguments: str, charset: str = "utf-8") -> Result:
-        return CliRunner(charset=charset).invoke(main, ["sessions", *arguments], env=env)
+        def run(*arguments: str, charset: str = "utf-8") -> Result:
+            return CliRunner(charset=charset).invoke(main, ["sessions", *arguments], env=env)
 
-    yield run
-    server.drain(grace_s=2)
-    server.stop()
+        yield run
 
 
 @pytest.mark.parametrize("words", [("show", "s1"), ("s1",)])

@@ -13,10 +13,10 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.values.spans import LaterSpans, TraceSpan
 from loom_worker.core.values.turns import NewTurn, Turn
 from loom_worker.store.turn_records import add_spans
+from tests.support.cli_server import asked_by_commands
 from tests.support.fake_loom import TURN, FakeLoom
 from tests.support.http_server import serving
 from tests.support.web_stage import WebStage, stages
-from web.serve import HttpServer
 
 Loom = Callable[..., Result]
 
@@ -30,12 +30,8 @@ def stage(settings: Settings, valkey: redis.Redis) -> Iterator[WebStage]:
 @pytest.fixture
 def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
     """`loom trace …`, asking a server on loopback."""
-    server = HttpServer(stage.service)
-    server.start()
-    env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": f"http://127.0.0.1:{server.port}", "LOOM_API_KEYS": None}
-    yield lambda *arguments: CliRunner().invoke(main, ["trace", *arguments], env=env)
-    server.drain(grace_s=2)
-    server.stop()
+    with asked_by_commands(stage, tmp_path) as env:
+        yield lambda *arguments: CliRunner().invoke(main, ["trace", *arguments], env=env)
 
 
 def asked(stage: WebStage) -> Turn:

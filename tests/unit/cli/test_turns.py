@@ -13,10 +13,10 @@ from loom_worker.cli.show import WIDEST_ARGUMENTS
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.core.values.turns import Call, NewTurn, Turn
+from tests.support.cli_server import asked_by_commands
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
 from tests.support.web_stage import WebStage, stages
-from web.serve import HttpServer
 
 Loom = Callable[..., Result]
 
@@ -30,12 +30,8 @@ def stage(settings: Settings, valkey: redis.Redis) -> Iterator[WebStage]:
 @pytest.fixture
 def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
     """`loom turns …`, asking a server on loopback."""
-    server = HttpServer(stage.service)
-    server.start()
-    env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": f"http://127.0.0.1:{server.port}", "LOOM_API_KEYS": None}
-    yield lambda *arguments: CliRunner().invoke(main, ["turns", *arguments], env=env)
-    server.drain(grace_s=2)
-    server.stop()
+    with asked_by_commands(stage, tmp_path) as env:
+        yield lambda *arguments: CliRunner().invoke(main, ["turns", *arguments], env=env)
 
 
 def ask(stage: WebStage, session: str = "s", text: str = "Why?") -> str:

@@ -71,6 +71,10 @@ def between(began_ms: int, ended_ms: int) -> Interval:
     return Interval(AT_US + began_ms * 1000, AT_US + ended_ms * 1000)
 
 
+ENDED = replace(ACCEPTED, runs=(run(),), stored=between(890, 900))
+"""It ran once, and its end was stored."""
+
+
 def reply(n: int, known: Json | None = None, **fields: Any) -> Step:
     """A reply of the model."""
     usual = {"text": "This.", "model": "claude-test-1", "stop_reason": "end_turn", "usage": USAGE}

@@ -13,9 +13,9 @@ from loom_worker.core.values.turns import Step
 from loom_worker.trace.call_spans import CONTENT_CHARS
 from loom_worker.trace.turn_spans import spans_of
 from tests.unit.trace.made import (
-    ACCEPTED,
     AT_MS,
     AT_US,
+    ENDED,
     USAGE,
     between,
     call,
@@ -24,15 +24,12 @@ from tests.unit.trace.made import (
     parent_of,
     record,
     reply,
-    run,
     times,
     tried,
     turn,
     verdict,
     waited,
 )
-
-ENDED = replace(ACCEPTED, runs=(run(),), stored=between(890, 900))
 
 
 def of_steps(*steps: Step, trace: TurnTrace = ENDED, **fields: object) -> list[TraceSpan]:

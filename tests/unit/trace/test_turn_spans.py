@@ -15,6 +15,7 @@ from tests.unit.trace.made import (
     ACCEPTED,
     AT_MS,
     AT_US,
+    ENDED,
     PARENT_ID,
     TRACE_ID,
     between,
@@ -28,8 +29,6 @@ from tests.unit.trace.made import (
     turn,
     waited,
 )
-
-ENDED = replace(ACCEPTED, runs=(run(),), stored=between(890, 900))
 
 
 @given(generated.records())
