@@ -179,7 +179,8 @@ class EventWriter:
             return None
         if self._first is None:  # Redis has not answered yet; its log will be restored with these ids
             self._first = len(self._journaled()) + 1
-        payload = {"first": self._first + self._logged, "log": self._log}
+        first, last = self._first + self._logged, self._first + len(self._written) - 1
+        payload = {"first": first, "last": last, "log": self._log}
         self._logged, self._log = len(self._written), []
         return payload
 

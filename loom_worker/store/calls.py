@@ -16,7 +16,7 @@ from loom_worker.core.values.workspaces import NO_RULES, Rules
 from loom_worker.store import rows
 from loom_worker.store.claims import RULES, check_fence
 from loom_worker.store.database import Database
-from loom_worker.store.schema import agent_errors, blobs, calls, sessions, turns, unfinished
+from loom_worker.store.schema import agent_errors, blobs, calls, sessions, steps, turns, unfinished
 
 _DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval", "guard", "trace")
 """Columns that the end of a call sets."""
@@ -44,6 +44,10 @@ class Left:
     """Calls that were sent and have no result yet; at 0 the turn is woken."""
     next: Call | None
     """A call that had waited and is now marked as sent: send it."""
+    told: int
+    """The id of the last event that the turn's journal knows; its log may have lost some of them."""
+    fence: int
+    """Of the turn's latest owner."""
 
 
 class Calls:
@@ -104,11 +108,11 @@ class Calls:
         with self._database.write() as tx:
             if tx.execute(_CLOSE, mine | {f"new_{name}": getattr(call, name) for name in _DONE}).rowcount != 1:
                 return None
-            under_way, unsent = tx.execute(_LEFT, {"of_turn": turn_id}).one()
+            under_way, unsent, told, fence = tx.execute(_LEFT, {"of_turn": turn_id}).one()
             following = None
             if unsent and 0 < under_way < concurrency:  # the last one wakes the turn, which then sends the others
                 following = _send_next(tx, turn_id, now_ms=call.finished_ms or 0)
-            return Left(under_way + (following is not None), following)
+            return Left(under_way + (following is not None), following, told, fence)
 
     def approve(self, turn_id: str, call: Call) -> bool:
         """Let a call run that waits for a person; False if a person has decided on it meanwhile."""
@@ -201,10 +205,21 @@ _CLOSE = (
     .where(calls.c.approval.is_not_distinct_from(bindparam("was_approval", type_=String)))
     .values({name: bindparam(f"new_{name}") for name in _DONE})
 )
-_LEFT = select(
-    func.count(case((calls.c.sent_ms.is_not(None), 1))), func.count(case((calls.c.sent_ms.is_(None), 1)))
-).where(calls.c.turn_id == bindparam("of_turn"), _is_open())
-"""Calls without a result, those that were sent and those that were not."""
+_TOLD = (
+    select(steps.c.payload["last"].as_integer())
+    .where(steps.c.turn_id == bindparam("of_turn"), steps.c.kind == "events")
+    .order_by(steps.c.n.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_FENCE = select(turns.c.fence).where(turns.c.id == bindparam("of_turn")).scalar_subquery()
+_LEFT = (
+    select(func.count(case((calls.c.sent_ms.is_not(None), 1))), func.count(case((calls.c.sent_ms.is_(None), 1))))
+    .add_columns(func.coalesce(_TOLD, 1), _FENCE)
+    .where(calls.c.turn_id == bindparam("of_turn"), _is_open())
+)
+"""Calls without a result, those that were sent and those that were not; the turn's last journaled event, and its fence.
+Journals that older versions began do not say it."""
 _OWNER = (
     select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent, turns.c.traceparent)
     .add_columns(calls.c.id, calls.c.name, calls.c.reply_n, *(sessions.c[name] for name in rows.CHOSEN))

@@ -164,7 +164,9 @@ def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> No
     told = {"tool_name": done.name, "duration_ms": done.duration_ms, "error_id": done.error_id}
     log.info("tool.%s", done.status, extra=told)
     tell_call(work, done, outcome.code, worker.monitor)
-    _quietly(lambda: worker.events.append(turn_id, [("tool_call.completed", done.as_json())], least=1))
+    # A log without all that the journal knows is left alone: the turn's next owner restores it, this event with it.
+    event = ("tool_call.completed", done.as_json())
+    _quietly(partial(worker.events.append, turn_id, [event], least=left.told, fence=left.fence))
     if left.next is not None:
         worker.dispatcher.call(turn_id, left.next)
     if left.under_way == 0:

@@ -9,7 +9,7 @@ from loom_worker.core.values.turns import Ending, Step
 from loom_worker.judge.aggregate import judgement
 from loom_worker.tools.pool import BUILD_S
 from loom_worker.turn.state import TurnState
-from loom_worker.turn.tool_plan import SLACK_MS, pickup_ms
+from loom_worker.turn.tool_plan import SLACK_MS, is_lost
 
 MAX_DEATHS = 5
 """A judge whose workers died so often is dead: it may be what kills them. As many as of a tool call."""
@@ -91,7 +91,7 @@ def _is_lost(verdict: Verdict, alive: frozenset[str], now_ms: int) -> bool:
     """Whether a verdict must be asked for again: its worker died, or no worker took it."""
     if verdict.status == "running":
         return verdict.worker not in alive
-    return now_ms - verdict.sent_ms > pickup_ms(verdict.sends)
+    return is_lost(verdict.sent_ms, verdict.sends, now_ms=now_ms)
 
 
 def concluded(state: TurnState, answer: Step, panel: Panel, *, may_correct: bool) -> Conclusion:

@@ -204,14 +204,15 @@ def _backwards(call: Call, calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def _is_overdue(call: Call, now_ms: int) -> bool:
-    if call.sent_ms is None:
-        return True
-    return now_ms - call.sent_ms > pickup_ms(call.sends)
+    return call.sent_ms is None or is_lost(call.sent_ms, call.sends, now_ms=now_ms)
 
 
-def pickup_ms(sends: int) -> int:
-    """How long a worker may take to pick up what was sent so often."""
-    return min(PICKUP_MS << (sends - 1), MAX_PICKUP_MS)
+def is_lost(sent_ms: int, sends: int, *, now_ms: int) -> bool:
+    """True if what was sent so often, and was not picked up, is taken for lost.
+
+    So is what was sent long after now, by a machine whose clock is ahead: it would be waited for until then.
+    """
+    return abs(now_ms - sent_ms) > min(PICKUP_MS << (sends - 1), MAX_PICKUP_MS)
 
 
 def _closed(call: Call, calls: Sequence[Call], rules: CallRules, now_ms: int) -> Call:

@@ -211,7 +211,7 @@ def test_only_the_reply_that_broke_loses_its_text(events: EventLog, valkey: redi
     assert run.writer.drop_deltas(reply_n=8)
     assert not run.writer.drop_deltas(reply_n=8)
     log = run.writer.take_log()
-    assert log == {"first": 2, "log": [{"reply": 7, "cuts": [4]}, {"lost": 1}]}
+    assert log == {"first": 2, "last": 3, "log": [{"reply": 7, "cuts": [4]}, {"lost": 1}]}
 
 
 def test_the_journal_is_told_only_once(events: EventLog, valkey: redis.Redis) -> None:
@@ -266,7 +266,7 @@ def test_a_dead_redis_fails_nothing_and_is_asked_at_most_once_a_second(valkey: r
     for _ in range(1000):
         writer.delta("x", reply_n=0)
     assert dead.asked <= 1 + (time.monotonic() - began) / RETRY_S
-    assert writer.take_log() == {"first": 2, "log": [{"reply": 0, "cuts": [1000]}]}
+    assert writer.take_log() == {"first": 2, "last": 2, "log": [{"reply": 0, "cuts": [1000]}]}
 
 
 def test_what_a_dead_redis_missed_is_told_when_it_answers_again(valkey: redis.Redis) -> None:
@@ -285,7 +285,7 @@ def test_a_redis_that_is_not_there_never_raises(nowhere: EventLog, caplog: pytes
     writer = EventWriter(nowhere, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
     assert not writer.has_orphans()
     writer.emit("turn.started", {})
-    assert writer.take_log() == {"first": 2, "log": [{"type": "turn.started", "data": {}}]}
+    assert writer.take_log() == {"first": 2, "last": 2, "log": [{"type": "turn.started", "data": {}}]}
     assert "event log" in caplog.text
 
 

@@ -5,9 +5,9 @@ import pytest
 
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tools import Caller
-from loom_worker.core.values.turns import Call, Claim
+from loom_worker.core.values.turns import Call, Claim, Step
 from loom_worker.store.agent_errors import AgentErrors, NewAgentError
-from loom_worker.store.calls import HOUR_MS, CallOwner, Calls, tool_counts
+from loom_worker.store.calls import HOUR_MS, CallOwner, Calls, Left, tool_counts
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.sessions import Sessions
@@ -32,6 +32,14 @@ def close(database: Database, claim: Claim, taken: Call, content: str = "4") -> 
     done = replace(taken, status="completed", content=content, finished_ms=NOW_MS + 9)
     left = Calls(database).close(claim.turn.id, done)
     return None if left is None else left.under_way
+
+
+def ended_call(database: Database, claim: Claim, position: int) -> Left:
+    taken = take(database, claim, position)
+    assert taken is not None
+    left = Calls(database).close(claim.turn.id, replace(taken, status="completed", finished_ms=NOW_MS + 9))
+    assert left is not None
+    return left
 
 
 def stored(database: Database, claim: Claim) -> tuple[Call, ...]:
@@ -188,6 +196,19 @@ def test_what_waits_for_a_person_or_for_its_twin_is_not_sent_in_its_place(databa
     assert left is not None
     assert left.next is not None
     assert left.next.position == 3
+
+
+def test_who_ends_a_call_knows_what_readers_were_told_before_and_by_whom(database: Database) -> None:
+    claim = running(database)
+    steps = (Step(1, "reply", {"text": "x"}), Step(2, "events", {"first": 2, "last": 7, "log": []}))
+    Journal(database).save(claim, Entries(steps, (call(0), call(1))), PROGRESS)
+    Journal(database).save(claim, Entries((Step(3, "events", {"first": 8, "last": 9, "log": []}),)), PROGRESS)
+    told = [ended_call(database, claim, position) for position in (0, 1)]
+    assert [(left.told, left.fence) for left in told] == [(9, claim.turn.fence)] * 2
+
+
+def test_a_journal_that_tells_of_no_event_has_the_first(database: Database, claim: Claim) -> None:
+    assert ended_call(database, claim, 0).told == 1
 
 
 def test_the_last_call_under_way_leaves_the_others_to_the_turn(database: Database) -> None:

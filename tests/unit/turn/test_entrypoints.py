@@ -241,6 +241,32 @@ def test_a_call_that_kills_its_workers_is_closed_in_the_end(stage: Stage) -> Non
     agrees(stage, turn.id)
 
 
+def test_each_result_is_told_as_soon_as_it_is_there(stage: Stage) -> None:
+    stage.model.scenes = [wants(*SUMS[:2])]
+    turn, worker = stage.submit(), stage.worker("w1")
+    stage.serve(turn, worker)
+    for told in (1, 2):
+        stage.answer_calls(turn, worker, [told - 1])
+        assert stage.told(turn).count("tool_call.completed") == told
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_no_result_is_told_in_the_place_of_events_that_an_owner_journaled_and_died_before_it_told(
+    stage: Stage, lost: int
+) -> None:
+    stage.model.scenes = [wants(*SUMS[:2]), says("3 and 7.")]
+    turn, worker = stage.submit(), stage.worker("w1")
+    stage.serve(turn, worker)
+    read = stage.live(turn)[:-lost]
+    stage.events.restore(turn.id, read)
+    stage.answer_calls(turn, worker)
+    assert stage.live(turn) == read
+    turn = stage.serve(turn, worker)
+    assert stage.live(turn)[: len(read)] == read
+    assert stage.told(turn).count("tool_call.completed") == 2
+    agrees(stage, turn.id)
+
+
 def test_a_turn_that_ends_with_calls_under_way_rebuilds_as_it_was_told(stage: Stage) -> None:
     stage.model.scenes = [wants(*SUMS[:2])]
     turn, worker = stage.submit(deadline_s=10), stage.worker("w1")

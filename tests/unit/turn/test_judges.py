@@ -230,6 +230,22 @@ def test_a_judge_whose_worker_died_is_asked_again_and_what_was_paid_is_not_paid_
     assert (turn.status, judge(turn)["score"], turn.usage.llm_calls) == ("completed", 0.9, 3)
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_judge_that_was_asked_by_a_clock_an_hour_off_and_never_heard_of_it_is_asked_again(
+    stage: Stage, hours: int
+) -> None:
+    judged_by(stage, MENTIONS_42)
+    worker = stage.worker("w1")
+    stage.model.scenes = [says("42.")]
+    stage.now_ms += hours * 3_600_000
+    turn = stage.serve(stage.submit(), worker)
+    stage.now_ms -= hours * 3_600_000
+    stage.book.judged.clear()
+    stage.lapse(turn)
+    stage.serve(turn, worker)
+    assert [verdict.sends for _, verdict in stage.book.judged] == [2]
+
+
 def test_a_judge_that_kills_its_workers_is_dead_in_the_end(stage: Stage) -> None:
     judged_by(stage, PanelMember("deadly", "llm", "Is it right?", criticality="critical"))
     owner = stage.worker("w0")

@@ -95,6 +95,11 @@ def test_a_call_that_waits_in_a_queue_is_sent_again_ever_more_rarely() -> None:
         assert sent_again(sends, pause_ms + 1)
 
 
+def test_a_call_that_a_clock_an_hour_ahead_has_sent_is_not_waited_for_until_then() -> None:
+    assert not sent_again(1, -PICKUP_MS)
+    assert sent_again(1, -PICKUP_MS - 1)
+
+
 def test_a_late_call_is_closed_as_timed_out_and_an_orphan_as_unknown() -> None:
     late = Call("t1", "pay", {}, 0, 1, status="running", worker="w1", started_ms=1, sends=1)
     orphan = Call("t2", "pay", {}, 1, 1, status="running", worker="w9", started_ms=0, sends=1)
