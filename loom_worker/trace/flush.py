@@ -1,4 +1,4 @@
-"""When to export: so many spans after the last time, so long after the first of them, on request, or at the end.
+"""When to export: so many spans after the last time, so long after the first of them, or at the end.
 
 The message says only that something waits, and one that waits in the queue is enough; so there are never more than a
 few of them, whether a collector or the workers of the queue are alive or not.
@@ -74,7 +74,7 @@ class Flusher:
         self._wait_s = wait_s
         self._changed = threading.Condition()
         self._added = 0
-        self._is_asked = self._is_stopped = False
+        self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="loom-trace-flusher", daemon=True)
 
     def start(self) -> None:
@@ -87,12 +87,6 @@ class Flusher:
             self._added += spans
             if self._added >= ENOUGH or self._added == spans:
                 self._changed.notify()
-
-    def flush(self) -> None:
-        """Have what was added exported now."""
-        with self._changed:
-            self._is_asked = True
-            self._changed.notify()
 
     def stop(self) -> None:
         """Send for what was added, and end."""
@@ -107,21 +101,20 @@ class Flusher:
     def _run(self) -> None:
         while not self._is_stopped or self._added:
             with self._changed:
-                self._changed.wait_for(lambda: self._added or self._is_asked or self._is_stopped)
+                self._changed.wait_for(lambda: self._added or self._is_stopped)
                 self._changed.wait_for(self._is_due, timeout=self._wait_s)
-                is_wanted, self._added, self._is_asked = self._added > 0 or self._is_asked, 0, False
+                is_wanted, self._added = self._added > 0, 0
             if is_wanted and not self._send(is_last=self._is_stopped):
                 self._again()
 
     def _again(self) -> None:
-        """Wait until a message can be sent again, and let the next round send it."""
+        """Wait until a message can be sent again, and let the next round send it at once."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_stopped, timeout=PAUSE_MS / 1000)
-            self._added += 1
-            self._is_asked = True
+            self._added += ENOUGH
 
     def _is_due(self) -> bool:
-        return self._added >= ENOUGH or self._is_asked or self._is_stopped
+        return self._added >= ENOUGH or self._is_stopped
 
     def _send(self, *, is_last: bool) -> bool:
         try:
@@ -172,9 +165,6 @@ class NoTraces:
 
     def added(self, spans: int) -> None:
         """Nothing is exported."""
-
-    def flush(self) -> None:
-        """Nothing waits."""
 
     def stop(self) -> None:
         """Nothing to end."""

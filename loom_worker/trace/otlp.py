@@ -8,6 +8,7 @@ from typing import Any
 from loom_worker import __version__
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.spans import SpanEvent, SpanKind, SpanStatus, TraceSpan
+from loom_worker.trace.names import SCHEMA_URL
 
 SCOPE = "loom"
 KINDS: Mapping[SpanKind, int] = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
@@ -30,7 +31,7 @@ def request_body(spans: Sequence[bytes], resource: Json) -> bytes:
     head = _bytes({"attributes": _attributes(resource)})
     scope = _bytes({"name": SCOPE, "version": __version__})
     parts = (b'{"resourceSpans":[{"resource":', head, b',"scopeSpans":[{"scope":', scope, b',"spans":[')
-    return b"".join((*parts, b",".join(spans), b"]}]}]}"))
+    return b"".join((*parts, b",".join(spans), b'],"schemaUrl":', _bytes(SCHEMA_URL), b"}]}]}"))
 
 
 def _span(span: TraceSpan) -> Json:
@@ -86,6 +87,6 @@ def _not_finite(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _bytes(value: Json) -> bytes:
+def _bytes(value: Any) -> bytes:
     # Half of a surrogate pair, which a model can write, is nothing that UTF-8 can carry.
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

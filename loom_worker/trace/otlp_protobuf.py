@@ -16,9 +16,10 @@ from loom_worker import __version__
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.spans import SpanEvent, TraceSpan
 from loom_worker.trace import otlp
+from loom_worker.trace.names import SCHEMA_URL
 
 _STATUSES = {"Unset": StatusCode.UNSET, "OK": StatusCode.OK, "Error": StatusCode.ERROR}
-_SCOPE = InstrumentationScope(otlp.SCOPE, __version__)
+_SCOPE = InstrumentationScope(otlp.SCOPE, __version__, SCHEMA_URL)
 
 
 def request_body(spans: Sequence[TraceSpan], resource: Json) -> bytes:

@@ -70,6 +70,7 @@ def system(server: MessagesServer, tmp_path_factory: pytest.TempPathFactory) -> 
     (agents / "careful.yaml").write_text(AGENT, encoding="utf-8")
     (agents / "judges.py").write_text(FUNCTION, encoding="utf-8")
     environ = {"LOOM_AGENTS_DIR": str(agents), "LOOM_CRASHPOINTS": ",".join(POINTS)}
+    environ["LOOM_MAX_ATTEMPTS"] = "9"  # a turn may be in each worker that dies
     with System(folder / "home", ANTHROPIC_BASE_URL=server.url, ANTHROPIC_API_KEY="key", **environ) as system:
         yield system
 

@@ -120,6 +120,7 @@ def test_all_that_alerts_and_dashboard_ask_for_is_served_and_promtool_agrees(sys
 @pytest.mark.heavy
 def test_ends_of_turns_and_costs_are_exact_and_nothing_goes_back_whatever_is_killed_or_flushed(tmp_path: Path) -> None:
     environ = {"LOOM_AGENTS_DIR": plain_agent(tmp_path / "agents"), "LOOM_CRASHPOINTS": POINTS}
+    environ["LOOM_MAX_ATTEMPTS"] = "9"  # a turn may be in each worker that dies
     with (
         MessagesServer(script=lambda _: Say("Done.", model="claude-haiku-4-5", usage=USED)) as server,
         System(tmp_path / "home", ANTHROPIC_BASE_URL=server.url, **environ) as system,

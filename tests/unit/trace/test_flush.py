@@ -100,11 +100,6 @@ def test_fewer_do_after_a_while(call: TraceCall, dispatcher: Counted) -> None:
     assert dispatcher.sent == 1
 
 
-def test_on_request_it_is_sent_for_at_once(flusher: Flusher, dispatcher: Counted) -> None:
-    flusher.flush()
-    dispatcher.wait_for(1)
-
-
 def test_at_the_end_of_the_process_it_is_sent_for(flusher: Flusher, dispatcher: Counted) -> None:
     flusher.added(1)
     assert dispatcher.sent == 0
@@ -171,6 +166,5 @@ def test_where_nothing_is_exported_nothing_happens() -> None:
     nothing = NoTraces()
     nothing.start()
     nothing.added(5)
-    nothing.flush()
     nothing.once(NOW_MS)
     nothing.stop()

@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from loom_worker import __version__
 from loom_worker.core.values.spans import SpanEvent, TraceSpan
 from loom_worker.trace import otlp, otlp_protobuf
+from loom_worker.trace.names import SCHEMA_URL
 from tests.unit.trace.made_spans import START_US, TRACE_ID, span
 
 RESOURCE = {"service.name": "loom", "service.version": __version__}
@@ -58,8 +59,8 @@ def test_every_field_arrives_where_the_schema_has_it(which: int) -> None:
     request = both(sent)[which]
     (resource,) = request.resource_spans
     assert attributes(resource.resource.attributes) == RESOURCE
-    scope = resource.scope_spans[0].scope
-    assert (scope.name, scope.version) == ("loom", __version__)
+    (scoped,) = resource.scope_spans
+    assert (scoped.scope.name, scoped.scope.version, scoped.schema_url) == ("loom", __version__, SCHEMA_URL)
     found = only(request)
     assert (found.trace_id.hex(), found.span_id.hex()) == (TRACE_ID, sent.span_id)
     assert found.parent_span_id.hex() == sent.parent_id
