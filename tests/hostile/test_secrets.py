@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import pwd
 import re
 import secrets
 import shutil
@@ -33,19 +32,21 @@ pytestmark = [
 
 NOT_FOR_TOOLS = ("webhook.secret", "flower.password", "loom.db", "web.log", "worker-3.log", "appendonly.aof.manifest")
 
+LOOMS_OWN = 65533
+"""The user that Loom runs as; other tests run databases as nobody."""
+
 
 def planted() -> str:
     return f"planted-{secrets.token_hex(12)}"
 
 
 def runner(place: Path) -> tuple[str, ...]:
-    """What Loom is run by: as the user nobody where we are root, else as ourselves."""
+    """What Loom is run by: as a user of its own where we are root, else as ourselves."""
     if os.geteuid() != 0:
         return ()
-    uid = pwd.getpwnam("nobody").pw_uid
-    os.chown(place, uid, -1)
+    os.chown(place, LOOMS_OWN, -1)
     (place / "spare").mkdir()
-    return (sys.executable, as_user.__file__, str(uid), str(place / "spare"))
+    return (sys.executable, as_user.__file__, str(LOOMS_OWN), str(place / "spare"))
 
 
 @pytest.fixture
