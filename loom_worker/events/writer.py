@@ -180,7 +180,7 @@ class EventWriter:
         if self._first is None:  # Redis has not answered yet; its log will be restored with these ids
             self._first = len(self._journaled()) + 1
         first, last = self._first + self._logged, self._first + len(self._written) - 1
-        payload = {"first": first, "last": last, "log": self._log}
+        payload = {"first": first, "last": last, "log": self._log}  # the last id is for SQL: see Calls.close
         self._logged, self._log = len(self._written), []
         return payload
 

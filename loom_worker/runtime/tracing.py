@@ -9,7 +9,6 @@ from loom_worker.core.settings import Settings, TraceSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.store.database import Database
 from loom_worker.store.trace_outbox import TraceOutbox
-from loom_worker.store.turn_records import TurnRecords
 from loom_worker.tasks.dispatch import CeleryDispatcher
 from loom_worker.trace.collector import Collector
 from loom_worker.trace.export import Exporter, SpanCounts, TurnSpans
@@ -28,11 +27,6 @@ class SpanTotals:
             metrics.SPANS_DROPPED.count(outcome, by=n)
 
 
-def turn_traces(settings: TraceSettings, database: Database) -> TurnTraces:
-    """Where the spans of turns come from."""
-    return TurnTraces(TurnRecords(database), shows_content=settings.shows_content)
-
-
 @dataclass(frozen=True, slots=True)
 class TraceParts:
     """What the parts of it share in a process."""
@@ -47,7 +41,7 @@ class TraceParts:
     def of(cls, settings: Settings, database: Database, client: Any, dispatcher: CeleryDispatcher) -> "TraceParts":
         """Make them; nothing is connected yet."""
         call = TraceCall(client, dispatcher)
-        return cls(settings.trace, TraceOutbox(database), turn_traces(settings.trace, database), SpanTotals(), call)
+        return cls(settings.trace, TraceOutbox(database), TurnTraces.at(database, settings.trace), SpanTotals(), call)
 
     def exporter(self, *, process: str, stopping: Stopping) -> Exporter:
         """What the task works with.

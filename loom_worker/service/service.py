@@ -49,7 +49,6 @@ from loom_worker.store.pairings import Pairings
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
-from loom_worker.store.turn_records import TurnRecords
 from loom_worker.store.turns import Turns
 from loom_worker.tools.references import References
 from loom_worker.trace.turn_traces import TurnTraces
@@ -114,7 +113,7 @@ class Service:
         self.memories = Memories(database)
         self.outbox = Outbox(database)
         self.agent_errors = AgentErrors(database)
-        self.traces = TurnTraces(TurnRecords(database), shows_content=settings.trace.shows_content)
+        self.traces = TurnTraces.at(database, settings.trace)
         self.keys = Keys(KeyRows(database))
         self.pairings = Pairings(database)
         self.audit = AuditRows(database)

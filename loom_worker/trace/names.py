@@ -10,7 +10,7 @@ from loom_worker.core.values.json import Json
 CONVENTIONS_VERSION = "1.44.0"
 """Of OpenTelemetry's semantic conventions."""
 SCHEMA_URL = f"https://opentelemetry.io/schemas/{CONVENTIONS_VERSION}"
-"""Where that version is described."""
+"""Where that version is described; sent along with spans, so that a backend can translate their attributes."""
 
 HTTP_REQUEST = "http.request"
 AGENT_CHAT = "agent.chat"

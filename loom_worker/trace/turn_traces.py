@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from loom_worker.core.settings_tree import TraceSettings
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.core.values.tenants import Tenant
+from loom_worker.store.database import Database
 from loom_worker.store.turn_records import TurnRecords
 from loom_worker.trace.turn_spans import exported_spans_of, spans_of
 
@@ -16,6 +18,11 @@ class TurnTraces:
     records: TurnRecords
     shows_content: bool = False
     """True: spans hold what users, models and tools wrote."""
+
+    @classmethod
+    def at(cls, database: Database, settings: TraceSettings) -> "TurnTraces":
+        """Those of a database."""
+        return cls(TurnRecords(database), settings.shows_content)
 
     def of_turn(self, tenant: Tenant, turn_id: str) -> tuple[TraceSpan, ...]:
         """All spans of a tenant's turn, also of one that goes on; see spans_of.

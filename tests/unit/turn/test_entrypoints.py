@@ -10,9 +10,10 @@ from loom_worker.core.text import fence
 from loom_worker.core.values.agents import Alone
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, SessionPatch
-from loom_worker.core.values.turns import CANCELLED, Turn, Webhook
+from loom_worker.core.values.turns import CANCELLED, Call, Turn, Webhook
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.store.calls import Calls, Left
 from loom_worker.turn import entrypoints
 from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.tool_plan import MAX_SENDS
@@ -264,6 +265,23 @@ def test_no_result_is_told_in_the_place_of_events_that_an_owner_journaled_and_di
     turn = stage.serve(turn, worker)
     assert stage.live(turn)[: len(read)] == read
     assert stage.told(turn).count("tool_call.completed") == 2
+    agrees(stage, turn.id)
+
+
+def test_a_result_that_the_next_owner_has_told_is_not_told_again_by_a_slow_worker(stage: Stage) -> None:
+    class SlowCalls(Calls):
+        def close(self, turn_id: str, call: Call, *, concurrency: int = 0) -> Left | None:
+            left = super().close(turn_id, call, concurrency=concurrency)
+            stage.answer_calls(turn, worker, [1])
+            stage.serve(turn, worker)
+            return left
+
+    stage.model.scenes = [wants(*SUMS[:2]), says("3 and 7.")]
+    turn, worker = stage.submit(), stage.worker("w1")
+    stage.serve(turn, worker)
+    slow = stage.worker("slow", calls=SlowCalls(stage.database))
+    stage.answer_calls(turn, slow, [0])
+    assert stage.turn(turn).status == "completed"
     agrees(stage, turn.id)
 
 
