@@ -34,7 +34,7 @@ ALIKE = dict.fromkeys(("worker-1", "worker-2"), "workers for turns")
 FEW = 10
 """A lease or a heartbeat that happens to be there."""
 REDIS_BYTES_A_TURN = 500
-"""110 measured: what the tables of keys need for those that go by themselves."""
+"""270 measured: what the tables of keys need for those that go by themselves."""
 LOG_BYTES_A_TURN = 1000
 """310 measured; a file that has 10 MB is put aside, and three are kept."""
 WAL_BYTES = 32 * 1024 * 1024
