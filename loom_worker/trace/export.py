@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -62,6 +62,10 @@ class SpanCounts(Protocol):
         ...
 
 
+class _NotMade(Exception):
+    """The spans of some entry, or their encoding, could not be made."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exporter:
     """Empties the outbox; one thread of a process does so at a time."""
@@ -108,32 +112,49 @@ class Exporter:
         """Post what was taken; False if a batch was lost or the process is to stop."""
         held = Held(self.outbox, {entry.n for entry in entries}, now_ms())
         try:
-            made = self.spans.spans([entry.turn_id for entry in entries if entry.later is None])
-            for batch in batches(entries, made):
-                outcome = self._post(batch, held)
-                if outcome is None:
-                    return False
-                # What is lost in part is lost as a whole: it would stand in the way of all others, again and again.
-                torn = [] if outcome.loss is None or batch.partial is None else [batch.partial]
-                held.remove([*batch.done, *torn])
-                if outcome.loss is not None:
-                    return False
-            return True
-        except LoomError:
-            raise
-        except Exception:  # a trace that cannot be made would stand in the way of all others, again and again
-            log.exception("%d traces are lost", len(held.ns))
-            self.counts.add("internal", len(held.ns))
-            held.remove(sorted(held.ns))
-            return True
+            return self._send(entries, held)
+        except _NotMade:
+            return all(self._send_alone(entry, held) for entry in entries if entry.n in held.ns)
         finally:
             self.outbox.release(sorted(held.ns))
 
-    def _post(self, batch: SpanBatch, held: "Held") -> PostResult | None:
+    def _send_alone(self, entry: TraceEntry, held: "Held") -> bool:
+        """Post one entry; if it cannot be made it is lost, or it would stand in the way of all others for ever."""
+        try:
+            return self._send((entry,), held)
+        except _NotMade:
+            log.exception("a trace is lost", extra={"turn": entry.turn_id})
+            self.counts.add("internal", 1)
+            held.remove((entry.n,))
+            return True
+
+    def _send(self, entries: Sequence[TraceEntry], held: "Held") -> bool:
+        for batch, body in self._requests(entries):
+            outcome = self._post(batch, body, held)
+            if outcome is None:
+                return False
+            # What is lost in part is lost as a whole: it would stand in the way of all others, again and again.
+            torn = [] if outcome.loss is None or batch.partial is None else [batch.partial]
+            held.remove([*batch.done, *torn])
+            if outcome.loss is not None:
+                return False
+        return True
+
+    def _requests(self, entries: Sequence[TraceEntry]) -> Iterator[tuple[SpanBatch, bytes]]:
+        """What is to be posted, each batch with its body."""
+        try:
+            made = self.spans.spans([entry.turn_id for entry in entries if entry.later is None])
+            for batch in batches(entries, made):
+                yield batch, self._body(batch)
+        except LoomError:
+            raise
+        except Exception as error:
+            raise _NotMade from error
+
+    def _post(self, batch: SpanBatch, body: bytes, held: "Held") -> PostResult | None:
         """Post until it is taken or given up, and count; None: the process is to stop first."""
         if not batch.spans:
             return PostResult()
-        body = self._body(batch)
         held.keep(now_ms())
         outcome = self.collector.post(body, now_s=time.time())
         for pause_s in self.pauses_s:

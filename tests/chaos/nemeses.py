@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.lanes import keys
+from tests.chaos import turned_clock
 from tests.chaos.collector import MODES
 from tests.chaos.messages import Messages
 from tests.chaos.records import Injection
@@ -40,10 +40,6 @@ SEEN_S = 0.3
 """Until a client has seen that a turn waits for it; it takes longer to decide (decisions.py)."""
 LIMITED_BYTES = 64 * 1024
 """Where no file system can be mounted, what a process may write beyond in any file."""
-FAKETIME = (
-    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
-    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
-)
 
 
 class Nemeses:
@@ -183,13 +179,13 @@ class Nemeses:
 
     def clock(self) -> None:
         """A worker whose clock is an hour ahead comes and goes."""
-        library = next((path for path in FAKETIME if Path(path).exists()), None)
-        if library is None:
+        faketime = turned_clock.library()
+        if faketime is None:
             self._world.left_out.append("clock: there is no libfaketime")
             return
         self._late += 1
         name = f"{LATE}-{self._late}"
-        self._world.start_late_worker(name, library)
+        self._world.start_late_worker(name, faketime)
         with self._for(CLOCK_S, "clock", name):
             pass
         if self._late % 2:

@@ -97,7 +97,7 @@ def play(scenario: Scenario, folder: Path | None = None) -> Outcome:
         "replayed": final.replayed,
     }
     own = tuple(Violation("client", text) for text in log.refused)
-    own += tuple(Violation("exit", text) for text in exits if not text.startswith(LATE))  # see docs/chaos.md
+    own += tuple(Violation("exit", text) for text in exits)
     found = (*check(evidence), *own)
     return Outcome(
         scenario, evidence, found, exits, tuple(world.left_out), tuple(recoveries.seconds), numbers, world.folder

@@ -22,7 +22,7 @@ from loom_worker.core.settings import from_env
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.store.prepare import prepare
 from loom_worker.supervisor import valkey
-from tests.chaos import equipment, panels
+from tests.chaos import equipment, panels, turned_clock
 from tests.chaos.crew import Crew
 from tests.chaos.records import Injection
 from tests.support import system
@@ -46,8 +46,7 @@ DISK = "size=192m"
 """Of the home's file system where it can be filled."""
 
 LATE = "turns-late"
-"""Workers whose clock is turned. Without a broker they end by themselves: under libfaketime the pause before the next
-connection fails with EINVAL."""
+"""Workers whose clock is turned."""
 
 AGENT = """
 apiVersion: loom/v1
@@ -187,16 +186,15 @@ class World:
             raise RuntimeError(f"{name} cannot start, see {self.logs}:\n{tail}")
         return False
 
-    def start_late_worker(self, name: str, faketime: str) -> None:
+    def start_late_worker(self, name: str, faketime: Path) -> None:
         """One whose clock is an hour ahead; it cannot be forked, for a library must be loaded before it.
 
         Args:
             faketime: path of that library.
         """
         arguments = ("worker", "--queues", "turn,judge,tool,webhook,summary,trace", "--name", name)
-        environ = {"LD_PRELOAD": faketime, "FAKETIME": "+3600s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
         command = (sys.executable, "-m", "tests.chaos.process", *arguments)
-        self.crew.start(name, command, is_loom=False, environ=environ)
+        self.crew.start(name, command, is_loom=False, environ=turned_clock.environ(faketime, ROOT))
 
     def all_beat(self) -> bool:
         """True once the heart of every worker that runs has beaten."""

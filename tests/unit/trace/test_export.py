@@ -2,12 +2,14 @@
 
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from loom_worker.core.errors import Unavailable
+from loom_worker.store.trace_outbox import TraceOutbox
 from loom_worker.trace.export import ENTRIES, HOLD_MS, RENEW_MS, Held
 from tests.support.until import AT_ONCE_S
 from tests.support.webhook_receiver import Answer, Received, unused_port
@@ -144,15 +146,32 @@ def test_a_process_that_is_to_stop_gives_back_what_it_could_not_send(bench: Benc
 
 
 def test_a_trace_that_cannot_be_made_is_in_nobodys_way(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.ended()
     broken = bench.ended()
     bench.spans.by_turn[broken] = (span(trace_id="not hexadecimal", attributes=None),)
-    exporter = bench.exporter()
-    exporter.serve()
-    assert "1 traces are lost" in caplog.text
-    assert bench.totals.totals() == {"internal": 1}
     bench.ended(first=10)
-    exporter.serve()
-    assert bench.totals.totals() == {"internal": 1, "exported": 3}
+    bench.exporter().serve()
+    (told,) = [record for record in caplog.records if record.getMessage() == "a trace is lost"]
+    assert vars(told)["turn"] == broken
+    assert bench.totals.totals() == {"internal": 1, "exported": 6}
+    assert bench.outbox.waiting() == 0
+
+
+def test_a_mistake_while_traces_are_sent_loses_none_of_them(bench: Bench) -> None:
+    class Failing(TraceOutbox):
+        def remove(self, ns: Sequence[int]) -> None:
+            raise OSError("not of the traces")
+
+    for n in range(20):
+        bench.ended(spans=10, first=n * 100)
+    with pytest.raises(OSError, match="not of the traces"):
+        replace(bench.exporter(), outbox=Failing(bench.database)).serve()
+    assert bench.totals.totals() == {"exported": 100}
+    bench.exporter().serve()  # takes all of them at once: nobody holds them
+    assert {name for request in names(bench) for name in request} == {
+        each.name for spans in bench.spans.by_turn.values() for each in spans
+    }
+    assert bench.outbox.waiting() == 0
 
 
 def test_entries_are_held_for_longer_while_a_collector_is_slow(bench: Bench) -> None:
