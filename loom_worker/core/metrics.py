@@ -53,8 +53,9 @@ TURN_DURATION = Histogram(
 )
 TURN_DEATHS = Counter(
     "loom_turn_deaths_total",
-    "Turns that were taken over from a worker that died or hung while it ran them.",
+    "Turns that were taken over from a worker that died or hung while it ran them. Exact.",
 )
+"""Counted in the transaction that takes a turn over."""
 
 LLM_REQUESTS = Histogram(
     "loom_llm_request_seconds",

@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, String, Update, and_, bindparam, or_, select, update
 
-from loom_worker.core import metrics
 from loom_worker.core.errors import Fenced, Overruled
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_us
@@ -22,6 +21,7 @@ from loom_worker.core.values.turns import CancelAction, Claim
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
 from loom_worker.store.database import Database
+from loom_worker.store.metric_values import count_death
 from loom_worker.store.schema import calls, sessions, steps, turns, unfinished, verdicts
 from loom_worker.store.turns import read_calls
 from loom_worker.store.workspace_tables import workspaces
@@ -112,7 +112,8 @@ class Claims:
                 "trace": _trace_of(row, claimed_us),
             }
             tx.execute(_CLAIM, {"our_id": row["id"], **changes})
-            metrics.TURN_DEATHS.count(by=changes["deaths"] - row["deaths"])
+            if row["held_by"] is not None:
+                count_death(tx)
             return _claim(tx, {**row, **changes})
 
     def park(self, claim: Claim, *, until_ms: int, run_ms: int) -> None:

@@ -1,8 +1,9 @@
 """What all processes have counted since this database was made: sums that outlive processes, and Redis.
 
 A process adds what it has counted about once a second (``runtime/metrics_flusher.py``); what a killed one had not added
-by then is lost. Two kinds of figures are exact even so: ends of turns are counted in the transaction that ends them,
-and tokens and costs are read from the ledger, up to the entry that the row FOLDED names.
+by then is lost. Some figures are exact even so: ends of turns, and deaths of their workers, are counted in the
+transaction that ends a turn, or takes it over, and tokens and costs are read from the ledger, up to the entry that the
+row FOLDED names.
 
 A row's series is written as Prometheus writes it, with one difference: a histogram's rows hold what fell into each
 bucket alone, so that a value changes two rows and not twenty. Their sum has the name and the suffix ``_sum``.
@@ -142,6 +143,14 @@ class MetricValues:
 def count_turn(tx: Connection, status: str, reason: str | None) -> None:
     """Count a turn in the transaction that ends it."""
     tx.execute(_ADD, {"of": _turns(status, reason or "none"), "by": 1.0})
+
+
+def count_death(tx: Connection) -> None:
+    """Count a turn that is taken over from a worker that died, in the transaction that does so.
+
+    A turn that kills its workers may kill the next one within the second in which that would have told of the last.
+    """
+    tx.execute(_ADD, {"of": series(metrics.TURN_DEATHS.name, {}), "by": 1.0})
 
 
 def _turns(status: str, reason: str) -> str:

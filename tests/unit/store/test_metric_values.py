@@ -13,13 +13,14 @@ from loom_worker.core.errors import Unavailable
 from loom_worker.core.metric_recorder import MOST_VALUES, OTHER, Cells, Family
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.turns import Ending
+from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.metric_values import FOLDED, MetricValues
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.trace_tables import metric_values
-from tests.unit.store.made import NOW_MS, WORKSPACE, final, running, submitted
+from tests.unit.store.made import NOW_MS, WORKSPACE, claimed, final, running, submitted
 
 COMMIT = metrics.COMMITS
 
@@ -159,6 +160,18 @@ def test_the_end_of_a_turn_is_counted_with_it_or_not_at_all(database: Database) 
     assert of(database, metrics.TURNS) == {}
     Journal(database).finish(claim, final(ending=Ending("failed", "provider")))
     assert of(database, metrics.TURNS) == {("failed", "provider"): [1.0]}
+
+
+def test_a_worker_that_died_is_counted_with_the_claim_of_the_next_one_and_one_that_let_go_is_not(
+    database: Database,
+) -> None:
+    first = running(database)
+    assert of(database, metrics.TURN_DEATHS) == {}
+    second = claimed(database, first.turn.lane)
+    assert of(database, metrics.TURN_DEATHS) == {(): [1.0]}
+    Claims(database).release(second, run_ms=0)
+    claimed(database, first.turn.lane)
+    assert of(database, metrics.TURN_DEATHS) == {(): [1.0]}
 
 
 def test_a_turn_that_is_deleted_with_its_session_has_ended_too(database: Database) -> None:

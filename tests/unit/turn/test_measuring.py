@@ -79,14 +79,6 @@ def test_patterns_count_by_how_they_came(stage: Stage, counted: Counted) -> None
     assert counted(metrics.PATTERN_LOOKUPS) == {("hit",): 1}
 
 
-def test_a_turn_of_a_worker_that_died_counts_as_taken_over_once(stage: Stage, counted: Counted) -> None:
-    turn = stage.submit()
-    stage.claims.claim(turn.lane, worker="dead", now_ms=stage.now_ms)
-    stage.model.scenes = [says("Done.")]
-    stage.serve(turn, stage.worker("w1"))
-    assert counted(metrics.TURN_DEATHS) == {(): 1}
-
-
 def test_a_commit_is_timed_by_how_far_it_goes(stage: Stage, counted: Counted) -> None:
     stage.submit()
     assert sum(counted(metrics.COMMITS).values()) == counted(metrics.WRITE_WAITS)[()] >= 1
