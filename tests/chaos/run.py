@@ -35,6 +35,7 @@ TURNS = {"smoke": 0, "short": 500, "long": 10_000}
     help="Only this planted bug, without scenarios: exit 0 if it is noticed; none: only scenarios.",
 )
 @click.option("--only", help="Only scenarios whose name has this in it.")
+@click.option("--without", help="Not the scenarios whose name has this in it.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep all files in this folder.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Scenarios played at a time.")
 @click.pass_context
@@ -45,6 +46,7 @@ def main(
     turns: int | None,
     mutant: str,
     only: str | None,
+    without: str | None,
     keep: Path | None,
     jobs: int,
 ) -> None:
@@ -54,7 +56,7 @@ def main(
     chosen: list[Scenario] = []
     if mutant in ("all", "none"):
         every = scenarios.of_form(form, seed=seed, turns=turns or TURNS[form])
-        chosen = [one for one in every if only is None or only in one.name]
+        chosen = [one for one in every if (only or "") in one.name and (without is None or without not in one.name)]
     bugs = [mutant] if mutant in MUTANTS else []
     if mutant == "all" and form != "smoke" and not only:
         bugs = list(MUTANTS)
