@@ -129,6 +129,7 @@ class Exporter:
             return True
 
     def _send(self, entries: Sequence[TraceEntry], held: "Held") -> bool:
+        """As _export, if the traces of all of them can be made."""
         for batch, body in self._requests(entries):
             outcome = self._post(batch, body, held)
             if outcome is None:
