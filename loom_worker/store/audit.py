@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from loom_worker.core import metrics
 from loom_worker.core.values.audit import (
     ID_PREFIX,
     SEQ_DIGITS,
@@ -30,7 +31,7 @@ from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.store.audit_tables import audit, audit_chains
 from loom_worker.store.database import Database
-from loom_worker.store.metric_values import count_turn
+from loom_worker.store.metric_values import count
 from loom_worker.store.schema import sessions
 from loom_worker.store.workspace_tables import guard_actions
 
@@ -62,7 +63,7 @@ def append(tx: Connection, entry: AuditEntry) -> None:
     columns = {**entry.columns(), "seq": head.seq + 1, "previous_hash": head.hash}
     tx.execute(_APPEND, {**columns, "hash": hash_of(columns)})
     if entry.action == TURN_ENDED:  # whoever ends a turn, the audit hears of it
-        count_turn(tx, entry.status or "", entry.reason)
+        count(tx, metrics.TURNS, entry.status or "", entry.reason or "none")
     for decision in entry.decisions:
         if decision["kind"] == "guard":
             mine = {"workspace": entry.workspace, "name": decision["name"], "action": decision["outcome"]}

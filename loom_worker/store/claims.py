@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, String, Update, and_, bindparam, or_, select, update
 
+from loom_worker.core import metrics
 from loom_worker.core.errors import Fenced, Overruled
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_us
@@ -21,7 +22,7 @@ from loom_worker.core.values.turns import CancelAction, Claim
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.metric_values import count_death
+from loom_worker.store.metric_values import count
 from loom_worker.store.schema import calls, sessions, steps, turns, unfinished, verdicts
 from loom_worker.store.turns import read_calls
 from loom_worker.store.workspace_tables import workspaces
@@ -100,20 +101,20 @@ class Claims:
                 return Idle.EMPTY
             if _must_wait(row, now_ms):
                 return Idle.PAUSED
-            claimed_us = now_us()
+            claimed_us, has_died = now_us(), row["held_by"] is not None
             changes = {
                 "status": "in_progress",
                 "fence": row["fence"] + 1,
                 "held_by": worker,
-                "deaths": row["deaths"] + (row["held_by"] is not None),
+                "deaths": row["deaths"] + has_died,
                 "started_ms": row["started_ms"] or now_ms,
                 "parked_until_ms": None,
                 "claimed_us": claimed_us,
                 "trace": _trace_of(row, claimed_us),
             }
             tx.execute(_CLAIM, {"our_id": row["id"], **changes})
-            if row["held_by"] is not None:
-                count_death(tx)
+            if has_died:  # not in memory: a turn that kills its workers may kill this one within a second
+                count(tx, metrics.TURN_DEATHS)
             return _claim(tx, {**row, **changes})
 
     def park(self, claim: Claim, *, until_ms: int, run_ms: int) -> None:
